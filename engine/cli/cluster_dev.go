@@ -134,7 +134,8 @@ func clusterDev(ctx context.Context, p *program, out io.Writer, dir string,
 	return errors.Join(err, nodes.Wait())
 }
 
-// prepare writes the config, unless the directory already has one.
+// prepare creates the directory and writes the config. It returns an error if the directory is not
+// empty.
 func (d *dev) prepare() error {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return err
@@ -151,7 +152,7 @@ func (d *dev) prepare() error {
 
 func (d *dev) config() string { return filepath.Join(d.dir, "penstock.yaml") }
 
-// say prints a line that begins with the time of day.
+// say prints a line that begins with the seconds since the start of the command.
 func (d *dev) say(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -283,7 +284,8 @@ func (d *dev) count() (rows, distinct int64) {
 	return rows, distinct
 }
 
-// finish waits until each message is in the table.
+// finish waits until each message is in the table, for at most a minute. It returns an error unless
+// each message is in the table exactly once.
 func (d *dev) finish(ctx context.Context, published int) error {
 	d.say("waiting until %s messages are in the table", thousands(int64(published)))
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

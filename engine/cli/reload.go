@@ -99,7 +99,8 @@ func watchConfig(path string) *watchedConfig {
 	return w
 }
 
-// changed checks the files once.
+// changed checks the files once. It reports whether this check and the one before have found the
+// same new content.
 func (w *watchedConfig) changed() bool {
 	now := w.sum()
 	stable := now == w.seen

@@ -106,8 +106,8 @@ func compareNumbers(a, b reflect.Value) int {
 	return cmp.Compare(a.Float(), b.Float())
 }
 
-// claim records that the component has an option with this path. It records an error if the path
-// must be unique and another component has it.
+// claim records that an option has this path, which only one option of the config may have. If
+// another option has it already, claim records an error and returns false.
 func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	key := path
 	if abs, err := filepath.Abs(path); err == nil {

@@ -205,7 +205,8 @@ func unbalanced(s string) bool {
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // plainRest returns the value at the start of rest, which is a part of a line. The value ends at a
-// comment, or at the end of the enclosing brackets.
+// comment. Within brackets that rest closes but does not open, it ends at the next comma or closing
+// bracket. Example: of `a b, c]` it returns `a b`.
 func plainRest(rest string) string {
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = rest[:i]

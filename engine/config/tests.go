@@ -145,7 +145,7 @@ func (t *Test) check(c *Config) error {
 // maxTestRecords is the maximum number of records of a test.
 const maxTestRecords = 10_000
 
-// plan returns the test as it was read.
+// plan returns the test as YAML, with the records as they are in the file.
 func (t *Test) plan() *yaml.Node {
 	m := mapping("name", t.Name)
 	for _, named := range []struct{ key, value string }{{"pipeline", t.Pipeline},

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress has the mark of each partition of a route. The keys are partition ids.
+// progress has the progress of a route in each partition. The keys are partition ids.
 type progress map[string]stream.Mark
 
 // settled returns the settled ranges of a partition in ascending order. The first range begins at

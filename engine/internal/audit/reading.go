@@ -64,8 +64,8 @@ func (r *run) readSource(
 	}
 }
 
-// take counts a batch. It passes the settled records of the batch through the processors and
-// compares them with the sink.
+// take counts the records of a batch. It passes the settled ones through the processors, and
+// tells the sink's audit to expect those that the processors keep and that are no dead letters.
 func (r *run) take(
 	ctx context.Context,
 	b *stream.Batch,

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// errEntry means that a frame (one write in the log) has a valid checksum but invalid contents. The
-// cause is a bug or manipulation.
+// errEntry means that a frame has a valid checksum but invalid contents, because of a bug or
+// manipulation. A frame is one write in the log.
 var errEntry = errors.New("an entry has a correct checksum but invalid content")
 
-// cursor reads the payload of a frame (one write in the log). After an error it returns zeros, so a
-// decoder needs to check for an error only once, at its end.
+// cursor reads the items of a frame (one write in the log) in order. After an error its methods
+// return zeros, so a decoder needs to check for an error only once, at its end.
 type cursor struct{ wire.Reader }
 
 func cursorOver(payload []byte) *cursor {
@@ -23,8 +23,8 @@ func cursorOver(payload []byte) *cursor {
 	return c
 }
 
-// count reads the number of items that follow, each of at least size bytes. It is an error if so
-// many items do not fit into the remaining bytes.
+// count reads a number of items, each of which has at least size bytes. It is an error if the
+// remaining bytes are too few for that number of items.
 func (c *cursor) count(size int) int {
 	n := c.Uvarint()
 	if n > uint64(len(c.Rest)/size) {
@@ -34,8 +34,8 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// number reads the number of an item, from 1 to known, which refers to an item defined before. The
-// number 0 is also valid and defines a new item.
+// number reads a number that refers to an item defined earlier in the log, from 1 to known. The
+// number 0 is also valid and means that a new item is defined here.
 func (c *cursor) number(known int) int {
 	n := c.Uvarint()
 	if n > uint64(known) {
@@ -63,8 +63,9 @@ func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
 	return p
 }
 
-// decodeEntry decodes the payload of an entry into e and reuses the slices of e. It returns an
-// error if the entry has the number of an item that st does not have.
+// decodeEntry decodes an entry from the payload of a frame into e, and reuses the slices of e. It
+// returns an error if the entry refers to a route, partition or lane that the log has not
+// defined.
 func (st *state) decodeEntry(payload []byte, e *entry) error {
 	c := cursorOver(payload)
 	e.marks, e.places, e.key = e.marks[:0], e.places[:0], ""

@@ -24,7 +24,7 @@ const (
 
 // Kinds of a frame.
 const (
-	kindEntry  = 1 // marks and places of one route
+	kindEntry  = 1 // marks (progress of partitions) and resume tokens of one route
 	kindForget = 2 // partitions of one route
 	kindEnd    = 3 // the snapshot is complete
 )
@@ -35,15 +35,17 @@ const (
 	flagName     // a name follows
 	flagKeys     // positions have keys
 	flagAbove    // ranges follow
-	flagNote     // a note follows the ranges
+	flagNote     // metadata follows the ranges
 	flagWaiting  // part of it is waiting, see docs/formats/waiting.md
 	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove | flagNote | flagWaiting
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// entry is the contents of one Append. The file numbers its routes, partitions and lanes, and an
-// entry contains these numbers. The number 0 defines a new item, which gets the next number.
+// entry is the contents of one Append. The log numbers its routes, partitions and lanes, so that
+// later entries contain only the numbers. The number 0 in an entry defines a new item, which gets
+// the next number. Example: the first entry of a partition has 0 and the partition's id and name.
+// The next one has 1.
 type entry struct {
 	route  int
 	key    string // key of a new route
@@ -94,9 +96,9 @@ func parseHeader(b []byte) (version uint16, generation uint64, err error) {
 	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
 }
 
-// summer computes the checksums of frames. A checksum also covers the generation of the file and
-// the offset of the frame. A frame that comes from another generation, or was moved within the
-// file, is therefore not valid.
+// summer computes the checksums of frames. A checksum also covers the generation of the file,
+// which grows with each rewrite, and the offset of the frame. A frame that comes from another
+// generation, or was moved within the file, therefore has a wrong checksum.
 type summer struct{ where [20]byte } // a field, because an argument of crc32 escapes to the heap
 
 func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
@@ -106,8 +108,8 @@ func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
 }
 
-// seal fills in the head of frame b: the length and the checksum, in its first frameHead bytes. The
-// payload follows the head.
+// seal completes frame b. It writes the length and the checksum of the payload into the first
+// frameHead bytes of b. The payload follows them.
 func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	n := len(b) - frameHead
 	if n > maxEntry {
@@ -239,8 +241,8 @@ func appendForget(dst []byte, f *forget) []byte {
 	return dst
 }
 
-// appendEnd appends the end of a snapshot. It contains the number of items in the snapshot, so that
-// missing frames are detected.
+// appendEnd appends the frame that ends a snapshot. It contains the numbers of marks and resume
+// tokens in the snapshot. With these numbers, a reader detects missing frames.
 func appendEnd(dst []byte, marks, places int) []byte {
 	dst = append(dst, kindEnd)
 	dst = binary.AppendUvarint(dst, uint64(marks))

@@ -14,15 +14,15 @@ import (
 // readBuffer is the size of the read buffer in bytes.
 const readBuffer = 256 << 10
 
-// scanWork limits the search for entries after a bad frame. It is the maximum number of bytes that
-// the search reads for checksums. If more were needed, the file is treated as damaged, which is the
-// safe choice.
+// scanWork limits the search that follows a bad frame. The search looks for valid frames, and may
+// read at most this number of bytes for checksums. If it would need more, the file is treated as
+// damaged, which is the safe choice.
 const scanWork = 64 << 20
 
 // errVersion means that a newer program wrote the file.
 var errVersion = errors.New("written by a newer penstock")
 
-// loaded has the contents of a file and describes its damage.
+// loaded has the contents of a log and describes its damage.
 type loaded struct {
 	st         *state
 	version    uint16
@@ -109,7 +109,8 @@ func (l *loaded) frames(r *bufio.Reader) error {
 	return nil
 }
 
-// apply applies a payload with a valid checksum. After an error the state is unchanged.
+// apply applies a frame with a valid checksum to the state. After an error the state is
+// unchanged.
 func (l *loaded) apply(payload []byte, e *entry) error {
 	switch payload[0] {
 	case kindEntry:
@@ -138,9 +139,9 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 	return nil
 }
 
-// last reports whether no good frame follows the bad one, which then is an unfinished last write.
-// The length in the bad frame may be wrong, so last looks for a good frame at every offset. If this
-// takes more work than scanWork allows, last returns false.
+// last reports whether the bad frame is an unfinished last write, because no good frame follows
+// it. The length in the bad frame may be wrong, so last looks for a good frame at every offset.
+// If this takes more work than scanWork allows, last returns false.
 func (l *loaded) last(f vfs.File) (bool, error) {
 	rest := make([]byte, l.size-l.good)
 	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {

@@ -57,8 +57,9 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew replaces the log in l by a snapshot, unless it is already an undamaged snapshot in the
-// present format. If the log is damaged or in an older format, renew copies it first.
+// renew replaces the log in l by a snapshot of its contents. It does nothing if the log is
+// already an undamaged snapshot in the present format. If the log is damaged or in an older
+// format, renew copies it first.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
 		s.synced = 0 // the process that wrote it may have been killed before a sync
@@ -95,8 +96,8 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	return nil
 }
 
-// usable returns an error if the snapshot of a file is damaged, so that no process can resume from
-// it.
+// usable returns an error if the snapshot at the beginning of a log is damaged. Without it, no
+// process can resume from the log.
 func (l *loaded) usable() error {
 	if l.snapshot == 0 {
 		return fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, l.why())
@@ -135,8 +136,8 @@ type RouteSnapshot struct {
 }
 
 // Read reads the checkpoint in dir. It needs no lock and changes nothing, so another process may
-// have the checkpoint open. It returns fs.ErrNotExist if there is none, and otherwise the errors of
-// Open.
+// have the checkpoint open. It returns fs.ErrNotExist if there is no checkpoint, and an error if
+// the file is unusable (see Open).
 func Read(dir vfs.Dir) (*Snapshot, *Report, error) {
 	path := filepath.Join(dir.Path(), Name)
 	f, err := dir.Open(Name)

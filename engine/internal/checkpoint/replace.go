@@ -22,12 +22,12 @@ const (
 )
 
 // replace writes the state as a new log and replaces the old log by it. It writes the new log
-// beside the old one, syncs it, renames it over the old one, and syncs the directory. There is one
-// complete log at any time.
+// beside the old one, syncs it, renames it over the old one, and syncs the directory. At any
+// time, the directory has one complete log.
 //
-// If an error occurs before the rename, the old log remains in use, and replace returns the error.
-// After the rename, the new log is in use, and replace returns nil. If the directory then cannot be
-// synced, the store is poisoned: all later calls return an error. The caller must hold the locks
+// If an error occurs before the rename, the old log remains in use, and replace returns the
+// error. After the rename, the new log is in use, and replace returns nil. If the directory then
+// cannot be synced, all later calls of the store return an error. The caller must hold the locks
 // syncing and writing.
 func (s *Store) replace() error {
 	next, size, err := s.writeNew()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Report describes a checkpoint that was opened or read. The zero Report means that there was none.
+// Report describes a checkpoint that was opened or read.
 type Report struct {
 	File   string // path
 	Fresh  bool   // the file did not exist, so everything is delivered from the beginning

@@ -6,12 +6,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// state is the result of all entries read or written so far. It also numbers routes, partitions and
-// lanes (places of workers). The same entries always lead to the same numbers.
+// state is the result of all entries read or written so far. It also assigns numbers to routes,
+// partitions and lanes (workers of a sink). The same entries always lead to the same numbers.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route
-	marks  int   // not deleted
+	marks  int   // number of partitions with progress
 	live   int64 // upper bound of the size of a snapshot in bytes
 }
 
@@ -35,7 +35,7 @@ type part struct {
 type lane struct {
 	number int
 	name   string
-	place  string // "" if deleted
+	place  string // resume token; "" if deleted
 }
 
 // Upper bounds of the bytes of an item in a snapshot, without its strings. These are the bytes for
@@ -103,8 +103,8 @@ func (r *route) lane(op *placeOp) *lane {
 	return l
 }
 
-// set stores the progress of one partition (a mark). If an entry defines the partition again, for
-// example twice in one Append, it gets a second number.
+// set stores the progress of one partition. If an entry defines the partition again, for example
+// twice in one Append, the partition gets a second number, and both numbers refer to it.
 func (st *state) set(r *route, op *markOp) {
 	var p *part
 	if op.part > 0 {
@@ -156,8 +156,8 @@ func (st *state) forget(f *forget) {
 	}
 }
 
-// renumber removes deleted items and gives the others the numbers that they have in a snapshot of
-// the state.
+// renumber removes deleted items, and gives the others the numbers that a snapshot of the state
+// assigns to them.
 func (st *state) renumber() {
 	st.routes = st.alive()
 	clear(st.byKey)
@@ -180,7 +180,7 @@ func (st *state) renumber() {
 	}
 }
 
-// alive returns the routes that have marks or resume tokens, each once, in order.
+// alive returns the routes that have progress or resume tokens, each once, in order.
 func (st *state) alive() []*route {
 	var list []*route
 	for i, r := range st.routes {

@@ -29,9 +29,9 @@ import (
 // Name is the name of the log in the state directory.
 const Name = "checkpoint.log"
 
-// BootMark separates the key of a route from a boot id of the operating system. Marks under such a
-// key were saved before the sink had synced. They are valid only until the next boot. See
-// docs/adr/0004-two-layers-of-checkpoint.md.
+// BootMark separates the key of a route from a boot id of the operating system. Under such a key,
+// the log has progress that was saved before the sink had synced. It is valid only until the next
+// boot. See docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
 // ErrClosed is the error of all methods of a Store after Close.
@@ -60,8 +60,8 @@ type Store struct {
 	options Options
 
 	syncing sync.Mutex // held while the log is synced or replaced; acquired before writing
-	// writing is held during each write and during the whole replacement of the log. Log and state
-	// therefore change in the same order.
+	// writing is held during each write and during the whole replacement of the log. The log in
+	// the file and the state in st therefore change in the same order.
 	writing sync.Mutex
 	// The fields below change only while writing is held.
 	f          vfs.File
@@ -69,7 +69,7 @@ type Store struct {
 	size       int64  // size of the log
 	synced     int64  // durable part of size
 	retry      int64  // size of the log at which to retry a failed replacement
-	failed     error  // the error that poisoned the store
+	failed     error  // the error after which nothing can be saved
 	stamp      uint64 // number of this Append
 	buf        []byte
 	sums       summer
@@ -81,10 +81,11 @@ type Store struct {
 	st *state
 }
 
-// Append saves marks and resume tokens (places) of a route as one entry. When it returns nil, the
-// entry survives a kill of the process, but a power loss may lose it until Sync. An empty resume
-// token deletes the lane. After an error, either nothing was saved and Append may be called again,
-// or the store is poisoned (see Failed). Append does not retain marks.
+// Append saves the progress of partitions (marks) and the resume tokens (places) of a route as
+// one entry. When it returns nil, the entry survives a kill of the process, but a power loss may
+// lose it until Sync. An empty resume token deletes the lane. After an error, either nothing was
+// saved and Append may be called again, or no call can save anything any more (see Failed).
+// Append does not retain marks.
 func (s *Store) Append(route string, marks []stream.Mark, places map[string]string) error {
 	if len(marks) == 0 && len(places) == 0 {
 		return nil
@@ -113,8 +114,8 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 	return nil
 }
 
-// describe converts the arguments of an Append to s.entry. It writes partitions and lanes that the
-// log already has as numbers.
+// describe converts the arguments of an Append to s.entry. For routes, partitions and lanes that
+// the log already has, the entry contains only their numbers.
 func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
 	e := &s.entry
@@ -148,7 +149,7 @@ func (s *Store) describe(key string, marks []stream.Mark, places map[string]stri
 	}
 }
 
-// Forget deletes the marks of partitions of a route. It ignores unknown partitions.
+// Forget deletes the progress of partitions of a route. It ignores unknown partitions.
 func (s *Store) Forget(route string, partitionIDs []string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -183,8 +184,8 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 }
 
 // write appends one frame to the log with one write call. If the call fails, write truncates the
-// partial frame. If this fails as well, the contents of the file are unknown, and the store is
-// poisoned.
+// log to its length before the call. If this fails as well, the contents of the file are unknown.
+// Then every later call of the store returns the error.
 func (s *Store) write(frame []byte) error {
 	if err := s.sums.seal(frame, s.generation, s.size); err != nil {
 		return err
@@ -214,8 +215,8 @@ func (s *Store) trim() {
 	}
 }
 
-// Sync makes earlier Appends durable. If it fails, the contents of the disk are unknown, and the
-// store is poisoned: every later call returns the error. The next Open checks the file.
+// Sync makes earlier Appends durable. If it fails, it is unknown which of them are on the disk.
+// Then every later call returns the error. The next Open checks the file.
 func (s *Store) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -269,10 +270,11 @@ func (s *Store) slack() int64 {
 }
 
 // garbageMost is the maximum number of bytes in a log that are not live (replaced or deleted),
-// unless Slack is larger. It is the size of almost a million marks.
+// unless Slack is larger. It is the size of the progress of almost a million partitions.
 const garbageMost = 16 << 20
 
-// bound returns the size of the log at which it is replaced. The caller must hold writing.
+// bound returns the size that the log may have before it is replaced by a snapshot. The caller
+// must hold writing.
 func (s *Store) bound() int64 {
 	factor := int64(s.options.Factor)
 	if factor <= 0 {
@@ -283,7 +285,7 @@ func (s *Store) bound() int64 {
 
 func (s *Store) path() string { return filepath.Join(s.dir.Path(), Name) }
 
-// Size returns an upper bound of the size of a snapshot, and the size of the log.
+// Size returns an upper bound of the size that a snapshot would have, and the size of the log.
 func (s *Store) Size() (live, file int64) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -304,7 +306,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Failed returns the error after which nothing can be saved: the error that poisoned the store, or
+// Failed returns the error after which nothing can be saved: that of a failed write or sync, or
 // ErrClosed. It returns nil if the store is usable.
 func (s *Store) Failed() error {
 	s.writing.Lock()
@@ -312,8 +314,8 @@ func (s *Store) Failed() error {
 	return s.usable()
 }
 
-// Marks yields the marks of a route in the order in which their partitions were first stored. No
-// lock is held while it yields.
+// Marks yields the progress of the partitions of a route, in the order in which the partitions
+// were first stored. No lock is held while it yields.
 func (s *Store) Marks(route string) iter.Seq[stream.Mark] {
 	return func(yield func(stream.Mark) bool) {
 		s.mu.RLock()
@@ -333,7 +335,7 @@ func (s *Store) Marks(route string) iter.Seq[stream.Mark] {
 	}
 }
 
-// Mark returns the mark of a partition of a route. ok is false if there is none.
+// Mark returns the progress of a partition of a route. The result is false if there is none.
 func (s *Store) Mark(route, partitionID string) (stream.Mark, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -361,8 +363,8 @@ func (s *Store) Places(route string) map[string]string {
 	return s.st.places(route)
 }
 
-// Routes returns the routes that have marks or resume tokens, in the order in which they were first
-// stored.
+// Routes returns the routes that have progress or resume tokens, in the order in which they were
+// first stored.
 func (s *Store) Routes() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

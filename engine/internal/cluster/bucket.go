@@ -32,8 +32,8 @@ type Bucket struct {
 	holders map[string]*LeaseHolder
 }
 
-// NewBucket returns a bucket that opens its keys with open. Connect returns a bucket of a NATS
-// server.
+// NewBucket returns a bucket that calls open to get the Register of a key. Connect returns a
+// bucket of a NATS server.
 func NewBucket(name, node string, open func(key string) Register, log *slog.Logger) *Bucket {
 	session := make([]byte, 6)
 	_, _ = rand.Read(session) // it never fails
@@ -44,7 +44,7 @@ func NewBucket(name, node string, open func(key string) Register, log *slog.Logg
 }
 
 // ownerMark separates the two parts of the name of a lease's owner: the name of the node, and a
-// number that is new at each start of a process (session).
+// random number that is new at each start of a process.
 const ownerMark = "/"
 
 // Node returns the name of this process.
@@ -83,8 +83,9 @@ func keyName(name string) string {
 	return out.String()
 }
 
-// Own calls do each time this process becomes the owner of the pipeline, and keeps renewing the
-// pipeline's lease. See [LeaseHolder.Run].
+// Own waits until this process is the owner of the pipeline, and then calls do. It keeps renewing
+// the pipeline's lease. If the lease is lost, Own waits again and calls do again. See
+// [LeaseHolder.Run].
 func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock,
 		b.log)
@@ -98,8 +99,8 @@ func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	return k.Run(ctx, do)
 }
 
-// Positions opens the saved progress of a route for the period of ownership t. From then on,
-// earlier owners cannot save progress of the route.
+// Positions opens the saved progress of a route for t, a period in which this process owns the
+// pipeline. After it returns, earlier owners cannot save progress of the route.
 func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positions, error) {
 	return OpenPositions(ctx, b.open(PositionsKey(route)), route, t)
 }
@@ -108,7 +109,7 @@ func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positi
 type LeaseStatus struct {
 	Pipeline string
 	Node     string        // of the owner; "" if there is no owner, or nothing is known
-	Epoch    uint64        // epoch of the owner
+	Epoch    uint64        // number that is higher for each new owner
 	Owned    bool          // this process is the owner
 	Takeover uint64        // number of times that this process has become the owner
 	Silent   time.Duration // time since the last response of the bucket; -1 if there was none

@@ -73,8 +73,8 @@ func connectOnce(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Buc
 	return b, nil
 }
 
-// dial connects to a server. closed is called when the library has closed the connection, and not
-// after a call of its method Close.
+// dial connects to a server. If the library later closes the connection on its own, closed is
+// called. It is not called after a call of the connection's method Close.
 func dial(c *config.Cluster, log *slog.Logger, closed natsgo.ConnHandler) (*natsgo.Conn, error) {
 	o := []natsgo.Option{
 		natsgo.Name("penstock " + c.Name()), natsgo.Timeout(connectTimeout),

@@ -57,7 +57,7 @@ type Command struct {
 	Value    Value
 }
 
-// Result is the outcome of a request.
+// Result is the outcome of a request of a lease.
 type Result uint8
 
 // Values of Result.
@@ -86,7 +86,7 @@ const (
 	checking
 )
 
-// Lease is the view that one process has of one lease. Its methods need the present time as an
+// Lease is the knowledge of one process about one lease. Its methods need the present time as an
 // argument: the time since any fixed moment, by a clock that also runs while the system is
 // suspended. It is not safe for concurrent use.
 type Lease struct {
@@ -99,18 +99,18 @@ type Lease struct {
 	revision uint64 // revision of the entry that was last read or written
 	held     Value  // value of that entry
 	count    uint64 // number of writes
-	written  Value  // value of the last write; attempt is the time when it was sent
+	written  Value  // value of the last write; attempt has the time of sending
 	attempt  time.Duration
 	epoch    uint64
 
-	valid   bool          // renewed is set, and no later owner is known
+	valid   bool          // this process is the owner by the time renewed
 	renewed time.Duration // time when the last successful renewal was sent
 
 	seen      bool // an entry was read since the last change of the phase to watching
 	found     bool
 	givenBack bool          // the last owner has given the lease back
-	unchanged time.Duration // observed time without a change of the entry
-	counts    bool          // no read has failed since the read at the time answered
+	unchanged time.Duration // measured time without a change of the entry
+	counts    bool          // unchanged may count the time since answered: no read failed since
 	answered  time.Duration
 }
 
@@ -129,14 +129,14 @@ func (l *Lease) Owns(now time.Duration) bool {
 // is renewed before. It returns false if the process does not own the lease.
 func (l *Lease) OwnedUntil() (time.Duration, bool) { return l.renewed + l.times.Stop, l.valid }
 
-// Renewed returns the time at which the last successful renewal was sent. It returns false if there
-// was none.
+// Renewed returns the time at which the last successful renewal was sent. It returns false if the
+// process does not own the lease.
 func (l *Lease) Renewed() (time.Duration, bool) { return l.renewed, l.valid }
 
 // Held returns the last known value of the lease.
 func (l *Lease) Held() Value { return l.held }
 
-// RenewNow makes the next renewal due immediately, if the process is the owner.
+// RenewNow makes the next renewal due immediately if the process owns the lease.
 func (l *Lease) RenewNow() {
 	if l.phase == owning {
 		l.at = l.sent
@@ -177,9 +177,9 @@ func (l *Lease) write(k Kind) Command {
 	return Command{Kind: k, Revision: l.revision, Value: l.written}
 }
 
-// Wrote reports the result of a Create or Update to the lease. If the result is Done, revision is
-// the new revision of the key. If there was no response, the write may take effect now, later or
-// never. The next read finds out.
+// Wrote tells the lease the result of a Create or Update. If the result is Done, revision is the
+// new revision of the key. If there was no response, the write may take effect now, later or
+// never. The next request then reads the key.
 func (l *Lease) Wrote(r Result, revision uint64) {
 	switch r {
 	case Done:
@@ -191,7 +191,7 @@ func (l *Lease) Wrote(r Result, revision uint64) {
 	}
 }
 
-// ReadDone reports the result of a Read at the time now to the lease. The result is Done, or
+// ReadDone tells the lease the result of a Read. now is the present time. The result is Done, or
 // Unknown if there was no response.
 func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	switch {
@@ -204,9 +204,10 @@ func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	}
 }
 
-// adopt records that the entry e is stored, so this process owns the lease. The lease remembers the
-// sending time of the last write only. If an earlier write stored e late, its sending time is
-// unknown, and the process must renew the lease before it acts as the owner.
+// adopt records that the key has the entry e, which this process has written, so this process
+// owns the lease. The ownership ends a fixed time after the sending of that write. Lease stores
+// the sending time of the last write only. If e is an earlier write that took effect late, its
+// sending time is unknown. The process must then renew the lease before it acts as the owner.
 func (l *Lease) adopt(e Entry) {
 	l.phase, l.revision, l.epoch, l.held = owning, e.Revision, e.Value.Epoch, e.Value
 	if e.Value != l.written {
@@ -216,15 +217,15 @@ func (l *Lease) adopt(e Entry) {
 	l.valid, l.renewed = true, l.attempt
 }
 
-// maxCounted is the maximum time that watch counts between two reads, as a multiple of Times.Renew.
-// A longer time means that this process was suspended, and does not know whether the owner could
-// renew in that time.
+// maxCounted bounds the time that watch counts between two reads, as a multiple of Times.Renew. A
+// longer time between them means that this process was suspended. It then does not know whether
+// the owner could renew in that time.
 const maxCounted = 2
 
-// watch measures for how long the entry of another owner has not changed. It adds up the times
-// between the response to a read and the start of the next read. The time of the reads themselves
-// does not count, because the servers may elect a leader during a read. Until the election ends, no
-// process can renew.
+// watch measures for how long the entry of another owner has not changed. For this it adds up the
+// times between the response to a read and the start of the next read. The time of the reads
+// themselves does not count, because the servers may elect a leader during a read. Until the
+// election ends, no process can renew.
 func (l *Lease) watch(now time.Duration, e Entry) {
 	same := l.phase == watching && l.seen && e.Found == l.found && e.Revision == l.revision
 	switch {

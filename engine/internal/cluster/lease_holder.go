@@ -61,7 +61,8 @@ func (k *LeaseHolder) View() View {
 	return k.view
 }
 
-// publish makes the present state of the lease visible to View and Confirm.
+// publish makes the present state of the lease visible to View and Confirm. takeover reports that
+// this process has just become the owner.
 func (k *LeaseHolder) publish(now time.Duration, takeover bool) {
 	held := k.lease.Held()
 	renewed, _ := k.lease.Renewed()
@@ -152,9 +153,9 @@ var ErrNotOwner = errors.New("another process may own the lease")
 type Work func(ctx context.Context, t Tenure) error
 
 // Run keeps trying to own the lease until ctx is done. Each time this process becomes the owner,
-// Run calls do. The context of do ends with the ownership. Then do should return soon, because Run
-// waits for it before the next call. If do returns while this process is the owner, Run returns its
-// error. At its end, Run gives the lease back.
+// Run calls do. When the process loses the lease, the context of do ends. Then do should return
+// soon, because Run waits for it before the next call. If do returns while the process owns the
+// lease, Run returns the error of do. Before it returns, Run gives the lease back.
 func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	group := supervise.NewGroup(ctx)
 	var now *work
@@ -243,8 +244,8 @@ func (k *LeaseHolder) finish(group *supervise.Group, now *work, done chan func()
 	return errors.Join(err, group.Wait())
 }
 
-// untilLoss returns the time until the lease is lost if it is not renewed. If this process does not
-// own the lease, it returns a long time.
+// untilLoss returns the time after which the lease is lost unless it is renewed. If this process
+// does not own the lease, it returns a minute.
 func (k *LeaseHolder) untilLoss(owns bool) time.Duration {
 	if until, ok := k.lease.OwnedUntil(); owns && ok {
 		return until - k.clock()
@@ -326,8 +327,9 @@ func (k *LeaseHolder) write(ctx context.Context, c Command) (uint64, error) {
 	return k.register.Write(ctx, c.Kind == Update, c.Revision, text)
 }
 
-// release gives the lease back, so that another process can take it before it expires. If the last
-// request had no response, the owner of the lease is uncertain. release then lets it expire.
+// release gives the lease back, so that another process can take it before it expires. If the
+// last request had no response, it is uncertain whether this process owns the lease. release then
+// lets the lease expire.
 func (k *LeaseHolder) release() {
 	c := k.lease.Release()
 	defer func() { k.publish(k.clock(), false) }()

@@ -46,7 +46,7 @@ type peer struct {
 
 func (p *peer) now(t time.Duration) time.Duration { return time.Duration(float64(t) * p.clock) }
 
-// fixture is the model. Its step is 10 ms.
+// fixture simulates a lease and the processes that want it. A step of the simulation is 10 ms.
 type fixture struct {
 	t     *testing.T
 	rnd   *rand.Rand

@@ -47,8 +47,8 @@ func (l *link) current() (*session, error) {
 	return l.session, nil
 }
 
-// connect opens a session, and replaces it each time the library closes it, until life ends. ctx
-// bounds the requests of connect.
+// connect opens a session. Each time the library closes the session's connection, connect opens
+// another session, until life ends. ctx bounds the requests for the first session.
 func (l *link) connect(ctx, life context.Context, create bool) (*session, error) {
 	closed := func(conn *natsgo.Conn) {
 		if l.lost(conn) {
@@ -83,7 +83,8 @@ func (l *link) adopt(life context.Context, s *session) error {
 	return nil
 }
 
-// lost records that the library has closed conn. It reports whether conn was the current session's.
+// lost records that the library has closed conn. It reports whether conn was the connection of
+// the current session.
 func (l *link) lost(conn *natsgo.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

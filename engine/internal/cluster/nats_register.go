@@ -97,7 +97,8 @@ func (r *natsRegister) Read(ctx context.Context) (Stored, error) {
 	return Stored{Found: true, Revision: answer.Message.Seq, Data: answer.Message.Data}, nil
 }
 
-// missing returns the Stored of a key that does not exist: the last revision of the whole bucket.
+// missing returns the Stored for a key that does not exist. Its revision is the last revision of
+// the whole bucket.
 func (s *session) missing(ctx context.Context, stream string) (Stored, error) {
 	st, err := s.js.Stream(ctx, stream)
 	if err != nil {

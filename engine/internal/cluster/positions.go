@@ -25,10 +25,10 @@ const positionsFormat = 1
 // another process writes the key between its read and its write.
 const maxOpen = 10
 
-// Positions is the progress of a route in the bucket, for one period of ownership. Each save writes
-// the whole value by compare-and-set: the bucket refuses the write if another process has written
-// since. A process that is no longer the owner therefore cannot save. The methods are safe for
-// concurrent use.
+// Positions is the progress of a route in the bucket, for one period in which this process owns
+// the pipeline. Each save writes the whole value by compare-and-set: the bucket refuses the write
+// if another process has written since. A process that is no longer the owner therefore cannot
+// save. The methods are safe for concurrent use.
 type Positions struct {
 	register Register
 	route    string
@@ -36,20 +36,21 @@ type Positions struct {
 
 	mu       sync.Mutex // guards the fields below; held during a write
 	revision uint64
-	count    uint64 // number of writes in this tenure
+	count    uint64 // number of writes in this period of ownership
 	marks    map[string]stream.Mark
-	failed   error // reason why nothing can be saved in this tenure
+	failed   error // reason why nothing can be saved in this period
 }
 
 // routeValue is the value of a route's key.
 type routeValue struct {
 	Format int         `json:"format"`
-	Epoch  uint64      `json:"epoch"` // epoch of the tenure that has written the value
-	Count  uint64      `json:"count"` // number of writes in the tenure
+	Epoch  uint64      `json:"epoch"` // epoch of the owner that has written the value
+	Count  uint64      `json:"count"` // number of writes of that owner
 	Marks  []markValue `json:"marks"`
 }
 
-// markValue is a stream.Mark. Keys and metadata are bytes, which need not be UTF-8.
+// markValue is the JSON form of a stream.Mark (the progress of a partition). Keys and metadata
+// are bytes, which need not be UTF-8.
 type markValue struct {
 	Part     string       `json:"part"`
 	Name     string       `json:"name"`
@@ -79,8 +80,8 @@ func (e *FencedError) Error() string {
 		"process has %d)", e.Route, e.Seen, e.Own)
 }
 
-// OpenPositions reads the progress of a route and writes it with the epoch of t. From then on,
-// earlier owners cannot save it.
+// OpenPositions reads the progress of a route, and writes it back with the epoch of t. After it
+// returns, owners with an earlier epoch cannot save progress.
 func OpenPositions(ctx context.Context, r Register, route string, t Tenure) (*Positions, error) {
 	p := &Positions{register: r, route: route, epoch: t.Epoch}
 	var err error
@@ -175,10 +176,10 @@ func (v *routeValue) positions() map[string]stream.Mark {
 	return marks
 }
 
-// Append saves marks (progress of partitions) of the route. After an error nothing was saved.
-// Append may then be called again, unless Failed returns an error. It does not save places (resume
-// tokens). Only sinks that append to a local file have resume tokens, and a cluster must not use
-// such sinks.
+// Append saves marks (the progress of partitions) of the route. After an error nothing was saved.
+// Append may then be called again, unless Failed returns an error. Append returns an error if
+// there are places (resume tokens). Only sinks that append to a local file have resume tokens,
+// and a cluster does not allow such sinks.
 func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]string) error {
 	if len(places) > 0 {
 		return fmt.Errorf("progress of %s: a bucket stores no resume tokens", p.route)
@@ -192,7 +193,7 @@ func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]stri
 	})
 }
 
-// Forget deletes the marks of partitions.
+// Forget deletes the progress of partitions.
 func (p *Positions) Forget(_ string, ids []string) error {
 	return p.change(func(all map[string]stream.Mark) {
 		for _, id := range ids {
@@ -223,8 +224,9 @@ func (p *Positions) change(f func(map[string]stream.Mark)) error {
 	return nil
 }
 
-// write writes the next value. After a conflict, or without a response, it reads the stored value,
-// because an earlier write of this tenure may have taken effect late.
+// write writes the next value. After a conflict, or without a response, it reads the stored
+// value. An earlier write of this process may have taken effect late. write then succeeds if the
+// stored value is the next value already, and retries after a conflict.
 func (p *Positions) write(text []byte) (uint64, error) {
 	ctx := context.Background() // each request has a timeout of its own
 	revision, err := p.register.Write(ctx, true, p.revision, text)
@@ -252,18 +254,18 @@ func (p *Positions) write(text []byte) (uint64, error) {
 	return 0, err
 }
 
-// Sync writes nothing, because saved progress is already as durable as the bucket. It returns the
-// result of Failed.
+// Sync writes nothing, because the bucket makes progress durable when it is saved. Sync returns
+// the result of Failed.
 func (p *Positions) Sync() error { return p.Failed() }
 
-// Failed returns the reason why nothing can be saved any more in this tenure, or nil.
+// Failed returns the reason why this owner can save nothing any more, or nil.
 func (p *Positions) Failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed
 }
 
-// Mark returns the mark of a partition. ok is false if there is none.
+// Mark returns the progress of a partition. ok is false if there is none.
 func (p *Positions) Mark(_, id string) (m stream.Mark, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,7 +274,7 @@ func (p *Positions) Mark(_, id string) (m stream.Mark, ok bool) {
 	return m, ok
 }
 
-// Marks yields the marks of the route.
+// Marks yields the progress of each partition of the route.
 func (p *Positions) Marks(string) iter.Seq[stream.Mark] {
 	return func(yield func(stream.Mark) bool) {
 		p.mu.Lock()
@@ -289,5 +291,5 @@ func (p *Positions) Marks(string) iter.Seq[stream.Mark] {
 // Places returns nil, because a cluster uses no sinks with resume tokens.
 func (p *Positions) Places(string) map[string]string { return nil }
 
-// Routes returns the route.
+// Routes returns the one route of this value.
 func (p *Positions) Routes() []string { return []string{p.route} }

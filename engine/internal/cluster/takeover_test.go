@@ -229,8 +229,8 @@ func TestBucketDown(t *testing.T) {
 	})
 }
 
-// startHolder runs a lease holder that keeps its lease until stop is called. Its clock has advanced
-// by suspended more than the time of the test.
+// startHolder runs a lease holder that keeps its lease until stop is called. Its clock is ahead
+// of the time of the test by the duration suspended, as if the process had been suspended.
 func startHolder(t *testing.T, s *memBucket, log io.Writer,
 	suspended func() time.Duration) (k *LeaseHolder, stop func()) {
 	start := time.Now()
@@ -358,8 +358,8 @@ func mark(id string, at int64) stream.Mark {
 	}
 }
 
-// TestPositions checks that marks survive a change of owner, and that the earlier owner can no
-// longer save.
+// TestPositions checks that progress survives a change of owner, and that the earlier owner can
+// no longer save progress.
 func TestPositions(t *testing.T) {
 	s := newMemBucket()
 	r := wire{s, "progress.p.r", always(false)}

@@ -93,8 +93,8 @@ func PartitionOf(letterID string) string {
 	return partitionPrefix + hex.EncodeToString(sum[:16])
 }
 
-// IsPartition reports whether the partition id is that of a replayed dead letter. The marks of such
-// partitions must not be passed to the route's own source.
+// IsPartition reports whether the partition id is that of a replayed dead letter. The progress of
+// such partitions must not be passed to the route's own source.
 func IsPartition(id string) bool { return strings.HasPrefix(id, partitionPrefix) }
 
 // ParseTime parses a time of a filter. The text is a time (RFC 3339), a date, or a duration. A

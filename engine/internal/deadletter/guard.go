@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// guardPatience is the time from the start of a run during which Records/10 dead records are
+	// guardPatience is a time from the start of a run. Until then, Records/10 dead records are
 	// needed to stop the route, if none was delivered. After it, Records/100 are enough.
 	guardPatience = 10 * time.Second
-	// guardMemory determines how many records the share covers. When the share covers more than
-	// twice guardMemory records, their counts are halved.
+	// guardMemory bounds the number of records that the share covers. When the share covers more
+	// than twice this number, its counts are halved, so that older records count less.
 	guardMemory = 100_000
 )
 
 // Guard stops a route that dead-letters too many records, for example because of a wrong token or
-// pattern. When at least Records records have been delivered or dead-lettered, it stops the route
-// if the share of dead-lettered ones exceeds Share.
+// pattern. Once Records records have been delivered or dead-lettered, it stops the route if the
+// share of dead-lettered records exceeds Share.
 //
-// While no record of a run has been delivered, fewer dead records are enough: Records/10 in the
-// first 10 s, and Records/100 later. For example, with Records = 1000, the route stops after 100 or
-// 10 dead records.
+// Until a run has delivered its first record, fewer dead records are enough: Records/10 in the
+// first 10 s, and Records/100 later. For example, with Records = 1000, the route stops after 100
+// dead records, or after 10 once 10 s have passed.
 //
 // The share covers the current run. In a long run, it covers the last 100,000 to 200,000 records. A
 // stream that turns bad after a long time is therefore stopped within minutes. A Guard is not safe
@@ -39,8 +39,9 @@ type Guard struct {
 	stopped         error
 }
 
-// Start begins the check for the first records of a run. It is not called if a run resumes after a
-// kill, because the rest of the interrupted batch may then consist of refused records only.
+// Start begins the check for the first records of a run. It is not called if a run resumes after
+// a kill. The rest of the interrupted batch may then consist only of records that a worker has
+// refused.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
 // Observe counts records that were delivered or dead-lettered. It returns a *GuardError if the

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// tailBytes is the size of the last part of the file in which Open collects the ids of letters.
-	// After a kill, letters in this part may be written again. The size is twice the default of
-	// checkpoint.replay, because a letter is longer than its record.
+	// tailBytes is the size of the last part of the file in which Open collects the ids of
+	// letters. After a kill, the source repeats records, and the same letters would be written
+	// again. The size is twice the default of checkpoint.replay, because a letter is longer than
+	// its record.
 	tailBytes = 64 << 20
 	// maxKnown is the maximum number of ids that are kept. The newest are kept.
 	maxKnown = 1 << 19
@@ -62,8 +63,8 @@ func (r *recentIDs) add(id idHash) {
 	r.set[id] = struct{}{}
 }
 
-// repair prepares the file f for appending. It collects the ids in the last part of f, and returns
-// the offset of the end.
+// repair prepares the file f for appending. It collects the ids of the letters in the last part
+// of f, and returns the offset at which the next letter is written.
 //
 // A kill or power loss may leave incomplete data at the end. A last line without a line end is
 // removed, because its Append has not returned. Complete lines at the end that are not letters were

@@ -24,7 +24,8 @@ type Source struct {
 
 	// Discard drops the letters instead of delivering them.
 	Discard bool
-	// Keep is the time for which the route's own source keeps requests. The letters use its ledger.
+	// Keep is the time for which the sink's ledger keeps requests of the route's own source. The
+	// letters use the same ledger.
 	Keep time.Duration
 	// Assigned is set if a broker assigns the partitions of the route's own source.
 	Assigned bool

@@ -63,7 +63,8 @@ func TestChurnedFiles(t *testing.T) {
 	}
 }
 
-// marksIn returns the number of marks in a checkpoint, and its size in MiB.
+// marksIn returns the number of partitions with progress (marks) in a checkpoint, and its size in
+// MiB.
 func marksIn(t *testing.T, state string) (marks int, mib float64) {
 	t.Helper()
 	dir, err := osfs.New().OpenDir(state)

@@ -57,8 +57,8 @@ func (f *prunedLedger) remove(names ...string) {
 	}
 }
 
-// has fails the test unless the ledger has the given number of marks, and the table has the given
-// number of lines for each first word.
+// has fails the test unless the ledger has the progress of the given number of partitions, and
+// the table has the given number of lines for each first word.
 func (f *prunedLedger) has(when string, marks int64, lines map[string]int64) {
 	f.t.Helper()
 	if n := number(f.db, "SELECT count(*) FROM penstock_marks"); n != marks {
@@ -75,9 +75,10 @@ func (f *prunedLedger) has(when string, marks int64, lines map[string]int64) {
 	}
 }
 
-// TestLedgerForgets checks that the ledger in a database keeps marks of existing files only. Marks
-// of files that were deleted during a run stay until the next run. Files that replace deleted ones
-// are delivered, even if they have the same inode or the same beginning, or come from a backup.
+// TestLedgerForgets checks that the ledger in a database keeps the progress of existing files
+// only. The progress of files that were deleted during a run stays until the next run. Files that
+// replace deleted ones are delivered, even if they have the same inode or the same beginning, or
+// come from a backup.
 func TestLedgerForgets(t *testing.T) {
 	t.Parallel()
 	f := newPrunedLedger(t)
@@ -125,7 +126,7 @@ func killAfter(t *testing.T, config string, rnd *rand.Rand) {
 }
 
 // TestLedgerForgetsKilled repeats TestLedgerForgets with kills at random moments of the runs. No
-// line is lost or repeated, and after a complete run only marks of existing files remain.
+// line is lost or repeated, and after a complete run only the progress of existing files remains.
 func TestLedgerForgetsKilled(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -149,8 +150,8 @@ func TestLedgerForgetsKilled(t *testing.T) {
 	}
 }
 
-// TestLedgerKeepsAway checks that marks of files in a renamed folder are kept for several runs, by
-// the state and by the ledger. When the folder returns, only new lines are read.
+// TestLedgerKeepsAway checks that the progress of files in a renamed folder is kept for several
+// runs, by the state and by the ledger. When the folder returns, only new lines are read.
 func TestLedgerKeepsAway(t *testing.T) {
 	t.Parallel()
 	f := newPrunedLedger(t)

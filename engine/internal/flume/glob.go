@@ -43,8 +43,8 @@ func globs(pattern string) (list []string, wider, ok bool) {
 
 type globber struct{ wider bool }
 
-// of returns the globs that are equivalent to an expression. The second result is false if there
-// are none.
+// of returns globs that match all texts that an expression matches. It sets c.wider if they also
+// match others. The second result is false if there are no such globs.
 func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText,

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// withLock returns base with a different method Lock of directories, which calls take to lock a
-// file. take must not wait. It returns vfs.ErrLocked if the file is already locked.
+// withLock returns a file system like base, except that its directories lock a file by a call of
+// take. take must not wait. It must return vfs.ErrLocked if the file is already locked.
 func withLock(base vfs.FS, take func(vfs.File) error) vfs.FS { return lockingFS{base, take} }
 
 type lockingFS struct {
@@ -33,7 +33,7 @@ func (l lockingFS) wrap(d vfs.Dir, err error) (vfs.Dir, error) {
 	return &lockingDir{d, l}, nil
 }
 
-// lockingDir is a directory of the file system in.
+// lockingDir is a directory of the lockingFS in.
 type lockingDir struct {
 	vfs.Dir
 	in lockingFS

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// place is a name in an open directory. It stands for a path: the name is the last part of the
-// path.
+// place identifies a file by an open directory and a name in it. The name is the last part of the
+// file's path.
 type place struct {
 	fd   int // descriptor of the directory
 	last string

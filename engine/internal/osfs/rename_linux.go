@@ -28,7 +28,7 @@ func (d *dir) RenameNew(oldName string, to vfs.Dir, newName string) error {
 	})
 }
 
-// move resolves both names and calls do with their places.
+// move finds the places (directory and name) of oldName and newName, and calls do with them.
 func (d *dir) move(op, oldName string, to vfs.Dir, newName string,
 	do func(from, into place) error) error {
 	target, ok := to.(*dir)

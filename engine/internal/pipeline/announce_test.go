@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// notedSource is a fakeSource with a reader that returns metadata for each mark. It records the
-// arguments of Open.
+// notedSource is a fakeSource with a reader that returns metadata for the progress of each
+// partition. It records the arguments of Open.
 type notedSource struct {
 	*fakeSource
 	known []stream.Mark
@@ -85,13 +85,15 @@ func (s *ledgerSink) Prune(context.Context, []string) error { return nil }
 // Compact implements stream.TransactionalSink.
 func (s *ledgerSink) Compact(context.Context, []stream.Mark) error { return nil }
 
-// killed returns the marks that the route's checkpoint would have if the process were killed now.
+// killed returns the progress that the route's checkpoint would have if the process were killed
+// now.
 func killed(t *testing.T, m *vfstest.Mem) (marks []stream.Mark) {
 	t.Helper()
 	return killedBy(t, m, vfstest.DataAll)
 }
 
-// killedBy returns the marks after a crash that leaves the given part of the unsynced data.
+// killedBy returns the progress in the checkpoint after a crash that leaves the given part of the
+// unsynced data.
 func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []stream.Mark) {
 	t.Helper()
 	dir, err := m.Crash(left, vfstest.NamesAll, 0).OpenDir("/state")
@@ -192,8 +194,8 @@ func TestKilledBeforeTheFirstSave(t *testing.T) {
 	}
 }
 
-// TestFirstMarkNotSaved checks that deliveries continue while the checkpoint cannot be written for
-// a short time, and that the mark is saved later.
+// TestFirstMarkNotSaved checks that deliveries continue while the checkpoint cannot be written
+// for a short time, and that the progress is saved later.
 func TestFirstMarkNotSaved(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

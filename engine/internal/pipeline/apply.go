@@ -14,10 +14,11 @@ import (
 // Apply changes the pipelines of a running engine to those of the config c, which must be valid.
 // See engine.Engine.Apply.
 //
-// Apply stops the removed routes and pipelines before it starts the new ones, because an old and a
-// new one may write the same file or read the same directory. If a route is changed, its old slot
-// (the fixed place of a route in its pipeline) stays until the new slot takes over. The source
-// therefore does not finish partitions (such as files) that the new route has yet to deliver.
+// Apply stops the removed routes and pipelines before it starts the new ones, because an old and
+// a new one may write the same file or read the same directory. A slot stands for a route in its
+// pipeline across restarts of the route. If a route is changed, its old slot stays in the list
+// until the new slot replaces it. Meanwhile the source does not finish (for example rename) a
+// file that the new route has yet to deliver.
 func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	e.apply.Lock()
 	defer e.apply.Unlock()
@@ -52,7 +53,9 @@ func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	return d.start(e)
 }
 
-// hold keeps the engine from ending while Apply changes its pipelines.
+// hold makes the engine continue to run until release is called, even if all its pipelines have
+// ended. It returns an error if the engine is not running, is draining, or runs with
+// Options.Once.
 func (e *Engine) hold() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,8 +85,8 @@ func (e *Engine) hasEnded(p *pipe) bool {
 	return e.ended[p]
 }
 
-// hold keeps the pipeline from ending while Apply changes its routes. It returns false if the
-// pipeline is already ending.
+// hold makes the pipeline continue to run until release is called, even if all its routes have
+// ended. It returns false if the pipeline is already ending.
 func (p *pipe) hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,15 +104,16 @@ func (p *pipe) release() {
 	p.endIfDone()
 }
 
-// difference lists the pipelines to stop, start and change so that those of a config run.
+// difference is the plan of one Apply: the pipelines to stop, to start and to change, so that the
+// engine runs exactly the pipelines of the new config.
 type difference struct {
 	pipes       []*pipe // all pipelines of the config, in its order
 	gone, added []*pipe
 	changed     []*changedPipe
 }
 
-// changedPipe is a running pipeline with a changed set of routes. hold has been called on the
-// pipeline, so it cannot end while Apply changes it.
+// changedPipe is a running pipeline to which Apply adds routes or from which it removes routes.
+// Its method hold has been called, so it cannot end before Apply has changed it.
 type changedPipe struct {
 	*pipe
 	to          []*slot // all routes of the config, in its order
@@ -146,9 +150,9 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline for c. If the source is unchanged, this is old, the running
-// pipeline, and pipeline plans the changes to its routes. If the source has changed, pipeline
-// returns a new one. It also returns a new one if routes have changed and old has ended.
+// pipeline returns the pipeline that runs config c. This is old, the running pipeline, if its
+// source is unchanged. pipeline then plans the changes to its routes. It returns a new pipeline
+// if the source has changed, or if routes have changed and old has ended.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)
@@ -295,12 +299,13 @@ func (s *slot) awaitDrained(ctx context.Context) {
 	}
 }
 
-// discard closes a route that Apply prepared but never started.
+// discard closes the checkpoint and dead letters of a route that was prepared but never started.
+// For any other route it does nothing.
 func (s *slot) discard() {
 	s.mu.Lock()
 	r, started := s.route, s.starts > 0
 	s.mu.Unlock()
-	if started || r.saver.memory == nil {
+	if started || r.saver.layers == nil {
 		return
 	}
 	if err := r.close(); err != nil {

@@ -36,7 +36,8 @@ func newPipe(c config.Pipeline, o Options) (*pipe, error) {
 	return p, nil
 }
 
-// renew creates a new instance of the pipeline's source and of its host.
+// renew creates a new source for the pipeline, and a new host. A host gives a component the
+// services of the engine, such as its log and file system.
 func (p *pipe) renew() error {
 	h := newSourceHost(p)
 	made, err := construct[stream.Source](p.cfg.Source, h)
@@ -70,7 +71,8 @@ func construct[T any](u config.Use, h stream.Host) (T, error) {
 	return c, nil
 }
 
-// newRoute assembles the route of a slot. It creates new instances of the sink and the processors.
+// newRoute builds a route from the config of its slot. It creates new instances of the sink and
+// the processors.
 func newRoute(s *slot) (*route, error) {
 	c, o := s.cfg, s.o
 	co := &core{
@@ -109,7 +111,7 @@ func newRoute(s *slot) (*route, error) {
 		r.letters.sink = d
 	}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
-	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
+	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, urgent: make(chan struct{}, 1)}
 	r.reader = &reader{core: co, letters: r.letters, positions: r.saver}
 	r.reader.left.Store(-1)
 	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake,
@@ -140,9 +142,10 @@ func newRoute(s *slot) (*route, error) {
 	return r, err
 }
 
-// makeParking prepares the counts of parked records, which a sink keeps in a store of its own to
-// deliver them later (stream.ParkingSink). It returns an error if a broker assigns the partitions,
-// because another node may continue a partition but not its parked records.
+// makeParking prepares the counts of parked records. A sink that parks records
+// (stream.ParkingSink) keeps them in a store of its own and delivers them later. makeParking
+// returns an error if a broker assigns the partitions: another node may then continue a
+// partition, but has no access to its parked records.
 func (r *route) makeParking() error {
 	parking, _ := r.sink.(stream.ParkingSink)
 	if parking != nil && r.assigned != nil {
@@ -192,23 +195,23 @@ func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
 	return &host{log: log, fs: fs, counter: counter, faults: new(faultLog)}
 }
 
-// prepare opens the state of the route: checkpoint and dead-letter store. boot identifies the
-// present run of the operating system.
+// prepare opens the files of the route: its progress in the checkpoint, and its dead letters.
+// boot identifies the present run of the operating system.
 func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	store, err := r.pipe.positions(r.key, state)
 	if err != nil {
 		return err
 	}
 	k := r.saver
-	k.memory = newMemory(store, r.key, k.syncer != nil, boot)
+	k.layers = newLayeredStore(store, r.key, k.syncer != nil, boot)
 	if r.pipe.sharing.on {
-		k.memory.pause = bucketPause
+		k.layers.pause = bucketPause
 	}
-	if err := k.memory.forgetOtherBoots(); err != nil {
+	if err := k.layers.forgetOtherBoots(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	if k.writesSoon() {
-		k.some = make(chan struct{}, 1)
+		k.soon = make(chan struct{}, 1)
 	}
 	r.mu.Lock() // a status request may be reading the route
 	r.books = newBooks(k.markOf)

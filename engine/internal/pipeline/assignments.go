@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// assignments implements stream.Assignments for one route: the source calls it when a broker
-// assigns partitions to this process or revokes them. It waits, calls the sink and the broker, and
-// reports errors. The route's books count the records. It is safe for concurrent use. Lock order:
-// mu, then the route's mu.
+// assignments implements stream.Assignments for one route. The source calls it when a broker
+// assigns partitions to this process or revokes them. The books of the route hold the counts and
+// the progress of each assignment. assignments calls the sink and the broker, waits for them, and
+// reports errors. It is safe for concurrent use. Lock order: mu, then the route's mu.
 type assignments struct {
 	r      *route
 	ledger stream.PartitionLedger // nil if only the source keeps positions
@@ -30,7 +30,7 @@ type assignments struct {
 	numbers uint32
 	taking  map[string]context.CancelCauseFunc // by partition, while Assign works on it
 	waiting map[string]chan struct{}           // closed when the sender has no batches of a partition
-	renewed map[uint32]bool                    // by number; taken again after a FencedError
+	renewed map[uint32]bool                    // by assignment number; set while renew runs for it
 }
 
 var (
@@ -65,13 +65,15 @@ func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*a
 // stores them.
 func (a *assignments) commits() bool { return a == nil || !a.bound }
 
-// keepBooks makes k count the records of each assignment of a partition separately.
+// keepBooks makes the books k keep a separate account (counts and progress) for each assignment
+// of a partition.
 func (a *assignments) keepBooks(k *books) {
 	k.assigned = &assigned{stores: a.ledger == nil, ended: make(map[uint32]*endedAssignment)}
 	k.resume = k.startOf
 }
 
-// open stores the reader that the source has opened for the route.
+// open checks the type of the reader that the source has opened for the route, and lets the
+// waiting calls of Assign and Revoke continue.
 func (a *assignments) open(reader stream.Reader) error {
 	if a == nil {
 		return nil
@@ -232,8 +234,9 @@ func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.Partiti
 	return nil
 }
 
-// begin opens the account of one partition, after the broker has confirmed that this process owns
-// it.
+// begin opens the account (counts and progress) of one assigned partition, and returns the
+// position at which the source must resume. If the sink has a ledger, the broker has confirmed
+// just before that this process owns the partition.
 func (a *assignments) begin(o *stream.PartitionOffer, number uint32,
 	taken *stream.Taken) (stream.Mark, error) {
 	at, behind, err := resumeAt(o, taken)
@@ -308,8 +311,8 @@ func (a *assignments) beginRevoking(ids []string) []revocation {
 	return out
 }
 
-// wakeIdle wakes the revocations of partitions that have no batches in the sender. The caller holds
-// a.mu.
+// wakeIdle ends the wait of each given revocation that needs no wait, because the sender has no
+// batches of its partition. The caller holds a.mu.
 func (a *assignments) wakeIdle(revoked []revocation) {
 	for _, v := range revoked {
 		a.r.mu.Lock()
@@ -390,8 +393,8 @@ func (a *assignments) Lost(partitionIDs []string) {
 		"partitions", len(numbers))
 }
 
-// settled is called when batches have settled or were withdrawn. It wakes the revocations that wait
-// for these batches.
+// settled is called when batches have settled or were withdrawn. It ends the wait of each
+// revocation if the sender now has no more batches of its partition.
 func (a *assignments) settled() {
 	if a == nil {
 		return
@@ -410,8 +413,9 @@ func (a *assignments) settled() {
 	}
 }
 
-// fenced is called with the error of a delivery. If another process has taken the partition in the
-// sink's ledger, fenced starts renew for the partition, unless it is already running.
+// fenced is called with the error of a delivery. A FencedError means that another process has
+// taken the partition in the sink's ledger. fenced then starts renew for the assignment, unless
+// renew is already running for it.
 func (a *assignments) fenced(err error) {
 	if a == nil || a.ledger == nil {
 		return
@@ -502,8 +506,9 @@ func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	return err
 }
 
-// withdrawal decides whether the sender must withdraw an item because the assignment of its
-// partition is ending, and whether it must cancel running attempts as well.
+// withdrawal decides whether the sender must return the batch of an item without delivering it,
+// because the assignment of its partition is ending. If so, it also decides whether running
+// attempts are canceled.
 func (a *assignments) withdrawal(it stream.Item) flow.Withdrawal {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
@@ -520,7 +525,8 @@ func (a *assignments) send(b *stream.Batch) {
 	a.r.books.addSent(b, 1)
 }
 
-// withdraw records that the sender has withdrawn b.
+// withdraw records that the sender has given up b, because its assignment is ending. The next
+// owner of the partition reads the records of b.
 func (a *assignments) withdraw(b *stream.Batch) {
 	a.r.mu.Lock()
 	a.r.books.withdraw(b)
@@ -543,8 +549,8 @@ func (a *assignments) save(ctx context.Context, f func(context.Context) error) e
 	return f(ctx)
 }
 
-// current returns those marks (the progress of partitions) that belong to an assignment that has
-// not ended. It reuses the slice.
+// current returns those of the marks (the progress of partitions) that belong to an assignment
+// that has not ended. It overwrites the slice.
 func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	if a == nil {
 		return marks
@@ -560,7 +566,9 @@ func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	return kept
 }
 
-// stored records that the reader has stored marks.
+// stored records that the source's reader has stored the marks (the progress of partitions) at
+// the broker. The bytes below them then no longer count as unsaved. stored does nothing if the
+// sink's ledger stores the progress.
 func (a *assignments) stored(marks []stream.Mark) {
 	if a == nil || a.ledger != nil {
 		return

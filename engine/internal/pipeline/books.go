@@ -17,8 +17,8 @@ import (
 type books struct {
 	parts       map[string]*partition
 	resume      func(id string) (stream.Mark, bool) // progress before this run
-	dirty       []*partition                        // settled since the last takeUnsaved
-	unannounced []*partition                        // first seen since the last takeNew, without an earlier mark
+	dirty       []*partition                        // with progress to save since the last takeUnsaved
+	unannounced []*partition                        // new since the last takeNew; no earlier progress
 	// ends is set if the source has no Finish method. A partition then counts as finished when the
 	// source has handed out its end and all its data is settled.
 	ends   bool
@@ -28,7 +28,7 @@ type books struct {
 
 	now     time.Duration // since the route started; the caller sets it before open and settle
 	pending map[*partition]struct{}
-	remnant bool // when the first batch was read, a later range was already settled
+	remnant bool // when the first batch was read, data after it was already settled
 
 	counts       counts
 	unsavedBytes int64 // settled by workers since the last takeUnsaved
@@ -51,11 +51,12 @@ type counts struct {
 // unsettled returns the number of records read and not yet settled.
 func (c *counts) unsettled() int64 { return c.readRecords - c.delivered - c.dead - c.dropped }
 
-// partition is the account of one partition.
+// partition is the account of one partition: its settled and unsettled ranges, and its end if
+// known.
 type partition struct {
 	part      stream.Partition
 	ledger    *ledger.Ledger
-	keys      []string // only the partition's id: the order keys of its batches
+	keys      []string // the order keys of its batches: only the id of the partition
 	sealed    bool
 	sealedAt  stream.Position
 	finished  bool // Finish has succeeded, or the source has no Finish
@@ -68,11 +69,11 @@ type partition struct {
 	assignment assignment // of a partition that a broker has assigned
 }
 
-// saving holds the contents of one checkpoint entry.
+// saving holds the progress that the next entry of the checkpoint stores.
 type saving struct {
 	marks    []stream.Mark
 	places   map[string]string
-	bytes    int64              // how much the unsaved bytes decrease once the entry is written
+	bytes    int64              // the part of unsavedBytes that this entry saves
 	finished []stream.Partition // read and settled to the end; the source must still finish them
 }
 
@@ -99,7 +100,9 @@ func (k *books) dropInherited() {
 	k.inherited = counts{}
 }
 
-// open adds a batch that was read to the accounts.
+// open counts the records of a batch that was read. It adds the batch's spans to the unsettled
+// ranges of their partitions. It returns an error if a span does not follow the previous span of
+// its partition.
 func (k *books) open(b *stream.Batch) error {
 	if k.assigned != nil {
 		if err := k.accept(b); err != nil {
@@ -164,7 +167,7 @@ func (k *books) partition(part *stream.Partition) (*partition, error) {
 	return p, nil
 }
 
-// takeNew returns the marks of the partitions that were first seen since the last takeNew.
+// takeNew returns the progress of the partitions that were first seen since the last takeNew.
 func (k *books) takeNew() []stream.Mark {
 	marks := make([]stream.Mark, 0, len(k.unannounced))
 	for _, p := range k.unannounced {
@@ -175,9 +178,10 @@ func (k *books) takeNew() []stream.Mark {
 	return marks
 }
 
-// nothingSettled reports whether no data of b's partitions was settled before this run. Then the
-// refusal of all records of b, the first batch, suggests a wrong config. Otherwise b may contain
-// only the records that a worker refused before a kill, which says nothing about the config.
+// nothingSettled reports whether no data of b's partitions was settled before this run. b is the
+// first batch of the run. If nothing was settled and all records of b are refused, the config is
+// probably wrong. If something was settled, b may consist only of records that a worker refused
+// before a kill. Their refusal does not show that the config is wrong.
 func (k *books) nothingSettled(b *stream.Batch) bool {
 	for i := range b.Spans {
 		mark, _ := k.resume(b.Spans[i].Part.ID)
@@ -215,15 +219,16 @@ func (k *books) markDirty(p *partition) {
 	}
 }
 
-// batchOutcome is the outcome of a batch.
+// batchOutcome describes how a batch was settled.
 type batchOutcome struct {
 	lane, place  string
 	deadLettered bool // its records are dead-lettered
 	unsent       bool // no worker got it, so the sender does not count its bytes as unsaved
 }
 
-// settle settles the spans of b. It counts the kept records of b as delivered or, if
-// end.deadLettered is set, as dead. It returns the number of source records by outcome.
+// settle settles the spans of b: it adds their ranges to the settled ranges of the partitions. It
+// counts the kept records of b as delivered or, if end.deadLettered is set, as dead. It returns
+// the number of source records by outcome.
 func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, dropped int64,
 	err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)
@@ -320,8 +325,8 @@ func countOutcomes(b *stream.Batch, deadLettered bool) (delivered, dead, dropped
 	return delivered, dead, dropped
 }
 
-// takeUnsaved returns the progress that is not in the checkpoint and marks it as saved. If the
-// caller fails to write it, it must call restore.
+// takeUnsaved returns the progress that is not in the checkpoint. From then on it counts as
+// saved. If the caller fails to write it, the caller must call restore.
 func (k *books) takeUnsaved() saving {
 	s := saving{bytes: k.unsavedBytes}
 	k.unsavedBytes, k.unsavedParts = 0, 0

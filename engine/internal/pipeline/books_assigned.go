@@ -12,9 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file has the accounts of partitions that a broker assigns to this process and revokes. Each
-// assignment has its own number and its own account. If a partition is revoked and assigned again,
-// late batches of the first assignment do not change the account of the second one.
+// This file has the accounts (counts and progress) of partitions that a broker assigns to this
+// process and revokes. Each assignment has its own number and its own account. If a partition is
+// revoked and assigned again, late batches of the first assignment do not change the account of
+// the second one.
 
 // errNotAssigned means that the assignment of a batch is ending or has ended. The next owner of the
 // partition reads the batch's records.
@@ -46,12 +47,12 @@ type endedAssignment struct {
 // assigned is the part of the books that only routes with assigned partitions have.
 type assigned struct {
 	stores bool  // the source stores positions; settled bytes count as saved only after that
-	freed  int64 // bytes that settled after their assignment ended, and need no save
+	freed  int64 // settled bytes of ended assignments: no longer unsaved after the next save
 	ended  map[uint32]*endedAssignment
 }
 
-// assign opens the account of an assignment that begins with the progress m. unsaid means that the
-// source does not know m yet, so m is reported to it with the next save.
+// assign opens the account of an assignment that begins with the progress m. unsaid means that
+// the source does not know m yet. assign then makes the next save report m to the source.
 func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	l, err := ledger.New(m.Watermark, m.Above)
 	if err != nil {
@@ -111,7 +112,8 @@ func (k *books) current(s *stream.Span) *partition {
 	return nil
 }
 
-// addSent adds the positions of b to those in the sender. With sign -1 it subtracts them.
+// addSent adds the number of positions in b to the count of positions that are in the sender, for
+// each assignment. With sign -1 it subtracts them.
 func (k *books) addSent(b *stream.Batch, sign int64) {
 	for i := range b.Spans {
 		s := &b.Spans[i]
@@ -149,8 +151,8 @@ func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
 	return flow.StopSending
 }
 
-// withdraw removes a withdrawn batch from the accounts. The next owner of the partition reads its
-// records.
+// withdraw subtracts a withdrawn batch from the counts of read and sent data. The next owner of
+// the partition reads its records.
 func (k *books) withdraw(b *stream.Batch) {
 	k.addSent(b, -1)
 	k.counts.readRecords -= int64(b.Origins)

@@ -121,9 +121,9 @@ func TestDroppedBytesAreNotSaved(t *testing.T) {
 	}
 }
 
-// TestBooksBalance opens, cuts and settles at random with fixed seeds. At every moment read =
-// delivered + dead + dropped + unsettled, and the unsaved bytes are those sent and settled since
-// the last take. In the end the marks are complete.
+// TestBooksBalance reads, splits and settles batches at random with fixed seeds. At every moment
+// read = delivered + dead + dropped + unsettled, and the unsaved bytes are those sent and settled
+// since the last take. In the end all data is settled in the saved progress.
 func TestBooksBalance(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 3))

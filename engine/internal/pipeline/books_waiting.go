@@ -23,7 +23,7 @@ func (k *books) waits(id string) bool {
 }
 
 // handOver settles a range of a batch that waits for a retry, so that the checkpoint can advance
-// beyond the range. The wait must be stored durably before.
+// beyond the range. By then, the store of waiting batches must have stored the range durably.
 func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	if p := k.parts[part.ID]; p != nil {
 		k.settleRange(p, r)
@@ -31,7 +31,8 @@ func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	}
 }
 
-// readAgain counts records as read after they have waited for a retry since an earlier run.
+// readAgain counts as read the records that an earlier run of the route has left waiting for a
+// retry.
 func (k *books) readAgain(records, bytes int64) {
 	again := counts{readRecords: min(k.inherited.readRecords, records),
 		readBytes: min(k.inherited.readBytes, bytes)}
@@ -41,8 +42,8 @@ func (k *books) readAgain(records, bytes int64) {
 	k.counts.readBytes += bytes - again.readBytes
 }
 
-// abandon settles ranges after the source has deleted their data. Their records no longer count as
-// read.
+// abandon settles ranges that waited for a retry, after the source has deleted their data. Their
+// records no longer count as read.
 func (k *books) abandon(ranges []waiting.Range) error {
 	for i := range ranges {
 		k.counts.readRecords -= ranges[i].Records

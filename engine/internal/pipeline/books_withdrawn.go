@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file has the accounts of batches that the reader withdraws before a worker gets them. Such
-// batches count neither as read nor as settled.
+// This file removes batches from the accounts (counts and progress) if the reader withdraws them
+// before a worker gets them. Such batches count neither as read nor as settled.
 //
 // If a partition may be read again, its account is removed. Otherwise the withdrawn range is
 // settled, as if it had been delivered. Between the two steps, the reader's method Withdrawn must

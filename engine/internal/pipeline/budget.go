@@ -59,7 +59,7 @@ func (u *budget) acquire(ctx context.Context, b *stream.Batch) error {
 
 func (u *budget) hasRoom() bool { return len(u.taken) < leastBatches || u.used+u.usual <= u.total }
 
-// charge sets the charge of b to bytes.
+// charge makes bytes the charge of b, in place of its earlier charge.
 func (u *budget) charge(b *stream.Batch, bytes int64) {
 	u.used += bytes - u.taken[b]
 	u.taken[b] = bytes

@@ -38,8 +38,9 @@ type sharing struct {
 	tenure atomic.Pointer[cluster.Tenure]
 }
 
-// checkSharing decides whether the pipeline is shared. It returns an error if it must be shared and
-// its source does not allow that.
+// checkSharing decides whether the cluster shares the pipeline, so that one process at a time
+// runs it. A pipeline is not shared if a broker assigns its partitions. checkSharing returns an
+// error if the pipeline must be shared but its source does not allow that.
 func (p *pipe) checkSharing() error {
 	assigned, ok := p.source.(stream.AssignedSource)
 	isAssigned := ok && assigned.HasAssignments()
@@ -50,8 +51,8 @@ func (p *pipe) checkSharing() error {
 	return nil
 }
 
-// checkShared returns an error if the pipeline is shared but the data of the sink is on one machine
-// only.
+// checkShared returns an error if the pipeline is shared but its sink stores data on one machine,
+// where the next owner of the pipeline cannot reach it.
 func (r *route) checkShared() error {
 	if !r.pipe.sharing.on {
 		return nil
@@ -132,7 +133,9 @@ func (p *pipe) canRestart(ctx context.Context, err error) error {
 	return errors.New(err.Error())
 }
 
-// positions returns the store of a route's progress.
+// positions returns the store of a route's progress: the checkpoint in the state directory or, if
+// the pipeline is shared, the bucket of the cluster. It returns an error if the bucket has no
+// progress of the route but the state directory has some.
 func (p *pipe) positions(route string, s *state) (positionStore, error) {
 	if !p.sharing.on {
 		return s.store()

@@ -25,14 +25,14 @@ type letterWriter struct {
 	refusers map[*stream.Batch]refuser // by batch: the worker of its last failed attempt
 }
 
-// refuser identifies the worker that refused a batch or, if it was not refused, failed its last
-// attempt.
+// refuser identifies the worker that made the last failed attempt of a batch. This is the worker
+// that refused the batch, if one has refused it.
 type refuser struct {
 	worker   string
 	attempts int
 }
 
-// refused records by as the worker of the last failed attempt of each of the batches.
+// refused stores by, the worker of the last failed attempt, for each of the batches.
 func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
 	r.by.Lock()
 	defer r.by.Unlock()

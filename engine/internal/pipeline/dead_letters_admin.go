@@ -139,7 +139,7 @@ func (e *Engine) find(pipeline, route string) (*pipe, *slot) {
 	return nil, nil
 }
 
-// plan returns the running configuration as JSON, with defaults and without secrets.
+// plan returns the running configuration as YAML, with defaults and without secrets.
 func (e *Engine) plan() []byte {
 	c := *e.cfg
 	c.Pipelines = nil

@@ -19,10 +19,10 @@ import (
 // flow.WaitStore. Of each batch, it stores only the positions in the source and releases the data.
 // When the batch is due, the source reads the data again.
 //
-// Once a wait is durable in the store, the positions of its batch count as settled, so that the
-// checkpoint can advance beyond them. The saved progress of the partition (its mark) then has
-// Waiting set. The source gets the progress only up to the first waiting position, and does not
-// finish the partition.
+// When the store has durably stored that a batch waits, the positions of the batch count as
+// settled, so that the checkpoint can advance beyond them. The saved progress of the partition
+// (its mark) then has Waiting set. The source gets the progress only up to the first waiting
+// position, and does not finish the partition.
 //
 // Some routes keep waiting batches in memory instead. A route does so if its sink is ordered,
 // `flow.order` is partition, or its checkpoint has two layers. It also does so if a broker assigns
@@ -49,7 +49,7 @@ func (w *waits) open(p *pipe) error {
 	if p.sharing.on { // the next owner may be on another machine
 		return nil
 	}
-	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.memory.layered() &&
+	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.layers.layered() &&
 		w.cfg.Flow.Order != "partition"
 	dir, err := p.state.waitingDir(p.name, w.cfg.Name)
 	if err != nil {
@@ -101,7 +101,7 @@ func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
 	}
-	for m := range w.saver.memory.marks() {
+	for m := range w.saver.layers.marks() {
 		if m.Waiting {
 			return fmt.Errorf("the directory of the batches that wait for a retry does not exist, and "+
 				"%q has some: put it back, or accept that "+
@@ -132,8 +132,8 @@ func (w *waits) dropSettled() {
 	}
 }
 
-// begin stores the route's reader. It returns an error if batches of an earlier run wait and the
-// reader cannot read their ranges again.
+// begin gets the route's reader, which later reads waiting ranges again. It returns an error if
+// batches of an earlier run wait and the reader cannot read their ranges again.
 func (w *waits) begin(reader stream.Reader) error {
 	if w.store == nil {
 		return nil
@@ -284,7 +284,7 @@ func (w *waits) Held() (n int, cost float64, bytes int64) {
 	return int(ranges), float64(records), size
 }
 
-// settled removes the wait of b from the store, after b has settled.
+// settled removes b from the store of waiting batches, after b has settled.
 func (w *waits) settled(b *stream.Batch) {
 	if w.store == nil {
 		return
@@ -309,8 +309,8 @@ func (w *waits) save() error {
 	return w.failed(w.store.Save())
 }
 
-// sync makes the changes of the store durable. It then settles the ranges that wait durably in the
-// ledger.
+// sync makes the changes of the store durable. It then settles, in the books, the ranges that are
+// durably stored as waiting.
 func (w *waits) sync() error {
 	if w.store == nil {
 		return nil
@@ -470,7 +470,8 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 	return w.books.abandon(ranges)
 }
 
-// found removes ranges from the missing ones.
+// found removes the entry of ranges from the missing ranges, because their data was found or
+// counts as deleted. An entry is stored under the first range of a batch.
 func (w *waits) found(ranges []waiting.Range) {
 	w.lost.Lock()
 	defer w.lost.Unlock()

@@ -198,7 +198,9 @@ func (e *Engine) withRemedy(err error) error {
 // process uses the directory.
 const LockName = "penstock.lock"
 
-// prepare opens the state of every route. If one fails, it closes all of them.
+// prepare opens the checkpoint and the dead letters of every route. It omits shared pipelines,
+// which only open them when this process becomes their owner. If a route fails, prepare closes
+// all routes.
 func (e *Engine) prepare() error {
 	var errs []error
 	for _, p := range e.pipelines() {
@@ -238,7 +240,8 @@ const (
 	pipelinesName = "pipelines"
 )
 
-// supervise runs the admin pages and the pipelines. It ends the pages after the pipelines.
+// supervise runs the pipelines, the admin pages and the export of traces until the pipelines have
+// ended. The pages end last.
 func (e *Engine) supervise(ctx context.Context, pages *pages) error {
 	children := []supervise.Child{{
 		Name: pipelinesName, Run: e.runPipes, Restart: supervise.Transient, Backoff: waitsOf(true), Significant: true,

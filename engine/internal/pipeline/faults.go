@@ -19,8 +19,8 @@ type faultLog struct {
 	more int
 }
 
-// add records err and reports whether it is new. If maxFaults other faults are kept, it returns
-// true.
+// add records err and reports whether it is new, by its text. Once maxFaults faults are kept, a
+// fault that is not among them is only counted, and add returns true each time.
 func (f *faultLog) add(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

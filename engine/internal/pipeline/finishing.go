@@ -10,7 +10,7 @@ import (
 )
 
 // finishing is a partition that at least one route has settled. When all routes have settled it,
-// the source's Finish is called, which for example renames the file.
+// the source's method Finish is called. Finish may, for example, rename the file.
 type finishing struct {
 	part  stream.Partition
 	done  map[*slot]bool
@@ -36,8 +36,8 @@ func (s slotPipe) finish(ctx context.Context, parts []stream.Partition) []stream
 	return s.pipe.finish(ctx, s.slot)
 }
 
-// routeFinished records that the route of slot r has settled all data of a partition, and that this
-// progress is durable.
+// routeFinished records that the route of slot r has settled all data of a partition, and that
+// the checkpoint has stored this durably.
 func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,8 +50,8 @@ func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	f.done[r] = true
 }
 
-// finish calls the source's Finish for each partition that every route has settled. It returns the
-// partitions of route r that are now finished.
+// finish calls the source's method Finish for each partition that every route has settled. It
+// returns the partitions of route r that the source has now finished.
 func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	var out []stream.Partition
 	for _, f := range p.due(time.Now()) {
@@ -84,8 +84,8 @@ func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	return out
 }
 
-// due returns the partitions for which Finish may be called now. Until finishClaim has passed, no
-// other call of due returns them.
+// due returns the partitions for which the caller may call Finish now. They are claimed by the
+// caller for the time finishClaim: until then, other calls of due do not return them.
 func (p *pipe) due(now time.Time) []*finishing {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *pipe) due(now time.Time) []*finishing {
 	return out
 }
 
-// finishClaim is the time for which only the route that calls Finish for a partition may do so.
+// finishClaim is the time for which only one route may call Finish for a partition.
 const finishClaim = time.Minute
 
 var finishBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Full()

@@ -14,13 +14,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// windowOf returns the window algorithm for a route's workers. The window of a worker is the number
-// of its in-flight batches.
+// windowOf returns the algorithm that sets the window of each worker: the limit on its batches in
+// flight.
 //
-// "auto" means "queue", with one exception. If all lanes (places of workers) are ordered and limit
-// their own in-flight batches, as those of a file do, "auto" means that limit. Such lanes sync all
-// in-flight batches in one fsync. Their round trip therefore grows with the window although no
-// queue has formed.
+// "auto" means "queue", with one exception. A lane is a worker's place in the sender. If all
+// lanes are ordered and the first has an in-flight limit of its own, as that of a file has, "auto"
+// means that fixed limit. Such lanes sync all in-flight batches in one fsync. Their round trip
+// therefore grows with the window although no queue has formed.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
 	name := f.Window
 	if name == "" || name == "auto" {
@@ -53,8 +53,8 @@ func dispatchOf(f config.Flow) (dispatch.Policy, error) {
 	return dispatch.Find(name, dispatch.Options{Band: f.TieBand}), nil
 }
 
-// budgetOf returns the limit on redeliveries: as a share of the deliveries, plus a number per
-// second.
+// budgetOf returns the limit on redeliveries, which is a share of the deliveries plus a number
+// per second. If flow.redeliver is 0, there is no limit.
 func budgetOf(f config.Flow) control.Budget {
 	if f.Redeliver == 0 {
 		return control.Budget{Share: -1}
@@ -62,7 +62,8 @@ func budgetOf(f config.Flow) control.Budget {
 	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
 }
 
-// poisonOf returns the thresholds after which a batch counts as poison.
+// poisonOf returns the numbers of killed workers and of failures after which a batch counts as
+// poison.
 func poisonOf(f config.Flow) control.Poison {
 	if f.Poison == 0 {
 		return control.Poison{Deaths: -1, Failures: -1}

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// failingLedger is a sink with a ledger that once fails to fold its span rows. It records the
-// watermark up to which it has folded them.
+// failingLedger is a sink with a ledger. Its method Compact, which merges rows of settled spans,
+// fails once. It records the watermark up to which it has merged them.
 type failingLedger struct {
 	ledgerSink
 	failed bool
@@ -32,7 +32,7 @@ func (s *failingLedger) Compact(_ context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// TestFoldingIsTriedAgain checks that the next save retries a failed folding of span rows, even if
+// TestFoldingIsTriedAgain checks that the next save calls Compact again after a failure, even if
 // nothing more has settled.
 func TestFoldingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,21 +10,23 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// guardPauses are the minimum waits before the restart of a route that was stopped because of too
-// many dead letters. They grow with each stop. Therefore a wrong config dead-letters only few
-// records of a growing log.
+// guardPauses are the minimum waits before the restart of a route that the guard has stopped
+// because of too many dead letters. They grow with each stop: about 1 s, 4 s, 16 s, up to 10
+// minutes. With a wrong config, a growing log therefore loses only few records to the dead
+// letters.
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
-// guardForgets is the running time of a route after which its waits (guardPauses) start over.
+// guardForgets is the running time after which a route counts as healthy. If it is stopped later,
+// its waits (guardPauses) start from the first one.
 const guardForgets = time.Hour
 
 // inputPoll is the interval at which the input is checked for changes after the wait.
 const inputPoll = 2 * time.Second
 
-// inputChanges waits until the input of r has changed since the guard stopped r with err. The guard
-// stops a route because of too many dead letters. inputChanges returns false if the guard did not
-// stop r, the source cannot watch its input, or the run is finite. It also returns false if r
-// drains or ctx ends first.
+// inputChanges waits until the input of r has changed since the guard stopped r with err because
+// of too many dead letters. It returns false at once if the guard did not stop r, the source
+// cannot watch its input, or the run is finite. It also returns false if r drains or ctx ends
+// first.
 func (s *slot) inputChanges(ctx context.Context, r *route, err error, pause *backoff.State) bool {
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); !guarded || s.o.Once {
 		return false

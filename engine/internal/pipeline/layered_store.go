@@ -34,13 +34,13 @@ type layeredStore struct {
 	pendingPlaces map[string]string
 }
 
-// newMemory returns the layered store of a route. It has two layers if lazy is set (the sink
+// newLayeredStore returns the layered store of a route. It has two layers if lazy is set (the sink
 // acknowledges data before it is durable) and boot is not "" (unknown).
 //
 // If an earlier process was killed before its sink had synced, its last progress is in the upper
 // layer only. The new store copies that progress to the lower layer after the first sync. Otherwise
 // the progress of partitions without new data would never get there.
-func newMemory(store positionStore, key string, lazy bool, boot string) *layeredStore {
+func newLayeredStore(store positionStore, key string, lazy bool, boot string) *layeredStore {
 	m := &layeredStore{store: store, lower: key, pause: writePause}
 	if lazy && boot != "" {
 		m.upper = key + checkpoint.BootMark + boot
@@ -51,8 +51,8 @@ func newMemory(store positionStore, key string, lazy bool, boot string) *layered
 	return m
 }
 
-// queueMissing finds the progress that is only in the upper layer. The next call of synced copies
-// it to the lower layer.
+// queueMissing finds the progress that is only in the upper layer (not synced). The next call of
+// synced copies it to the lower layer.
 func (m *layeredStore) queueMissing() {
 	for mark := range m.store.Marks(m.upper) {
 		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
@@ -160,10 +160,10 @@ func (m *layeredStore) marks() iter.Seq[stream.Mark] {
 	}
 }
 
-// unknownRoutes returns the lanes that have a resume token in either layer, except the lane with
-// the given name. The result maps each lane to the empty token. Storing an empty token removes the
-// lane's token.
-func (m *layeredStore) unknownRoutes(name string) map[string]string {
+// tokensToDelete returns the lanes (workers) that have a resume token in either layer, except the
+// lane with the given name. The result maps each lane to the empty token. Storing an empty token
+// removes the lane's token.
+func (m *layeredStore) tokensToDelete(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {
 		for lane := range m.store.Places(layer) {

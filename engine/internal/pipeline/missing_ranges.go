@@ -12,11 +12,12 @@ const (
 	// missingFor is the time after which data that the source cannot find counts as deleted. The
 	// reader must also have been idle for this time.
 	missingFor = 10 * time.Second
-	// missingMost is the maximum number of missing ranges that are remembered.
+	// missingMost is the maximum number of missing ranges that are kept. At this number, all are
+	// deleted and start again.
 	missingMost = 1 << 16
 )
 
-// missingRanges are waiting ranges that the source could not read again.
+// missingRanges are ranges of waiting batches that the source could not read again.
 type missingRanges map[missingKey]*missing
 
 type missingKey struct {

@@ -13,15 +13,16 @@ const (
 	onceGrace   = 5 * time.Second // time for several attempts of a worker with new credentials
 )
 
-// outageDetector detects that no worker of a route has been able to deliver for the time grace.
+// outageDetector detects an outage: that no worker of a route has been able to deliver for the
+// duration grace.
 type outageDetector struct {
 	refusing bool // workers whose attempts keep failing also count as unable
 	grace    time.Duration
 	since    time.Time // start of the outage; zero if any worker can deliver
 }
 
-// reached reports whether no worker of r has been able to deliver for at least the time grace. It
-// returns false while an attempt is in flight, because that attempt may succeed.
+// reached reports whether no worker of r has been able to deliver for at least the duration
+// grace. It returns false while an attempt is in flight, because that attempt may succeed.
 func (h *outageDetector) reached(r *route) bool {
 	waiting := r.unsettled()
 	status, _ := r.sender.sender.Status()
@@ -44,9 +45,9 @@ func (h *outageDetector) reached(r *route) bool {
 }
 
 // unable reports whether a worker cannot deliver at present. A misconfigured worker cannot. If
-// refusing is set, this is also true for a worker with a retryable failure, or with drainStreak
-// failures in a row and no timeout. suspected means that the sender expects the attempts of all
-// workers to fail.
+// refusing is set, two other kinds of worker cannot either: those with a retryable failure, and
+// those with drainStreak failures in a row and no timeout. suspected means that the sender
+// expects the attempts of all workers to fail.
 func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {
 		return true

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// addMetadata adds the reader's metadata to the progress of each partition (its mark). It omits
-// metadata that is too long. This is harmless, because metadata only saves work or detects
-// mistakes.
+// addMetadata adds the reader's metadata (such as a fingerprint of a file) to the saved progress
+// of each partition. It omits metadata that is too long. This is harmless, because metadata only
+// saves work or detects mistakes.
 func (r *saver) addMetadata(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -45,7 +45,7 @@ func (r *saver) forget() error {
 		drop = r.keepFinished(now, idle)
 		r.prunable = append(r.prunable, r.resumed.pruneLate(drop, idle)...)
 	}
-	if err := r.memory.deleteParts(drop); err != nil {
+	if err := r.layers.deleteParts(drop); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
@@ -63,9 +63,10 @@ type prunedPartition struct {
 	at time.Time
 }
 
-// pruneLate remembers the partitions of drop, except those in idle, of which this run has read no
-// data. It returns the partitions that were remembered more than lateTransaction ago. No
-// transaction with their data can still be open.
+// pruneLate stores the partitions of drop for a later deletion from the sink's ledger. It omits
+// those in idle, of which this run has read no data. It returns the partitions that were stored
+// more than lateTransaction ago. No transaction with their data can still be open, so they can be
+// deleted now.
 func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	now := time.Now()
 	isIdle := make(map[string]bool, len(idle))
@@ -84,24 +85,25 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished is the maximum number of marks (saved progress) of deleted partitions that a
-// route keeps because the sink's ledger still has rows of these partitions. The oldest marks are
-// removed first.
+// maxKeptFinished is the maximum number of deleted partitions of which the checkpoint keeps the
+// progress, because the sink's ledger still has rows of them. The progress of the oldest is
+// deleted first.
 const maxKeptFinished = 10_000
 
-// keepFinished returns the partitions of now that need no progress (mark) in the checkpoint.
+// keepFinished returns those partitions of now whose progress can be deleted from the checkpoint.
+// It keeps the others in r.resumed.kept.
 //
-// The sink's ledger keeps the rows of a partition that this run has read for lateTransaction, or
-// until a later run. Until then, a mark in the checkpoint must tell the source that the partition
-// is finished. Otherwise the source would read the partition again for another route, if that route
-// has no ledger and has already deleted its own mark.
+// After the source has deleted a partition that this run has read, the sink's ledger keeps its
+// rows for lateTransaction, or until a later run. Until then, the checkpoint must tell the source
+// that the partition is finished. Otherwise the source would read the partition again for another
+// route, if that route has no ledger and has already deleted its own progress.
 func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
 		isIdle[id] = true
 	}
 	for _, id := range now {
-		if m, ok := r.memory.mark(id); ok && m.Finished && !isIdle[id] {
+		if m, ok := r.layers.mark(id); ok && m.Finished && !isIdle[id] {
 			r.resumed.kept = append(r.resumed.kept, id)
 		} else {
 			drop = append(drop, id)
@@ -117,14 +119,14 @@ func (r *saver) keepFinished(now, idle []string) (drop []string) {
 // pruneAtOnce is the maximum number of partitions that a sink removes in one transaction.
 const pruneAtOnce = 200
 
-// prune makes a sink with a ledger delete its rows of deleted partitions. The deletion from the
-// checkpoint must be durable before. In the opposite order, the ledger could have less progress
-// than the checkpoint.
+// prune makes a sink with a ledger delete its rows of deleted partitions. By then, their progress
+// must be durably deleted from the checkpoint. In the opposite order, the ledger could have less
+// progress than the checkpoint.
 //
-// prune removes only partitions that are safe from late transactions. These are partitions that
-// Load returned and that this run has not read, because Load prevents all earlier transactions from
-// committing. Other partitions are removed after lateTransaction or in a later run. If the process
-// is killed, the next run finds that the partitions are deleted and removes them.
+// prune deletes only partitions that Load returned and that this run has not read. Load prevents
+// all earlier transactions from committing, so no late transaction can add rows of these
+// partitions. Other partitions are deleted after lateTransaction or in a later run. If the
+// process is killed, the next run finds that the partitions are deleted and deletes their rows.
 func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // the partition was put back
@@ -150,7 +152,7 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
 	}
-	if err := r.memory.synced(); err != nil {
+	if err := r.layers.synced(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	for len(r.prunable) > 0 && r.prune(ctx) == nil { // after a failure, a later run prunes the rest
@@ -159,9 +161,9 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget removes the accounts of those partitions in ids that have no unsettled or unsaved data. It
-// returns these partitions as now, and the others as later. idle has the partitions of now that
-// this run has not read.
+// forget closes the accounts (counts and progress) of those partitions in ids that have no
+// unsettled, waiting or unsaved data. It returns these partitions as now, and the others as
+// later. idle has the partitions of now that this run has not read.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -179,16 +181,17 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 }
 
 // handedOut reports whether this run has read data of the partition since its account was last
-// removed.
+// closed.
 func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts[id].handedOut }
 
 // maxIdleAccounts is the number of open accounts of partitions above which closeIdle closes those
 // without unsettled data.
 const maxIdleAccounts = 1024
 
-// closeIdle closes accounts of partitions without unsettled or unsaved data. A hundred thousand
-// files then do not need a hundred thousand accounts in memory. When an account is needed again, it
-// is opened with the mark in the checkpoint.
+// closeIdle closes accounts (counts and progress) of partitions without unsettled or unsaved
+// data, until maxIdleAccounts are left. A hundred thousand files then do not need a hundred
+// thousand accounts in memory. When an account is needed again, it is opened with the progress in
+// the checkpoint.
 func (k *books) closeIdle(saved []stream.Mark) {
 	for _, m := range saved {
 		if len(k.parts) <= maxIdleAccounts {
@@ -204,7 +207,7 @@ func (k *books) closeIdle(saved []stream.Mark) {
 	}
 }
 
-// deleteParts deletes the marks of partitions from both layers.
+// deleteParts deletes the progress of partitions from both layers of the checkpoint.
 func (m *layeredStore) deleteParts(ids []string) error {
 	if len(ids) == 0 {
 		return nil

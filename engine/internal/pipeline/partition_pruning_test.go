@@ -55,9 +55,9 @@ func testForget(t *testing.T, k *books) {
 	}
 }
 
-// TestAccountsRest checks that, if there are many accounts, idle ones are closed and later opened
-// again at their marks, without losing progress. Accounts stay open if they have unsettled data, or
-// are sealed and not yet finished.
+// TestAccountsRest checks that, if there are many accounts (of partitions), idle ones are closed.
+// They are later opened again without losing progress. Accounts stay open if they have unsettled
+// data, or are sealed and not yet finished.
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })

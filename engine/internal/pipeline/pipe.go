@@ -49,7 +49,8 @@ type pipe struct {
 	waits     bool     // the pipeline waits for a restart
 }
 
-// Causes with which contexts of an engine's parts end.
+// errAllEnded is the cause with which the context of a pipeline or of the engine ends after all
+// its routes have ended.
 var errAllEnded = errors.New("pipeline: every route has ended")
 
 // atOnce is a value of supervise.Spec.Shutdown. It makes a supervisor stop its children
@@ -121,7 +122,7 @@ func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error)
 	return tree, nil
 }
 
-// halted records that no route is running any more.
+// halted records that no route of the pipeline is running any more.
 func (p *pipe) halted() {
 	p.mu.Lock()
 	p.tree = nil

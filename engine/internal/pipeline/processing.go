@@ -28,10 +28,12 @@ type processors struct {
 	steps [maxProcessors]atomic.Pointer[step] // the running step of each goroutine; nil if idle
 }
 
-// needed reports whether the route has processors or an encoder.
+// needed reports whether batches need processing: by processors of the config or by the sink's
+// encoder.
 func (r *processors) needed() bool { return len(r.make) > 0 || r.encoder != nil }
 
-// newLine returns a line. Its channels have room for the batches of all processors.
+// newLine creates the channels of a line. The channels jobs and work have room for one batch of
+// each processing goroutine.
 func newLine() *line {
 	return &line{
 		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()),
@@ -47,14 +49,15 @@ func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 // maxProcessors is the maximum number of processing goroutines of one route.
 const maxProcessors = 64
 
-// jobsAtOnce is the maximum number of jobs that are not processed yet. These are the jobs in the
-// channels jobs and work, the jobs that the processors, the reader and the producer hold, and two
-// jobs that were read again. The channel line.again has this capacity, so a send to it never
-// blocks.
+// jobsAtOnce is the maximum number of jobs (batches) that are not processed yet. These are the
+// jobs in the channels jobs and work, the jobs that the processors, the reader and the producer
+// hold, and two jobs that were read again. The channel line.again has this capacity, so a send to
+// it never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
-// Run runs the processors. If one dies, Run stops the goroutines and child processes that it has
-// started, and replaces it by a processor with new instances of every step.
+// Run runs the processing goroutines. If one of them panics, Run stops the goroutines and child
+// processes that it has started. Run then starts another one, with new instances of every
+// processor in the config.
 func (r *processors) Run(ctx context.Context) error {
 	children := make([]supervise.Child, processorCount())
 	for n := range children {
@@ -73,10 +76,10 @@ func (r *processors) Run(ctx context.Context) error {
 	return pool.Serve(ctx)
 }
 
-// processorRestarts decides how long to wait before a dead processor is replaced. A processor most
-// likely dies because of a record in its input, and the following restarts find that record (see
-// trial). The first freeDeaths restarts therefore do not wait. Further restarts wait with
-// exponential backoff, until a processor has finished a batch or a part of it.
+// processorRestarts decides how long to wait before a dead processing goroutine is replaced. Most
+// likely it has died because of a record in its input. The following restarts find that record
+// (see trial). The first freeDeaths restarts therefore do not wait. Further restarts wait with
+// exponential backoff, until a goroutine has finished a batch or a part of it.
 type processorRestarts struct{ deaths atomic.Int32 }
 
 const freeDeaths = 16
@@ -102,7 +105,8 @@ func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 	}
 }
 
-// process is one run of a processor, from its start until it dies or there are no more batches.
+// process is one run of a processing goroutine. It processes batches until it dies or there are
+// no more batches.
 func (r *processors) process(ctx context.Context, name string, idle *processorRestarts,
 	current *atomic.Pointer[step]) error {
 	scope := supervise.NewGroup(ctx)
@@ -131,8 +135,8 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 	}
 }
 
-// nextJob returns the next batch to process. A batch comes before new batches if its processor has
-// died. nextJob returns nil if there are no more batches.
+// nextJob returns the next batch to process. Batches whose processor has died come first. nextJob
+// returns nil if there are no more batches.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:
@@ -151,7 +155,8 @@ func (r *processors) nextJob(ctx context.Context) *job {
 	}
 }
 
-// processor is one run of a processor, with its own instances of the route's steps.
+// processor is one run of a processing goroutine, with its own instances of all processors in the
+// config.
 type processor struct {
 	r     *processors
 	name  string
@@ -163,7 +168,7 @@ type processor struct {
 	current *atomic.Pointer[step] // nil between batches
 }
 
-// step is one step of a processor that is working on a batch.
+// step is one processor of the config that is working on a batch.
 type step struct {
 	name  string // such as "processor 2, exec"
 	began time.Time
@@ -180,8 +185,8 @@ func (r *processors) longestStep() (longest step, ok bool) {
 	return longest, ok
 }
 
-// work processes j. If the processor dies of j, work gives j to another processor and returns the
-// cause of the death.
+// work processes j. If the processor panics, work gives j to another processor and returns the
+// cause.
 func (p *processor) work(ctx context.Context, j *job) (died error) {
 	if j.saved == nil {
 		if p.saved == nil {
@@ -207,8 +212,9 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 	return nil
 }
 
-// steps runs every step on the batch and encodes it. Then it writes dead letters for the records
-// that the steps have marked as dead.
+// steps passes the batch to every processor of the chain and encodes it. Then it writes dead
+// letters for the records that the processors have marked as dead. If earlier processors have
+// died of the batch, steps processes it in ranges of records (see trial).
 func (p *processor) steps(ctx context.Context, j *job) error {
 	b := j.batch
 	if !j.suspect {
@@ -259,8 +265,8 @@ func (p *processor) encode(b *stream.Batch) error {
 	return nil
 }
 
-// hide marks all records of b outside s as dropped, so that the steps process only s. It returns
-// the earlier states of all records.
+// hide marks all records of b outside the range s as dropped, so that the processors process only
+// s. It returns the earlier states of all records.
 func hide(b *stream.Batch, s recordRange) []stream.State {
 	b.Parsed() // its raw bytes contain more than the records of s
 	states := make([]stream.State, len(b.Records))
@@ -273,7 +279,8 @@ func hide(b *stream.Batch, s recordRange) []stream.State {
 	return states
 }
 
-// show restores the states that hide has changed. The steps may have added records to s.
+// show restores the states that hide has changed. The processors may have added records to the
+// range s.
 func show(b *stream.Batch, s recordRange, states []stream.State) {
 	added := len(b.Records) - len(states)
 	for i, state := range states {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// reader reads batches from the source and adds them to the books.
+// reader reads batches from the source and counts them in the books of the route.
 type reader struct {
 	*core
 	line      *line
@@ -34,7 +34,7 @@ type reader struct {
 	ahead     error // error that came with the last batch; the next call returns it
 }
 
-// open sets the reader of the source.
+// open keeps the reader that the source has opened.
 func (r *reader) open(source stream.Reader) {
 	r.reader = source
 	if e, ok := source.(stream.Estimator); ok {
@@ -42,7 +42,7 @@ func (r *reader) open(source stream.Reader) {
 	}
 }
 
-// end stores the last estimate. It is called before the reader is closed.
+// end keeps the reader's last estimate of unread bytes. It is called before the reader is closed.
 func (r *reader) end() {
 	r.left.Store(r.leftBytes())
 	r.estimator.Store(nil)
@@ -57,7 +57,7 @@ func (r *reader) leftBytes() int64 {
 	return r.left.Load()
 }
 
-// announcer saves marks of new partitions before the sink gets data of these partitions.
+// announcer saves the progress of new partitions before the sink gets their data.
 type announcer interface {
 	announce(met []stream.Mark, b *stream.Batch)
 }
@@ -72,8 +72,8 @@ type line struct {
 }
 
 // job is a batch on its way from the reader through the processors to the sender. Processors may
-// finish jobs in any order. The sender still gets them in read order, because it receives from
-// line.jobs and waits until each job is done.
+// finish jobs in any order. The sender still gets the jobs in read order: it receives them in
+// this order from line.jobs, and waits for each job until it is done.
 type job struct {
 	batch *stream.Batch
 	keys  []string
@@ -81,7 +81,7 @@ type job struct {
 	err   error
 
 	trial                   // counts processors that died of this batch
-	saved *stream.Savepoint // the batch as the current processor received it; nil before the first
+	saved *stream.Savepoint // copy of the batch before its current processing; nil before the first
 
 	withdrawn bool // guarded by withdrawals.mu
 }
@@ -165,9 +165,9 @@ func (r *reader) readSafely(ctx context.Context) (j *job, err error) {
 	return j, err
 }
 
-// readOne reads one batch and adds it to the books. It returns io.EOF if the data has ended or the
-// route stops reading. If a batch was read but cannot be sent, it stays unsettled, and a later run
-// reads it again.
+// readOne reads one batch and counts it in the books. It returns io.EOF if the data has ended or
+// the route stops reading. If a batch was read but cannot be sent, it stays unsettled, and a
+// later run reads it again.
 func (r *reader) readOne(ctx context.Context) (*job, error) {
 	for r.ahead == nil {
 		b := r.pool.Get(stream.BatchLimits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
@@ -205,7 +205,8 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 // of a thousand small files would need a thousand partition ids as keys.
 var oneKey = []string{"all"}
 
-// opened adds a batch that was read to the books and returns its job.
+// opened counts a batch that was read in the books. It saves the progress of new partitions in
+// the batch, and returns the batch's job.
 func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.recordRead(ctx, b)
 	if len(met) > 0 {
@@ -250,7 +251,7 @@ func (r *reader) recordRead(ctx context.Context, b *stream.Batch) (j *job, met [
 	return j, met, nil
 }
 
-// idle returns how long the running Read has waited for data, or 0 if none is running.
+// idle returns how long the running call of Read has waited for data, or 0 if none is running.
 func (r *reader) idle() time.Duration {
 	if since := r.reading.Load(); since > 0 {
 		return r.now() - time.Duration(since)

@@ -111,7 +111,7 @@ func (e *Engine) runReplay(ctx context.Context, replay *pipe) error {
 // of the old one.
 func (e *Engine) resume(p *pipe, old *slot) error {
 	fresh := newSlot(p, old.cfg, e.o)
-	fresh.counter, fresh.met, fresh.failures = old.counter, old.met, old.failures
+	fresh.counter, fresh.readerCounter, fresh.failures = old.counter, old.readerCounter, old.failures
 	old.mu.Lock()
 	fresh.route, fresh.starts, fresh.past = old.route, old.starts, old.past
 	old.mu.Unlock()

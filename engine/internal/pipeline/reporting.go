@@ -6,19 +6,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// settlerOf returns the reader of r if it must learn which records have settled, else nil. It must
-// if clients of the source wait for the outcome of their records.
+// settlerOf returns the reader of r if clients of the source wait for the outcome of their
+// records. Such a reader must learn which records have settled. settlerOf returns nil for other
+// readers.
 func settlerOf(r *saver) stream.SettledReader {
 	s, _ := r.reader.(stream.SettledReader)
 	return s
 }
 
 // reportSettled reports the settled progress of the route to its reader, which then answers the
-// clients that sent the records. An answered record must not be lost. Before the report,
-// reportSettled therefore syncs the sink and writes the checkpoint in two cases: the sink appends
-// to an output file, or acknowledges data before it is durable. Otherwise a restart could truncate
-// the file to an older offset in the checkpoint. Batches that settle during a sync share the next
-// one.
+// clients that sent the records. An answered record must not be lost. If the sink appends to a
+// file, or acknowledges data before it is durable, a restart could truncate the output to an
+// older offset in the checkpoint. In these two cases, reportSettled first syncs the sink and
+// writes the checkpoint. Batches that settle during a sync share the next sync.
 func reportSettled(ctx context.Context, r *saver, reader stream.SettledReader) error {
 	r.mu.Lock()
 	marks, placed := r.books.marks(), len(r.books.places) > 0

@@ -13,11 +13,13 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// load asks a sink with a ledger for its progress. This progress counts even if it is behind the
-// local checkpoint, because the database may have been restored from a backup. If the ledger is
-// empty although the checkpoint has progress, load returns an error. Names and metadata of
-// partitions are not in the ledger and come from the checkpoint. With o.Keep, the
-// ledger also has the partitions of other processes. With o.OwnLetters, it has only letters.
+// load asks a sink with a ledger for the route's progress. This progress counts even if it is
+// behind the local checkpoint, because the database may have been restored from a backup. If the
+// ledger is empty although the checkpoint has progress, load returns an error. The ledger has no
+// names and metadata of partitions, so these come from the checkpoint.
+//
+// With o.Keep, other processes use the same ledger. load then ignores their partitions. With
+// o.OwnLetters, the ledger has only progress of dead letters.
 func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
@@ -32,7 +34,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	}
 	behind := 0
 	var lost amount
-	for local := range r.memory.marks() {
+	for local := range r.layers.marks() {
 		if o.OwnLetters && !deadletter.IsPartition(local.Part.ID) {
 			continue
 		}
@@ -51,7 +53,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	}
 	if o.Keep > 0 {
 		local := make(map[string]bool)
-		for m := range r.memory.marks() {
+		for m := range r.layers.marks() {
 			local[m.Part.ID] = true
 		}
 		maps.DeleteFunc(held, func(id string, _ stream.Mark) bool { // of another process
@@ -66,13 +68,14 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	return nil
 }
 
-// amount is the amount of data in the progress of the local checkpoint, for a message.
+// amount is the amount of data that the checkpoint has recorded as settled, for an error message.
 type amount struct {
 	partitions int
 	positions  int64 // bytes of files, key values of tables
 }
 
-// add adds the amount of data in mark m. Marks of replayed dead letters do not count.
+// add adds the settled data of the partition with progress m. The progress of replayed dead
+// letters does not count.
 func (a *amount) add(m stream.Mark) {
 	if deadletter.IsPartition(m.Part.ID) || m.Watermark == (stream.Position{}) && len(m.Above) == 0 {
 		return
@@ -92,8 +95,8 @@ func (r *saver) emptyLedger(lost amount) error {
 		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.resetCommand(r.key))
 }
 
-// resumed has the progress with which a route started, as loaded from the ledger of its sink. It is
-// safe for concurrent use.
+// resumed has the progress with which the route started, as loaded from the ledger of its sink.
+// It is safe for concurrent use.
 type resumed struct {
 	mu    sync.RWMutex // guards marks, from which deleted partitions are removed
 	marks map[string]stream.Mark
@@ -117,8 +120,8 @@ func (s *resumed) all() []stream.Mark {
 	return slices.Collect(maps.Values(s.marks))
 }
 
-// forget removes the marks of ids. It returns those partitions of idle that had a mark. idle must
-// be a subset of ids.
+// forget deletes the progress of the partitions ids. It returns those partitions of idle that had
+// progress. idle must be a subset of ids.
 func (s *resumed) forget(ids, idle []string) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +147,7 @@ func (r *saver) markOf(id string) (stream.Mark, bool) {
 		m.Part.ID = id
 		return r.waits.resume(m, known)
 	}
-	m, known := r.memory.mark(id)
+	m, known := r.layers.mark(id)
 	m.Part.ID = id
 	return r.waits.resume(m, known)
 }
@@ -155,7 +158,7 @@ func (r *route) stateDir() (vfs.Dir, error) {
 }
 
 func (r *saver) known() iter.Seq[stream.Mark] {
-	marks := r.memory.marks()
+	marks := r.layers.marks()
 	if r.resumed != nil {
 		marks = slices.Values(r.resumed.all())
 	}

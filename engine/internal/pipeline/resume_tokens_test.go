@@ -67,7 +67,8 @@ func TestRenamedOutput(t *testing.T) {
 }
 
 // TestStrayPlaces checks that the resume token of a lane with another name is removed from both
-// layers. It checks this even if a run that was killed had removed it from one layer only.
+// layers of the checkpoint. It checks this even if a run that was killed had removed it from one
+// layer only.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)
@@ -80,25 +81,26 @@ func TestStrayPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	memory := newMemory(store, "p/r", true, "boot")
-	if err := errors.Join(store.Append(memory.lower, nil, map[string]string{"old": "1"}),
-		store.Append(memory.upper, nil, map[string]string{"new": "2"})); err != nil {
+	layers := newLayeredStore(store, "p/r", true, "boot")
+	if err := errors.Join(store.Append(layers.lower, nil, map[string]string{"old": "1"}),
+		store.Append(layers.upper, nil, map[string]string{"new": "2"})); err != nil {
 		t.Fatal(err)
 	}
-	if got := memory.resumeTokens(); !maps.Equal(got, map[string]string{"new": "2"}) {
+	if got := layers.resumeTokens(); !maps.Equal(got, map[string]string{"new": "2"}) {
 		t.Errorf("places are %v, want those of the upper layer", got)
 	}
-	if err := errors.Join(memory.save(nil, memory.unknownRoutes("new")),
-		memory.synced()); err != nil {
+	if err := errors.Join(layers.save(nil, layers.tokensToDelete("new")),
+		layers.synced()); err != nil {
 		t.Fatal(err)
 	}
-	if got := memory.unknownRoutes("new"); len(got) > 0 || len(store.Places(memory.lower)) > 0 {
-		t.Errorf("left are %v, and %v in the lower layer", got, store.Places(memory.lower))
+	if got := layers.tokensToDelete("new"); len(got) > 0 || len(store.Places(layers.lower)) > 0 {
+		t.Errorf("left are %v, and %v in the lower layer", got, store.Places(layers.lower))
 	}
 }
 
-// TestOwedToTheLowerLayer checks progress that an instance saved without a sync. After the first
-// sync of the next instance it must be in both layers, although no data of it is delivered again.
+// TestOwedToTheLowerLayer checks progress that a run saved in the upper layer of the checkpoint
+// without a sync. After the first sync of the next run, the progress must be in both layers,
+// although that run delivers no data of the partition.
 func TestOwedToTheLowerLayer(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/state", 0o700)
 	if err != nil {
@@ -114,14 +116,14 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 		return stream.Mark{Part: stream.Partition{ID: id, Name: id},
 			Watermark: stream.Position{Num: at}}
 	}
-	first := newMemory(store, "p/r", true, "boot")
+	first := newLayeredStore(store, "p/r", true, "boot")
 	if err := errors.Join(first.save([]stream.Mark{markOf("a", 1), markOf("b", 1)},
 		map[string]string{"lane": "1"}), first.synced(),
 		first.save([]stream.Mark{markOf("a", 2), markOf("c", 3)},
 			map[string]string{"lane": "5"})); err != nil {
 		t.Fatal(err)
 	}
-	second := newMemory(store, "p/r", true, "boot")
+	second := newLayeredStore(store, "p/r", true, "boot")
 	if n := len(second.pendingMarks); n != 2 {
 		t.Errorf("%d partitions are owed to the lower layer, want a and c", n)
 	}

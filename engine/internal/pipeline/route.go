@@ -154,7 +154,7 @@ func (r *route) open(ctx context.Context) error {
 	}
 	o.DeadLetter, o.Synced = r.letters.append, r.saver.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
-	places := r.saver.memory.resumeTokens()
+	places := r.saver.layers.resumeTokens()
 	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one lane: see saveToken
 		o.ResumeToken = places[lane]
 	}
@@ -184,7 +184,7 @@ func (r *route) open(ctx context.Context) error {
 	opening := stream.OpenOptions{
 		Route: r.key, Resume: r.saver.markOf, Known: r.saver.known(), Linger: r.cfg.Batch.Linger,
 		Once:  r.once,
-		State: r.stateDir, Count: r.slot.met.Add, Withdraw: r.sender.withdrawUnsent,
+		State: r.stateDir, Count: r.slot.readerCounter.Add, Withdraw: r.sender.withdrawUnsent,
 	}
 	if r.assigned != nil {
 		opening.Assignments = r.assigned
@@ -201,8 +201,8 @@ func (r *route) open(ctx context.Context) error {
 	if err := r.assigned.open(source); err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}
-	if settlerOf(r.saver) != nil && r.saver.some == nil {
-		r.saver.some = make(chan struct{}, 1)
+	if settlerOf(r.saver) != nil && r.saver.soon == nil {
+		r.saver.soon = make(chan struct{}, 1)
 	}
 	return r.waits.begin(source)
 }

@@ -35,7 +35,7 @@ type core struct {
 	order ordering
 }
 
-// observers are notified when batches of a route are read and settled.
+// observers observe the batches of a route for sampling and metrics.
 type observers struct {
 	tap      *tap.Route          // nil if the route cannot be tapped
 	manifest *manifest.Route     // nil if there is none

@@ -15,10 +15,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// saver saves the route's progress in the checkpoint, in the sink's ledger and in the source.
+// saver saves the route's progress in the checkpoint, and reports it to the sink's ledger and the
+// source.
 type saver struct {
 	*core
-	memory   *layeredStore            // set by prepare
+	layers   *layeredStore            // set by prepare
 	syncer   stream.AppendSink        // nil if the sink's acknowledged data is already durable
 	ledgered stream.TransactionalSink // nil if the sink stores no progress
 	pipe     finishingPipe
@@ -29,18 +30,18 @@ type saver struct {
 	reader  stream.Reader // set before Run
 	resumed *resumed      // progress in the sink's ledger, used instead of the store's; may be nil
 
-	// quarter wakes Run to write immediately. It is used if the unsaved bytes reach a quarter of
-	// checkpoint.replay, or if many partitions are new.
-	quarter chan struct{}
+	// quarter wakes Run to write immediately, because the unsaved bytes have reached a quarter of
+	// checkpoint.replay or many partitions are new.
+	urgent chan struct{}
 
 	syncedAt atomic.Int64 // start of the last successful sync, in ns since 1970; 0 if none
 
-	some chan struct{} // wakes Run to write soon; nil if Run must not write early
+	soon chan struct{} // wakes Run to write soon; nil if it must not
 
 	deleted  []string // deleted partitions; used by the checkpoint's goroutine only
 	prunable []string // for the sink to delete, once deleted from the checkpoint
-	// unreported maps partition ids to progress that was saved since the last report to source and
-	// sink. It is nil if there is none.
+	// unreported has the progress, by partition id, that was saved since the last report to
+	// source and sink. It is nil if there is none.
 	unreported map[string]stream.Mark
 
 	finisher []stream.Partition // settled partitions that the source must finish; core.mu guards it
@@ -61,8 +62,8 @@ type finishingPipe interface {
 	// resetCommand returns the command that deletes the progress of a route, so that everything is
 	// delivered again.
 	resetCommand(route string) string
-	// finish records that this route has settled partitions. It returns the partitions of this
-	// route that the source has finished.
+	// finish records that this route has settled the given partitions. It returns the partitions
+	// of this route that the source has finished, for example by renaming the file.
 	finish(ctx context.Context, parts []stream.Partition) []stream.Partition
 }
 
@@ -72,16 +73,18 @@ type finishingPipe interface {
 //     (see writesSoon). It pauses between such writes.
 //   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes the checkpoint
 //     immediately.
-//   - At every interval checkpoint.sync, it syncs the checkpoint and finishes partitions.
+//   - At every interval checkpoint.sync, it syncs the checkpoint to disk. Then the source may finish
+//     (for example rename) settled files.
 //
 // If a write fails and may succeed later, for example after a full disk, Run retries it with
 // growing waits. No data is lost, because deliveries stop when the unsaved bytes reach
-// checkpoint.replay. After any other failure, the route ends and restarts from the checkpoint.
+// checkpoint.replay. After any other failure, and after any failure of a finite run, Run returns
+// the error. The route then ends and restarts from the checkpoint (a finite run does not restart).
 // After a failed sync, for example, neither the sink's data nor the log can be trusted.
 func (r *saver) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
-	some, waits := r.some, r.waits.changed // set to nil during the pause
+	soon, waits := r.soon, r.waits.changed // set to nil during the pause
 	rest := time.NewTimer(writePause)
 	rest.Stop()
 	defer rest.Stop()
@@ -92,22 +95,22 @@ func (r *saver) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-rest.C:
-			some, waits = r.some, r.waits.changed
+			soon, waits = r.soon, r.waits.changed
 			continue
-		case <-some:
+		case <-soon:
 			if reader := settlerOf(r); reader != nil {
 				err = reportSettled(ctx, r, reader)
 				break
 			}
-			some, waits = nil, nil
+			soon, waits = nil, nil
 			var marks int
 			marks, err = r.write()
-			rest.Reset(max(r.memory.pause, time.Duration(marks)*markPause))
+			rest.Reset(max(r.layers.pause, time.Duration(marks)*markPause))
 		case <-waits:
-			some, waits = nil, nil
+			soon, waits = nil, nil
 			err = r.waits.save()
 			rest.Reset(writePause)
-		case <-r.quarter:
+		case <-r.urgent:
 			if r.assigned != nil || r.hasManyParts() {
 				err = r.assigned.save(ctx, r.sync)
 				break
@@ -128,7 +131,7 @@ func (r *saver) Run(ctx context.Context) error {
 		switch {
 		case later && ctx.Err() != nil:
 			return nil // the run ends, and lastSave saves the rest
-		case !later || r.once || r.memory.failed():
+		case !later || r.once || r.layers.failed():
 			return err
 		}
 		wait, next, _ := saveBackoff.Next(state, nil)
@@ -143,9 +146,9 @@ func (r *saver) Run(ctx context.Context) error {
 	}
 }
 
-// writePause is the pause after a write soon after records have settled. If the process is killed,
-// the records that settled during the pause are delivered again, as well as in-flight batches. With
-// this pause there are at most 200 writes a second. Their cost is negligible.
+// writePause is the pause after a write soon after records have settled. If the process is
+// killed, the records that settled during the pause are delivered again, as well as batches in
+// flight. The pause limits the checkpoint to 200 writes a second, which cost little.
 const writePause = 5 * time.Millisecond
 
 // bucketPause is the pause after a write to the bucket of a cluster. It is longer than writePause,
@@ -156,12 +159,12 @@ const bucketPause = 100 * time.Millisecond
 // instead of once every checkpoint.sync. It does so if a kill would otherwise repeat these records,
 // and if a write only appends to the log.
 func (r *saver) writesSoon() bool {
-	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
+	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.layers.layered())
 }
 
-// saveBackoff is the wait between attempts to save the progress and report it to source and sink. A
-// successful write does not reset the wait, because the report to a broker may have failed. Only a
-// successful sync resets it.
+// saveBackoff is the wait between attempts to save the progress and to report it to source and
+// sink. A successful write does not reset the wait, because the report to the source may have
+// failed. Only a successful sync, which includes the report, resets the wait.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
 // markPause is the minimum pause after a write, for each partition in it. Writing the progress of a
@@ -170,7 +173,8 @@ var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).E
 // MB/s. With markPause, they use 1 % and write 1 MB/s.
 const markPause = 200 * time.Microsecond
 
-// A laterError is a failed attempt to save that has changed nothing. The caller can retry it.
+// A laterError is a failed attempt to save that has not changed the checkpoint. The caller can
+// retry it.
 type laterError struct{ err error }
 
 // Error implements error.
@@ -179,11 +183,13 @@ func (e *laterError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *laterError) Unwrap() error { return e.err }
 
-// writeOffAfter is a time without new data from the source. When it has passed, records that an
-// earlier run read and did not settle count as deleted, unless this run has read them again.
+// writeOffAfter is a time without new data from the source. After this time, the source is
+// assumed to have deleted the records that an earlier run read and did not settle, and that this
+// run has not read again.
 const writeOffAfter = 10 * time.Second
 
-// take returns the progress that is not in the checkpoint and marks it as saved in the books.
+// take returns the progress that is not in the checkpoint. From then on, the books count it as
+// saved.
 func (r *saver) take() saving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,11 +231,11 @@ func (r *saver) lastSave(ctx context.Context) error {
 // calls of Finish.
 const lastSaveBound = 30 * time.Second
 
-// write saves the settled progress so that it survives kill -9. It returns the number of marks
-// written.
+// write saves the settled progress so that it survives kill -9. It returns the number of
+// partitions with saved progress.
 func (r *saver) write() (marks int, err error) {
 	s := r.take()
-	if r.syncer != nil && !r.memory.layered() {
+	if r.syncer != nil && !r.layers.layered() {
 		if err := r.syncSink(context.Background()); err != nil {
 			return len(s.marks), err
 		}
@@ -248,7 +254,7 @@ func (r *saver) append(s saving) error {
 		r.addMetadata(marks)
 	}
 	if len(marks)+len(s.places) > 0 {
-		if err := r.memory.save(marks, s.places); err != nil {
+		if err := r.layers.save(marks, s.places); err != nil {
 			return r.restore(s, fmt.Errorf("checkpoint: %w", err))
 		}
 	}
@@ -277,7 +283,8 @@ func (r *saver) syncSink(ctx context.Context) error {
 }
 
 // sync saves the settled progress so that it survives a power loss. It syncs the sink and the
-// checkpoint and reports the progress to the source. Then the source may finish partitions.
+// checkpoint, and reports the progress to the source. Then it lets the source finish the
+// partitions that are settled to their end.
 func (r *saver) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err
@@ -286,7 +293,7 @@ func (r *saver) sync(ctx context.Context) error {
 		return err
 	}
 	s := r.take()
-	if r.memory.layered() {
+	if r.layers.layered() {
 		if err := r.append(s); err != nil {
 			return err
 		}
@@ -296,7 +303,7 @@ func (r *saver) sync(ctx context.Context) error {
 			return err
 		}
 	}
-	if !r.memory.layered() {
+	if !r.layers.layered() {
 		if err := r.append(s); err != nil {
 			return err
 		}
@@ -304,7 +311,7 @@ func (r *saver) sync(ctx context.Context) error {
 	if err := r.waits.sync(); err != nil { // before the source finishes data that no longer waits
 		return err
 	}
-	if err := r.memory.synced(); err != nil {
+	if err := r.layers.synced(); err != nil {
 		return &laterError{fmt.Errorf("checkpoint: %w", err)}
 	}
 	if err := r.report(ctx); err != nil {
@@ -360,7 +367,8 @@ func (r *saver) report(ctx context.Context) error {
 	return nil
 }
 
-// finish asks the source to finish partitions, and records which partitions it has finished.
+// finish lets the source finish the given partitions, for example rename files, and records the
+// finished ones in the books.
 func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 	for _, p := range r.pipe.finish(ctx, parts) {
 		r.mu.Lock()
@@ -371,19 +379,20 @@ func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 
 // manyParts is the number of new partitions after which the checkpoint is synced before the next
 // interval. In a folder of small files, the source uses some kilobytes of memory for each file
-// until it learns that the file is saved.
+// until it learns that the progress of the file is saved.
 const manyParts = 4096
 
-// wake wakes Run if progress can be saved soon. It wakes Run to save immediately if enough bytes
-// have settled since the last save, or enough new partitions were opened.
+// wake wakes Run to save immediately if the unsaved bytes reach a quarter of checkpoint.replay, or
+// if manyParts partitions are new. Otherwise it wakes Run to save soon, if there is unsaved data or
+// the reader waits to learn of settled records (settlerOf).
 func (r *saver) wake(unsaved int64, parts int) {
 	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 || parts >= manyParts {
-		wake(r.quarter)
+		wake(r.urgent)
 	} else if unsaved > 0 {
-		wake(r.some) // does nothing if r.some is nil
+		wake(r.soon) // does nothing if r.soon is nil
 	}
 	if settlerOf(r) != nil {
-		wake(r.some)
+		wake(r.soon)
 	}
 }
 
@@ -402,16 +411,17 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// announce saves new partitions before the sink gets their data. Only the checkpoint records which
-// file belongs to a partition id. Without announce, a kill could occur after the sink's commit and
-// before the first save of the checkpoint. The sink's ledger would then have the progress of an
-// unknown file. If saving fails here, the checkpoint's goroutine retries it or reports the error.
+// announce saves new partitions in the checkpoint before a sink with a ledger gets their data. Only
+// the checkpoint records which file belongs to a partition id. Without announce, a kill could occur
+// after the sink's commit and before the first save of the checkpoint. The sink's ledger would
+// then have progress of an unknown file. If saving fails here, the checkpoint's goroutine retries
+// it or reports the error.
 func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
 		to[b.Spans[i].Part.ID] = b.Spans[i].To
 	}
-	if r.ledgered == nil || r.assigned != nil || r.memory.layered() {
+	if r.ledgered == nil || r.assigned != nil || r.layers.layered() {
 		return
 	}
 	ahead := slices.Clone(met)
@@ -422,11 +432,12 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	for i := range met {
 		met[i].Metadata = ahead[i].Metadata
 	}
-	_ = r.memory.save(met, nil)
+	_ = r.layers.save(met, nil)
 }
 
-// saveToken makes the resume token with which the sink's ordered lane starts durable. It is called
-// before the lane gets data. saved has the resume tokens in the checkpoint.
+// saveToken saves the resume token with which the sink's only lane starts, before the lane gets
+// data. A resume token is a position in the output, such as a file and its length. saved has the
+// resume tokens in the checkpoint.
 //
 // saveToken also removes the tokens of lanes with other names. Such a token remains if the output
 // file was changed in the config. If the old file were configured again later, it would otherwise
@@ -435,12 +446,12 @@ func (r *saver) saveToken(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil
 	}
-	places := r.memory.unknownRoutes(lanes[0].Name)
+	places := r.layers.tokensToDelete(lanes[0].Name)
 	if len(places) == 0 && saved[lanes[0].Name] == r.syncer.StartToken() {
 		return nil
 	}
 	places[lanes[0].Name] = r.syncer.StartToken()
-	if err := joined(r.memory.save(nil, places), r.memory.synced()); err != nil {
+	if err := joined(r.layers.save(nil, places), r.layers.synced()); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sender delivers batches to the sink's workers and keeps account of their outcomes.
+// sender delivers batches to the sink's workers and records their outcomes in the books.
 type sender struct {
 	*core
 	letters *letterWriter
@@ -40,7 +40,8 @@ type sender struct {
 // Run delivers until the data ends.
 func (r *sender) Run(ctx context.Context) error { return r.sender.Run(ctx, producer{r}) }
 
-// open creates the sender for the sink's lanes.
+// open creates the sender of package flow for the sink's lanes. A lane is a worker's place in
+// that sender.
 func (r *sender) open() error {
 	lanes := r.lanes()
 	c, err := controlConfig(r.cfg, lanes)
@@ -86,11 +87,11 @@ func allOrdered(lanes []stream.Lane) bool {
 	return len(lanes) > 0
 }
 
-// saved tells the sender of flow control that progress of the given number of bytes was saved. It
-// may then send as many bytes more.
+// saved tells flow control that progress of the given number of bytes was saved. The sender may
+// then send as many bytes more without exceeding checkpoint.replay.
 func (r *sender) saved(bytes int64) { r.sender.Saved(bytes) }
 
-// lanes returns the sink's workers.
+// lanes returns the lanes of the sink's workers.
 func (r *sender) lanes() []stream.Lane {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,8 +117,8 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 	}
 }
 
-// settled records the outcome of a batch or of a part of a split batch. The sender's event loop
-// calls it.
+// settled records the outcome of a batch, or of a piece (some of its records) if the batch was
+// split. The sender's event loop calls it.
 func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if s.Withdrawn {
 		r.withdrew(it.Value)
@@ -129,7 +130,8 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 		deadLettered: s.DeadLettered})
 }
 
-// settleUnsent settles a batch without kept records, which no worker needs to get.
+// settleUnsent settles a batch that no worker needs to get, because all its records are dropped
+// or dead.
 func (r *sender) settleUnsent(b *stream.Batch) {
 	r.recordSettled(b, batchOutcome{unsent: true})
 	b.Release()
@@ -199,9 +201,9 @@ func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*strea
 	return []flow.Item[*stream.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
-// producer passes batches to the sender in read order. If the route has no processors and no
-// encoder, it also reads them. Each batch then goes from the source to a worker without a switch to
-// another goroutine in between.
+// producer passes batches to the sender in read order. If the route needs no processing
+// goroutines, producer also reads the batches itself. Each batch then goes from the source to a
+// worker without a switch to another goroutine in between.
 type producer struct{ r *sender }
 
 // Next implements flow.Producer.
@@ -229,6 +231,6 @@ func (r *sender) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
 	return flow.Item[*stream.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
 }
 
-// nothingToSend reports whether b needs no worker. A sink with a ledger gets empty batches as well,
-// to store their spans.
+// nothingToSend reports whether b needs no worker, because none of its records is kept. A sink
+// with a ledger also gets such batches, to store their spans.
 func (r *sender) nothingToSend(b *stream.Batch) bool { return !r.all && b.Kept() == 0 }

@@ -18,17 +18,17 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// slot is the place of a route in its pipeline. For each start it creates a new route from the
-// checkpoint, so that nothing of a failed route remains in memory. The slot itself keeps counts and
-// the last error across these starts.
+// slot stands for one route of a pipeline across restarts. For each start it creates a new route
+// from the checkpoint, so that nothing of a failed route remains in memory. The slot itself keeps
+// counts and the last error across these starts.
 type slot struct {
-	key     string // "pipeline/route"
-	pipe    *pipe
-	cfg     config.Route
-	o       Options
-	log     *slog.Logger
-	counter *metrics.Set // counters of sink and processors
-	met     *metrics.Set // counters of the source's reader
+	key           string // "pipeline/route"
+	pipe          *pipe
+	cfg           config.Route
+	o             Options
+	log           *slog.Logger
+	counter       *metrics.Set // counters of sink and processors
+	readerCounter *metrics.Set // counters of the source's reader
 
 	parkedBase *parkedBase
 	failures   *failures
@@ -44,7 +44,7 @@ type slot struct {
 	mu       sync.Mutex // guards the fields below; taken before the mu of a route or pipeline
 	route    *route     // the latest route
 	starts   int
-	paused   bool // it was stopped, so its next start is no restart
+	paused   bool // the last run was stopped, so the next start does not count as a restart
 	running  bool
 	draining bool
 	final    bool      // it must not restart
@@ -56,13 +56,14 @@ type slot struct {
 func newSlot(p *pipe, c config.Route, o Options) *slot {
 	log := o.Log.With("pipeline", p.name, "route", c.Name)
 	return &slot{
-		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log, counter: new(metrics.Set), met: new(metrics.Set),
+		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log,
+		counter: new(metrics.Set), readerCounter: new(metrics.Set),
 		parkedBase: new(parkedBase),
 		failures:   &failures{log: log, by: make(map[string]*failure)}, left: make(chan struct{}),
 	}
 }
 
-// renew creates a new route.
+// renew creates a new route for the next start.
 func (s *slot) renew() error {
 	r, err := newRoute(s)
 	if err != nil {
@@ -74,8 +75,8 @@ func (s *slot) renew() error {
 	return nil
 }
 
-// A finalError ends a route that must not restart. Such a route was stopped because of too many
-// dead letters, its drain took too long, or the run is finite.
+// A finalError is the error of a route that must not restart. For example, the guard has stopped
+// the route because of too many dead letters, its drain took too long, or the run is finite.
 type finalError struct{ err error }
 
 func noRestart(err error) error { return &finalError{err} }
@@ -110,7 +111,7 @@ func waitsOf(once bool) backoff.Policy {
 	return routeWaits
 }
 
-// run runs the route from start to end.
+// run runs the route once, from its start to its end.
 func (s *slot) run(ctx context.Context) error {
 	defer s.enterBarrier()
 	r, err := s.begin()
@@ -175,8 +176,8 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 	}
 }
 
-// reopenOf returns the ReopenError in err. ok is false if err contains no ReopenError, or also
-// contains another error.
+// reopenOf returns the ReopenError in err. ok is false if err contains no ReopenError, or
+// contains another error as well.
 func reopenOf(err error) (reopen *stream.ReopenError, ok bool) {
 	switch e := err.(type) {
 	case *stream.ReopenError:
@@ -212,7 +213,7 @@ func (s *slot) begin() (*route, error) {
 	switch {
 	case !first:
 		err = s.nextRoute(old)
-	case old.saver.memory == nil: // the slot was added to a running engine
+	case old.saver.layers == nil: // the slot was added to a running engine
 		err = old.prepare(s.pipe.state, s.o.FS, s.o.Boot)
 	}
 	if err != nil {
@@ -258,8 +259,8 @@ func (s *slot) nextRoute(old *route) error {
 	return nil
 }
 
-// enterBarrier records that the route has opened its reader or ended. Only the first call in each
-// run of the pipeline counts.
+// enterBarrier records in the barrier that the route has opened its reader or ended. The other
+// routes of the pipeline wait for this. Only the first call in each run of the pipeline counts.
 func (s *slot) enterBarrier() {
 	if !s.arrived.Swap(true) {
 		s.pipe.barrier().arrive()
@@ -286,7 +287,8 @@ func (s *slot) isDraining() bool {
 	return s.draining
 }
 
-// ended records the end of a run of the route and the time of its restart, if any.
+// ended records the end of a run of the route and, if the supervisor restarts it, the time of the
+// restart.
 func (s *slot) ended(e supervise.Event) {
 	s.mu.Lock()
 	s.running = false

@@ -23,7 +23,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 	s = status.Route{
 		Pipeline: r.pipe.name, Name: r.cfg.Name, Source: r.source, Sink: r.cfg.Sink.Component.Name,
 		Processors: []string{}, Workers: []status.Worker{}, Environment: r.cfg.FromEnvironment(),
-		Counters: r.host.counter.All(), SourceCounters: r.slot.met.All(), LeftBytes: -1,
+		Counters: r.host.counter.All(), SourceCounters: r.slot.readerCounter.All(), LeftBytes: -1,
 		ReplayBoundBytes: max(int64(r.cfg.Checkpoint.Replay), int64(r.cfg.Batch.Bytes)),
 	}
 	for _, u := range r.cfg.Processors {

@@ -14,9 +14,9 @@ import (
 //
 //	assembled --start--> running --stop--> stopped
 //
-// In the state "assembled", requests for goroutines are kept until start. In the state "stopped",
-// they are refused. The state directory can be opened in the state "running" only. A sourceHost is
-// safe for concurrent use.
+// In the state "assembled", a call of Go does not start its goroutine yet; start does. In the
+// state "stopped", Go refuses to start goroutines. The state directory can be opened in the state
+// "running" only. A sourceHost is safe for concurrent use.
 type sourceHost struct {
 	*host
 	pipe  *pipe

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// state is the engine's checkpoint log. A failed sync, for example, makes the log fail permanently.
-// The next route that starts then opens the log again and uses its contents on disk, as after a
-// crash.
+// state opens the engine's checkpoint log. Some errors, such as a failed sync, make the open log
+// fail permanently. The next route that starts then opens the log again and uses its contents on
+// disk, as after a crash.
 type state struct {
 	dir  vfs.Dir
 	name string // path of the state directory, for messages
@@ -29,7 +29,8 @@ type state struct {
 	lost error // first error returned by present
 }
 
-// store returns the checkpoint log for a route that is starting.
+// store returns the checkpoint log for a route that is starting. It opens the log if it is not
+// open or has failed.
 func (s *state) store() (*checkpoint.Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

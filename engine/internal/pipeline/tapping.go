@@ -57,9 +57,9 @@ func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	})
 }
 
-// tapSink samples the records of a sent batch. Workers may still be reading the batch, so tapSink
-// does not split it into records. It omits a batch that was not split before, because the sampling
-// began after it was read.
+// tapSink samples the records of a batch after an attempt or after its end. Workers may still be
+// reading the batch, so tapSink does not split it into records. It omits a batch that is not
+// split into records, because sampling began after the batch was read.
 func (c *core) tapSink(b *stream.Batch, outcome func(*tap.Sample)) {
 	c.observed.tap.Offer(tap.Stage{Index: -1}, len(b.Records), func(i int) tap.Sample {
 		s := sampleOf(b, i, "")

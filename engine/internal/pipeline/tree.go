@@ -30,8 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill adds the routes of p and their workers to the tree. The supervisors in the tree know them
-// only while they run. At other times, fill creates their nodes.
+// fill adds the routes of p and their workers to the tree. The supervisors in the tree only know
+// those that are running. fill creates nodes for the others.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {

@@ -10,9 +10,13 @@ import "github.com/penstock-io/penstock/stream"
 const maxDeaths = 3
 
 // trial finds the source record (origin) of a batch that kills processors. First, the whole batch
-// is processed again. After maxDeaths deaths, its records are split into two ranges, and the ranges
-// are processed one by one. Each range that kills a processor is split again, until it has a single
+// is processed again. After maxDeaths deaths, its records are split into two ranges, which are
+// processed one by one. Each range that kills a processor is split again, until it has a single
 // origin. After maxDeaths deaths of this origin alone, the origin is dead-lettered.
+//
+// Example: record 5 of the records 0 to 7 kills processors. After 3 deaths of the whole batch,
+// the ranges 4-7 (dies), 6-7 (succeeds), 4-5 (dies) and 5 (dies) are processed. After 3 deaths, 5
+// becomes a dead letter. Then 4 and 0-3 are processed.
 //
 // The last range is processed first, so that records that a processor adds do not move the
 // remaining ranges.
@@ -38,9 +42,9 @@ func (t *trial) next() (recordRange, bool) {
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
 // died records that a processor has died while it processed b. The caller has restored b to its
-// state before. deadLetter means that the records of the range that next returns must be
-// dead-lettered, because they alone have killed maxDeaths processors. giveUp means that processors
-// still die of the batch after all ranges were processed.
+// state before that. deadLetter means that the records of the range that next returns must be
+// dead-lettered, because they alone have killed maxDeaths processors. giveUp means that the batch
+// must fail, because processors still die of it after all ranges were processed.
 func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	if !t.suspect {
 		if t.deaths++; t.deaths < maxDeaths {

@@ -23,7 +23,7 @@ type withdrawals struct {
 	queued []*job                   // at most jobsAtOnce
 }
 
-// open sets the reader. The reader may call withdrawUnsent before that.
+// open sets the reader. The reader may call withdrawUnsent before open is called.
 func (w *withdrawals) open(r stream.Reader) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,7 +39,8 @@ func (w *withdrawals) add(j *job) {
 	w.queued = append(w.queued, j)
 }
 
-// take removes a job that the sender receives. It returns false if the job was withdrawn.
+// take removes a job from withdrawals when the sender receives it. It returns false if the job
+// was withdrawn.
 func (w *withdrawals) take(j *job) bool {
 	if w.reader == nil {
 		return true
@@ -57,8 +58,9 @@ func (w *withdrawals) wants(b *stream.Batch) bool {
 	return w.reader != nil && canWithdraw(b) && w.reader.Unwanted(b)
 }
 
-// withdrawUnsent withdraws the batches before the sender that the reader no longer wants to be
-// delivered. Batches in the sender are withdrawn soon after withdrawUnsent has returned.
+// withdrawUnsent withdraws the batches that the reader no longer wants to be delivered and that
+// have not reached the sender. Batches in the sender are withdrawn soon after withdrawUnsent has
+// returned.
 func (r *sender) withdrawUnsent() {
 	w := r.withdrawals
 	w.mu.Lock()
@@ -82,8 +84,8 @@ func (j *job) isProcessed() bool {
 	}
 }
 
-// withdrawal decides whether the sender must withdraw an item. sent reports that a worker has got
-// the item before. It is the function for flow.Options.Withdrawn.
+// withdrawal decides whether the sender must return an item without delivering it. sent reports
+// that a worker has got the item before. It is the function for flow.Options.Withdrawn.
 func (r *sender) withdrawal(it stream.Item, sent bool) flow.Withdrawal {
 	switch {
 	case r.assigned != nil:
@@ -94,7 +96,7 @@ func (r *sender) withdrawal(it stream.Item, sent bool) flow.Withdrawal {
 	return flow.NotWithdrawn
 }
 
-// withdrew records that b was withdrawn.
+// withdrew removes a withdrawn batch from the books and tells the reader.
 func (r *sender) withdrew(b *stream.Batch) {
 	if r.assigned != nil {
 		r.assigned.withdraw(b)

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestRepeatMeetsWithdrawnAccount checks the accounts of a withdrawn batch with a request and data
-// without a request. The request may be read again before the other range is closed. Its new
-// account must start at the beginning and stay open.
+// TestRepeatMeetsWithdrawnAccount withdraws a batch with two ranges: one of a request, which may
+// be read again, and one of other data. The request is read again before the other range is
+// settled. The new account of the request must start at the beginning and stay open.
 func TestRepeatMeetsWithdrawnAccount(t *testing.T) {
 	k := newBooks(unknown)
 	request, other := &stream.Partition{ID: "request-a"}, &stream.Partition{ID: "main"}

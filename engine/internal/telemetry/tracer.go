@@ -116,8 +116,8 @@ func (t *Tracer) open(e *control.Event, now, trace, parent string) {
 	}}
 }
 
-// split starts the span of a part of a split batch, as a child of the batch's span. The first part
-// ends the span of the batch.
+// split starts the span of a piece of a split batch, as a child of the batch's span. The first
+// piece ends the span of the batch.
 func (t *Tracer) split(e *control.Event, now string) {
 	if b := t.batches[e.Parent]; b != nil {
 		t.cut, t.cutSeq = b, e.Parent

@@ -12,8 +12,8 @@ import (
 
 // appendLine appends the line of the trace for an event of flow control and the commands that it
 // caused. The result equals that of json.Marshal for the type line. appendLine does not allocate,
-// because the engine calls it for each decision. name is the name of the lane if e is a LaneUp
-// event, else it is not used.
+// because the engine calls it for each decision. name is the name of the lane (a worker's place
+// in the sender) if e is a LaneUp event, else it is not used.
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)
 	b = strconv.AppendInt(b, int64(e.Now), 10)

@@ -134,8 +134,7 @@ func (p *Player) read() error {
 	return nil
 }
 
-// DiffersError is the error for the first event for which the machine's commands differ from the
-// trace.
+// DiffersError means that the machine's commands for an event differ from those in the trace.
 type DiffersError struct {
 	Line      int
 	Got, Want string // commands of the machine and of the trace, in the form of the trace

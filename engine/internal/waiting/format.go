@@ -82,8 +82,8 @@ func parseHeader(b []byte, segment uint64) error {
 	return nil
 }
 
-// checksum returns the checksum of a frame. It also covers the number of the segment and the offset
-// in it.
+// checksum returns the checksum of a frame, which is one write in a segment file. It also covers
+// the number of the segment and the offset of the frame in it.
 func checksum(segment uint64, offset int64, payload []byte) uint32 {
 	var where [20]byte
 	binary.LittleEndian.PutUint64(where[0:], segment)
@@ -92,7 +92,8 @@ func checksum(segment uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(where[:], castagnoli), castagnoli, payload)
 }
 
-// seal fills in the head of frame b.
+// seal completes frame b. It writes the length and the checksum of the payload into the first
+// frameHead bytes of b.
 func seal(b []byte, segment uint64, offset int64) {
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-frameHead))
 	binary.LittleEndian.PutUint32(b[4:], checksum(segment, offset, b[frameHead:]))
@@ -152,7 +153,7 @@ func (c *reader) text() string {
 }
 
 // next reads one record of a segment file. parts is the number of partitions that the segment has
-// defined so far. A record that refers to any further partition is an error.
+// defined so far. next returns an error if the record refers to any other partition.
 func (c *reader) next(parts int) (r record, err error) {
 	r.kind = byte(c.Uvarint())
 	switch r.kind {

@@ -6,8 +6,8 @@ import "time"
 
 // numClasses is the number of heaps. Each heap has one class of the ranges that wait for a retry.
 // Class 0 has the ranges that are not suspects. A suspect is data that fails although its workers
-// deliver other data (ADR 17). Class k has the suspects with k failures, and the last class also
-// those with more.
+// deliver other data (ADR 17). Class 1 has the suspects with 1 failure, class 2 those with 2, and
+// so on. The last class has those with 15 or more.
 const numClasses = 16
 
 func classOf(e *entry) int {
@@ -17,9 +17,9 @@ func classOf(e *entry) int {
 	return int(min(max(e.failures, 1), numClasses-1))
 }
 
-// heap orders entries by due time, then by batch and number. The ranges of one batch are therefore
-// adjacent. To remove an entry that is not the first one, the heap searches for it. This is rare:
-// nearly all entries are removed when they are due.
+// heap orders entries by due time, then by batch, partition and position. The ranges of one batch
+// are therefore adjacent. To remove an entry that is not the first one, the heap searches for it.
+// This is rare: nearly all entries are removed when they are due.
 type heap struct{ s []uint32 }
 
 func (h *heap) before(x *index, a, b uint32) bool {
@@ -91,10 +91,11 @@ func (h *heap) remove(x *index, i uint32) {
 	}
 }
 
-// pick returns the class of the heap with the entry to take next. It returns false if no entry is
-// due. Of several due classes of suspects, it returns the one with the earliest due time or, if
-// fewest is set, the one with the least evidence. The caller sets fewest for every second suspect.
-// Good data that was suspected by mistake is then delivered soon.
+// pick returns the class (heap) of the entry to take next. It returns false if no entry is due.
+// If several classes of suspects have a due entry, pick returns the class with the earliest due
+// time. If fewest is set, it returns the class with the fewest failures instead. The caller sets
+// fewest for every second suspect. Good data that was suspected by mistake is then delivered
+// soon.
 func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok bool) {
 	from, to := 0, 1
 	if suspect {
@@ -128,8 +129,8 @@ func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// takeDue takes the next due entry. It also takes further entries of the same batch and partition,
-// up to the given numbers of records and bytes.
+// takeDue removes the next due entry from its heap and returns it. With it come further entries
+// of the same batch and partition, up to the given numbers of records and bytes.
 func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes int64) []uint32 {
 	class, ok := x.pick(suspect, fewest, now)
 	if !ok {

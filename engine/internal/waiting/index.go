@@ -22,8 +22,8 @@ const (
 	isOut         // Next has returned the range to the sender
 )
 
-// entry is one waiting range of a partition. It has only 84 bytes, because there may be a million
-// entries.
+// entry is one waiting range of a partition. There may be a million entries, so an entry has only
+// 84 bytes.
 type entry struct {
 	keys     string // keys of both ends of the range
 	from, to int64
@@ -199,8 +199,8 @@ func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due 
 	return i
 }
 
-// hold records that the sender no longer has the data of an entry in memory: its phase becomes
-// isHeld.
+// hold records that only the store has an entry, because the sender has released its data. The
+// entry gets the phase isHeld and is put into the heap of its class.
 func (x *index) hold(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {
@@ -214,8 +214,8 @@ func (x *index) hold(i uint32) {
 	}
 }
 
-// leave removes an entry from its heap. If its phase is isHeld (only the store has it), the phase
-// becomes isOut.
+// leave removes an entry from its heap, because it is returned to the sender or changed. The
+// phase isHeld becomes isOut.
 func (x *index) leave(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {
@@ -244,9 +244,10 @@ func (x *index) kill(i uint32) {
 	x.free = append(x.free, i)
 }
 
-// cutOut removes the range r from all entries that overlap it. handed reports whether any of these
-// entries has the flag isHanded. If only a part of an entry is removed, the rest keeps the state of
-// the entry. If settled is set, the removal is written to the journal.
+// cutOut removes the range r from all entries that overlap it. handed reports whether any of
+// these entries was durable in the journal (isHanded). If only a part of an entry is removed, the
+// rest keeps the state of the entry. Example: without (20, 30], the entry (10, 50] becomes (10,
+// 20] and (30, 50]. If settled is set, the removal is also written to the journal.
 func (x *index) cutOut(n uint32, r stream.Range, records int64, settled bool) (handed bool) {
 	p := x.parts[n]
 	if p.order.n == 0 {

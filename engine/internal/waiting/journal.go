@@ -21,10 +21,11 @@ const (
 
 func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
 
-// journal is a sequence of numbered segment files. Changes are appended to the last segment. Each
-// segment has its own numbers of partitions. Before the oldest segment is removed, its live entries
-// are appended to the last one. The total size of the files is therefore proportional to the number
-// of waiting ranges. A save writes only the changes and a part of one old segment.
+// journal stores the changes of the index in numbered files, the segments. Changes are appended
+// to the last segment. Each segment has its own numbers of partitions. If the files are much
+// larger than the live entries need, the live entries of the oldest segment are appended to the
+// last one, and the oldest segment is removed. The total size of the files is therefore
+// proportional to the number of waiting ranges. A save writes only the changes.
 type journal struct {
 	dir      vfs.Dir
 	segments []uint64 // ascending; the last one is open for writing, if f is set
@@ -82,7 +83,7 @@ func (j *journal) ready() error {
 	return nil
 }
 
-// write appends one frame.
+// write appends one frame to the last segment.
 func (j *journal) write(frame []byte) error {
 	if len(frame)-frameHead > maxFrame {
 		return fmt.Errorf("%d bytes are too many for one frame", len(frame))
@@ -180,9 +181,9 @@ func (j *journal) list() error {
 	return nil
 }
 
-// read calls apply for each record of the segment with index i. parts are the partitions that the
-// segment has defined before the record. A crash may leave an unfinished frame at the end of the
-// last segment. read truncates such a frame.
+// read calls apply for each record of the i-th segment. parts are the partitions that the segment
+// has defined before the record. A crash may leave an unfinished frame at the end of the last
+// segment. read truncates the segment before such a frame.
 func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) error) error {
 	n, last := j.segments[i], i == len(j.segments)-1
 	f, err := j.dir.OpenFile(segmentName(n), os.O_RDWR, fileMode)
@@ -215,8 +216,8 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork is the maximum number of bytes that the function followed reads for checksums. If it
-// would need more, the file is treated as damaged.
+// scanWork is the maximum number of bytes that the function followed reads to compute checksums.
+// If it would need more, the file is treated as damaged.
 const scanWork = 64 << 20
 
 // followed reports whether a good frame follows the bad frame at offset at. If so, the bad frame is

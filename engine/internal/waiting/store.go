@@ -43,7 +43,7 @@ type Range struct {
 	Bytes   int64
 }
 
-// Store keeps the waiting ranges of one route. It is safe for concurrent use.
+// Store has the waiting ranges of one route. It is safe for concurrent use.
 type Store struct {
 	o     Options
 	start time.Time
@@ -55,7 +55,7 @@ type Store struct {
 	x        *index
 	unsynced []uint32      // entries written to the journal since the last sync
 	batch    uint32        // number of the last batch
-	fewest   bool          // the next suspect is the one with the least evidence
+	fewest   bool          // Next returns the suspect with the fewest failures next
 	closed   bool          // Next returns io.EOF
 	changed  chan struct{} // closed when a range is added that may be due before the others
 }
@@ -81,9 +81,8 @@ func Remove(dir vfs.Dir) error {
 	return dir.Sync()
 }
 
-// Open opens the store in dir. All ranges in the journal wait again. Open returns an error, and
-// changes nothing, if the journal is damaged or a newer program wrote it. The Store does not close
-// dir.
+// Open opens the store in dir. All ranges in the journal wait again. Open returns an error if the
+// journal is damaged or a newer program wrote it. The Store does not close dir.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(),
 		changed: make(chan struct{})}
@@ -133,9 +132,9 @@ func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 	}
 }
 
-// dueOf converts a due time in the journal to the clock of the store. boot is the boot id that was
-// saved with it, and wait the original wait. Even if the wall clock was set back, the range does
-// not wait for longer than wait.
+// dueOf converts a due time in the journal to the clock of the store. boot is the boot id that
+// was saved with it, and wait is the original wait. The range does not wait for longer than wait,
+// even if the wall clock was set back.
 func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 	left := time.Duration(d.wall - time.Now().UnixNano())
 	if s.o.Boot != "" && boot == s.o.Boot && d.boot != 0 {
@@ -146,10 +145,11 @@ func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
-// Note records ranges that wait while the sender keeps their data in memory.
+// Note records that ranges wait, while the sender keeps their data in memory.
 func (s *Store) Note(ranges []Range, w flow.Wait) { s.put(ranges, w, isNoted) }
 
-// Hold records ranges that wait without their data. Next returns them when they are due.
+// Hold records that ranges wait, and that the sender has released their data. Next returns the
+// ranges when they are due.
 func (s *Store) Hold(ranges []Range, w flow.Wait) { s.put(ranges, w, isHeld) }
 
 func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
@@ -171,7 +171,8 @@ func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
 
 func clip(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
 
-// Settled records that a range, or a part of one, no longer waits.
+// Settled removes a range, or a part of one, from the store, because it no longer waits. records
+// is the number of records in it.
 func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +182,9 @@ func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 }
 
 // Next waits until ranges are due. It returns ranges of one batch and the history of their
-// attempts, up to the given numbers of records and bytes. The store keeps the ranges until Settled
-// (see flow.WaitStore). After Stop, Next returns io.EOF.
+// attempts, up to the given numbers of records and bytes. With suspect, it returns only ranges of
+// suspects (batches that fail at workers that deliver other batches), else only other ranges. The
+// store keeps the returned ranges until Settled is called. After Stop, Next returns io.EOF.
 func (s *Store) Next(ctx context.Context, suspect bool, records,
 	bytes int64) ([]Range, flow.History, error) {
 	for {
@@ -261,8 +263,8 @@ func (s *Store) Stop() {
 	}
 }
 
-// Save writes the changes to the journal. They survive a kill of the process. After an error
-// nothing was written, and Save may be called again.
+// Save writes the changes to the journal. They then survive a kill of the process. After an
+// error, Save may be called again.
 func (s *Store) Save() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -386,7 +388,8 @@ func (s *Store) entries() int64 {
 	return s.x.all.entries
 }
 
-// moveOldest appends the live entries of the oldest segment to the last one.
+// moveOldest appends the live entries of the oldest segment to the last one, so that the oldest
+// can be removed.
 func (s *Store) moveOldest() error {
 	err := s.j.read(0, func(r *record, parts []stream.Partition) error {
 		if r.kind != kindWait {

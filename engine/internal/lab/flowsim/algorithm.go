@@ -82,7 +82,7 @@ type hashOnce struct{ dispatch.Hash }
 func (hashOnce) Name() string                     { return "hash_once" }
 func (hashOnce) New(rand.Source) dispatch.Chooser { return &free{by: dispatch.Hash{}.New(nil)} }
 
-// free is a view of lanes that contains only the free ones.
+// free is a chooser that shows only the free lanes to another chooser, by.
 type free struct {
 	by   dispatch.Chooser
 	only []dispatch.Candidate

@@ -53,7 +53,8 @@ type sender struct {
 	refused []control.Event // responses to Bisect and DeadLetter, not yet passed on
 }
 
-// plan adds a batch, planned for the given time, to the batches that d can send from now on.
+// plan adds a batch to those that d can send from now on. planned is the time from which the
+// latency of the batch is measured.
 func (x *sim) plan(d *sender, planned time.Duration) {
 	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
 }

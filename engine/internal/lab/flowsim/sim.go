@@ -2,7 +2,8 @@
 
 // Package flowsim runs flow-control scenarios in virtual time. It simulates workers and network.
 // The flow control itself is the production code of package control: each sender has a
-// control.Machine, a state machine that decides when to send a batch to which worker.
+// control.Machine, a state machine that decides when to send a batch to which worker. The cost of
+// a batch is the amount of work in it. Rates are in cost per second.
 //
 // A run has one thread and one queue of events. On one GOARCH, its figures depend only on scenario,
 // algorithm and seed, bit for bit. See docs/flow-control.md for the figures.

@@ -3,7 +3,9 @@
 // Package scenario parses flow-control scenarios and computes their theoretical optimum.
 //
 // A scenario is a file with workers, a network, a load, events over time, and bounds on the
-// measured figures. See docs/scenarios/README.md for the format. Package flowsim runs scenarios.
+// measured figures. Each batch of the load has a cost, the amount of work in it. The mean cost is
+// 1 by default, and rates are in cost per second. See docs/scenarios/README.md for the format.
+// Package flowsim runs scenarios.
 package scenario
 
 import (
