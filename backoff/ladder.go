@@ -56,7 +56,7 @@ func newLadder(g growth, j jitter, max time.Duration) Ladder {
 			break
 		}
 		p.rungs = append(p.rungs, r)
-		if d, _ := g.interval(n); d >= p.cap() || g.settled(n) {
+		if d, _ := g.interval(n); max > 0 && d >= max || g.settled(n) {
 			p.last = n
 			break
 		}

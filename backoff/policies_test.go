@@ -285,3 +285,25 @@ func TestAdaptive(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLongestIntervals checks that the longest Duration in a list is not the end of the list.
+func TestLongestIntervals(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy backoff.Policy
+		want   []time.Duration
+	}{
+		"table": {backoff.Table(math.MaxInt64, 1), []time.Duration{math.MaxInt64, 1}},
+		"pattern": {backoff.Limit(backoff.Pattern(backoff.Point{Delay: math.MaxInt64},
+			backoff.Point{From: 1, Delay: 1}), 4), []time.Duration{math.MaxInt64, 1, 1}},
+	} {
+		var got []time.Duration
+		for _, d := range backoff.Delays(c.policy, nil) {
+			if got = append(got, d); len(got) > len(c.want) {
+				break
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

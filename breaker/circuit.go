@@ -5,6 +5,7 @@ package breaker
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -190,7 +191,7 @@ func (c *Circuit) Allow(now time.Duration) (Ticket, bool) {
 		c.enter(HalfOpen)
 	}
 	if c.state == HalfOpen {
-		if c.probing > 0 && now >= c.probed+c.options.ProbeTimeout {
+		if c.probing > 0 && now-c.probed >= c.options.ProbeTimeout {
 			c.open(now, 0)
 		}
 		if c.state == Open || c.probing+c.succeeded >= c.options.Probes {
@@ -259,7 +260,9 @@ func (c *Circuit) open(now, least time.Duration) {
 	c.waits = next
 	c.enter(Open)
 	c.wait = max(d, least, 0)
-	c.until = now + c.wait
+	if c.until = now + c.wait; c.until < now {
+		c.until = math.MaxInt64
+	}
 }
 
 func (c *Circuit) enter(s State) {

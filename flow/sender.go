@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -67,6 +68,7 @@ func newSender[T any](o Options[T], m machine) (*Sender[T], error) {
 	if o.Abandon == 0 {
 		o.Abandon = DefaultAbandon
 	}
+	o.Abandon = min(o.Abandon, math.MaxInt64/2) // no sum with a time overflows
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}

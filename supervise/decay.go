@@ -62,9 +62,9 @@ func (c *decaying) failed(d Decay, now time.Duration, src rand.Source) time.Dura
 	}
 	pause := d.Pause
 	if !d.Exact {
-		pause += time.Duration(float64(pause) / 2 * fraction(src))
+		pause = plus(pause, time.Duration(float64(pause)/2*fraction(src)))
 	}
-	c.paused, c.gate = true, now+pause
+	c.paused, c.gate = true, plus(now, pause)
 	return pause
 }
 

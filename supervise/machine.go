@@ -280,17 +280,17 @@ func (m *machine) judge(now time.Duration, c *child, err error,
 		m.escalate(now, c, "its backoff has given up")
 		return false, 0
 	case m.inGroup(c): // one restart, however many children of the group fail meanwhile
-		m.due = max(m.due, now+delay)
+		m.due = max(m.due, plus(now, delay))
 	case !m.recent.allow(now):
 		m.escalate(now, c,
 			fmt.Sprintf("more than %d restarts within %v", m.recent.Max, m.recent.Within))
 		return false, 0
 	case m.spec.Strategy == OneForOne:
-		m.wait(c, now+delay)
+		m.wait(c, plus(now, delay))
 	case m.spec.Strategy == OneForAll:
-		m.regroup(now, 0, now+delay)
+		m.regroup(now, 0, plus(now, delay))
 	default:
-		m.regroup(now, c.seq, now+delay)
+		m.regroup(now, c.seq, plus(now, delay))
 	}
 	return true, delay
 }

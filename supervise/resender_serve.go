@@ -54,7 +54,7 @@ func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 		begin: r.now()}
 	if nested {
 		s.path = up.path + "/" + r.name
-		up.needs(r.o.Limits.Shutdown + time.Second)
+		up.needs(plus(r.o.Limits.Shutdown, time.Second))
 		if s.tell == nil {
 			s.tell = up.tell
 		}

@@ -23,12 +23,12 @@ func (m *machine) bound() time.Duration {
 		most = max(most, c.mayTake())
 	}
 	// The extra second is for the reports of supervisors below.
-	return m.spec.Shutdown + most + time.Second
+	return plus(m.spec.Shutdown, plus(most, time.Second))
 }
 
 // cancel tells an incarnation to stop.
 func (m *machine) cancel(now time.Duration, c *child, cause error) {
-	c.state, c.at = Halting, now+c.mayTake()
+	c.state, c.at = Halting, plus(now, c.mayTake())
 	m.stops.put(c)
 	m.out = append(m.out, command{kind: commandCancel, child: c, cause: cause})
 	m.report(Event{Kind: Stopping, Child: c.Name, Incarnation: c.incarnation, Err: cause})
@@ -81,8 +81,8 @@ func (m *machine) stop(now time.Duration, cause, result error) {
 	if m.phase >= ending {
 		return
 	}
-	m.phase, m.cursor, m.deadline, m.cause, m.result = ending, m.last, now+m.spec.Shutdown, cause,
-		result
+	m.phase, m.cursor, m.deadline = ending, m.last, plus(now, m.spec.Shutdown)
+	m.cause, m.result = cause, result
 	for len(m.waits) > 0 {
 		m.unwait(m.waits[len(m.waits)-1])
 	}

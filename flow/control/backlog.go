@@ -265,8 +265,8 @@ func (b *backlog) delay(it *item) {
 func (b *backlog) retryWait(it *item) time.Duration {
 	d, next, ok := b.cfg.Retry.Next(it.retry, b.src)
 	if !ok {
-		return max(it.retry.Prev, 0)
+		d = it.retry.Prev
 	}
 	it.retry = next
-	return max(d, 0)
+	return min(max(d, 0), maxWait)
 }

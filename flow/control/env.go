@@ -37,7 +37,7 @@ func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Du
 		if most > 0 {
 			d = min(d, most)
 		}
-		return max(d, 0)
+		return min(max(d, 0), maxWait)
 	}
 	limit := maxProbeWait
 	if most > 0 {

@@ -5,6 +5,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -62,6 +63,8 @@ const (
 	maxAhead     = 1 << 20
 	retryBase    = 250 * time.Millisecond
 	maxRetryWait = 30 * time.Second
+	// bounds the times of a configuration, so that no sum with the time overflows
+	maxWait = math.MaxInt64 / 2
 	seedStream   = 0x70656e73746f636b // second half of the generator's seed
 )
 
@@ -99,6 +102,7 @@ func New(c Config) (*Machine, error) {
 	if c.Dispatch == nil {
 		c.Dispatch = dispatch.LeastCompletion{}
 	}
+	c.Timeout = min(c.Timeout, maxWait)
 	if c.Retry == nil {
 		c.Retry = backoff.Exponential(retryBase, 2, maxRetryWait).Full()
 	}
