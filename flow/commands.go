@@ -124,7 +124,9 @@ func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 		case i < len(s.Done)+len(s.Rest):
 			return control.Retryable
 		}
-		piece.refusal = err
+		if piece.refusal = err; s.Err != nil { // without the numbers of the other pieces
+			piece.refusal = &Rejected{Err: s.Err}
+		}
 		if n := i - len(s.Done) - len(s.Rest); n < len(s.Refusals) && s.Refusals[n] != nil {
 			piece.refusal = s.Refusals[n]
 		}

@@ -50,7 +50,7 @@ type Split[T any] struct {
 	Refused []Item[T] // passed to Options.DeadLetter without another attempt
 	Err     error     // the cause
 	// Refusals, if not nil, has the reason for each item of Refused. If a reason is missing or nil,
-	// Err is used.
+	// a [Rejected] with Err is used.
 	Refusals []error
 	// Died, if above 0, means that Rest[Died-1] killed the worker. See the type Died.
 	Died int

@@ -71,7 +71,7 @@ func TestSplit(t *testing.T) {
 		var deadLettered []string
 		o.DeadLetter = func(_ context.Context, it Item[string], refusal error) error {
 			deadLettered = append(deadLettered, it.Value)
-			if !errors.Is(refusal, errRefused) {
+			if !errors.Is(refusal, errRefused) || refusal.Error() != "rejected: no" {
 				t.Errorf("refusal is %v", refusal)
 			}
 			return nil

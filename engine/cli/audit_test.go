@@ -221,6 +221,27 @@ func restore(t *testing.T, before map[string]string) {
 	}
 }
 
+// TestAuditAfterRefusedReplay replays dead letters that are refused again. Their records must still
+// count as dead letters.
+func TestAuditAfterRefusedReplay(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "in.json", "{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n{\"n\":4}\n")
+	writeFile(t, "penstock.yaml", `pipelines:
+  p: {source: {tail: {include: [in.json]}}, processors: [{parse: {format: json}}],
+    sink: {sqlite: {path: out.db, table: t}}}
+`)
+	execSQLite(t, "out.db", "CREATE TABLE t (n INTEGER CHECK (n < 3))")
+	for _, line := range []string{"run --once", "dead replay", "dead replay"} {
+		realProgram().try(t, append(strings.Fields(line), "penstock.yaml")...)
+	}
+	got := realProgram().try(t, "audit", "penstock.yaml")
+	const want = "0 dropped by processors, 2 dead letters\n" +
+		"  2 must be in the sink (compared)\n  0 differences\n"
+	if got.code != exitOK || !strings.Contains(got.out, want) {
+		t.Errorf("exit code %d: %s%s", got.code, got.out, got.stderr)
+	}
+}
+
 // TestAuditBesideRun audits while another process uses the state directory. Data that is not
 // delivered yet must not count as a difference, and no file may change.
 func TestAuditBesideRun(t *testing.T) {

@@ -228,8 +228,9 @@ func (r *run) readMarks(dir vfs.Dir) error {
 	return r.readLetters(replayed)
 }
 
-// readLetters reads the dead letters. It keeps the ids of those that no replay has settled in
-// r.letters.
+// readLetters reads the dead letters. It keeps the record ids of those that no replay has settled in
+// r.letters. If a replay was refused, its letter has an id of its own, in the partition of the
+// letter that was replayed. readLetters keeps the id of the original record instead.
 func (r *run) readLetters(replayed []string) (err error) {
 	done := make(map[string]bool, len(replayed))
 	for _, id := range replayed {
@@ -244,6 +245,7 @@ func (r *run) readLetters(replayed []string) (err error) {
 		return fmt.Errorf("dead letters: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	origins := map[string]string{} // ids of original records, by the partitions of their letters
 	for entries := deadletter.NewEntries(f); ; {
 		e, err := entries.Next()
 		if err == io.EOF {
@@ -252,8 +254,11 @@ func (r *run) readLetters(replayed []string) (err error) {
 		if err != nil {
 			return fmt.Errorf("dead letters %s: %w", f.Name(), err)
 		}
+		partition, _, _ := strings.Cut(e.ID, "@")
+		origin := cmp.Or(origins[partition], e.ID)
+		origins[deadletter.PartitionOf(e.ID)] = origin
 		if !done[deadletter.PartitionOf(e.ID)] {
-			r.letters[e.ID] = true
+			r.letters[origin] = true
 		}
 	}
 }

@@ -1,11 +1,7 @@
 package expr
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
-	"strconv"
-	"time"
 
 	"github.com/expr-lang/expr/vm"
 
@@ -236,44 +232,4 @@ func (e *Evaluator) write(out any) (stream.Field, error) {
 	}
 	e.out = dst
 	return e.put(k, dst), nil
-}
-
-// written appends a result of the virtual machine to dst, in the form of a field's value. It also
-// returns the kind of the field.
-func written(dst []byte, out any) (stream.Kind, []byte, error) {
-	switch v := out.(type) {
-	case nil:
-		return stream.Null, dst, nil
-	case bool:
-		return stream.Bool, strconv.AppendBool(dst, v), nil
-	case string:
-		return stream.Text, append(dst, v...), nil
-	case int:
-		return stream.Number, strconv.AppendInt(dst, int64(v), 10), nil
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return stream.Null, dst, fmt.Errorf(
-				"the result is %v, which cannot be written as a number", v)
-		}
-		return stream.Number, strconv.AppendFloat(dst, v, 'g', -1, 64), nil
-	case time.Time:
-		return stream.Text, v.AppendFormat(dst, time.RFC3339Nano), nil
-	case time.Duration:
-		return stream.Text, append(dst, v.String()...), nil
-	}
-	text, err := json.Marshal(out)
-	if err != nil {
-		return stream.Null, dst, fmt.Errorf("the result is a %T, which cannot be the value of a "+
-			"field", out)
-	}
-	return kindOf(text), append(dst, text...), nil
-}
-
-// kindOf returns the kind of a field with the value text, which is JSON: an array, an object or a
-// number.
-func kindOf(text []byte) stream.Kind {
-	if text[0] == '[' || text[0] == '{' {
-		return stream.JSON
-	}
-	return stream.Number
 }

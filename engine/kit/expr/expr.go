@@ -14,15 +14,12 @@
 package expr
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
@@ -127,7 +124,7 @@ func typed(text string, in stream.Schema, names []string,
 			env[n] = libraryTypes[in.Fields[at].Type]
 		}
 	}
-	options := []expr.Option{expr.Env(env), expr.MaxNodes(MaxNodes)}
+	options := append(corrected(), expr.Env(env), expr.MaxNodes(MaxNodes))
 	if condition {
 		options = append(options, expr.AsBool())
 	}
@@ -178,8 +175,8 @@ func (p *Program) assemble(condition bool) error {
 	for _, n := range p.names {
 		env[n] = types.Any
 	}
-	options := []expr.Option{expr.Env(env), expr.MaxNodes(2 * MaxNodes),
-		expr.AllowUndefinedVariables()}
+	options := append(corrected(), expr.Env(env), expr.MaxNodes(2*MaxNodes),
+		expr.AllowUndefinedVariables())
 	if condition {
 		options = append(options, expr.AsBool())
 	}
@@ -192,50 +189,6 @@ func (p *Program) assemble(condition bool) error {
 	}
 	p.machine = machine
 	return nil
-}
-
-// problem converts an error of the expr library to an *Error. It adds the position if the library
-// reports one, and rewrites some messages.
-func problem(err error) error {
-	e := &Error{Message: err.Error()}
-	if fe, ok := errors.AsType[*file.Error](err); ok {
-		e.Message, e.At = fe.Message, fe.From
-	}
-	switch {
-	case strings.HasPrefix(e.Message, "unexpected token EOF"):
-		e.Message = "ends too early"
-	case e.Message == `unexpected token Operator("=")`:
-		e.Message = "= does not compare; write =="
-	case unexpected.MatchString(e.Message):
-		e.Message = unexpected.ReplaceAllString(e.Message, "unexpected $1")
-	case mismatched.MatchString(e.Message):
-		m := mismatched.FindStringSubmatch(e.Message)
-		e.Message = fmt.Sprintf("%s stands between %s and %s", m[1], article(m[2]), article(m[3]))
-	case strings.HasPrefix(e.Message, "expected bool, but got "):
-		e.Message = "is not a condition, which is true or false, but " +
-			article(strings.TrimPrefix(e.Message, "expected bool, but got "))
-	}
-	return e
-}
-
-// Patterns of the library's messages for an unexpected token and for operands of different types.
-var (
-	unexpected = regexp.MustCompile(`^unexpected token \w+\((.*)\)$`)
-	mismatched = regexp.MustCompile(`^invalid operation: ` +
-		`(\S+) \(mismatched types (\S+) and (\S+)\)$`)
-)
-
-// article returns words for a type of the expr library. Example: "a number" for int.
-func article(t string) string {
-	switch t {
-	case "string":
-		return "text"
-	case "int", "float64":
-		return "a number"
-	case "bool":
-		return "true or false"
-	}
-	return "of type " + t
 }
 
 // seen collects the names that an expression uses.

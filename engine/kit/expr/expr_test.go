@@ -103,7 +103,7 @@ func TestConditions(t *testing.T) {
 		{`meta.id startsWith "id1@"`, quick, access, "true"},
 		{`meta.time.Year() == 2026`, slow, access, "true"},
 		{`len(host) == 2`, slow, access, "true"},
-		{`size + 1 > 3`, slow, access, "error: invalid operation: <nil> + int"},
+		{`size + 1 > 3`, slow, access, "error: + stands between null and a number"},
 		{`(size ?? 0) > 1000 or status > 403`, slow, access, "true"},
 		{`size > 1000 or len(host) == 2`, slow, access, "true"},
 		{`status - 400 in 0..9`, slow, access, "true"},
@@ -144,7 +144,7 @@ func TestConditions(t *testing.T) {
 		{`half == "�"`, quick, open, "true"},
 		{`let x = status; x > 1`, slow, open, "true"},
 		{`status`, quick, open, "error: status is a number, want true or false"},
-		{`size + 1 == 2`, slow, open, "error: invalid operation: <nil> + int"},
+		{`size + 1 == 2`, slow, open, "error: + stands between null and a number"},
 
 		{``, quick, open, "refused: is empty"},
 		{`statsu >= 400`, quick, access, `refused: there is no field "statsu"`},
@@ -200,7 +200,28 @@ func TestValues(t *testing.T) {
 		{`status == 404 ? "gone" : host`, `0 gone`},
 		{`list`, `4 ["a",1]`}, {`1/0`, "error: the result is +Inf, which cannot " +
 			"be written as a number"},
-		{`host - 1`, "error: invalid operation: string - int"}, {`len`, "3 "},
+		{`host - 1`, "error: - stands between text and a number"}, {`len`, "3 "},
+		{`fromJSON('[9007199254740993, 0.5, null]')`, `4 [9007199254740993,0.5,null]`},
+		{`fromJSON('"x"')`, `0 x`},
+		{`fromJSON('1e400')`, `error: the number 1e400 is too large to be compared or used in ` +
+			`calculations`},
+		{`fromJSON('{')`, `error: fromJSON: unexpected end of JSON input`},
+		{`fromJSON(status)`, `error: fromJSON needs text, but gets a number`},
+		{`int(-0x4000000000000000 * 2.0)`, `1 -9223372036854775808`}, {`int("12")`, `1 12`},
+		{`int(0x4000000000000000 * 2.0)`, `error: int(9.223372036854776e+18) is out of range`},
+		{`int(1/0)`, `error: int(+Inf) is out of range`},
+		{`groupBy(list, type(#))`, `4 {"int":[1],"string":["a"]}`},
+		{`groupBy(list, #)`, `error: the result has the key 1, which is not text; use string()`},
+		{`fromPairs([["a", duration("1h")]])`, `4 {"a":"1h0m0s"}`},
+		{`["<&>", 1e308 * 10]`, `error: the result has +Inf, which cannot be written as a number`},
+		{`["<&>"]`, `4 ["<&>"]`}, {`filter(list, false)`, `4 []`}, {`take(list, 0)`, `4 []`},
+		{`take(list, -1)`, `error: slice index out of bounds`},
+		{`status % int(host[1:]) % (status - 404)`, `error: integer divide by zero`},
+		{`host ? 1 : 2`, `error: a value is text, but must be true or false`},
+		{`join(list)`, `error: a value is a number, but must be text`},
+		{`len(size)`, `error: invalid argument for len (null)`},
+		{`host > meta.time`, `error: > stands between text and a time`},
+		{`list + req`, `error: + stands between a list and an object`},
 	} {
 		p, err := Value(c.text, open)
 		if err != nil {

@@ -1,7 +1,9 @@
 package expr
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"time"
 
@@ -9,6 +11,9 @@ import (
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
 	"github.com/expr-lang/expr/vm/runtime"
+
+	kitjson "github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/stream"
 )
 
 var noTime time.Time
@@ -20,6 +25,42 @@ var functions = func() (out []string) {
 	}
 	return out
 }()
+
+// corrected returns compile options that replace functions of the library. The library's int returns
+// a wrong number for a float64 that is out of range, and its fromJSON changes large integers.
+func corrected() []expr.Option {
+	return []expr.Option{
+		expr.DisableBuiltin("int"), expr.Function("int", toInt, new(func(any) int)),
+		expr.DisableBuiltin("fromJSON"),
+		expr.Function("fromJSON", fromJSON, new(func(string) any)),
+	}
+}
+
+func toInt(args ...any) (any, error) {
+	// -2^63 is a float64, but 2^63-1 is not
+	if f, ok := args[0].(float64); ok && !(f >= math.MinInt64 && f < -math.MinInt64) {
+		return nil, fmt.Errorf("int(%v) is out of range", f)
+	}
+	return builtin.Int(args[0]), nil
+}
+
+func fromJSON(args ...any) (any, error) {
+	s, ok := args[0].(string)
+	if !ok {
+		return nil, fmt.Errorf("fromJSON needs text, but gets %s",
+			article(fmt.Sprintf("%T", args[0])))
+	}
+	var valid json.RawMessage
+	if err := json.Unmarshal([]byte(s), &valid); err != nil {
+		return nil, fmt.Errorf("fromJSON: %w", err)
+	}
+	list := []byte("[" + s + "]")
+	out, err := kitjson.Decode(list, kitjson.Value{Kind: stream.JSON, Len: len(list)})
+	if err != nil {
+		return nil, err
+	}
+	return out.([]any)[0], nil
+}
 
 // orders has the name and the comparison of a function for each order operator, such as <. The
 // function ordering creates these functions, and makes a comparison with null false.

@@ -43,8 +43,8 @@ func TestSet(t *testing.T) {
 			`{"b":null,"a":2,"n":19}`, `{"n":36}`,
 			`{"message":"plain","n":39}`}},
 		{[]string{"n", "a + 1"}, []string{`{"a":1.50,"b":"x","n":2.5}`, `{"b":null,"a":2,"n":3}`,
-			`dead: set n: invalid operation: <nil> + int`,
-			`dead: set n: invalid operation: <nil> + int`}},
+			`dead: set n: + stands between null and a number`,
+			`dead: set n: + stands between null and a number`}},
 	} {
 		o := options(c.set...)
 		p, err := set.New(o, connectortest.NewHost(t))
