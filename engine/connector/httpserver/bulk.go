@@ -133,7 +133,12 @@ func parseAction(s *json.Scanner, line []byte) (item bulkItem, err error) {
 		key string
 		to  *[]byte
 	}{{"_index", &item.index}, {"_id", &item.id}} {
-		if v, ok := s.Member(meta, m.key); ok && v.Kind == stream.Text {
+		v, ok := s.Member(meta, m.key)
+		switch {
+		case !ok || v.Kind == stream.Null:
+		case v.Kind == stream.JSON:
+			return item, fmt.Errorf("its %s is not a text", m.key)
+		default: // like Elasticsearch, a number or a boolean counts as text
 			*m.to = meta[v.Off : v.Off+v.Len]
 		}
 	}

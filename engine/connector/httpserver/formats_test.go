@@ -102,6 +102,20 @@ not json
 		"index is missing", s.records()...)
 }
 
+// TestBulkNumericID checks that an _id that is a number is kept, as Elasticsearch keeps it. An _id
+// that cannot be a text fails the request, because it would be lost otherwise.
+func TestBulkNumericID(t *testing.T) {
+	s := run(t, "format: elasticsearch_bulk")
+	want := []string{`{"_id":"17","a":1}`, `{"a":2}`}
+	s.want(s.post("/_bulk", strings.NewReader(`{"index":{"_id":17}}
+{"a":1}
+{"create":{"_id":null}}
+{"a":2}
+`)), 200, `{"index":{"_index":"","_id":"17","result"`, want...)
+	s.want(s.post("/_bulk", strings.NewReader("{\"index\":{\"_id\":[1]}}\n{}\n")), 400,
+		"line 1 is not an action: its _id is not a text", want...)
+}
+
 // TestBulkIndex checks that an action without an index gets the index of the path. The same body
 // with the same key for another index must be refused as another body.
 func TestBulkIndex(t *testing.T) {

@@ -18,6 +18,8 @@ type content struct {
 	header  natsgo.Header
 	data    []byte
 	at      time.Time
+	// messages that the consumer has not delivered yet, counted at this delivery; 0 if unknown
+	pending uint64
 }
 
 // message is a message of a shared consumer that this process received and has not acknowledged.

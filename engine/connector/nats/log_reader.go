@@ -37,6 +37,7 @@ type logReader struct {
 	held     *content // the next message, after a settled range
 	deleted  int64    // all sequences up to this one are read or known to be deleted
 	gapSeen  time.Time
+	pending  uint64   // content.pending of the message before; 0 if unknown
 	gone     []string // partitions of deleted streams with the same name
 }
 
@@ -200,6 +201,7 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 				return used, err
 			}
 		}
+		r.pending = c.pending
 		step := r.cursor.advance(c.seq, len(b.Spans) > 0)
 		if step == skipMessage {
 			continue
@@ -286,6 +288,7 @@ func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*co
 		header:  m.Headers(),
 		data:    m.Data(),
 		at:      meta.Timestamp,
+		pending: meta.NumPending,
 	}, nil
 }
 
@@ -333,7 +336,7 @@ func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 
 // gapEvery is the minimum time between two checks of gaps in the sequences, if the option subject
 // is set. These gaps are usually not losses, because the stream also has messages of other
-// subjects.
+// subjects. A gap is checked at once if the consumer has lost pending messages of the subject.
 const gapEvery = time.Second
 
 // passGap is called if sequences before c are missing. If they were deleted by a purge or a limit,
@@ -341,7 +344,7 @@ const gapEvery = time.Second
 // or only reports the loss. passGap ignores messages that were deleted one by one or have other
 // subjects.
 func (r *logReader) passGap(ctx context.Context, c *content) error {
-	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery {
+	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery && c.pending+1 >= r.pending {
 		return nil
 	}
 	r.gapSeen = time.Now()

@@ -283,6 +283,43 @@ func TestLogDeleted(t *testing.T) {
 	}
 }
 
+// TestLogDeletedBehindGap checks that a purge is noticed even if it follows within a second after a
+// gap in the sequences that messages of other subjects have caused.
+func TestLogDeletedBehindGap(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	s := c.create(nil)
+	c.publish("first", 1)
+	if _, err := c.js.Publish(t.Context(), "orders.other", []byte("a gap")); err != nil {
+		t.Fatal(err)
+	}
+	const many = 30_000 // more than the reader fetches ahead
+	c.publish("a", many)
+	got := newArrivals()
+	got.hold = make(chan struct{})
+	n := c.start(got, route{source: ", truncated: earliest, subject: orders.new"})
+	until(t, "a batch behind the gap", func() bool {
+		return n.engine.Status().Routes[0].ReadRecords > 1
+	})
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.publish("b", 10)
+	close(got.hold)
+	until(t, "the messages after the purge", func() bool {
+		got.mu.Lock()
+		defer got.mu.Unlock()
+		return got.counts["b-9"] > 0
+	})
+	if lost := n.counter("lost_upstream"); lost == 0 || got.distinct()+int(lost) != 1+many+10 {
+		t.Errorf("%d messages arrived and %d are counted as lost, want %d together",
+			got.distinct(), lost, 1+many+10)
+	}
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestLogCreatedAgain checks that a recreated stream of the same name is read from its start.
 func TestLogCreatedAgain(t *testing.T) {
 	t.Parallel()

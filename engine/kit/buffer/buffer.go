@@ -159,9 +159,6 @@ func (b *Buffer) openRecords(ctx context.Context, store Store) error {
 	if err != nil {
 		return err
 	}
-	if b.skips, err = allSkips(b.o, state); err != nil {
-		return err
-	}
 	recorded, err := readLast(state)
 	if err != nil {
 		return err
@@ -175,6 +172,9 @@ func (b *Buffer) openRecords(ctx context.Context, store Store) error {
 			"data; restore it from a backup, or stop the run and give the rest up with " +
 			"`penstock buffer skip CONFIG %d-%d`"
 		return fmt.Errorf(text, b.name, last, recorded, last+1, recorded)
+	}
+	if b.skips, err = currentSkips(b.o, state, last); err != nil {
+		return err
 	}
 	b.record, err = openLast(state)
 	return err

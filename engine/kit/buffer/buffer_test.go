@@ -91,7 +91,14 @@ func (h *recordedHost) Log() *slog.Logger { return h.log }
 
 func start(t *testing.T, store Store, o Options, io intake.Options) *process {
 	t.Helper()
+	return startAt(t, t.TempDir(), store, o, io)
+}
+
+// startAt is start with a state directory that outlives the process.
+func startAt(t *testing.T, state string, store Store, o Options, io intake.Options) *process {
+	t.Helper()
 	p := &process{host: streamtest.NewHost(t)}
+	p.host.UseState(state)
 	open := func(context.Context) (Store, error) { return store, nil }
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
 	b, err := newBuffer(o, io, &recordedHost{p.host, log}, open)

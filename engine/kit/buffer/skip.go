@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -55,8 +56,64 @@ func appendSkip(dir vfs.Dir, s span, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "%d-%d %s\n", s.first, s.last, now.UTC().Format(time.RFC3339))
-	return errors.Join(err, f.Sync(), f.Close(), dir.Sync())
+	return errors.Join(writeSkip(f, s, now), f.Sync(), f.Close(), dir.Sync())
+}
+
+// currentSkips returns the ranges of envelopes to skip, for a store that ends at envelope last. A
+// range in skipFile beyond last is of envelopes that the store has lost, or of an earlier store.
+// currentSkips removes it from the file, because new envelopes will get its numbers. It returns an
+// error if the range of the option is beyond last.
+func currentSkips(o Options, state vfs.Dir, last uint64) ([]span, error) {
+	option, err := o.skipped()
+	if err != nil {
+		return nil, err
+	}
+	if option.last > last {
+		return nil, stream.OptionErrorf("buffer.skip", "is %s, but the store ends at envelope %d: "+
+			"new envelopes would be skipped; remove the option, or end its range there", o.Skip, last)
+	}
+	recorded, err := readSkips(state)
+	if err != nil {
+		return nil, err
+	}
+	var spans []span
+	for _, s := range recorded {
+		if s.last = min(s.last, last); s.first <= s.last {
+			spans = append(spans, s)
+		}
+	}
+	if !slices.Equal(spans, recorded) {
+		if err := writeSkips(state, spans, time.Now()); err != nil {
+			return nil, err
+		}
+	}
+	if option != (span{}) {
+		spans = append(spans, option)
+	}
+	return spans, nil
+}
+
+// writeSkips durably replaces the ranges in skipFile.
+func writeSkips(dir vfs.Dir, spans []span, now time.Time) error {
+	const temporary = skipFile + ".new"
+	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	for _, s := range spans {
+		if err == nil {
+			err = writeSkip(f, s, now)
+		}
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return errors.Join(dir.Rename(temporary, dir, skipFile), dir.Sync())
+}
+
+func writeSkip(f io.Writer, s span, now time.Time) error {
+	_, err := fmt.Fprintf(f, "%d-%d %s\n", s.first, s.last, now.UTC().Format(time.RFC3339))
+	return err
 }
 
 // skipOf returns the range that contains the envelope with the given number. ok is false if there

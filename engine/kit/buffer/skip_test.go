@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // TestFullSkipped checks that a full buffer accepts data again after an operator has skipped intact
@@ -47,5 +49,55 @@ func TestFullSkipped(t *testing.T) {
 			want) {
 			t.Errorf("the log has no %q:\n%s", want, p.log.String())
 		}
+	})
+}
+
+// TestStaleSkips checks that a decision to skip envelopes does not apply to new envelopes with the
+// same numbers. A store gives these numbers again if it has lost its last envelopes.
+func TestStaleSkips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, path := new(kept), t.TempDir()
+		again := func(o Options) *process { return startAt(t, path, store, o, intake.Options{}) }
+		p := again(DefaultOptions())
+		for _, text := range []string{"1", "2", "3"} {
+			p.add(t, text)
+		}
+		p.stop(t)
+
+		state, err := vfs.OS().OpenDir(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer state.Close()
+		command := &inspection{state: state, store: store, recorded: 3}
+		if err := command.Skip(t.Context(), 2, 3); err != nil {
+			t.Fatal(err)
+		}
+		delete(store.texts, 3)
+		store.last = 2
+		if err := command.Skip(t.Context(), 3, 3); err != nil { // give the lost envelope up
+			t.Fatal(err)
+		}
+
+		p = again(DefaultOptions())
+		p.add(t, "new 3")
+		p.stop(t)
+		p = again(DefaultOptions()) // the decision is also forgotten at later starts
+		r := &route{name: streamtest.Route}
+		r.open(t, p)
+		r.want(t, "1", "new 3")
+		if n := p.host.Counted("buffer_skipped"); n != 1 {
+			t.Errorf("%d envelopes count as skipped, want 1", n)
+		}
+		p.stop(t)
+
+		o := DefaultOptions()
+		o.Skip = "3-4"
+		p = again(o)
+		if _, err := p.b.Open(t.Context(), stream.OpenOptions{Route: r.name}); err == nil ||
+			!strings.Contains(err.Error(), "the store ends at envelope 3") {
+			t.Errorf("skip: %s: %v", o.Skip, err)
+		}
+		_ = p.host.Stop() // reports the error again
 	})
 }
