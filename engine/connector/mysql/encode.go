@@ -26,7 +26,7 @@ type encoder struct{ rows sqltable.Rows }
 func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
-	head, tail := insertSQL(s.name, t.Columns, s.o.Key)
+	head, tail := insertSQL(s.name, t.Columns, s.o.Key, s.otherIndex.Load())
 	e.rows.Over(t, b)
 	start := -1 // of the current statement
 	for i := range b.Records {
@@ -80,8 +80,19 @@ func statements(payload []byte, each func(sql string) error) error {
 
 // insertSQL returns the parts of an INSERT statement before and after its rows. With a key, the
 // statement updates existing rows (upsert).
-func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (head, tail string) {
+//
+// MySQL updates a row that equals the new one in any unique index. If otherIndex is set, the
+// statement therefore fails if the key differs: it sets the key to NULL, which its columns do not
+// allow.
+func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
+	otherIndex bool) (head, tail string) {
 	var set []string
+	for _, k := range key {
+		q := sqltable.Quote(k)
+		if otherIndex {
+			set = append(set, q+"=IF("+q+"<=>VALUES("+q+"),"+q+",NULL)")
+		}
+	}
 	for _, c := range columns {
 		if !slices.Contains(key, c.Name) {
 			q := sqltable.Quote(c.Name)
@@ -102,13 +113,13 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (hea
 var byteMark = []byte(`\x`)
 
 // appendLiteral appends a cell as a SQL literal, for a sql_mode in which a backslash is an ordinary
-// character.
+// character. Numbers with a point or an exponent are texts, which the server converts to the type of
+// the column. As numeric literals, they would first become floats, or decimals of 65 digits.
 func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	switch {
 	case cell == nil:
 		return append(dst, "NULL"...)
-	case c.Type == sqltable.Integer, c.Type == sqltable.Number, c.Type == sqltable.Float, c.Type ==
-		sqltable.Bool:
+	case c.Type == sqltable.Integer, c.Type == sqltable.Bool:
 		return append(dst, cell...) // checked by sqltable: digits, or true or false
 	case c.Type == sqltable.Bytes:
 		if digits, ok := bytes.CutPrefix(cell, byteMark); ok && isHex(digits) {

@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"strings"
+	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -39,10 +41,18 @@ type Options struct {
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
 // dialect describes the limits of MySQL. DECIMAL has at most 65 digits, of which 30 may follow the
-// point. The sink accepts 30 on either side.
+// point. The sink accepts 30 on either side. InnoDB refuses to create a table if a row of short
+// values could exceed half a page, and reserves up to 40 bytes for each text.
 var dialect = sqltable.Dialect{
-	MaxName: 64, MaxColumns: 500, FoldCase: true, UTF8: true, NumberLimit: 30, TypeOf: typeOf,
-	Standard: standard,
+	MaxName: 64, MaxColumns: 190, FoldCase: true, UTF8: true, NumberLimit: 30, TypeOf: typeOf,
+	Standard: standard, Allows: allowsName,
+}
+
+// allowsName reports whether name can be the name of a column: it must not end with a space, and
+// its characters must be in the Basic Multilingual Plane.
+func allowsName(name string) bool {
+	return !strings.HasSuffix(name, " ") &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r > 0xFFFF })
 }
 
 // Validate returns an error for the first invalid option, and resolves workers.
@@ -88,6 +98,10 @@ type Sink struct {
 	name      sqltable.Name
 	connector driver.Connector
 	to        string // address and database, for names of lanes
+
+	// otherIndex means that a row can equal a row of the table in a unique index other than that of
+	// the key.
+	otherIndex atomic.Bool
 }
 
 // New returns a sink. It does not connect; Load does.
@@ -106,12 +120,14 @@ func New(o Options, h stream.Host) (*Sink, error) {
 }
 
 // session sets the modes on which the encoder depends: identifiers in double quotes, values in
-// single quotes without escapes, errors instead of truncation, and UTC. The timeouts make the
+// single quotes without escapes, errors instead of truncation, UTF-8 and UTC. The timeouts make the
 // server release the locks of a vanished client after a minute.
 var session = map[string]string{
-	"sql_mode":     "'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION'",
-	"time_zone":    "'+00:00'",
-	"wait_timeout": "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",
+	"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
+	"character_set_results": "utf8mb4",
+	"sql_mode":              "'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION'",
+	"time_zone":             "'+00:00'",
+	"wait_timeout":          "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",
 }
 
 // Open creates the lanes. It does not connect; Load does.
@@ -137,6 +153,7 @@ func (s *Sink) configure(o stream.SinkOptions) error {
 	}
 	c.InterpolateParams, c.ParseTime, c.MultiStatements, c.ClientFoundRows = true, false,
 		false, false
+	c.MaxAllowedPacket = 0 // that of the server
 	c.Logger = log.New(io.Discard, "", 0)
 	if s.connector, err = mysql.NewConnector(c); err != nil {
 		return fmt.Errorf("sink mysql: url: %w", err)

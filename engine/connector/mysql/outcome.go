@@ -24,9 +24,14 @@ func numberOf(err error) uint16 {
 }
 
 // isUsableAfter reports whether the connection is still usable after err, because the server has
-// responded or because err is not from the connection but from this package.
+// responded or because err is not from the connection but from this package. A connection to a
+// read-only server is not usable: after a failover, the address may belong to another server.
 func isUsableAfter(err error) bool {
-	if numberOf(err) != 0 {
+	switch numberOf(err) {
+	case 0:
+	case 1290, 1792, 1836: // read-only
+		return false
+	default:
 		return true
 	}
 	_, refused := errors.AsType[*stream.Misconfigured](err)
@@ -46,13 +51,16 @@ func outcome(err error) error {
 	if err == nil || sqlspan.Ends(err) != nil {
 		return err
 	}
+	if errors.Is(err, mysql.ErrPktTooLarge) { // found before anything was sent
+		return &stream.Rejected{Err: errors.New("the record exceeds max_allowed_packet of the server")}
+	}
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok {
 		return err
 	}
 	switch e.Number {
 	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1416, 1425, 1441, 1451,
-		1452, 1644, 1690,
+		1452, 1526, 1644, 1690, 1748,
 		3140, 3141, 3156, 3819, 4025, 4038:
 		return &stream.Rejected{Err: fmt.Errorf("%s (error %d)", e.Message, e.Number)}
 	case 1044, 1045, 1049, noSuchColumn, 1064, 1109, 1136, 1142, 1143, noSuchTable, 1227,

@@ -101,7 +101,21 @@ func standard(decl string) (sqltable.Column, bool) {
 	return c, true
 }
 
-func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
+// keyCollation returns the collation for texts in the key of a created table. With it, texts are
+// equal if their bytes are equal. Servers before MySQL 8.0.17 and MariaDB 10.2 lack such a
+// collation. Their utf8mb4_bin ignores spaces at the ends of texts.
+func keyCollation(ctx context.Context, c *connection) (name string, err error) {
+	name = "utf8mb4_bin"
+	err = c.query(ctx, func(v []driver.Value) error {
+		name = sqldriver.Text(v[0])
+		return nil
+	}, `SELECT collation_name FROM information_schema.collations
+		WHERE collation_name IN ('utf8mb4_0900_bin', 'utf8mb4_nopad_bin')`)
+	return name, err
+}
+
+func createSQL(name sqltable.Name, columns []sqltable.Column, key []string,
+	collation string) string {
 	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, inKey bool) string {
 		decl := cmp.Or(c.Decl, declared[c.Type])
 		if !inKey {
@@ -109,7 +123,7 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) stri
 		}
 		switch c.Type {
 		case sqltable.Text:
-			decl = "varchar(" + strconv.Itoa(keyVarchar) + ")"
+			decl = "varchar(" + strconv.Itoa(keyVarchar) + ") COLLATE " + collation
 		case sqltable.Bytes:
 			decl = "varbinary(" + strconv.Itoa(keyVarchar) + ")"
 		}
@@ -121,7 +135,7 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) stri
 const columnsSQL = `SELECT column_name, column_type,
 	(column_default IS NOT NULL AND column_default <> 'NULL') OR extra LIKE '%auto_increment%'
 	FROM information_schema.columns WHERE table_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ?
-	AND extra NOT LIKE '%GENERATED%' ORDER BY ordinal_position`
+	AND extra NOT LIKE '% GENERATED%' ORDER BY ordinal_position`
 
 func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.Column, err error) {
 	err = c.query(ctx, func(v []driver.Value) error {
@@ -142,6 +156,9 @@ func (s *Sink) find(ctx context.Context, c *connection) error {
 	}
 	exists, err := s.Shape.Found(there)
 	s.Table.Found(exists)
+	if err == nil && exists {
+		err = s.checkTable(ctx, c)
+	}
 	return err
 }
 
@@ -150,7 +167,12 @@ func (s *Sink) find(ctx context.Context, c *connection) error {
 func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) error {
 	s := w.sink
 	return s.Table.Once(ctx, func() error {
-		if _, err := c.exec(ctx, createSQL(s.name, s.Shape.For(b).Columns, s.o.Key)); err != nil {
+		collation, err := keyCollation(ctx, c)
+		if err != nil {
+			return err
+		}
+		_, err = c.exec(ctx, createSQL(s.name, s.Shape.For(b).Columns, s.o.Key, collation))
+		if err != nil {
 			return fmt.Errorf("making the table: %w", err)
 		}
 		return nil

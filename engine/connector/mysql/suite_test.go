@@ -63,6 +63,13 @@ func TestMariaDB(t *testing.T) {
 	t.Run("upsert", func(t *testing.T) { upsert(t, server) })
 	t.Run("audit", func(t *testing.T) { audit(t, server) })
 	t.Run("values", func(t *testing.T) { values(t, server) })
+	t.Run("existing tables", func(t *testing.T) { existing(t, server) })
+	t.Run("another unique index", func(t *testing.T) { otherIndex(t, server) })
+	t.Run("exact values", func(t *testing.T) { exact(t, server) })
+	t.Run("names", func(t *testing.T) { names(t, server) })
+	t.Run("keys", func(t *testing.T) { keys(t, server) })
+	t.Run("unfit records", func(t *testing.T) { unfit(t, server) })
+	t.Run("read-only server", func(t *testing.T) { readOnly(t, server) })
 }
 
 // shared returns a table for several sinks.

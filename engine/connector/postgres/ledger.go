@@ -75,9 +75,9 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 			ON CONFLICT (route, part) DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key
 			WHERE (excluded.num, excluded.key) >= (m.num, m.key) AND excluded IS DISTINCT FROM m`,
 		Claim: claimRequests, PruneRequests: pruneRequests,
-		PruneOrphans: pruneOrphans,
-		BeforeClaim:  []sqlspan.Statement{{SQL: `SET LOCAL lock_timeout = '` + claimWait + `'`}},
-		AfterClaim:   []sqlspan.Statement{{SQL: `SET LOCAL lock_timeout = DEFAULT`}},
+		PruneOrphans: pruneOrphans, Expired: sqlspan.ExpiredText + ` FOR UPDATE SKIP LOCKED`,
+		BeforeClaim: []sqlspan.Statement{{SQL: `SET LOCAL lock_timeout = '` + claimWait + `'`}},
+		AfterClaim:  []sqlspan.Statement{{SQL: `SET LOCAL lock_timeout = DEFAULT`}},
 		InsertSpan: `INSERT INTO $spans SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])
 			ON CONFLICT DO NOTHING RETURNING part, from_num, from_key`,
 		SpanEnd: `SELECT s.part, s.from_num, s.from_key, s.to_num, s.to_key FROM $spans s JOIN unnest($2::text[], $3::bigint[],

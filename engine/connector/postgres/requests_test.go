@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,60 @@ func TestChangedColumnOfStoredRequest(t *testing.T) {
 	})
 	if _, ok := errors.AsType[*stream.Misconfigured](err); !ok {
 		t.Errorf("a column of another type: %v, want misconfigured", err)
+	}
+}
+
+// TestMoreRequestsThanLoadReads checks that Load returns only the requests that arrived last, and
+// that a request that it omits is still recognized.
+func TestMoreRequestsThanLoadReads(t *testing.T) {
+	t.Parallel()
+	d := fresh(t, server.Get(t))
+	d.exec(t, "CREATE TABLE one (message text)")
+	var lane stream.Lane
+	load := func() []stream.Mark {
+		t.Helper()
+		s := newSink(t, d.options("one"), connectortest.NewHost(t))
+		t.Cleanup(func() { s.Close() })
+		o := stream.SinkOptions{Pipeline: "p", Route: "r", Own: "intake-a", Keep: time.Hour}
+		o.Lanes = func(l []stream.Lane) { lane = l[0] }
+		if err := s.Open(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		marks, err := s.Load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return marks
+	}
+	deliver := func() {
+		t.Helper()
+		b := stream.NewBatch(stream.BatchLimits{})
+		b.Data = append(b.Data, "line\n"...)
+		name := "request of " + time.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
+		span := stream.Span{Bytes: len(b.Data),
+			Part: &stream.Partition{ID: stream.RequestPrefix + "r1", Name: name}}
+		span.To.Num, b.Origins = int64(len(b.Data)), 1
+		b.Spans = append(b.Spans, span)
+		b.Split()
+		if _, err := lane.Worker.Deliver(t.Context(), stream.Attempt{Value: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load()
+	deliver()
+	const limit = 131_072
+	d.exec(t, fmt.Sprintf(`INSERT INTO penstock_marks SELECT route, 'request-x' || i, 'request of ' ||
+		to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' by intake-b', 5, ''
+		FROM penstock_marks, generate_series(1, %d) i`, limit))
+	marks := load()
+	if len(marks) != limit || slices.ContainsFunc(marks, func(m stream.Mark) bool {
+		return m.Part.ID == stream.RequestPrefix+"r1"
+	}) {
+		t.Errorf("Load has returned %d requests, want %d without the oldest", len(marks), limit)
+	}
+	deliver()
+	if got := d.column(t, "SELECT count(*)::text FROM one"); got[0] != "1" {
+		t.Errorf("the table has %s rows, want 1", got[0])
 	}
 }
 

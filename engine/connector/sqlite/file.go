@@ -109,6 +109,14 @@ func (c *connection) query(row func(v []driver.Value) error, sql string,
 	return sqldriver.Each(forever(), c.Conn, row, sql, args...)
 }
 
+// hasEnded reports whether SQLite has rolled back the transaction of c by itself.
+func (c *connection) hasEnded() bool {
+	if _, err := c.exec("BEGIN"); err != nil {
+		return false // a transaction is open
+	}
+	return c.Rollback(forever()) == nil
+}
+
 func (c *connection) close() error {
 	var errs []error
 	for _, s := range c.inserts {

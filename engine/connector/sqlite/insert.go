@@ -102,6 +102,9 @@ func (w *inserting) flush() error {
 		if err == nil || !refusesRow(err) {
 			return err
 		}
+		if w.c.hasEnded() {
+			return &rolledBackError{err}
+		}
 	}
 	for k, record := range w.waiting {
 		args := w.c.args[k*columns : (k+1)*columns]
@@ -110,6 +113,9 @@ func (w *inserting) flush() error {
 		}
 		err := w.insert(1, args)
 		if err != nil && refusesRow(err) {
+			if w.c.hasEnded() {
+				return &rolledBackError{err}
+			}
 			w.refusals = append(w.refusals, sqltable.Refusal{Record: record, Reason: err.Error()})
 		} else if err != nil {
 			return err

@@ -164,6 +164,14 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 		}
 		return c.Commit(forever())
 	})
+	if e, ok := errors.AsType[*rolledBackError](err); ok {
+		if written > 0 { // the batches before it were rolled back as well
+			if written, err = l.write(ctx, group[:written]); err != nil {
+				return written, err
+			}
+		}
+		return written, &stream.Rejected{Err: e.reason}
+	}
 	if err != nil {
 		return 0, outcome(err)
 	}
@@ -183,7 +191,7 @@ func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 		_, err = c.exec("RELEASE batch")
 		return nil, err
 	}
-	if broken(failed) {
+	if _, ended := errors.AsType[*rolledBackError](failed); ended || broken(failed) {
 		return nil, failed
 	}
 	if _, err := c.exec("ROLLBACK TO batch"); err != nil {

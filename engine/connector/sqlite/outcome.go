@@ -39,6 +39,12 @@ func refusesRow(err error) bool {
 	return false
 }
 
+// rolledBackError means that a refused row has ended the transaction: its constraint or trigger has
+// ON CONFLICT ROLLBACK or RAISE(ROLLBACK). Further rows would be stored without the ledger.
+type rolledBackError struct{ reason error }
+
+func (e *rolledBackError) Error() string { return e.reason.Error() }
+
 // noTransaction reports whether err, from a rollback, means that SQLite had ended the transaction
 // before.
 func noTransaction(err error) bool {

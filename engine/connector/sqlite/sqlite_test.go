@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,6 +168,54 @@ func TestRefusedRows(t *testing.T) {
 	}
 	if n := column(t, o.Path, `SELECT count(*) || count(at) FROM orders`); n[0] != "194194" {
 		t.Errorf("%s rows and defaults, want 194 each", n[0])
+	}
+}
+
+// TestRefusedRowEndsTransaction checks that no row of a batch is stored if a refused row rolls back
+// the transaction. A batch of the same transaction is stored once.
+func TestRefusedRowEndsTransaction(t *testing.T) {
+	for name, refuse := range map[string]string{
+		"constraint": `CREATE INDEX i ON orders (id)`,
+		"trigger": `CREATE TRIGGER r BEFORE INSERT ON orders WHEN new.id = 'again' AND
+			EXISTS (SELECT 1 FROM orders WHERE id = 'again') BEGIN SELECT RAISE(ROLLBACK, 'again'); END`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, "orders")
+			o.OnNewField = "ignore"
+			unique := ""
+			if name == "constraint" {
+				unique = " UNIQUE ON CONFLICT ROLLBACK"
+			}
+			execute(t, o.Path, `CREATE TABLE orders (id TEXT`+unique+`, n INTEGER)`)
+			execute(t, o.Path, refuse)
+			s := open(t, o)
+			row := func(id string) []field { return []field{{"id", stream.Text, id}} }
+			rows := [][]field{row("again"), row("again")}
+			for i := range 900 {
+				rows = append(rows, row(fmt.Sprint(i)))
+			}
+			first, second := s.batch(row("first")), s.batch(rows...)
+			for _, b := range []*stream.Batch{first, second} {
+				if err := b.Encode(s.Sink); err != nil {
+					t.Fatal(err)
+				}
+			}
+			answers := make(chan error, 1)
+			go func() { // waits for the first batch, and is written with it
+				_, err := s.lane.Worker.Deliver(t.Context(), stream.Attempt{Value: second, Run: 1, Index: 1})
+				answers <- err
+			}()
+			if _, err := s.lane.Worker.Deliver(t.Context(), stream.Attempt{Value: first, Run: 1}); err != nil {
+				t.Error(err)
+			}
+			err := <-answers
+			if _, ok := errors.AsType[*stream.Rejected](err); !ok {
+				t.Errorf("%v, want the batch rejected", err)
+			}
+			if got := column(t, o.Path, `SELECT id FROM orders`); !slices.Equal(got, []string{"first"}) {
+				t.Errorf("the table has %d rows: %.50q", len(got), got)
+			}
+		})
 	}
 }
 

@@ -129,9 +129,7 @@ func (f *filling) accept(key []byte) rowDecision {
 			f.err = fmt.Errorf("two rows of %s have the same position (%s): the columns of "+
 				"`order_by` are not unique together; add one", r.name, r.keys.show(string(key)))
 		} else {
-			f.err = fmt.Errorf("%s returns its rows in another order than by the values of "+
-				"(%s): order by columns that compare byte by byte",
-				r.name, r.keys.show(string(key)))
+			f.err = orderError(r, string(key))
 		}
 		return endRows
 	}
@@ -157,6 +155,12 @@ func (f *filling) accept(key []byte) rowDecision {
 	f.ends = append(f.ends, len(f.keys))
 	f.maker.row()
 	return takeRow
+}
+
+// orderError returns an error about a row with the given key, which follows a row with a greater key.
+func orderError(r *relation, key string) error {
+	return fmt.Errorf("%s returns its rows in another order than by the values of (%s): order by "+
+		"columns that compare byte by byte", r.name, r.keys.show(key))
 }
 
 // done completes the record of the row for which accept has returned takeRow last.

@@ -38,6 +38,9 @@ func newMySQL(dsn string) (database, error) {
 		c.Params = make(map[string]string)
 	}
 	c.Params["time_zone"] = "'+00:00'"
+	for _, k := range []string{"client", "connection", "results"} {
+		c.Params["character_set_"+k] = "utf8mb4"
+	}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, err
@@ -272,6 +275,7 @@ var mysqlStandard = map[string]string{
 	"datetime": "timestamp without time zone", "timestamp": "timestamp with time zone",
 	"json": "json",
 	"bit":  "bytea", "binary": "bytea", "varbinary": "bytea",
+	"geometry": "bytea", "vector": "bytea",
 	"blob": "bytea", "tinyblob": "bytea", "mediumblob": "bytea", "longblob": "bytea",
 }
 

@@ -63,9 +63,13 @@ func (s *statement) appendWhere(r *relation, q rowQuery) error {
 	}
 	if q.stripe != nil {
 		first := r.columns[r.order[0]]
+		id := first.id
+		if id == oidInt2 || id == oidInt4 || id == oidOid { // the bounds may exceed these types
+			id = oidInt8
+		}
 		fmt.Fprintf(&s.sql, " AND q.%s >= %s AND q.%s < %s", sqltable.Quote(first.name),
-			s.argument(first.id, q.stripe.from),
-			sqltable.Quote(first.name), s.argument(first.id, q.stripe.to))
+			s.argument(id, q.stripe.from),
+			sqltable.Quote(first.name), s.argument(id, q.stripe.to))
 	}
 	return nil
 }

@@ -348,10 +348,16 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 	if err != nil {
 		return err
 	}
-	if last.last != "" {
+	switch {
+	case last.last != "" && last.last <= p.pos:
+		return orderError(p.relation, last.last)
+	case last.last != "":
 		p.ended = false
-	} else if err := p.watchEnd(ctx, db, r); err != nil {
-		return err
+	}
+	if last.last == "" {
+		if err := p.watchEnd(ctx, db, r); err != nil {
+			return err
+		}
 	}
 	if !p.relation.table && (last.last != "" || p.pos == "") { // a table's key columns are NOT NULL
 		found, err := db.hasNullKey(ctx, p.relation)

@@ -3,6 +3,8 @@
 package table
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -193,8 +195,12 @@ func (r *relation) names() []string {
 	return out
 }
 
+// maxPartitionID is the maximum length of the result of partitionID. With the bounds of a stripe and
+// lateSuffix, an id has at most 200 bytes (stream.Partition).
+const maxPartitionID = 140
+
 // partitionID converts a name to a partition id. Letters, digits, '-', '_' and '.' stay. Every
-// other byte becomes % and two hexadecimal digits.
+// other byte becomes % and two hexadecimal digits. A long id ends with a hash of the name.
 func partitionID(name string) string {
 	const hexDigits = "0123456789ABCDEF"
 	var out strings.Builder
@@ -208,7 +214,13 @@ func partitionID(name string) string {
 			out.WriteByte(hexDigits[c&0xF])
 		}
 	}
-	return out.String()
+	id := out.String()
+	if len(id) > maxPartitionID {
+		sum := sha256.Sum256([]byte(name))
+		hash := "-" + hex.EncodeToString(sum[:16])
+		id = id[:maxPartitionID-len(hash)] + hash
+	}
+	return id
 }
 
 // nullKey returns an error about a row with NULL in an order_by column.

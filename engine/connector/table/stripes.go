@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,10 @@ func (r *reader) openStripes(ctx context.Context, db database, t *reading) error
 	low, high, some, err := reach(ctx, db, rel)
 	if err != nil || !some {
 		return err
+	}
+	if high > math.MaxInt64-width || low < math.MinInt64+width {
+		return fmt.Errorf("%s has values from %d to %d, but `split` needs values that are at "+
+			"least %d from the limits of 64-bit integers: remove it", rel.name, low, high, width)
 	}
 	first, last := floorDiv(low, width), floorDiv(high, width)
 	if last-first >= maxStripes {
@@ -80,6 +85,11 @@ func reach(ctx context.Context, db database,
 		values, err := rel.keys.decode(at.key)
 		if err != nil {
 			return 0, 0, false, err
+		}
+		if values[0].kind == keyUnsigned && values[0].n < 0 {
+			return 0, 0, false, fmt.Errorf("%s has the value %d in column %q, but `split` is "+
+				"limited to %d: remove it", rel.name, uint64(values[0].n), rel.keys.names[0],
+				math.MaxInt64)
 		}
 		if values[0].kind != keyInteger && values[0].kind != keyUnsigned {
 			return 0, 0, false, fmt.Errorf(

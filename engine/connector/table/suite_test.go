@@ -98,6 +98,8 @@ func TestPostgres(t *testing.T) {
 	t.Run("truncated", func(t *testing.T) { truncated(t, fresh(t)) })
 	t.Run("refused", func(t *testing.T) { refused(t, "postgres", fresh) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, "postgres", fresh) })
+	t.Run("narrow split", func(t *testing.T) { narrowSplit(t, fresh(t)) })
+	t.Run("ICU", func(t *testing.T) { icuOrder(t, server) })
 }
 
 func suitePostgres(t *testing.T, server *connectortest.Server) {
@@ -140,6 +142,11 @@ func TestMariaDB(t *testing.T) {
 	t.Run("reused keys", func(t *testing.T) { lowersAutoIncrement(t, fresh(t)) })
 	t.Run("refused", func(t *testing.T) { refused(t, "mysql", fresh) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, "mysql", fresh) })
+	t.Run("wide split", func(t *testing.T) {
+		wideSplit(t, fresh(t), "bigint unsigned PRIMARY KEY); "+
+			"INSERT INTO wide VALUES (0), (9223372036854775808)", "has the value 9223372036854775808")
+	})
+	t.Run("bytes and texts", func(t *testing.T) { bytesAndTexts(t, fresh(t)) })
 }
 
 // mysqlFixtures counts the databases that mysqlFixture has created.

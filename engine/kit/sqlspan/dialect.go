@@ -2,6 +2,7 @@ package sqlspan
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
@@ -67,6 +68,10 @@ type Dialect struct {
 	// than a bound. Arguments: route, part, pattern, bound. PruneOrphans deletes the spans of a
 	// partition that has no row in $marks. Arguments: route, part.
 	PruneRequests, PruneOrphans string
+	// Expired returns the parts of at most maxExpired requests, ordered, that follow a part and
+	// whose names in $marks contain a time and are less than a bound. It omits rows that other
+	// transactions lock, if the database supports this. Arguments: route, part, bound.
+	Expired string
 
 	// PresentEpochs and CreateEpochs are Present and Create for the table $epochs. This table has
 	// the epoch of each partition. It exists only if several processes own partitions of the
@@ -116,6 +121,7 @@ func (d *Dialect) complete() {
 		`DELETE FROM $marks WHERE route = ? AND part = ? AND (name LIKE ? OR name < ?)`)
 	d.PruneOrphans = cmp.Or(d.PruneOrphans, `DELETE FROM $spans WHERE route = ? AND part = ? AND `+
 		`NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = $spans.route AND m.part = $spans.part)`)
+	d.Expired = cmp.Or(d.Expired, ExpiredText)
 	texts := []*string{&d.Claim, &d.PruneRequests, &d.PruneOrphans,
 		&d.CreateEpochs, &d.RaiseEpoch, &d.EpochOf, &d.SpansOf,
 		&d.Bump, &d.SetMark, &d.InsertSpan, &d.SpanEnd, &d.MarkOf, &d.FoldSpans,
@@ -137,12 +143,16 @@ func (d *Dialect) complete() {
 // shared converts the text of a statement that all dialects have in common. It inserts the names of
 // the tables and, with Arrays, changes the form of the parameters.
 func (d *Dialect) shared(text string) string {
-	if d.Arrays {
-		text = strings.Replace(text, "?", "$1", 1)
-		text = strings.Replace(text, "?", "$2", 1)
+	for i := 1; d.Arrays && strings.Contains(text, "?"); i++ {
+		text = strings.Replace(text, "?", "$"+strconv.Itoa(i), 1)
 	}
 	return d.Names(text)
 }
+
+// ExpiredText is the default of [Dialect.Expired].
+var ExpiredText = `SELECT part FROM $marks WHERE route = ? AND part LIKE '` + requests +
+	`' AND part > ? AND name LIKE '` + arrival + `%' AND name < ? ORDER BY part LIMIT ` +
+	strconv.Itoa(maxExpired)
 
 // Statements that all dialects have in common. Their only argument is the route, except in
 // moveMarks and moveSpans. Those two have two arguments: the new and the old route.

@@ -193,6 +193,9 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 		if err := adopt(ctx, l, s); err != nil {
 			return nil, err
 		}
+		if err := expire(ctx, l, s); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.Begin(ctx, pointers(l.d.Alone)...); err != nil {
 		return nil, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
@@ -214,8 +217,11 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 			return nil, err
 		}
 	}
-	marks, err := l.read(ctx, s)
-	if err == nil && l.keep == 0 { // otherwise other processes write at the same time
+	var marks []stream.Mark
+	var err error
+	if l.keep > 0 { // without fold, because other processes write at the same time
+		marks, err = readRequests(ctx, l, s)
+	} else if marks, err = l.read(ctx, s); err == nil {
 		err = l.fold(ctx, s, marks)
 	}
 	if err == nil {
@@ -256,10 +262,18 @@ func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts
 // read reads the ledger's tables and returns the progress of all partitions, as [Fold] combines it
 // from watermarks and spans.
 func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
-	var marks []stream.Mark
-	rows, spans := rowsOf()
-	all := l.statement(spansText, spans)
-	err := s.Run(ctx, l.statement(marksText, func(scan func(dest ...any) error) error {
+	marks, rows, err := l.readRows(ctx, s, marksText)
+	if err != nil {
+		return nil, err
+	}
+	return Fold(marks, rows)
+}
+
+// readRows returns the rows that the queries in texts select from the marks table, and all rows of
+// the spans table.
+func (l *Ledger) readRows(ctx context.Context, s Session,
+	texts ...string) (marks []stream.Mark, _ []Row, err error) {
+	row := func(scan func(dest ...any) error) error {
 		var m stream.Mark
 		var key []byte
 		err := scan(&m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
@@ -269,11 +283,14 @@ func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 		}
 		marks = append(marks, m)
 		return err
-	}), all)
-	if err != nil {
-		return nil, err
 	}
-	return Fold(marks, *rows)
+	rows, spans := rowsOf()
+	var statements []*Statement
+	for _, text := range texts {
+		statements = append(statements, l.statement(text, row))
+	}
+	err = s.Run(ctx, append(statements, l.statement(spansText, spans))...)
+	return marks, *rows, err
 }
 
 // rowsOf returns a slice and a function for Statement.Row. The function appends the rows of the

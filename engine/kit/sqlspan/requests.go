@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,18 @@ import (
 // each of them sees the parts that are already stored. The name of a mark ends with the process
 // that wrote it last. Prune uses this name.
 const RequestFormat = 3
+
+// Limits of Load in a ledger of RequestFormat.
+const (
+	// maxRequests is the maximum number of requests that Load returns. It returns those that have
+	// arrived last. The claims of a batch find all others.
+	maxRequests = 128 << 10
+	// maxExpired is the number of expired requests that Load deletes in one transaction.
+	maxExpired = 1000
+	// expiredFor is the time after the end of keep at which Load deletes a request. Until then, an
+	// open transaction of another process may still need the request.
+	expiredFor = time.Hour
+)
 
 // rowsOfTarget returns the value of the column route for the rows of a ledger of RequestFormat. It
 // depends on the route and the table. If two routes or two tables have the same configured ledger,
@@ -358,6 +371,62 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	return s.Commit(ctx)
 }
 
+// expire deletes the requests that expired more than expiredFor ago, of all processes. The process
+// that has stored them may never start again.
+func expire(ctx context.Context, l *Ledger, s Session) error {
+	bound := requestName(time.Now().Add(-l.keep - expiredFor))
+	for last := ""; ; {
+		var ids []string
+		text := &Statement{SQL: l.d.shared(l.d.Expired),
+			Args: []any{l.route, l.d.ID(last), bound},
+			Row: func(scan func(dest ...any) error) error {
+				err := scan(&last)
+				ids = append(ids, last)
+				return err
+			}}
+		err := s.Begin(ctx, text)
+		if err == nil && len(ids) > 0 {
+			err = s.Run(ctx, pruneRequests(l, ids)...)
+		}
+		if err == nil {
+			err = s.Commit(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("delete expired requests: %w", err)
+		}
+		if len(ids) < maxExpired {
+			return nil
+		}
+	}
+}
+
+// readRequests is like read, but returns at most maxRequests requests.
+func readRequests(ctx context.Context, l *Ledger, s Session) ([]stream.Mark, error) {
+	marks, rows, err := l.readRows(ctx, s, marksText+" AND part NOT LIKE '"+requests+"'",
+		marksText+" AND part LIKE '"+requests+"' ORDER BY name DESC LIMIT "+
+			strconv.Itoa(maxRequests))
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]bool, len(marks))
+	for i := range marks {
+		known[marks[i].Part.ID] = true
+	}
+	rows = slices.DeleteFunc(rows, // each request with spans has a mark
+		func(r Row) bool { return stream.IsRequest(r.Part) && !known[r.Part] })
+	return Fold(marks, rows)
+}
+
+// requests is the pattern of the ids of requests.
+const requests = stream.RequestPrefix + "%"
+
+// arrival begins the name of the mark of a request with a known time of arrival.
+const arrival = "request of "
+
+// requestName returns the name of the mark of a request that arrived at a time, without the process
+// that wrote it.
+func requestName(t time.Time) string { return arrival + t.UTC().Format(time.RFC3339) }
+
 // pruneRequests returns the statements that delete requests with the given ids from the ledger.
 // They delete a request only if it has expired, or if this process wrote its mark last. Other
 // processes still need the remaining requests.
@@ -365,7 +434,7 @@ func pruneRequests(l *Ledger, ids []string) []*Statement {
 	if len(ids) == 0 {
 		return nil
 	}
-	expired := "request of " + time.Now().Add(-l.keep).UTC().Format(time.RFC3339)
+	expired := requestName(time.Now().Add(-l.keep))
 	rows := make([][]any, len(ids))
 	for i, id := range slices.Sorted(slices.Values(ids)) { // the order of claims
 		rows[i] = []any{id, "%" + by + l.own, expired}

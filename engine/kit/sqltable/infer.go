@@ -132,16 +132,20 @@ func (s *valueKinds) of() Type {
 }
 
 // Made returns the columns of a table to create: the given columns, the key columns that are
-// missing among them, and the JSON column if the policy needs one.
-func Made(columns []Column, o *Options) []Column {
+// missing among them, and the JSON column if the policy needs one. It omits columns with names that
+// the database considers equal to those of the key or the JSON column.
+func Made(d *Dialect, columns []Column, o *Options) []Column {
 	all := append([]Column(nil), columns...)
 	for _, k := range o.Key {
-		if !slices.ContainsFunc(all, func(c Column) bool { return c.Name == k }) {
-			all = append(all, Column{Name: k})
+		if slices.ContainsFunc(all, func(c Column) bool { return c.Name == k }) {
+			continue
 		}
+		// a field with such a name, as ID if the key is id, is stored in the JSON column
+		all = slices.DeleteFunc(all, func(c Column) bool { return d.same(c.Name, k) })
+		all = append(all, Column{Name: k})
 	}
 	if o.Policy() == JSONColumn { // a field of that name is stored inside it
-		all = slices.DeleteFunc(all, func(c Column) bool { return c.Name == o.JSONColumn })
+		all = slices.DeleteFunc(all, func(c Column) bool { return d.same(c.Name, o.JSONColumn) })
 		all = append(all, Column{Name: o.JSONColumn, Type: JSON})
 	}
 	return all

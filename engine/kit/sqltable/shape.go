@@ -36,7 +36,7 @@ func (s *Shape) For(b *stream.Batch) *Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.table.Load() == nil {
-		s.settle(Made(Infer(s.dialect, b), s.options))
+		s.settle(Made(s.dialect, Infer(s.dialect, b), s.options))
 	}
 	return s.table.Load()
 }
@@ -63,7 +63,7 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 	listed := s.options.Listed(s.dialect)
 	if len(there) == 0 {
 		if len(listed) > 0 {
-			s.settle(Made(listed, s.options))
+			s.settle(Made(s.dialect, listed, s.options))
 		}
 		return false, nil
 	}

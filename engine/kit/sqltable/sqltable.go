@@ -68,6 +68,8 @@ type Dialect struct {
 	NoNUL       bool     // text cannot contain the byte 0
 	UTF8        bool     // text is UTF-8; invalid bytes become U+FFFD
 	NumberLimit int      // digits on each side of the point that Number can store; 0 means any
+	// Allows returns false for further names that columns cannot have. Nil allows all names.
+	Allows func(name string) bool
 
 	TypeOf func(decl string) Type // returns the type of a column for a type of the database
 	// Standard returns the column for a type that a source has declared ([stream.Batch.TypeOf]). If
@@ -77,7 +79,7 @@ type Dialect struct {
 
 // Usable reports whether name can be a column.
 func (d *Dialect) Usable(name string) bool {
-	return checkName(name, d.MaxName) == nil &&
+	return checkName(name, d.MaxName) == nil && (d.Allows == nil || d.Allows(name)) &&
 		!slices.ContainsFunc(d.Reserved, func(r string) bool { return d.same(r, name) })
 }
 

@@ -69,6 +69,43 @@ func pruned(t *testing.T, r Receiver) {
 		span{"own", 0, 2}, span{"own", 3, 4}, span{"taken", 0, 5})
 }
 
+// expired checks that Load deletes the requests of all processes that have expired long ago, and no
+// other rows.
+func expired(t *testing.T, r Receiver) {
+	a, _ := open(t, r, "intake-a", one)
+	now := time.Now()
+	other := batchOf(now, span{"a.log", 0, 2})
+	other.Spans[0].Part = &stream.Partition{ID: "intake-a", Name: "a.log"}
+	if err := a.all(other); err != nil {
+		t.Error(err)
+	}
+	for request, arrival := range map[string]time.Time{
+		"gone1": now.Add(-keep - 2*time.Hour), "gone2": now.Add(-keep - 2*time.Hour),
+		"past": now.Add(-keep - time.Minute), "young": now,
+	} {
+		for _, records := range []span{{request, 0, 2}, {request, 3, 4}} {
+			if err := a.all(batchOf(arrival, records)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	b, marks := open(t, r, "intake-b", one)
+	var got []string
+	for _, m := range marks {
+		got = append(got, fmt.Sprintln(m.Part.ID, m.Watermark.Num, len(m.Above)))
+	}
+	want := "intake-a 24 0\nrequest-past 24 1\nrequest-young 24 1\n"
+	if strings.Join(got, "") != want {
+		t.Errorf("the ledger has %q, want %q", got, want)
+	}
+	if got := r.Column(t, "SELECT part FROM penstock_spans WHERE part LIKE 'request-gone%'"); len(got) > 0 {
+		t.Errorf("the ledger has spans of %v", got)
+	}
+	b.delivers(span{"past", 0, 5}, span{"young", 0, 4})
+	has(t, r, "one", span{"a.log", 0, 2}, span{"gone1", 0, 2}, span{"gone1", 3, 4},
+		span{"gone2", 0, 2}, span{"gone2", 3, 4}, span{"past", 0, 5}, span{"young", 0, 4})
+}
+
 // converted checks the change of a ledger from one process to several. The first process with
 // SinkOptions.Keep converts the ledger, and keeps its progress. Several processes can then share the
 // ledger, and each recognizes the requests that another one has stored. Deliveries of the former

@@ -1,0 +1,209 @@
+package mysql_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/mysql"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// loadError returns the error of Load.
+func loadError(t *testing.T, o mysql.Options) error {
+	t.Helper()
+	s, err := mysql.New(o, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Once: true,
+		Lanes: func([]stream.Lane) {}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Load(t.Context())
+	return err
+}
+
+func wantError(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want ... %s", err, want)
+	}
+}
+
+// next moves the span of b behind the first n batches of the same size.
+func next(b *stream.Batch, n int64) *stream.Batch {
+	size := b.Spans[0].To.Num
+	b.Spans[0].From.Num, b.Spans[0].To.Num = 1000*n, 1000*n+size
+	for i := range b.Records {
+		b.Records[i].Origin.Num += 1000 * n
+	}
+	return b
+}
+
+// existing checks which existing tables are refused, because a repeated batch would add rows twice,
+// or an upsert would not replace a row.
+func existing(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE plain (id int) ENGINE = MyISAM")
+	wantError(t, loadError(t, d.options("plain")), "has the storage engine MyISAM")
+	o := d.options("t")
+	o.Mode, o.Key = "upsert", []string{"id"}
+	d.exec(t, "CREATE TABLE t (id varchar(20), mail varchar(20), n int)")
+	d.exec(t, "CREATE INDEX a ON t (id)")
+	d.exec(t, "CREATE UNIQUE INDEX b ON t (id, mail)")
+	d.exec(t, "CREATE UNIQUE INDEX c ON t (id(5))")
+	const want = `has no unique index over the columns of ` + "`key`" + ` ("id")`
+	wantError(t, loadError(t, o), want)
+	d.exec(t, "DROP INDEX b ON t")
+	d.exec(t, "DROP INDEX c ON t")
+	d.exec(t, "CREATE UNIQUE INDEX d ON t (id)")
+	if err := loadError(t, o); err != nil {
+		t.Error(err)
+	}
+	d.exec(t, "CREATE UNIQUE INDEX e ON t (mail)")
+	wantError(t, loadError(t, o), "declare the key NOT NULL")
+	d.exec(t, "DROP INDEX e ON t")
+	d.exec(t, "ALTER TABLE t ADD COLUMN num int AUTO_INCREMENT PRIMARY KEY")
+	if err := loadError(t, o); err != nil {
+		t.Error(err)
+	}
+}
+
+// otherIndex checks that an upsert replaces only the row with the same key. A row that equals another
+// row in another unique index is rejected.
+func otherIndex(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (id int PRIMARY KEY, mail varchar(20) UNIQUE, n int)")
+	o := d.options("t")
+	o.Mode, o.Key, o.OnNewField = "upsert", []string{"id"}, "ignore"
+	lane := opened(t, o)[0]
+	if err := deliver(lane, connectortest.Records(t, `{"id":1,"mail":"a","n":1}`,
+		`{"id":2,"mail":"b","n":2}`)); err != nil {
+		t.Fatal(err)
+	}
+	err := deliver(lane, next(connectortest.Records(t, `{"id":3,"mail":"a","n":3}`), 1))
+	if _, ok := errors.AsType[*stream.Rejected](err); !ok {
+		t.Errorf("%v, want the record rejected", err)
+	}
+	if err := deliver(lane, next(connectortest.Records(t, `{"id":2,"mail":"c","n":4}`), 2)); err != nil {
+		t.Error(err)
+	}
+	got := d.column(t, "SELECT concat_ws(' ', id, mail, n) FROM t ORDER BY id")
+	if !slices.Equal(got, []string{"1 a 1", "2 c 4"}) {
+		t.Errorf("the table has %v", got)
+	}
+}
+
+// exact checks that numbers keep their digits, and that texts are stored as UTF-8, whatever
+// character set the address names.
+func exact(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (n decimal(65,30), f double, t text CHARACTER SET utf8mb4)")
+	o := d.options("t")
+	o.URL += "?charset=latin1"
+	lane := opened(t, o)[0]
+	large := "1" + strings.Repeat("0", 80)
+	if err := deliver(lane, connectortest.Records(t,
+		`{"n":1.234567890123456789012345e5,"f":`+large+`,"t":"é☃😀"}`)); err != nil {
+		t.Fatal(err)
+	}
+	got := d.column(t, "SELECT concat_ws(' ', n + 0, f, t) FROM t")
+	want := []string{"123456.789012345678901234500000000000 1e80 é☃😀"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
+// names checks fields whose names cannot be columns, and more fields than a table can have columns.
+func names(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	lane := opened(t, d.options("t"))[0]
+	record := `{"😀":1,"end ":2,"_EXTRA":3,"a":4`
+	for i := range 400 {
+		record += fmt.Sprintf(`,"text%d":"%s"`, i, strings.Repeat("x", 60))
+	}
+	if err := deliver(lane, connectortest.Records(t, record+"}")); err != nil {
+		t.Fatal(err)
+	}
+	got := d.column(t, "SELECT concat_ws(' ', a, char_length(text0), json_value(_extra, '$.😀'), "+
+		"json_value(_extra, '$.\"end \"'), json_value(_extra, '$._EXTRA'), "+
+		"char_length(json_value(_extra, '$.text399'))) FROM t")
+	if !slices.Equal(got, []string{"4 60 1 2 3 60"}) {
+		t.Errorf("the table has %v", got)
+	}
+}
+
+// keys checks that created tables compare keys by their bytes.
+func keys(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	o := d.options("t")
+	o.Mode, o.Key = "upsert", []string{"id"}
+	lane := opened(t, o)[0]
+	err := deliver(lane, connectortest.Records(t, `{"id":"a","ID":1}`, `{"id":"a ","ID":2}`, `{"id":"A"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := d.column(t, "SELECT concat(hex(id), ' ', coalesce(json_value(_extra, '$.ID'), '')) FROM t ORDER BY id")
+	if !slices.Equal(got, []string{"41 ", "61 1", "6120 2"}) {
+		t.Errorf("the table has %q", got)
+	}
+}
+
+// unfit checks that records that a table cannot store are rejected, and do not stop the others.
+func unfit(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (n int, t longtext) PARTITION BY RANGE (n) "+
+		"(PARTITION p VALUES LESS THAN (10))")
+	o := d.options("t")
+	o.OnNewField = "ignore"
+	lane := opened(t, o)[0]
+	for i, record := range []string{`{"n":11}`, `{"n":1,"t":"` + strings.Repeat("x", 20<<20) + `"}`,
+		`{"n":1,"t":"` + strings.Repeat("x", 70<<20) + `"}`} {
+		err := deliver(lane, next(connectortest.Records(t, record), 1e6*int64(i)))
+		if _, ok := errors.AsType[*stream.Rejected](err); !ok {
+			t.Errorf("%.9s (%d bytes): %v, want it rejected", record, len(record), err)
+		}
+	}
+	if err := deliver(lane, next(connectortest.Records(t, `{"n":9}`), 9e6)); err != nil {
+		t.Error(err)
+	}
+}
+
+// readOnly checks that a lane connects again if the server is read-only. After a failover, the same
+// address may belong to another server.
+func readOnly(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE USER writer")
+	d.exec(t, "GRANT ALL ON *.* TO writer")
+	d.exec(t, "REVOKE SUPER, READ ONLY ADMIN ON *.* FROM writer")
+	o := d.options("t")
+	o.URL = strings.Replace(o.URL, "root@", "writer@", 1)
+	o.Workers = 1
+	lane := opened(t, o)[0]
+	if err := deliver(lane, connectortest.Records(t, `{"n":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, "SET GLOBAL read_only = 1")
+	defer d.exec(t, "SET GLOBAL read_only = 0")
+	sessions := func() []string {
+		return d.column(t, "SELECT id FROM information_schema.processlist WHERE user = 'writer' ORDER BY id")
+	}
+	before := sessions()
+	if err := deliver(lane, next(connectortest.Records(t, `{"n":2}`), 1)); err == nil {
+		t.Error("a read-only server has accepted a batch")
+	}
+	for slices.Equal(sessions(), before) {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal("the session to the read-only server is still open")
+		}
+	}
+	d.exec(t, "SET GLOBAL read_only = 0")
+	if err := deliver(lane, next(connectortest.Records(t, `{"n":2}`), 1)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,135 @@
+package table_test
+
+import (
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/table"
+)
+
+// icuOrder checks that texts are ordered by their bytes in a database whose default collation is
+// from ICU, regardless of its LC_COLLATE. In that collation, "C" is after "b".
+func icuOrder(t *testing.T, server *connectortest.Server) {
+	execute(t, openPostgres(t, server.URL), "CREATE DATABASE icu LOCALE_PROVIDER icu "+
+		"ICU_LOCALE 'en-US' LC_COLLATE 'C' LC_CTYPE 'C' ENCODING 'UTF8' TEMPLATE template0")
+	address, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.Path = "/icu"
+	w := fixture{openPostgres(t, address.String()),
+		func(o *table.Options) { o.Postgres = address.String() }}
+	execute(t, w.db, "CREATE TABLE t (k text PRIMARY KEY); INSERT INTO t VALUES ('C'), ('b')")
+	r, err := w.open(t, true, nil, ofTable("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, _, err := drain(t, r)
+	if err != nil || !slices.Equal(texts, []string{`{"k":"C"}`, `{"k":"b"}`}) {
+		t.Errorf("read %v, %v", texts, err)
+	}
+}
+
+// narrowSplit checks that the bounds of a partition may exceed the type of its column.
+func narrowSplit(t *testing.T, w fixture) {
+	execute(t, w.db, "CREATE TABLE t (k smallint PRIMARY KEY); "+
+		"INSERT INTO t VALUES (-32768), (0), (32767)")
+	r, err := w.open(t, true, nil, func(o *table.Options) { o.Table, o.Split = "t", 10_000 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, _, err := drain(t, r)
+	slices.Sort(texts)
+	if err != nil || !slices.Equal(texts, []string{`{"k":-32768}`, `{"k":0}`, `{"k":32767}`}) {
+		t.Errorf("read %v, %v", texts, err)
+	}
+}
+
+// wideSplit checks that partitions are refused if their bounds would exceed 64 bits.
+func wideSplit(t *testing.T, w fixture, values string, want string) {
+	execute(t, w.db, "CREATE TABLE wide (k "+values)
+	r, err := w.open(t, true, nil, func(o *table.Options) { o.Table, o.Split = "wide", math.MaxInt64/2 })
+	if err == nil {
+		_, _, err = drain(t, r)
+	}
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want ... %s", err, want)
+	}
+}
+
+func TestWideSplit(t *testing.T) {
+	t.Parallel()
+	wideSplit(t, sqliteFixture(t), "INTEGER PRIMARY KEY); INSERT INTO wide VALUES (0), (9223372036854775807)",
+		"`split` needs values that are at least")
+}
+
+// TestOrderOfView checks that a view whose order is not that of the bytes stops the route. Otherwise
+// rows before the position in the order of the bytes would never be read.
+func TestOrderOfView(t *testing.T) {
+	t.Parallel()
+	w := sqliteFixture(t)
+	execute(t, w.db, "CREATE TABLE t (k TEXT COLLATE NOCASE); INSERT INTO t VALUES ('b')")
+	r, err := w.open(t, false, nil, ofQuery("SELECT k FROM t", "k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, _, err := next(t, r)
+	if err != nil || !slices.Equal(texts, []string{`{"k":"b"}`}) {
+		t.Fatalf("read %v, %v", texts, err)
+	}
+	execute(t, w.db, "INSERT INTO t VALUES ('C')")
+	texts, _, err = next(t, r)
+	if err == nil || !strings.Contains(err.Error(), "in another order") {
+		t.Errorf("read %v, %v; want another order", texts, err)
+	}
+}
+
+// TestPartitionIDOfLongName checks that the id of a partition has at most 200 bytes, as ledgers
+// demand, and that long names with a common prefix have different ids.
+func TestPartitionIDOfLongName(t *testing.T) {
+	t.Parallel()
+	w := sqliteFixture(t)
+	long := strings.Repeat("ж", 64)
+	ids := make(map[string]bool)
+	for _, name := range []string{long + "1", long + "2"} {
+		execute(t, w.db, `CREATE TABLE "`+name+`" (k INTEGER PRIMARY KEY)`)
+		execute(t, w.db, `INSERT INTO "`+name+`" VALUES (-1000000000)`)
+		r, err := w.open(t, true, nil, func(o *table.Options) { o.Table, o.Split = name, 100_000_000 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, spans, err := next(t, r)
+		if err != nil || len(spans) == 0 {
+			t.Fatal(spans, err)
+		}
+		id := spans[0].Part.ID
+		if len(id) > 200-len("~late") || ids[id] {
+			t.Errorf("the id has %d bytes: %s", len(id), id)
+		}
+		ids[id] = true
+	}
+}
+
+// bytesAndTexts checks that values of MySQL that are not texts arrive as bytes, and texts as UTF-8,
+// whatever character set the address names.
+func bytesAndTexts(t *testing.T, w fixture) {
+	execute(t, w.db, "CREATE TABLE t (k int PRIMARY KEY, g point, t text CHARACTER SET utf8mb4); "+
+		"INSERT INTO t VALUES (1, point(1, -2), 'é☃')")
+	r, err := w.open(t, true, nil, func(o *table.Options) {
+		o.Table = "t"
+		before, after, _ := strings.Cut(o.MySQL, "?")
+		o.MySQL = before + "?charset=latin1&" + after
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, _, err := drain(t, r)
+	want := `{"k":1,"g":"\\x000000000101000000000000000000f03f00000000000000c0","t":"é☃"}`
+	if err != nil || !slices.Equal(texts, []string{want}) {
+		t.Errorf("read %v, %v; want %s", texts, err, want)
+	}
+}
