@@ -122,9 +122,8 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records the result of a batch or of a part of it. If deadLettered is set, its records
-// were dead-lettered, except those that the processors had dropped. Otherwise they were delivered.
-// The engine calls it.
+// Settled records the result of a batch or of a part of it. If deadLettered is set, the records that
+// the processors had kept were dead-lettered. Otherwise they were delivered. The engine calls it.
 func (r *Route) Settled(b *stream.Batch, deadLettered bool) {
 	r.totals.mu.Lock()
 	defer r.totals.mu.Unlock()
