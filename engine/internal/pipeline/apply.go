@@ -361,9 +361,9 @@ func (p *changedPipe) replace() error {
 	return errors.Join(errs...)
 }
 
-// forget removes route s from the partitions (such as files) that wait until all routes have
-// settled them. If no other route has settled such a partition, the whole entry is removed. The
-// caller holds p.mu.
+// forget removes route s from the entries of partitions (such as files) that wait until all routes
+// have delivered or dropped their data. If no other route has done so for a partition, the whole
+// entry is removed. The caller holds p.mu.
 func (p *pipe) forget(s *slot) {
 	p.order = slices.DeleteFunc(p.order, func(id string) bool {
 		f := p.finishing[id]

@@ -112,7 +112,9 @@ func (w *waits) check(exists bool, state string) error {
 	return nil
 }
 
-// dropSettled removes from the store the ranges that are settled in the sink's ledger.
+// dropSettled removes ranges, or parts of ranges, from the store of waiting batches. It removes
+// those that were delivered or dropped according to the sink's ledger (the progress that the sink
+// has stored in its own database).
 func (w *waits) dropSettled() {
 	for _, m := range w.saver.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {
@@ -309,8 +311,8 @@ func (w *waits) save() error {
 	return w.failed(w.store.Save())
 }
 
-// sync makes the changes of the store durable. It then settles, in the books, the ranges that are
-// durably stored as waiting.
+// sync makes the changes of the store durable. The ranges that are then durably stored as waiting
+// count as settled in the accounts of the route (its books).
 func (w *waits) sync() error {
 	if w.store == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 )
 
 // core is the part of a route that its reader, processors, sender and saver share: the
-// configuration, the host and the books.
+// configuration, the host, and the books (the counts and the progress of the route).
 type core struct {
 	key      string // "pipeline/route"
 	source   string // name of the source's component
