@@ -52,7 +52,7 @@ func (p *program) verifyCheckpoint(w io.Writer, path string) error {
 type change struct {
 	route string
 	parts []string // ids or names; empty means all partitions of the route
-	to    int64    // the new watermark of set
+	to    int64    // for set: the position up to which everything is to count as delivered
 	set   bool
 	found bool // with set: accept the existing output
 }

@@ -101,8 +101,8 @@ func (r *Route) partition(part *stream.Partition) *partition {
 	return p
 }
 
-// origins returns the number of source records in each span of b. A source record that processors
-// have split into several records counts once.
+// origins returns the number of source records in each span (a range of one partition) of b. A
+// source record that processors have split into several records counts once.
 func origins(b *stream.Batch) []int {
 	out := make([]int, len(b.Spans))
 	if len(b.Records) > 0 {
