@@ -146,7 +146,8 @@ func BenchmarkTableSQLite(b *testing.B) {
 		func() time.Duration { renew(); return copied(b, config, tableRows) })
 }
 
-// bareLoop copies src to dst with 10,000 rows per transaction, as a minimal program.
+// bareLoop copies the table from source to target with 10,000 rows per transaction, and returns the
+// time that this takes. It stands for a minimal program.
 func bareLoop(b *testing.B, source, target string) time.Duration {
 	b.Helper()
 	open := func(path string) driver.Conn {

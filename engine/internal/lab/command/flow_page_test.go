@@ -174,7 +174,8 @@ func exists(t *testing.T, path string) {
 	}
 }
 
-// TestScenariosAreTheSuite checks that docs/scenarios equals the suite that contains the bounds.
+// TestScenariosAreTheSuite checks that the files in docs/scenarios equal those in the folder
+// PENSTOCK_SCENARIOS byte by byte.
 func TestScenariosAreTheSuite(t *testing.T) {
 	dir := os.Getenv("PENSTOCK_SCENARIOS")
 	if dir == "" {

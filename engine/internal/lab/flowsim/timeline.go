@@ -43,7 +43,7 @@ const (
 	headHeight  = 74.0
 )
 
-// The palette of Okabe and Ito, which color-blind readers can distinguish.
+// lineColors is the palette of Okabe and Ito, which color-blind readers can distinguish.
 var lineColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 	"#555555"}
 
