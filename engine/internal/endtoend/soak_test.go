@@ -371,7 +371,7 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 	}
 }
 
-// stuck bounds the time without progress while lines are missing.
+// stuck is the maximum time without a new line at the receivers while lines are missing there.
 const stuck = 30 * time.Second
 
 // quiet is the time without deliveries after which the program counts as done. It is longer than

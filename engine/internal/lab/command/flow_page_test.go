@@ -153,7 +153,7 @@ func TestFlowPageIsTrue(t *testing.T) {
 	}
 }
 
-// anchor is a heading's name in a link.
+// anchor returns the name of a heading as links to it contain it.
 func anchor(heading string) string {
 	keep := func(r rune) rune {
 		switch {
