@@ -52,7 +52,8 @@ func (d *document) syntax(err error) {
 	}
 }
 
-// lineAt returns a line, and its part that begins at the column.
+// lineAt returns a line, and its part that begins at the column. Both are "" if there is no such
+// line.
 func (d *document) lineAt(line, column int) (whole, rest string) {
 	if line < 1 || line > len(d.lines) {
 		return "", ""

@@ -70,7 +70,8 @@ func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	return nil
 }
 
-// startOf returns the progress at the start of a partition's current assignment.
+// startOf returns the progress at the start of a partition's current assignment, and false if the
+// partition has no open account.
 func (k *books) startOf(id string) (stream.Mark, bool) {
 	p := k.parts[id]
 	if p == nil {
