@@ -153,8 +153,8 @@ func (d *document) cut(n *yaml.Node) string {
 }
 
 // checkCut records an error for a value that ends before ` #`, where YAML starts a comment. It does
-// so for all expressions. For other values it does so only if the value is clearly incomplete,
-// because comments after values are common.
+// so for all expressions, and for a secret if no space follows the #. For other values it does so
+// only if the value has an unclosed bracket or quote, because comments after values are common.
 func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	whole := d.cut(n)
 	if whole == "" {

@@ -96,7 +96,8 @@ func (w *waits) open(p *pipe) error {
 	return nil
 }
 
-// check returns an error if the store does not exist, but the checkpoint says that batches wait.
+// check returns an error if the store does not exist (exists is false), but batches wait according
+// to the checkpoint. state is the path of the state directory, for the message.
 func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
@@ -151,7 +152,8 @@ func (w *waits) begin(reader stream.Reader) error {
 }
 
 // resume adds the waiting ranges to the settled ranges of the progress m, so that the reader skips
-// them. Next reads them later.
+// them. Next reads them later. known and the second result report whether the partition has any
+// progress, without and with the waiting ranges.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known

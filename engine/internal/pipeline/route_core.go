@@ -47,7 +47,8 @@ type observers struct {
 // tapped reports whether a client samples records of the route.
 func (o *observers) tapped() bool { return o != nil && o.tap.Active() }
 
-// settled records that a batch has settled.
+// settled records in the manifest that a batch was delivered, dropped or, if deadLettered is set,
+// dead-lettered.
 func (o *observers) settled(b *stream.Batch, deadLettered bool) {
 	if o != nil && o.manifest != nil {
 		o.manifest.Settled(b, deadLettered)

@@ -218,8 +218,8 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 	}
 }
 
-// takeDue takes the due ranges of the next batch, up to the given numbers of records and bytes. The
-// caller holds mu.
+// takeDue takes the due ranges of the next batch, up to the given numbers of records and bytes. If
+// suspect is set, it takes those of a suspect, else those of another batch. The caller holds mu.
 func (s *Store) takeDue(suspect bool, records, bytes int64) []uint32 {
 	if s.closed {
 		return nil
