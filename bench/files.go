@@ -95,7 +95,8 @@ func (m *measure) take(marks *load.Marks) {
 	m.lost, m.repeated = marks.Lost(), marks.Repeated()+marks.Unknown()
 }
 
-// firstDifference returns the offset of the first difference between two files.
+// firstDifference compares two files in blocks of 1 MiB. It returns the offset of the first block
+// in which they differ. same is true if there is no such block.
 func firstDifference(a, b string) (at int64, same bool, err error) {
 	fa, err := os.Open(a)
 	if err != nil {

@@ -51,7 +51,8 @@ func busyNow() busy {
 }
 
 // othersSince returns the average number of cores that other programs have used since b. A database
-// server that is used by a workload counts as another program.
+// server that is used by a workload counts as another program. The result is 0 if the CPU times
+// cannot be read.
 func (b busy) othersSince() float64 {
 	now := busyNow()
 	seconds := now.at.Sub(b.at).Seconds()

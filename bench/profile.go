@@ -242,7 +242,8 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// fetch writes the content of a URL to a file. It waits until a server responds at the URL.
+// fetch writes the content of a URL to a file. Before that, it waits for the time settleIn, so that
+// the server can start.
 func fetch(url, out, name string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err

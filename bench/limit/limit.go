@@ -108,7 +108,7 @@ func eachLine(path string, do func(line []byte) error) error {
 	}
 }
 
-// copyFile copies a file with reads and writes.
+// copyFile copies a file with reads and writes. If sync is set, it syncs the copy to the disk.
 func copyFile(from, to string, sync bool) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -69,7 +69,8 @@ func (m *Marks) note(number uint64) {
 	}
 }
 
-// digits parses a number with the given number of digits and a tilde after it.
+// digits parses a number at the start of text, with the given number of digits and a tilde after
+// it. ok is false if text does not begin with such a number.
 func digits(text []byte, width int) (n uint64, ok bool) {
 	if len(text) <= width || text[width] != tilde {
 		return 0, false

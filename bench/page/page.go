@@ -114,7 +114,8 @@ type row struct {
 func (r row) Misses() bool { return r.Measured && strings.HasPrefix(r.Verdict(), "**missed**") }
 
 // Pairs returns the number of measured pairs, as text. A pair is a run of penstock and one of the
-// limit. If the workload has no limit, Pairs returns the number of runs of penstock.
+// limit. If the workload has no limit, Pairs returns the number of runs of penstock. It returns ""
+// if nothing was measured.
 func (r row) Pairs() string {
 	switch n := max(r.Line.Runs, len(r.Line.Ratios)); {
 	case !r.Measured || n == 0:
@@ -166,7 +167,8 @@ func (r row) Verdict() string {
 	return text
 }
 
-// Latency returns p50 and p99 of the latency. It is known if the lines contain the time of writing.
+// Latency returns p50 and p99 of the latency as text. It returns "" if they are unknown, because
+// the lines of the input do not contain the time of writing.
 func (r row) Latency() string {
 	if r.Line.Figures["p99_ms"] == 0 {
 		return ""
@@ -310,8 +312,8 @@ func programs(entries []result.Entry) []string {
 	return append([]string{ours}, names...)
 }
 
-// share formats the share of a program in a workload. It is bold if it was measured on this
-// machine.
+// share formats the share of the limit's speed that a program has reached in a workload. The share
+// is bold if it was measured on this machine. If there is no measurement, share returns "".
 func share(entries []result.Entry, workload, program string) string {
 	if i := find(entries, workload, program); i >= 0 && entries[i].OfLimit > 0 {
 		return fmt.Sprintf("**%.2g** (%s)", entries[i].OfLimit, speed(entries[i].MBPerS))

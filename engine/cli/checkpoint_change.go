@@ -52,7 +52,7 @@ func (p *program) verifyCheckpoint(w io.Writer, path string) error {
 type change struct {
 	route string
 	parts []string // ids or names; empty means all partitions of the route
-	to    int64    // the new watermark of set
+	to    int64    // for set: the position up to which everything is to count as delivered
 	set   bool
 	found bool // with set: accept the existing output
 }
@@ -234,7 +234,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 }
 
 // dropWaiting deletes the batches of the changed partitions that wait for a retry. It returns their
-// number of records.
+// number of records, which is 0 if the route has no store of waiting batches. A damaged store is
+// deleted as a whole if the whole route is reset.
 func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (records int64, err error) {
 	name, route, _ := strings.Cut(c.route, "/")
 	dir, err := state.OpenDir(pipeline.WaitingDir(name, route))

@@ -189,7 +189,8 @@ func (d *play) run(ctx context.Context) error {
 	}
 }
 
-// show draws the progress on a terminal. Without a terminal, it prints a line each second.
+// show draws the progress on a terminal. Without a terminal, it prints a line each second. last
+// marks the last call, for which the drawing stays and a line is always printed.
 func (d *play) show(last bool) {
 	r := d.engine.Status().Routes[0]
 	if d.screen != nil {

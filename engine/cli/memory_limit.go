@@ -46,7 +46,7 @@ func cgroupMemory(root fs.FS) (limit int64, ok bool) {
 	}
 }
 
-// memoryMax returns the memory limit of one cgroup.
+// memoryMax returns the memory limit of one cgroup. ok is false if it has no limit.
 func memoryMax(root fs.FS, group string) (limit int64, ok bool) {
 	text, err := fs.ReadFile(root, path.Join("sys/fs/cgroup", group, "memory.max"))
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedResult is one parked delivery in `parked list|show|retry|cancel --json`.
+// parkedResult is one parked delivery in `parked list|show|retry|cancel --json`. A parked delivery
+// is stored by the sink until its next attempt is due.
 type parkedResult struct {
 	Route string `json:"route"`
 	stream.Delivery

@@ -76,8 +76,8 @@ func sumOf(routes []status.Route) (all status.Route) {
 	return all
 }
 
-// settledBytes estimates the settled bytes of a route: the bytes that were read, times the share of
-// settled records among the read records.
+// settledBytes estimates the bytes of a route that were delivered, dead-lettered or dropped
+// (settled): the bytes that were read, times the share of settled records among the read records.
 func settledBytes(r *status.Route) int64 {
 	if r.ReadRecords == 0 {
 		return 0

@@ -113,7 +113,8 @@ func summary(s engine.Status, err error) string {
 	return b.String()
 }
 
-// parkedText returns a line for each route that has parked records.
+// parkedText returns a line for each route that has parked records. The sink stores such records
+// until their next attempt is due.
 func parkedText(routes []status.Route) string {
 	var b strings.Builder
 	for _, r := range routes {

@@ -85,7 +85,8 @@ only records go to stdout, and the summary goes to stderr.`,
 	return cmd
 }
 
-// check returns an error if flags contradict each other.
+// check returns an error if flags contradict each other. stallGiven reports whether --stall is on
+// the command line, and hasPath whether the config is a file and not the text of -c.
 func (f *runFlags) check(stallGiven, hasPath bool) error {
 	switch {
 	case f.stall <= 0:

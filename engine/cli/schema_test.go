@@ -95,7 +95,8 @@ func configs(t *testing.T) map[string]string {
 	return out
 }
 
-// TestSchemaTakesEveryExample also checks the config as printed by validate.
+// TestSchemaTakesEveryExample checks that the JSON Schema accepts each example config in the docs,
+// and the same config as `penstock validate` prints it.
 func TestSchemaTakesEveryExample(t *testing.T) {
 	t.Setenv("PENSTOCK_ADMIN_TOKEN", "token") // of the guide for Kubernetes
 	s := schema(t)

@@ -93,8 +93,8 @@ func (s *screen) text() string {
 	return strings.Join(s.drawn, "\n") + "\n"
 }
 
-// erased returns the control sequence that moves to the first drawn line and erases everything
-// below.
+// erased returns the control sequence that moves to the first drawn line and erases everything from
+// there on. It returns "" if no line is drawn.
 func (s *screen) erased() string {
 	if len(s.drawn) == 0 {
 		return ""

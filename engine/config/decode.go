@@ -197,8 +197,9 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	return len(l.errs) == before
 }
 
-// listField returns the field of a struct that is tagged `yaml:",list"`, if there is one. In a
-// config, the struct may also be written as a list, which is then the value of this field.
+// listField returns the field of a struct that is tagged `yaml:",list"`, and false if there is
+// none. In a config, the struct may also be written as a list, which is then the value of this
+// field.
 func listField(t reflect.Type) (reflect.StructField, bool) {
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Tag.Get("yaml") == ",list" {

@@ -36,7 +36,7 @@ func excerpt(lines []string, line, column int) string {
 		fmt.Fprintf(&b, "%5d | %s", i, text)
 		b.WriteByte('\n')
 		if i == line {
-			// the end of the line, if the column is in a masked part
+			// The caret is at the end of the line if the column is in a masked part.
 			at := min(column-1-from, utf8.RuneCountInString(text))
 			fmt.Fprintf(&b, "      | %s^\n", strings.Repeat(" ", max(at, 0)))
 		}

@@ -51,7 +51,8 @@ func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 	}
 }
 
-// variable returns the value of the text between ${ and }.
+// variable returns the value of the text between ${ and }. file reports whether the text names a
+// file, and value comes from it.
 func (l *loader) variable(inner string) (value string, file bool, err error) {
 	if path, ok := strings.CutPrefix(inner, "file:"); ok {
 		value, err = l.included(path)

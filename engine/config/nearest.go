@@ -54,7 +54,7 @@ func distance(a, b string) int {
 }
 
 // didYouMean returns the hint for an unknown name. It is the nearest name or, if none is similar, a
-// list of all names.
+// list of all names. If that list would have more than 30 names, it returns "".
 func didYouMean(word string, names []string) string {
 	if n := Nearest(word, names); n != "" {
 		return fmt.Sprintf("did you mean %q?", n)

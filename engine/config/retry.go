@@ -64,7 +64,8 @@ func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// tableNode converts the mapping {table: [15s, 1m]} to the text of a policy.
+// tableNode converts the mapping {table: [15s, 1m]} to the text of a policy. After an error, which
+// it records, it returns nil.
 func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 	list := valueOf(n, backoffTable)
 	if n.Kind != yaml.MappingNode || len(n.Content) != 2 || list == nil ||

@@ -52,7 +52,8 @@ func (d *document) syntax(err error) {
 	}
 }
 
-// lineAt returns a line, and its part that begins at the column.
+// lineAt returns a line, and its part that begins at the column. Both are "" if there is no such
+// line.
 func (d *document) lineAt(line, column int) (whole, rest string) {
 	if line < 1 || line > len(d.lines) {
 		return "", ""
@@ -152,8 +153,8 @@ func (d *document) cut(n *yaml.Node) string {
 }
 
 // checkCut records an error for a value that ends before ` #`, where YAML starts a comment. It does
-// so for all expressions. For other values it does so only if the value is clearly incomplete,
-// because comments after values are common.
+// so for all expressions, and for a secret if no space follows the #. For other values it does so
+// only if the value has an unclosed bracket or quote, because comments after values are common.
 func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	whole := d.cut(n)
 	if whole == "" {

@@ -72,7 +72,7 @@ func decodeValue(l *loader, n *yaml.Node, v reflect.Value, o option) bool {
 	return true
 }
 
-// tests decodes the key `tests`.
+// loadTests decodes the key `tests` and adds the tests to f.
 func loadTests(l *loader, n *yaml.Node, f *Config) {
 	if n.Kind != yaml.SequenceNode {
 		l.fail(n, "tests wants a list, but this is %s", article(kindName(n)))

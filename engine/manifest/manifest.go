@@ -101,8 +101,8 @@ func (r *Route) partition(part *stream.Partition) *partition {
 	return p
 }
 
-// origins returns the number of source records in each span of b. A source record that processors
-// have split into several records counts once.
+// origins returns the number of source records in each span (a range of one partition) of b. A
+// source record that processors have split into several records counts once.
 func origins(b *stream.Batch) []int {
 	out := make([]int, len(b.Spans))
 	if len(b.Records) > 0 {
@@ -122,9 +122,8 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records the result of a batch or of a part of it. If deadLettered is set, its records
-// were dead-lettered, except those that the processors had dropped. Otherwise they were delivered.
-// The engine calls it.
+// Settled records the result of a batch or of a part of it. If deadLettered is set, the records that
+// the processors had kept were dead-lettered. Otherwise they were delivered. The engine calls it.
 func (r *Route) Settled(b *stream.Batch, deadLettered bool) {
 	r.totals.mu.Lock()
 	defer r.totals.mu.Unlock()

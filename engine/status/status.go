@@ -204,7 +204,7 @@ type Route struct {
 // Worker is one worker of a route.
 type Worker struct {
 	Name   string `json:"name"`
-	State  string `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
+	State  string `json:"state"` // UNKNOWN, NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
 	Reason string `json:"reason,omitempty"`
 	// Gate is the limit that determines how much the worker gets now. See docs/operating.md.
 	Gate string `json:"gate"`
@@ -219,7 +219,7 @@ type Worker struct {
 	Failed        uint64  `json:"failed"`
 	TimedOut      uint64  `json:"timed_out"`
 	Throttled     uint64  `json:"throttled"`
-	Late          uint64  `json:"late"`
+	Late          uint64  `json:"late"` // responses after the time Timeout
 	Misconfigured bool    `json:"misconfigured"`
 }
 

@@ -122,7 +122,9 @@ func Frames(ctx context.Context, address, token string, take func(*live.Frame) e
 }
 
 // Tap calls take with sampled records from the process that listens at address. A sample is a JSON
-// object. Tap returns when take returns an error, ctx is done, or the process ends.
+// object. route is "pipeline/route", stage selects the stages (see tap.Stage.Matches), and rate is
+// the maximum number of samples per second and stage. Tap returns when take returns an error, ctx
+// is done, or the process ends.
 func Tap(
 	ctx context.Context, address, token, route, stage string, rate int, take func(sample []byte) error,
 ) error {

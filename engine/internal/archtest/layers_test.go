@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// layer is the row of a folder.
+// layer is a row of the table layers: a folder, and the project packages that its package may
+// import.
 type layer struct {
 	dir     string
 	imports []string

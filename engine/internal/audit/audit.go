@@ -1,13 +1,14 @@
 // Package audit checks that a route has delivered its data. It reads the source again and compares
 // it with the checkpoint and with the contents of the sink.
 //
-// [Run] passes the data of the source through the processors of the route. The sink must contain
-// every settled record that the processors keep, unless the record is a dead letter. Run changes
-// nothing: the source gets a read-only file system, and the sink is opened only for reading
-// (stream.AuditedSink).
+// [Run] passes the data of the source through the processors of the route. Data is settled if the
+// progress of the route includes it. The sink must contain every settled record that the processors
+// keep, unless the record is a dead letter. Run changes nothing: the source gets a read-only file
+// system, and the sink is opened only for reading (stream.AuditedSink).
 //
-// The route may be running. Run reads the checkpoint or the sink's ledger first and the contents of
-// the sink last, so that deliveries in between do not count as missing.
+// The route may be running. Run first reads the progress, from the checkpoint or from the sink's
+// own database (its ledger). It reads the contents of the sink last. Deliveries in between
+// therefore do not count as missing.
 package audit
 
 import (

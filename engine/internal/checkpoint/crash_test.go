@@ -19,8 +19,8 @@ type promise struct {
 	begun  int // last step begun
 }
 
-// run performs steps on a new or existing store and updates the promise. It ends at the first
-// error.
+// run performs steps on a new or existing store, and records in p the progress after each step. It
+// syncs the store after each group of every steps. It ends at the first error.
 func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	dir, err := m.MakeDir("/state", 0o700)
 	if err != nil {
@@ -54,7 +54,8 @@ func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	return s.Close()
 }
 
-// kept checks that the contents after a crash are allowed by the promise.
+// kept checks the contents of the store in left, the file system after a crash. They must be those
+// after one of the steps from least to the last one that was begun.
 func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem, least int) {
 	t.Helper()
 	s, r, err := Open(stateDir(t, left), Options{})

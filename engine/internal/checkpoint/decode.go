@@ -23,8 +23,8 @@ func cursorOver(payload []byte) *cursor {
 	return c
 }
 
-// count reads a number of items, each of which has at least size bytes. It is an error if the
-// remaining bytes are too few for that number of items.
+// count reads a number of items, each of which has at least size bytes. If the remaining bytes are
+// too few for that number of items, the frame is invalid, and count returns 0.
 func (c *cursor) count(size int) int {
 	n := c.Uvarint()
 	if n > uint64(len(c.Rest)/size) {

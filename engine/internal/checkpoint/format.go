@@ -209,7 +209,8 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	return dst
 }
 
-// appendPosition appends the difference between p and the previous position. The difference wraps
+// appendPosition appends the difference between p and the previous position, and returns p as the
+// next previous one. keys reports whether the positions have keys. The difference of numbers wraps
 // around, so it is defined for all numbers.
 func appendPosition(dst []byte, prev, p stream.Position, keys bool) ([]byte, stream.Position) {
 	dst = binary.AppendVarint(dst, p.Num-prev.Num)

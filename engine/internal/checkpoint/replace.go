@@ -128,7 +128,7 @@ func (w *snapshotWriter) route(r *route, number int) {
 	}
 }
 
-// frame adds a frame to the buffer.
+// frame adds a frame to the buffer. payload appends the contents of the frame to its argument.
 func (w *snapshotWriter) frame(payload func([]byte) []byte) {
 	start := len(w.buf)
 	w.buf = payload(append(w.buf, make([]byte, frameHead)...))
@@ -165,8 +165,8 @@ func (s *Store) Backup() (string, error) {
 	return name, nil
 }
 
-// setAside makes a durable copy of a file under the first unused name. The file itself stays, so
-// that it exists at all times.
+// setAside makes a durable copy of a file under the first unused one of the names names(1),
+// names(2) and so on. It returns that name. The file itself stays, so that it exists at all times.
 func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {
 	for n := 1; n <= maxAside; n++ {
 		name := names(n)

@@ -125,8 +125,8 @@ func dial(c *config.Cluster, log *slog.Logger, closed natsgo.ConnHandler) (*nats
 // maxValue is the size in bytes of the largest value that a usable bucket must accept.
 const maxValue = MaxPositions + 4<<10
 
-// openBucket opens the bucket. If it is missing and create is true, openBucket creates it, and
-// reports that.
+// openBucket opens the bucket. If the bucket is missing and create is true, openBucket creates it.
+// created reports whether it has done so.
 func openBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	create bool) (kv jetstream.KeyValue, created bool, err error) {
 	kv, err = js.KeyValue(ctx, c.Bucket)

@@ -226,8 +226,9 @@ func (k *LeaseHolder) checkTimer(due time.Duration) {
 		"late", late.Round(time.Millisecond))
 }
 
-// finish ends the running work, if any, and gives the lease back, so that another process can take
-// it at once. It returns the error of the work.
+// finish ends the running work, if any. If a request is running (busy), it waits for the result in
+// done. Then it gives the lease back, so that another process can take it at once. It returns the
+// error of the work.
 func (k *LeaseHolder) finish(group *supervise.Group, now *work, done chan func(), busy bool) error {
 	var err error
 	if now != nil {
@@ -245,7 +246,7 @@ func (k *LeaseHolder) finish(group *supervise.Group, now *work, done chan func()
 }
 
 // untilLoss returns the time after which the lease is lost unless it is renewed. If this process
-// does not own the lease, it returns a minute.
+// does not own the lease (owns is false), it returns a minute.
 func (k *LeaseHolder) untilLoss(owns bool) time.Duration {
 	if until, ok := k.lease.OwnedUntil(); owns && ok {
 		return until - k.clock()

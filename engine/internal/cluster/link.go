@@ -47,8 +47,9 @@ func (l *link) current() (*session, error) {
 	return l.session, nil
 }
 
-// connect opens a session. Each time the library closes the session's connection, connect opens
-// another session, until life ends. ctx bounds the requests for the first session.
+// connect opens a session. If create is set and the bucket does not exist, it creates the bucket.
+// Each time the library later closes the session's connection, another session is opened, until
+// life ends. ctx bounds the requests for the first session.
 func (l *link) connect(ctx, life context.Context, create bool) (*session, error) {
 	closed := func(conn *natsgo.Conn) {
 		if l.lost(conn) {
@@ -123,7 +124,8 @@ func (l *link) close() {
 	l.session.conn.Close()
 }
 
-// openSession connects to a server and opens the bucket.
+// openSession connects to a server and opens the bucket. If create is set and the bucket does not
+// exist, it creates the bucket. closed is called when the library closes the connection.
 func openSession(ctx context.Context, c *config.Cluster, log *slog.Logger, create bool,
 	closed natsgo.ConnHandler) (*session, error) {
 	conn, err := dial(c, log, closed)

@@ -58,8 +58,9 @@ func (b *bucket) own() *owned {
 	return o
 }
 
-// breakConnection lets the library close the connection. The server accepts smaller messages than
-// before and does not tell its clients. It ends the connection when it receives a larger message.
+// breakConnection makes the client library close its connection. It lowers max_payload, the maximum
+// size of a message, at the server, which does not tell its clients. Then it sends a larger
+// message.
 func (o *owned) breakConnection() {
 	o.t.Helper()
 	lower := o.options.Clone()

@@ -146,7 +146,7 @@ func endsWhole(text []byte) bool {
 	return ok
 }
 
-// idOf returns the id of a complete line.
+// idOf returns the id in a complete line, and false if the line is not a dead letter.
 func idOf(line []byte) (string, bool) {
 	// Fast path: find the id without decoding the line.
 	if rest, ok := bytes.CutPrefix(line, linePrefix); ok && bytes.HasSuffix(line, []byte("}\n")) {

@@ -24,8 +24,8 @@ type Source struct {
 
 	// Discard drops the letters instead of delivering them.
 	Discard bool
-	// Keep is the time for which the sink's ledger keeps requests of the route's own source. The
-	// letters use the same ledger.
+	// Keep is the time for which the sink's ledger (the progress in the sink's database) has the
+	// requests of the route's own source. The letters use the same ledger.
 	Keep time.Duration
 	// Assigned is set if a broker assigns the partitions of the route's own source.
 	Assigned bool

@@ -51,7 +51,7 @@ type Letter struct {
 	Attempts  int                      // of its batch; 0 if refused before the first
 	Worker    string                   // that refused it; "" if a processor or the reader did
 	Record    []byte                   // text of the record
-	History   []stream.DeliveryAttempt // for parked deliveries; nil for others
+	History   []stream.DeliveryAttempt // if the sink stored the record to deliver it later; else nil
 }
 
 // Store appends letters to one file. It is safe for concurrent use.

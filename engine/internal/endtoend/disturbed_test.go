@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// tries bounds the repetitions of a measurement on a busy machine.
+// tries is the maximum number of times that a measurement is made if the machine is too busy.
 const tries = 3
 
 // undisturbed runs a measurement that returns the target it missed, or "". Another timer shows

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// postgresConfig is a job of four lanes.
+// postgresConfig writes the config of a job that inserts lines into a PostgreSQL table with four
+// connections. It returns the path of the config.
 func postgresConfig(t *testing.T, dir, url, table, batch string) string {
 	t.Helper()
 	return write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`

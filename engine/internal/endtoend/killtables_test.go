@@ -82,7 +82,7 @@ func TestKillTables(t *testing.T) {
 	})
 }
 
-// serverArena copies within one server.
+// serverArena returns the fixture for copying from one table to another of the same server.
 func serverArena(server *connectortest.Server, kind, begin string, db *sql.DB) arena {
 	return arena{
 		db: db, from: fmt.Sprintf("%s: %q", kind, server.URL), begin: begin,

@@ -231,7 +231,8 @@ func soakPost(route, url string) string {
         checkpoint: { replay: %[4]dB, sync: 50ms }`, route, url, soakProcess, soakReplay)
 }
 
-// of returns the index of the table for a writer's lines.
+// of returns the index in s.tables of the table that gets the lines of writer who. Index 0 is for
+// the writers of the source tail, and 1 for those of the spool directory.
 func (s *soak) of(who int) int {
 	if who >= soakTailers {
 		return 1
@@ -370,7 +371,7 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 	}
 }
 
-// stuck bounds the time without progress while lines are missing.
+// stuck is the maximum time without a new line at the receivers while lines are missing there.
 const stuck = 30 * time.Second
 
 // quiet is the time without deliveries after which the program counts as done. It is longer than

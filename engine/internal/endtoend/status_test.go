@@ -29,7 +29,8 @@ func start(t *testing.T, args ...string) {
 	startInto(t, t.Output(), args...)
 }
 
-// startInto is start with its own stop function and output.
+// startInto is like start, but it writes the output of penstock to out. It returns a function that
+// drains penstock before the end of the test.
 func startInto(t *testing.T, out io.Writer, args ...string) (stop func()) {
 	t.Helper()
 	bin, err := program()

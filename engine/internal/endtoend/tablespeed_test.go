@@ -24,7 +24,7 @@ const tableRows = 300_000
 const benchColumns = "id bigint PRIMARY KEY, host text, status bigint, size bigint, " +
 	"path text, agent text"
 
-// benchRow is the row of number n in SQL.
+// benchRow is a format for the values of a row in SQL. Its argument is the id of the row.
 const benchRow = `%[1]s, '10.0.' || (%[1]s %% 250) || '.7', 200 + %[1]s %% 5, 1000 + %[1]s,
 	'/presentations/logstash-monitorama-2013/images/' || %[1]s || '.png',
 	'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36'`
@@ -146,7 +146,8 @@ func BenchmarkTableSQLite(b *testing.B) {
 		func() time.Duration { renew(); return copied(b, config, tableRows) })
 }
 
-// bareLoop copies src to dst with 10,000 rows per transaction, as a minimal program.
+// bareLoop copies the table from source to target with 10,000 rows per transaction, and returns the
+// time that this takes. It stands for a minimal program.
 func bareLoop(b *testing.B, source, target string) time.Duration {
 	b.Helper()
 	open := func(path string) driver.Conn {

@@ -17,7 +17,7 @@ type Summary struct {
 	Route
 	About trace.About
 	At    time.Duration // the moment, as the time since the start of the sender
-	Names []string      // names of all workers in the trace, ordered by lane
+	Names []string      // names of all workers in the trace, in the order of their lane numbers
 	Over  bool          // the trace ends before the requested moment; At is its end
 	Ended string        // why the trace ended; "" if unknown
 

@@ -143,8 +143,8 @@ func stderrCases() (table []faultCase) {
 	for _, x := range []struct {
 		name   string
 		limits string
-		// "": captured; "stuck": a full pipe; "gone": a pipe without a reader; otherwise the name
-		// of a device
+		// The program's output: "" means that the test reads it. "stuck" is a full pipe, and "gone"
+		// is a pipe without a reader. Any other text is the path of a device.
 		stdout, stderr string
 		exits          []int
 	}{

@@ -20,7 +20,7 @@ type property struct {
 
 // readProperties parses text like java.util.Properties. Comments begin with # or !. A key ends at
 // =, : or white space. A backslash at the end of a line continues the line. Escapes are replaced.
-// If a key is repeated, its last value is valid.
+// If a key is repeated, the last value is used.
 func readProperties(text string) ([]property, error) {
 	var all []property
 	at := make(map[string]int)

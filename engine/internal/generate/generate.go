@@ -97,7 +97,7 @@ func zipf(n int) (p picks) {
 			at++
 		}
 	}
-	for ; at < len(p); at++ { // the rest from rounding goes to the first indexes
+	for ; at < len(p); at++ { // the rest from rounding goes to index 0
 		p[at] = 0
 	}
 	return p

@@ -183,8 +183,8 @@ func (rates *routeRates) route(r *status.Route, words *explain.Route, elapsed fl
 }
 
 // drainSeconds returns the time to deliver all unread, waiting and in-flight data at the given rate
-// in bytes per second. It returns -1 if the amount of unread data is unknown, or the rate is below
-// 1.
+// in bytes per second. It returns 0 if there is no such data. It returns -1 if the amount of unread
+// data is unknown, or if there is data and the rate is below 1.
 func drainSeconds(r *status.Route, bytesRate float64) float64 {
 	if r.LeftBytes < 0 {
 		return -1

@@ -18,7 +18,7 @@ type Set struct {
 // Add adds n to the counter with the given name. A new counter starts at 0.
 func (s *Set) Add(name string, n int64) { s.counter(name).Add(n) }
 
-// Get returns the value of the counter with the given name.
+// Get returns the value of the counter with the given name, or 0 if there is none.
 func (s *Set) Get(name string) int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

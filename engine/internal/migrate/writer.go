@@ -24,7 +24,6 @@ func (w *Writer) String() string { return w.b.String() }
 
 // Quote returns a text as a YAML scalar. A ${ in the text does not begin a variable.
 func Quote(s string) string {
-	// Escape ${, which would begin a variable.
 	return strings.ReplaceAll(strconv.Quote(s), "${", "$${")
 }
 

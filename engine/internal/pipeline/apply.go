@@ -150,9 +150,9 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline that runs config c. This is old, the running pipeline, if its
-// source is unchanged. pipeline then plans the changes to its routes. It returns a new pipeline
-// if the source has changed, or if routes have changed and old has ended.
+// pipeline returns the pipeline that is to run config c. If the source is unchanged, this is old,
+// the pipeline that runs now, and the method plans the changes to the routes of old. It returns a
+// new pipeline if the source has changed, or if routes have changed but old has ended.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)
@@ -361,9 +361,9 @@ func (p *changedPipe) replace() error {
 	return errors.Join(errs...)
 }
 
-// forget removes route s from the partitions (such as files) that wait until all routes have
-// settled them. If no other route has settled such a partition, the whole entry is removed. The
-// caller holds p.mu.
+// forget removes route s from the entries of partitions (such as files) that wait until all routes
+// have delivered or dropped their data. If no other route has done so for a partition, the whole
+// entry is removed. The caller holds p.mu.
 func (p *pipe) forget(s *slot) {
 	p.order = slices.DeleteFunc(p.order, func(id string) bool {
 		f := p.finishing[id]

@@ -71,8 +71,8 @@ func construct[T any](u config.Use, h stream.Host) (T, error) {
 	return c, nil
 }
 
-// newRoute builds a route from the config of its slot. It creates new instances of the sink and
-// the processors.
+// newRoute builds a route from the config in s. The slot s stands for the route across restarts,
+// and a route runs once. newRoute creates new instances of the sink and the processors.
 func newRoute(s *slot) (*route, error) {
 	c, o := s.cfg, s.o
 	co := &core{

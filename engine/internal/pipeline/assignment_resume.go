@@ -9,7 +9,8 @@ import (
 )
 
 // takingOf returns the request that makes this process the owner of an offered partition in the
-// sink's ledger. number identifies the assignment.
+// sink's ledger (the record of the progress in the sink's database). number identifies the
+// assignment.
 func takingOf(o *stream.PartitionOffer, number uint32) stream.Taking {
 	return stream.Taking{
 		Assignment: number, Part: o.Part, Start: markOfOffer(o),

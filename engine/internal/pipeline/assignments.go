@@ -38,7 +38,10 @@ var (
 	errRouteEnded = errors.New("the route has ended")
 )
 
-// newAssignments returns nil if no broker assigns partitions to the source of the route.
+// newAssignments returns the assignments of a route, or nil if no broker assigns partitions to the
+// source. bound reports that the sink stores the positions of the route, and not the source. If the
+// sink has one ledger (its record of the progress) for the whole route, newAssignments returns an
+// error: processes that share the partitions of a source need a ledger for each partition.
 func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*assignments, error) {
 	s, ok := r.pipe.source.(stream.AssignedSource)
 	if !ok || !s.HasAssignments() {

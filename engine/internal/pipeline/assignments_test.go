@@ -202,7 +202,7 @@ func flakyOf(n *node, rnd func(int) int, calm func() bool) func(context.Context,
 	}
 }
 
-// newRand are random numbers for many goroutines.
+// newRand returns a function that draws a number from 0 to n-1. Goroutines may share the function.
 func newRand(seed uint64) func(int) int {
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(seed, 17))

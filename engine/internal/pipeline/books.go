@@ -298,7 +298,7 @@ func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 
 // countOutcomes counts the source records of b by outcome. Processors may turn one source record
 // into several. Such a source record counts as delivered if any of them is kept, else as dead if
-// any is dead, else as dropped.
+// any is dead, else as dropped. If deadLettered is set, kept records count as dead.
 func countOutcomes(b *stream.Batch, deadLettered bool) (delivered, dead, dropped int64) {
 	if len(b.Records) == 0 || b.Untouched() {
 		if deadLettered {

@@ -70,7 +70,8 @@ func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	return nil
 }
 
-// startOf returns the progress at the start of a partition's current assignment.
+// startOf returns the progress at the start of a partition's current assignment, and false if the
+// partition has no open account.
 func (k *books) startOf(id string) (stream.Mark, bool) {
 	p := k.parts[id]
 	if p == nil {
@@ -225,8 +226,10 @@ func (k *books) idle(id string, number uint32) bool {
 	return p == nil || p.assignment.number != number || p.assignment.sent == 0
 }
 
-// end closes the account of an assignment. out is the number of its positions in the sender, whose
-// batches a worker may still deliver. ok is false if the assignment had already ended.
+// end closes the account of an assignment. If lost is set, the broker has already given the
+// partition to another process, so running attempts are cancelled. out is the number of positions
+// of the assignment in the sender, whose batches a worker may still deliver. ok is false if the
+// assignment had already ended.
 func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	p := k.parts[id]
 	if p == nil || p.assignment.number != number {

@@ -24,7 +24,7 @@ func lines(part *stream.Partition, from int64, n int, last bool) *stream.Batch {
 	return b
 }
 
-// oneMore adds a record behind record i, of the same origin.
+// oneMore adds a record behind record i that comes from the same source record, and returns it.
 func oneMore(b *stream.Batch, i int) *stream.Record {
 	extra := make([]int, len(b.Records))
 	extra[i] = 1

@@ -27,9 +27,10 @@ func canWithdraw(b *stream.Batch) bool {
 	})
 }
 
-// withdrawAccounts subtracts b from the counts. It removes the accounts of partitions that may be
-// read again, and returns the spans of the other partitions. The caller settles these spans after
-// Withdrawn. It must not settle a removed partition, which may have a new account by then.
+// withdrawAccounts subtracts b from the counts of k. It removes the accounts of partitions that the
+// source may read again (readsAgain), and returns the spans of the other partitions. The caller
+// calls Withdrawn and then settles these spans. It must not settle a removed partition, which may
+// have a new account by then.
 func withdrawAccounts(
 	k *books, b *stream.Batch, readsAgain func(id string) bool,
 ) (closing []stream.Span) {

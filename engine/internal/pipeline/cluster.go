@@ -109,9 +109,10 @@ func (s *slot) lost() {
 }
 
 // confirm waits until the cluster's bucket confirms that this process owns the pipeline. It must be
-// called after this process has taken the sink's ledger and before it delivers. Without confirm,
-// the following could happen: this process is suspended, another process becomes the owner, and
-// this process resumes and takes the ledger from the new owner.
+// called after this process has become the owner of the sink's ledger (the record of the progress
+// in the sink's database), and before it delivers. Without confirm, the following could happen:
+// this process is suspended, another process becomes the owner of the pipeline, and this process
+// resumes and takes the ledger from it.
 func (p *pipe) confirm(ctx context.Context) error {
 	t := p.sharing.tenure.Load()
 	switch {

@@ -103,7 +103,7 @@ const maxCrashes = 2000
 // and 6 have no common divisor, all six kinds of crash are still tried.
 var triedOf = testsize.Of(5, 1)
 
-// tried returns the crashes that a test tries.
+// tried returns every triedOf-th crash, the crashes that a test tries.
 func tried(crashes []vfstest.Crash) (some []vfstest.Crash) {
 	for i := 0; i < len(crashes); i += triedOf {
 		some = append(some, crashes[i])

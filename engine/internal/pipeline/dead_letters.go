@@ -51,9 +51,9 @@ func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 }
 
 // writeRefused writes the kept records of a refused batch as dead letters. It returns when the
-// letters are durable. If the sink has a ledger, it also stores the spans (source positions) of the
-// letters there, because a crash would otherwise repeat the records. It runs on a goroutine of the
-// sender.
+// letters are durable. If the sink keeps the progress in its own database (a ledger), writeRefused
+// also stores the spans (source positions) of the letters there. Otherwise a crash would repeat the
+// records. It runs on a goroutine of the sender.
 func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
 	refusal error) error {
 	if ctx.Err() != nil { // the route may have been stopped because of too many dead letters

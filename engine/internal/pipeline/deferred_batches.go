@@ -96,7 +96,8 @@ func (w *waits) open(p *pipe) error {
 	return nil
 }
 
-// check returns an error if the store does not exist, but the checkpoint says that batches wait.
+// check returns an error if the store does not exist (exists is false), but batches wait according
+// to the checkpoint. state is the path of the state directory, for the message.
 func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
@@ -112,7 +113,9 @@ func (w *waits) check(exists bool, state string) error {
 	return nil
 }
 
-// dropSettled removes from the store the ranges that are settled in the sink's ledger.
+// dropSettled removes ranges, or parts of ranges, from the store of waiting batches. It removes
+// those that were delivered or dropped according to the sink's ledger (the progress that the sink
+// has stored in its own database).
 func (w *waits) dropSettled() {
 	for _, m := range w.saver.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {
@@ -149,7 +152,8 @@ func (w *waits) begin(reader stream.Reader) error {
 }
 
 // resume adds the waiting ranges to the settled ranges of the progress m, so that the reader skips
-// them. Next reads them later.
+// them. Next reads them later. known and the second result report whether the partition has any
+// progress, without and with the waiting ranges.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known
@@ -309,8 +313,8 @@ func (w *waits) save() error {
 	return w.failed(w.store.Save())
 }
 
-// sync makes the changes of the store durable. It then settles, in the books, the ranges that are
-// durably stored as waiting.
+// sync makes the changes of the store durable. The ranges that are then durably stored as waiting
+// count as settled in the accounts of the route (its books).
 func (w *waits) sync() error {
 	if w.store == nil {
 		return nil

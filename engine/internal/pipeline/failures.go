@@ -37,9 +37,9 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// recordFailure records a failure of who, a worker or processor. due reports that the caller must
-// log it, because the text is new or failureEvery has passed since the last log line. times is the
-// number of repetitions since that line.
+// recordFailure records a failure of who, a worker or processor. due reports whether the caller
+// must log it, because the text is new or failureEvery has passed since the last log line. times is
+// the number of failures of who since that line, with this one.
 func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -113,7 +113,7 @@ func (f *failures) latest() string {
 	return f.last
 }
 
-// firstLine returns the first line of an error, without a stack trace.
+// firstLine returns the first line of an error, without a stack trace. For nil it returns "".
 func firstLine(err error) string {
 	if err == nil {
 		return ""

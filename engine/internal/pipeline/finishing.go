@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// finishing is a partition that at least one route has settled. When all routes have settled it,
-// the source's method Finish is called. Finish may, for example, rename the file.
+// finishing is a partition that at least one route has settled: the route has delivered,
+// dead-lettered or dropped all its data. When all routes have settled the partition, the source's
+// method Finish is called. Finish may, for example, rename the file.
 type finishing struct {
 	part  stream.Partition
 	done  map[*slot]bool

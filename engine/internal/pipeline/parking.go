@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedBase has the numbers of records in the store of a parking sink when the slot first opened
-// it. A parking sink (stream.ParkingSink) keeps records in a store of its own and delivers them
-// later.
+// parkedBase has the numbers of records that were in the store of a parking sink when the first run
+// of the route opened it. A parking sink (stream.ParkingSink) keeps records in a store of its own
+// and delivers them later.
 type parkedBase struct {
 	mu    sync.Mutex // guards the fields below
 	known bool

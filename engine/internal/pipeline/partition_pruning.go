@@ -56,8 +56,8 @@ func (r *saver) forget() error {
 // about a minute.
 const lateTransaction = time.Hour
 
-// prunedPartition is a deleted partition. Its progress is in the sink's ledger, but no longer in
-// the local checkpoint.
+// prunedPartition is a deleted partition. Its progress is in the ledger that the sink keeps in its
+// own database, but no longer in the local checkpoint.
 type prunedPartition struct {
 	id string
 	at time.Time

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// reader reads batches from the source and counts them in the books of the route.
+// reader reads batches from the source. It counts them in the books (the counts and the progress of
+// the route).
 type reader struct {
 	*core
 	line      *line
@@ -201,8 +202,9 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 	return nil, r.ahead
 }
 
-// oneKey is the order key of all batches if the sink has only one ordered lane. Without it, a batch
-// of a thousand small files would need a thousand partition ids as keys.
+// oneKey is the order key of all batches if the sink has only one worker, and this worker needs the
+// batches in order. Without oneKey, a batch of a thousand small files would need a thousand
+// partition ids as keys.
 var oneKey = []string{"all"}
 
 // opened counts a batch that was read in the books. It saves the progress of new partitions in

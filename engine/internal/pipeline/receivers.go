@@ -51,8 +51,8 @@ func openReceivers(path string) (*receivers, error) {
 	return r, nil
 }
 
-// of returns the receiver with the given token. It compares the token with all tokens, so that its
-// running time reveals nothing about them.
+// of returns the receiver with the given token. ok is false if there is none, or the file cannot be
+// read. of compares the token with all tokens, so that its running time reveals nothing about them.
 func (r *receivers) of(token string) (owner stream.DeliveryOwner, ok bool) {
 	if len(token) < leastToken {
 		return owner, false

@@ -32,7 +32,8 @@ func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadle
 	return config.Config{}, fmt.Errorf("the config has no route %s/%s", pipelineName, routeName)
 }
 
-// replayOf returns a pipeline with one route. Its source is the dead letters of route r of p.
+// replayOf returns a pipeline with one route. Its source is the dead letters of route r of p. If
+// discard is set, this source drops the letters instead of delivering them.
 func replayOf(
 	p config.Pipeline, r config.Route, filter deadletter.Filter, discard bool,
 ) config.Pipeline {

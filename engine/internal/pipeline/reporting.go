@@ -7,8 +7,8 @@ import (
 )
 
 // settlerOf returns the reader of r if clients of the source wait for the outcome of their
-// records. Such a reader must learn which records have settled. settlerOf returns nil for other
-// readers.
+// records. Such a reader must learn which records were delivered, dead-lettered or dropped (have
+// settled). settlerOf returns nil for other readers.
 func settlerOf(r *saver) stream.SettledReader {
 	s, _ := r.reader.(stream.SettledReader)
 	return s

@@ -13,10 +13,12 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// load asks a sink with a ledger for the route's progress. This progress counts even if it is
-// behind the local checkpoint, because the database may have been restored from a backup. If the
-// ledger is empty although the checkpoint has progress, load returns an error. The ledger has no
-// names and metadata of partitions, so these come from the checkpoint.
+// load asks a sink with a ledger for the route's progress. The ledger is the record of the progress
+// that the sink keeps in its own database. This progress counts even if it is behind the local
+// checkpoint, because the database may have been restored from a backup. If the ledger is empty
+// although the checkpoint has progress, load returns an error. The ledger has no names and metadata
+// of partitions, so these come from the checkpoint. load does nothing if the sink has no ledger, or
+// if a broker assigns the partitions.
 //
 // With o.Keep, other processes use the same ledger. load then ignores their partitions. With
 // o.OwnLetters, the ledger has only progress of dead letters.
@@ -68,7 +70,8 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	return nil
 }
 
-// amount is the amount of data that the checkpoint has recorded as settled, for an error message.
+// amount is the amount of data that was delivered, dead-lettered or dropped according to the
+// checkpoint. It is used in an error message.
 type amount struct {
 	partitions int
 	positions  int64 // bytes of files, key values of tables

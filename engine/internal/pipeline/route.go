@@ -19,7 +19,8 @@ import (
 var ErrDraining = errors.New("pipeline: draining")
 
 // route passes batches from a source through processors to a sink. It owns everything that it needs
-// while it runs. It runs once. After a failure, its slot creates a new route.
+// while it runs. It runs once. After a failure, its slot, which exists until the route is removed
+// from the config, creates a new route.
 //
 // The work is done by a reader, processors, a sender and a saver. Each has its own goroutines. They
 // share a core.

@@ -15,7 +15,7 @@ import (
 )
 
 // core is the part of a route that its reader, processors, sender and saver share: the
-// configuration, the host and the books.
+// configuration, the host, and the books (the counts and the progress of the route).
 type core struct {
 	key      string // "pipeline/route"
 	source   string // name of the source's component
@@ -47,7 +47,8 @@ type observers struct {
 // tapped reports whether a client samples records of the route.
 func (o *observers) tapped() bool { return o != nil && o.tap.Active() }
 
-// settled records that a batch has settled.
+// settled records in the manifest that a batch was delivered, dropped or, if deadLettered is set,
+// dead-lettered.
 func (o *observers) settled(b *stream.Batch, deadLettered bool) {
 	if o != nil && o.manifest != nil {
 		o.manifest.Settled(b, deadLettered)

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// saver saves the route's progress in the checkpoint, and reports it to the sink's ledger and the
-// source.
+// saver saves the route's progress in the checkpoint. It also reports the progress to the source,
+// and to the sink if the sink keeps a ledger (its own record of the progress, in its database).
 type saver struct {
 	*core
 	layers   *layeredStore            // set by prepare
@@ -188,8 +188,8 @@ func (e *laterError) Unwrap() error { return e.err }
 // run has not read again.
 const writeOffAfter = 10 * time.Second
 
-// take returns the progress that is not in the checkpoint. From then on, the books count it as
-// saved.
+// take returns the progress that is not in the checkpoint. From then on, the accounts of the route
+// (its books) count this progress as saved.
 func (r *saver) take() saving {
 	r.mu.Lock()
 	defer r.mu.Unlock()

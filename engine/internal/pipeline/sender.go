@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sender delivers batches to the sink's workers and records their outcomes in the books.
+// sender delivers batches to the sink's workers. It records the outcomes of batches in the books
+// (the counts and the progress of the route).
 type sender struct {
 	*core
 	letters *letterWriter
@@ -231,6 +232,7 @@ func (r *sender) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
 	return flow.Item[*stream.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
 }
 
-// nothingToSend reports whether b needs no worker, because none of its records is kept. A sink
-// with a ledger also gets such batches, to store their spans.
+// nothingToSend reports whether b needs no worker, because none of its records is kept. A sink that
+// stores the progress in its own database (its ledger) also gets such batches, to store their
+// source positions.
 func (r *sender) nothingToSend(b *stream.Batch) bool { return !r.all && b.Kept() == 0 }

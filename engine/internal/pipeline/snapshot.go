@@ -17,8 +17,8 @@ func (e *Engine) elapsed() time.Duration {
 	return 0
 }
 
-// snapshot returns a consistent status of r and the error with which it stopped. The status does
-// not include the counts of earlier routes of the slot.
+// snapshot returns a consistent status of r and the error with which r stopped. The status does not
+// include the counts of earlier runs, which had routes of their own.
 func (r *route) snapshot() (s status.Route, err error) {
 	s = status.Route{
 		Pipeline: r.pipe.name, Name: r.cfg.Name, Source: r.source, Sink: r.cfg.Sink.Component.Name,

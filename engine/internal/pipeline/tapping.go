@@ -59,7 +59,8 @@ func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
 
 // tapSink samples the records of a batch after an attempt or after its end. Workers may still be
 // reading the batch, so tapSink does not split it into records. It omits a batch that is not
-// split into records, because sampling began after the batch was read.
+// split into records, because sampling began after the batch was read. outcome sets the outcome in
+// the sample of a record that is neither dropped nor dead.
 func (c *core) tapSink(b *stream.Batch, outcome func(*tap.Sample)) {
 	c.observed.tap.Offer(tap.Stage{Index: -1}, len(b.Records), func(i int) tap.Sample {
 		s := sampleOf(b, i, "")
@@ -88,7 +89,8 @@ func sampleOf(b *stream.Batch, i int, kept string) tap.Sample {
 	return s
 }
 
-// Tap starts to sample the records of a route, "pipeline/route".
+// Tap starts to sample the records of a route, "pipeline/route". stage selects the stages, such as
+// "source" (see tap.Stage.Matches), and rate is the maximum number of samples per second and stage.
 func (e *Engine) Tap(route, stage string, rate int) (*tap.Subscription, error) {
 	pipeline, name, _ := strings.Cut(route, "/")
 	_, s := e.find(pipeline, name)

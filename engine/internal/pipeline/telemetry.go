@@ -67,7 +67,8 @@ func (r *sender) observe(c control.Config) (observer, error) {
 	}, nil
 }
 
-// laneName returns the name of the lane if e is a LaneUp event, else "".
+// laneName returns the name of the new lane (the place of a worker in the sender) if e is a LaneUp
+// event, else "".
 func (r *sender) laneName(e *control.Event) string {
 	if e.Kind != control.LaneUp {
 		return ""

@@ -42,9 +42,10 @@ func (t *trial) next() (recordRange, bool) {
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
 // died records that a processor has died while it processed b. The caller has restored b to its
-// state before that. deadLetter means that the records of the range that next returns must be
-// dead-lettered, because they alone have killed maxDeaths processors. giveUp means that the batch
-// must fail, because processors still die of it after all ranges were processed.
+// state before that. If deadLetter is true, the records of the range that next returns must be
+// dead-lettered, because they alone have killed maxDeaths processors. If giveUp is true, the batch
+// must fail, because processors still die of it after all ranges were processed. If both are false,
+// another processor processes the batch again.
 func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	if !t.suspect {
 		if t.deaths++; t.deaths < maxDeaths {

@@ -96,7 +96,7 @@ func (r *sender) withdrawal(it stream.Item, sent bool) flow.Withdrawal {
 	return flow.NotWithdrawn
 }
 
-// withdrew removes a withdrawn batch from the books and tells the reader.
+// withdrew removes a withdrawn batch from the counts of the route and tells the reader.
 func (r *sender) withdrew(b *stream.Batch) {
 	if r.assigned != nil {
 		r.assigned.withdraw(b)

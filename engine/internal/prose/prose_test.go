@@ -70,8 +70,8 @@ func counted(t *testing.T) map[string]*Counts {
 	return all
 }
 
-// TestRatchet fails if a package or page got worse: more clauses or banned words for its words, or
-// more long sentences and wide lines for its lines. -v prints the whole table.
+// TestRatchet fails if a package or page got worse. It then has more clauses or long sentences per
+// word, more wide lines per line, or simply more banned words. -v prints the whole table.
 func TestRatchet(t *testing.T) {
 	now := counted(t)
 	if *update {

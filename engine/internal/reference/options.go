@@ -100,7 +100,7 @@ func (p *optionPage) options(prefix string, object *yaml.Node) {
 }
 
 // meaning returns the description in a schema. If there is none, it returns the first description
-// among the alternatives of the schema.
+// among the alternatives of the schema, or "".
 func meaning(n *yaml.Node) string {
 	for _, one := range append([]*yaml.Node{n}, variants(n)...) {
 		if text := scalar(get(one, "description")); text != "" {
@@ -157,7 +157,7 @@ func typeText(types []string) string {
 	return strings.Join(types, ", ")
 }
 
-// valueText returns a default value as it is written in a config.
+// valueText returns a default value as it is written in a config, or "" if there is no default.
 func valueText(n *yaml.Node) string {
 	if n == nil || n.Kind == yaml.ScalarNode && n.Value == "" {
 		return ""

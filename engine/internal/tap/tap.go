@@ -77,7 +77,8 @@ type Registry struct {
 	count  int // number of subscriptions
 }
 
-// Route returns the route with the given name. It creates it at the first call.
+// Route returns the route with the given name. It creates it at the first call. On a nil Registry,
+// it returns nil.
 func (g *Registry) Route(name string) *Route {
 	if g == nil {
 		return nil
@@ -113,8 +114,8 @@ func (g *Registry) Subscribe(route, stage string, rate int) (*Subscription, erro
 	return s, nil
 }
 
-// Route samples the records of a route. A nil Route has no subscriptions. It is safe for concurrent
-// use.
+// Route samples the records of a route. It is safe for concurrent use. On a nil Route, only Active
+// may be called.
 type Route struct {
 	name          string
 	subscriptions atomic.Pointer[[]*Subscription] // nil if none; replaced, never changed

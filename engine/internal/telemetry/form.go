@@ -123,7 +123,7 @@ func (e *Exporter) metricRequest(families []*dto.MetricFamily, now time.Time) me
 		[]scopeMetrics{{scope{"penstock", e.o.Version}, list}}}}}
 }
 
-// take sets the value of the point. It reports whether there is a value.
+// take sets the value of the point. It reports whether there is a value that JSON can represent.
 func (p *point) take(kind dto.MetricType, m *dto.Metric) bool {
 	double := func(v float64) bool {
 		p.Double = &v
@@ -147,7 +147,8 @@ func (p *point) take(kind dto.MetricType, m *dto.Metric) bool {
 	return false
 }
 
-// histogram converts the cumulative counts of classic buckets to counts of each bucket.
+// histogram converts the cumulative counts of classic buckets to counts of each bucket. It reports
+// whether the sum of the observed values is a finite number.
 func (p *point) histogram(h *dto.Histogram) bool {
 	sum, before := h.GetSampleSum(), uint64(0)
 	p.Count, p.Sum = strconv.FormatUint(h.GetSampleCount(), 10), &sum

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Tracer makes spans from the events of one route's sender. A batch has a span from its arrival in
-// the sender until it is settled. Each attempt to deliver the batch has a child span, and the span
-// of the batch has a link to that child. Only the goroutine that runs the sender's event loop may
-// use a Tracer.
+// Tracer makes OpenTelemetry spans from the events of one route's sender. A batch has a span from
+// its arrival in the sender until it is delivered, dead-lettered or dropped. Each attempt to
+// deliver the batch has a child span, and the span of the batch has a link to that child. Only the
+// goroutine that runs the sender's event loop may use a Tracer.
 type Tracer struct {
 	to      *Exporter
 	route   string
@@ -51,7 +51,8 @@ func (e *Exporter) NewTracer(route string, started time.Time, share float64, see
 }
 
 // Event adds an event, and the commands that it has caused, to the spans of their batches. If e is
-// a LaneUp event, name is the name of the lane. Otherwise name is not used.
+// a LaneUp event, name is the name of the new lane (the place of a worker in the sender). Otherwise
+// name is not used.
 func (t *Tracer) Event(e *control.Event, do []control.Command, name string) {
 	now := nanos(t.started.Add(e.Now))
 	switch e.Kind {
@@ -116,8 +117,9 @@ func (t *Tracer) open(e *control.Event, now, trace, parent string) {
 	}}
 }
 
-// split starts the span of a piece of a split batch, as a child of the batch's span. The first
-// piece ends the span of the batch.
+// split handles one piece (some records) of a batch that was split. If the piece must be sent
+// again, split starts a span for it, as a child of the batch's span. The first piece ends the span
+// of the batch.
 func (t *Tracer) split(e *control.Event, now string) {
 	if b := t.batches[e.Parent]; b != nil {
 		t.cut, t.cutSeq = b, e.Parent

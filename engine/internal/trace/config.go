@@ -167,7 +167,8 @@ func headerOf(c *control.Config, a *About) (header, error) {
 // algorithms. An algorithm in another package may have the same name.
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
-// spec returns a policy in the syntax of package backoff.
+// spec returns a policy as text in the syntax of package backoff/compat, or "" if p is nil. It
+// returns an error if this text cannot be parsed again.
 func spec(p backoff.Policy) (string, error) {
 	if p == nil {
 		return "", nil

@@ -128,8 +128,8 @@ func (t *File) ours(name string) error {
 	return closeErr
 }
 
-// Event records an event, and the commands that Machine.Step has returned for it. name is the name
-// of the lane if e is a LaneUp event. Event never waits.
+// Event records an event, and the commands that Machine.Step has returned for it. If e is a LaneUp
+// event, name is the name of the new lane (the place of a worker in the sender). Event never waits.
 func (t *File) Event(e *control.Event, do []control.Command, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,8 +21,8 @@ type Player struct {
 	About   About
 	Config  control.Config
 	Machine *control.Machine // its state after Event
-	// Names are the names of lanes that the trace contains so far. A lane that was removed keeps
-	// its name.
+	// Names are the names of the lanes (the places of workers in the sender) that the trace
+	// contains so far, by lane number. A lane that was removed keeps its name.
 	Names    map[int32]string
 	Event    control.Event     // the last event that was replayed
 	Commands []control.Command // commands that it caused

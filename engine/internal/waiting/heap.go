@@ -91,11 +91,11 @@ func (h *heap) remove(x *index, i uint32) {
 	}
 }
 
-// pick returns the class (heap) of the entry to take next. It returns false if no entry is due.
-// If several classes of suspects have a due entry, pick returns the class with the earliest due
-// time. If fewest is set, it returns the class with the fewest failures instead. The caller sets
-// fewest for every second suspect. Good data that was suspected by mistake is then delivered
-// soon.
+// pick returns the class (heap) of the entry to take next: one of the classes of suspects if
+// suspect is set, else class 0. It returns false if no such entry is due. If several classes of
+// suspects have a due entry, pick returns the class with the earliest due time. If fewest is set,
+// it returns the class with the fewest failures instead. The caller sets fewest for every second
+// suspect. Good data that was suspected by mistake is then delivered soon.
 func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok bool) {
 	from, to := 0, 1
 	if suspect {
@@ -129,8 +129,9 @@ func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// takeDue removes the next due entry from its heap and returns it. With it come further entries
-// of the same batch and partition, up to the given numbers of records and bytes.
+// takeDue removes the entry that pick has selected from its heap, and returns its number. The
+// result also has further entries of the same batch and partition, up to the given numbers of
+// records and bytes.
 func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes int64) []uint32 {
 	class, ok := x.pick(suspect, fewest, now)
 	if !ok {

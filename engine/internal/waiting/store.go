@@ -4,8 +4,9 @@
 //
 // A [Store] has an index in memory, and a journal of changes in segment files. See
 // docs/formats/waiting.md. When a range is durable in the journal, the checkpoint counts it as
-// settled, so that a million waiting batches leave no gaps in the checkpoint. The journal is
-// therefore as important as the checkpoint, and Open returns an error if it is damaged.
+// settled, as if it were delivered. A million waiting batches therefore leave no gaps in the
+// checkpoint. The journal is as important as the checkpoint, and Open returns an error if the
+// journal is damaged.
 //
 // Package flow/control decides which batches wait, and for how long.
 package waiting
@@ -217,8 +218,8 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 	}
 }
 
-// takeDue takes the due ranges of the next batch, up to the given numbers of records and bytes. The
-// caller holds mu.
+// takeDue takes the due ranges of the next batch, up to the given numbers of records and bytes. If
+// suspect is set, it takes those of a suspect, else those of another batch. The caller holds mu.
 func (s *Store) takeDue(suspect bool, records, bytes int64) []uint32 {
 	if s.closed {
 		return nil

@@ -153,7 +153,7 @@ func TestFlowPageIsTrue(t *testing.T) {
 	}
 }
 
-// anchor is a heading's name in a link.
+// anchor returns the name of a heading as links to it contain it.
 func anchor(heading string) string {
 	keep := func(r rune) rune {
 		switch {
@@ -174,7 +174,8 @@ func exists(t *testing.T, path string) {
 	}
 }
 
-// TestScenariosAreTheSuite checks that docs/scenarios equals the suite that contains the bounds.
+// TestScenariosAreTheSuite checks that the files in docs/scenarios equal those in the folder
+// PENSTOCK_SCENARIOS byte by byte.
 func TestScenariosAreTheSuite(t *testing.T) {
 	dir := os.Getenv("PENSTOCK_SCENARIOS")
 	if dir == "" {

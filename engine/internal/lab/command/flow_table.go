@@ -224,7 +224,7 @@ func (r *tableResult) row(w io.Writer, kind *tableKind, s *scenario.Scenario, al
 	fmt.Fprintln(w)
 }
 
-// brief formats a figure with three digits.
+// brief formats a figure with about three digits.
 func brief(v float64) string {
 	switch {
 	case v == 0:

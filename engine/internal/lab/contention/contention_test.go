@@ -140,7 +140,8 @@ func TestRunIsExact(t *testing.T) {
 	}
 }
 
-// TestOutage checks the articles' arguments with figures.
+// TestOutage checks with figures how the policies differ after an outage. For example, a fixed wait
+// wastes more attempts than a growing one, and jitter spreads the first calls after the recovery.
 func TestOutage(t *testing.T) {
 	run := func(spec string, clients int, length time.Duration) contention.Loss {
 		return contention.MeasureOutage(policy(t, spec), clients, length, 5, 1)

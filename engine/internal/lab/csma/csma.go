@@ -133,7 +133,7 @@ type Result struct {
 	MeanWait    float64 // mean number of slots that a station waits after a collision
 }
 
-// LostShare returns the share of lost frames.
+// LostShare returns the share of lost frames, or 0 if no frame was sent.
 func (r Result) LostShare() float64 {
 	if r.Delivered+r.Lost == 0 {
 		return 0
@@ -142,7 +142,7 @@ func (r Result) LostShare() float64 {
 }
 
 // WinsInARow returns the share of frames that were sent by the sender of the previous frame. It
-// measures the capture effect.
+// measures the capture effect. With fewer than two frames, it returns 0.
 func (r Result) WinsInARow() float64 {
 	if r.Delivered < 2 {
 		return 0

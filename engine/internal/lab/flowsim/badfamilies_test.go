@@ -97,7 +97,7 @@ const badRetry = 400 * time.Millisecond
 // omniscientRuns holds the goodput of omniscient senders, which many families share.
 var omniscientRuns sync.Map
 
-// omniscient returns the goodput of an omniscient sender.
+// omniscient returns the goodput of an omniscient sender: one that knows which batches are bad.
 func (f family) omniscient(t testing.TB, seed uint64) float64 {
 	same := family{workers: f.workers, kind: "after: 1ms", trouble: f.trouble, order: f.order}
 	switch f.order {
@@ -142,7 +142,8 @@ func (f family) omits(s *scenario.Scenario, seed uint64) func(seq uint64, key ui
 	}
 }
 
-// play runs one seed.
+// play simulates one run of the family with the given seed. If omniscient is set, the sender knows
+// which batches are bad.
 func (f family) play(t testing.TB, seed uint64, omniscient bool) *familyRun {
 	r := &familyRun{
 		s: parse(t, f.text(omniscient)), seed: seed, attempts: map[uint64]int{},

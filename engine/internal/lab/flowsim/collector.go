@@ -195,7 +195,7 @@ func mean(d []time.Duration) float64 {
 }
 
 // quantile returns the q-quantile of a sorted slice, in milliseconds. This is the smallest value v
-// such that at least the share q of the values is at most v.
+// such that at least the share q of the values is at most v. For an empty slice it returns 0.
 func quantile(d []time.Duration, q float64) float64 {
 	if len(d) == 0 {
 		return 0

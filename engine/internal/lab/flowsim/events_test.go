@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// twelve is the base set of the scenarios with constant service.
+// twelve is the beginning of a scenario: twelve workers of different rates, 655 batches per second
+// in all, and the network.
 const twelve = `workers:
   - { count: 4, rate: 100 }
   - { count: 4, rate: 50 }

@@ -23,7 +23,7 @@ const (
 	changes                // an event or a pause of the scenario begins or ends
 	joins                  // a sender starts
 	bursts                 // the burst of the load arrives
-	watches                // the age of the watermark is recorded
+	watches                // the age of the oldest unsettled batch is recorded
 	observed               // the values for the plot are recorded
 	wakes                  // a timer of a sender
 )

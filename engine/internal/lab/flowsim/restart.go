@@ -10,7 +10,7 @@ import (
 )
 
 // crashScenario is a minute at 60 % load that ends with a crash. A worker hangs from 1 s before the
-// crash, so that the watermark does not advance.
+// crash, so that the watermark (the position up to which everything is delivered) does not advance.
 const crashScenario = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59s, for: " +
 	"1s, workers: [0], hang: true } ]\n" + article
 

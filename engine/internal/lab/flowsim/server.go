@@ -114,7 +114,8 @@ func (v *server) admits(now time.Duration) bool {
 	return true
 }
 
-// serve starts to process waiting batches while the worker has free slots.
+// serve starts to process waiting batches while the worker has free slots. A slot processes one
+// batch at a time.
 func (x *sim) serve(v *server) {
 	for v.speed > 0 && len(v.busy) < v.cfg.Slots && v.queue.len() > 0 {
 		w := v.queue.take()
@@ -215,7 +216,8 @@ func (x *sim) lose(v *server) {
 	v.waits = 0
 }
 
-// restart begins a new epoch of a worker if e is an event of kind Restart.
+// restart restarts a worker if e is an event of kind Restart for this worker. The worker loses all
+// its batches, and its epoch (which the senders see in its reports) grows by 1.
 func (x *sim) restart(v *server, e *scenario.Event) {
 	if e.Kind == scenario.Restart && e.About(v.num) {
 		v.epoch++

@@ -43,7 +43,7 @@ const (
 	headHeight  = 74.0
 )
 
-// The palette of Okabe and Ito, which color-blind readers can distinguish.
+// lineColors is the palette of Okabe and Ito, which color-blind readers can distinguish.
 var lineColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 	"#555555"}
 
@@ -81,8 +81,8 @@ func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, 
 	return t.w.Flush()
 }
 
-// windows returns a curve of the window of each lane. Lanes with the same rate have the same color.
-// The first lane of each color is labeled with the rate.
+// windows returns a curve of the window of each worker. Workers with the same rate have the same
+// color. The first worker of each color is labeled with the rate.
 func (t *timeline) windows(r *Series) []curve {
 	var curves []curve
 	var rates []float64

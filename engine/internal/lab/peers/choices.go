@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// LeastInFlight chooses the free lane with the fewest in-flight attempts. Among several such lanes,
-// it chooses at random. It ignores the speed of lanes.
+// LeastInFlight chooses the free lane (worker) with the fewest in-flight attempts. Among several
+// such lanes, it chooses at random. It ignores the speed of lanes.
 type LeastInFlight struct{}
 
 // Name returns "least_in_flight".

@@ -11,10 +11,11 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// PeakEWMA chooses the lane with the lowest load by the metric of Finagle: a moving mean of round
-// trips, times the number of pending requests plus one. The mean jumps to each higher round trip
-// and decays over ten seconds. As in Finagle, every response counts, even an error. Finagle
-// compares two random lanes. PeakEWMA compares all lanes, so that only the metric is tested.
+// PeakEWMA chooses the lane (worker) with the lowest load by the metric of Finagle: a moving mean
+// of round trips, times the number of pending requests plus one. The mean jumps to each higher
+// round trip and decays over ten seconds. As in Finagle, every response counts, even an error.
+// Finagle compares two random lanes. PeakEWMA compares all lanes, so that only the metric is
+// tested.
 type PeakEWMA struct{}
 
 // Name returns "peak_ewma".

@@ -161,7 +161,8 @@ func dashes(points []point, on, off float64) (parts [][]point) {
 	return parts
 }
 
-// face returns the font for a style's size and weight.
+// face returns the font for a style's size and weight. If that fails, it records the error in r.err
+// and returns nil.
 func (r *raster) face(st style) font.Face {
 	key := style{size: st.size, bold: st.bold}
 	if f, ok := r.faces[key]; ok {

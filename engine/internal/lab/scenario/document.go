@@ -148,10 +148,10 @@ func (y *yes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// timeout is a duration. Zero means that it is estimated.
+// timeout is the value of the key timeout. Zero means that the timeout is estimated.
 type timeout time.Duration
 
-// UnmarshalText parses a duration or 0.
+// UnmarshalText parses a duration from 1ms to 24h, or the word auto, which means zero.
 func (t *timeout) UnmarshalText(text []byte) error {
 	if string(text) == "auto" {
 		return nil

@@ -77,7 +77,8 @@ func (s *Scenario) able(i int, at time.Duration) float64 {
 	return min(rate, limit)
 }
 
-// Offered returns the mean rate of the load in cost per second. Zero means an endless backlog.
+// Offered returns the mean rate of the load in cost per second. Zero means that all batches wait
+// from the start: an endless backlog, or a given number of batches.
 func (s *Scenario) Offered() float64 {
 	switch {
 	case s.Load.Poisson > 0:

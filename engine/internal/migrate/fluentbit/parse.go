@@ -140,7 +140,7 @@ func parseYAML(text string) (config, error) {
 	return c, nil
 }
 
-// lower returns a copy of a group with its names in lower case.
+// lower returns a copy of a group with its names in lower case. For nil it returns nil.
 func lower(v *migrate.Value) *migrate.Value {
 	if v == nil {
 		return nil
