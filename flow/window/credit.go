@@ -101,8 +101,11 @@ func (c *credit) advertised() float64 {
 
 func (c *credit) Limit() float64 {
 	own := c.queueWindow.Limit()
-	if !c.advertises {
+	switch {
+	case !c.advertises:
 		return own
+	case c.Probing():
+		return min(c.advertised(), own)
 	}
 	return min(c.advertised(), maxOverOwn*max(own, 2), c.top)
 }
@@ -153,14 +156,6 @@ func (c *credit) reconcile(taken float64) {
 		return
 	}
 	c.taken += c.gap.observe(taken - c.taken)
-}
-
-// ProbeWithin returns 0 while the worker advertises, because no drained probes are needed then.
-func (c *credit) ProbeWithin() time.Duration {
-	if c.advertises {
-		return 0
-	}
-	return c.queueWindow.ProbeWithin()
 }
 
 func (c *credit) Reset(now time.Duration) {

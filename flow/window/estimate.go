@@ -167,7 +167,7 @@ func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
 	}
-	if s.Advert.Valid && (b.reportsWait || s.Advert.Wait > 0) { // no probe is needed, and one under way would never end
+	if s.Advert.WaitKnown { // no probe is needed
 		b.end()
 		b.addReported(x - s.Advert.Wait.Seconds())
 		return s.Epoch != b.epoch // sent while a probe limited the window
