@@ -101,6 +101,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
 			QueueLen: r.QueueLen, Wait: r.QueueWait,
+			WaitKnown: r.Epoch != 0 && (r.QueueWait > 0 || r.Service > 0),
 		},
 	}
 	if l.win.starter != nil {

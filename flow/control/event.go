@@ -118,9 +118,9 @@ type Report struct {
 	Credit uint64
 	// cumulative cost that the worker has taken from this sender; 0: not reported
 	Taken              uint64
-	Batches            bool // Credit, Taken and QueueLen count items instead of cost
-	QueueLen, Slots    int  // cost waiting in the worker; its parallel servers
-	QueueWait, Service time.Duration
+	Batches            bool          // Credit, Taken and QueueLen count items instead of cost
+	QueueLen, Slots    int           // cost waiting in the worker; its parallel servers
+	QueueWait, Service time.Duration // both 0: not reported
 	// Cost is the cost of this item in the worker's unit, if the sender's unit is another one; 0
 	// means not reported
 	Cost uint64

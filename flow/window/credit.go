@@ -18,7 +18,8 @@ import (
 // An advertisement is valid for 2 s or three round trips, whichever is longer. After that, the
 // sender sends one batch at a time until the worker responds again. So the flow does not stop if
 // the last response was lost. The window never exceeds twice the window that [Queue] would have, or
-// 4 batches if that is more. So a worker that promises too much is not flooded.
+// 4 batches if that is more. So a worker that promises too much is not flooded. A worker that does
+// not report how long batches wait is probed as with [Queue].
 type Credit struct {
 	Max int // batches; 0 means 1000
 }
@@ -101,8 +102,11 @@ func (c *credit) advertised() float64 {
 
 func (c *credit) Limit() float64 {
 	own := c.queueWindow.Limit()
-	if !c.advertises {
+	switch {
+	case !c.advertises:
 		return own
+	case c.Probing():
+		return min(c.advertised(), own)
 	}
 	return min(c.advertised(), maxOverOwn*max(own, 2), c.top)
 }
@@ -153,14 +157,6 @@ func (c *credit) reconcile(taken float64) {
 		return
 	}
 	c.taken += c.gap.observe(taken - c.taken)
-}
-
-// ProbeWithin returns 0 while the worker advertises, because no drained probes are needed then.
-func (c *credit) ProbeWithin() time.Duration {
-	if c.advertises {
-		return 0
-	}
-	return c.queueWindow.ProbeWithin()
 }
 
 func (c *credit) Reset(now time.Duration) {

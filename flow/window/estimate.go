@@ -167,10 +167,12 @@ func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
 	}
-	if s.Advert.Valid { // a worker that reports the wait needs no draining
+	if s.Advert.WaitKnown { // no probe is needed
+		b.end()
 		b.addReported(x - s.Advert.Wait.Seconds())
-		return false
+		return s.Epoch != b.epoch // sent while a probe limited the window
 	}
+	b.reportsWait = false
 	if b.probing {
 		b.probe(s, x)
 		return true
@@ -393,8 +395,10 @@ func (b *base) restart() {
 	b.n, b.deviations, b.squareDeviation, b.reportsWait, b.waits = 0, 0, 0, false, waits{}
 }
 
+// probeWithin returns the wanted interval between probes. It returns 0 if none is needed: the base
+// of a worker that reports the waits of its batches is known without draining it.
 func (b *base) probeWithin() time.Duration {
-	if b.value == 0 {
+	if b.value == 0 || b.reportsWait {
 		return 0
 	}
 	if b.n < probeSamples {

@@ -64,3 +64,55 @@ func TestProbesOfWideWindowsAreUnbiased(t *testing.T) {
 		}
 	}
 }
+
+// TestNoProbeOfReportedWaits checks that a worker is not probed while it reports how long batches
+// wait. A probe under way narrows the window until the first report. Answers to batches sent during
+// the probe do not widen the window.
+func TestNoProbeOfReportedWaits(t *testing.T) {
+	for _, a := range []Algorithm{Queue{Initial: 4}, AIMD{Initial: 4}, Credit{}} {
+		w := a.New().(Prober)
+		now, taken := time.Duration(0), uint64(0)
+		answer := func(inFlight float64, epoch uint32, reportsWait bool) {
+			now += 50 * ms
+			taken++
+			wait := time.Duration((inFlight - 1) * float64(50*ms))
+			s := Sample{
+				Now: now, RoundTrip: wait + 50*ms, Cost: 1, Mean: 1, InFlightAtSend: inFlight,
+				Done: inFlight, Limited: true, Epoch: epoch,
+				Advert: Advert{Valid: true, Credit: taken + 100, Taken: taken},
+			}
+			if reportsWait {
+				s.Advert.Wait, s.Advert.WaitKnown = wait, true
+			}
+			w.OnSample(s)
+		}
+		for range 100 {
+			answer(w.Limit(), w.Epoch(), false)
+		}
+		if w.ProbeWithin() == 0 {
+			t.Errorf("%s: a worker that reports no waits is not probed", a.Name())
+		}
+		before := w.Limit()
+		w.BeginProbe(now)
+		if w.Limit() >= before {
+			t.Errorf("%s: the probe narrows the window from %v to %v", a.Name(), before, w.Limit())
+		}
+		during := w.Epoch()
+		answer(1, during, true)
+		if w.Probing() || w.ProbeWithin() != 0 {
+			t.Errorf("%s: after a reported wait: probing %v, next probe within %v", a.Name(),
+				w.Probing(), w.ProbeWithin())
+		}
+		for range 100 {
+			answer(1, during, true)
+		}
+		if w.Limit() > before {
+			t.Errorf("%s: answers to batches of a probe widen the window from %v to %v",
+				a.Name(), before, w.Limit())
+		}
+		answer(1, w.Epoch(), false)
+		if w.ProbeWithin() == 0 {
+			t.Errorf("%s: a worker that has stopped reporting waits is not probed", a.Name())
+		}
+	}
+}

@@ -82,6 +82,9 @@ type Advert struct {
 	Batches  bool          // all counts are in batches, not in cost
 	QueueLen int           // cost waiting at the worker
 	Wait     time.Duration // time of this batch in the worker's queue
+	// WaitKnown reports whether the worker reports Wait. If not, the window needs probes to measure
+	// the round trip without a queue.
+	WaitKnown bool
 }
 
 // normal returns the size-normalized round trip in seconds.

@@ -61,7 +61,7 @@ func agree(t *testing.T, name string, algorithms ...string) {
 	for _, algorithm := range algorithms {
 		t.Run(algorithm, func(t *testing.T) {
 			s := scaled(t, name, divisor)
-			simulated := simulate(t, s, algorithm)
+			simulated := simulate(t, s, algorithm, false)
 			undisturbed(t, func(t *testing.T) string {
 				w := runTestbed(t, s, algorithm)
 				goodput, bad := w.goodput(simulated[scenario.Optimum]), w.badShare()
@@ -110,12 +110,15 @@ func scaled(t *testing.T, name string, divisor time.Duration) *scenario.Scenario
 	return s
 }
 
-func simulate(t *testing.T, s *scenario.Scenario, algorithm string) scenario.Figures {
+// simulate returns the median figures of some simulations. The parameter reports states whether the
+// workers report their load.
+func simulate(t *testing.T, s *scenario.Scenario, algorithm string, reports bool) scenario.Figures {
 	t.Helper()
 	spec, err := flowsim.Find(algorithm, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	spec.Reports = reports
 	var runs []scenario.Figures
 	for seed := range uint64(agreeSeeds) {
 		f, err := flowsim.Run(s, spec, flowsim.Options{Seed: seed + 1})

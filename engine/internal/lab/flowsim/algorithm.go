@@ -22,8 +22,10 @@ type Spec struct {
 	Dispatch string
 	Window   window.Algorithm
 	Policy   dispatch.Policy
-	Reports  bool    // the workers report their load and capacity, if the algorithm uses that
-	Hedge    float64 // maximum share of hedges among the attempts; 0 means no hedges
+	Reports  bool // the workers report their load and capacity, if the algorithm uses that
+	// the workers' reports do not state how long batches waited and were served
+	HidesTimes bool
+	Hedge      float64 // maximum share of hedges among the attempts; 0 means no hedges
 }
 
 // algorithm creates the window algorithm of a Spec. option is the text after a colon in the

@@ -25,10 +25,14 @@ func (x *sim) report(v *server, j *job) control.Report {
 			ad.Credit += ad.Taken
 		}
 	}
-	return control.Report{
+	r := control.Report{
 		Epoch: w.epoch + 1, Credit: ad.Credit, Taken: ad.Taken,
-		QueueLen: ad.QueueLen, Slots: v.cfg.Slots, QueueWait: j.waited, Service: j.service,
+		QueueLen: ad.QueueLen, Slots: v.cfg.Slots,
 	}
+	if !x.spec.HidesTimes {
+		r.QueueWait, r.Service = j.waited, j.service
+	}
+	return r
 }
 
 type pool = window.Pool
