@@ -192,15 +192,14 @@ func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
 	return &host{log: log, fs: fs, counter: counter, faults: new(faultLog)}
 }
 
-// prepare opens the state of the route: checkpoint and dead-letter store. boot identifies the
-// present run of the operating system.
-func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
+// prepare opens the state of the route: checkpoint and dead-letter store.
+func (r *route) prepare(state *state, fs vfs.FS) error {
 	store, err := r.pipe.positions(r.key, state)
 	if err != nil {
 		return err
 	}
 	k := r.saver
-	k.memory = newMemory(store, r.key, k.syncer != nil, boot)
+	k.memory = newMemory(store, r.key, k.syncer != nil, state.boot)
 	if r.pipe.sharing.on {
 		k.memory.pause = bucketPause
 	}

@@ -213,7 +213,7 @@ func (s *slot) begin() (*route, error) {
 	case !first:
 		err = s.nextRoute(old)
 	case old.saver.memory == nil: // the slot was added to a running engine
-		err = old.prepare(s.pipe.state, s.o.FS, s.o.Boot)
+		err = old.prepare(s.pipe.state, s.o.FS)
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -236,7 +236,7 @@ func (s *slot) nextRoute(old *route) error {
 	if err != nil {
 		return err
 	}
-	if err := r.prepare(s.pipe.state, s.o.FS, s.o.Boot); err != nil {
+	if err := r.prepare(s.pipe.state, s.o.FS); err != nil {
 		return joined(err, r.close())
 	}
 	s.mu.Lock()
