@@ -60,6 +60,12 @@ type SourceHost interface {
 	// routes that have not opened a reader yet or wait for their restart. The set of routes may
 	// change while the source runs.
 	Routes() []string
+	// Progress returns Route, Resume and Known for the next Open of a route that is not open, as
+	// far as the checkpoint has this progress now. A source that must recognize the data of every
+	// route does not have to wait until all of them have opened. The options of Open may differ:
+	// if the sink has a ledger, they have the progress in it. Progress fails if the checkpoint
+	// cannot be read, and before the pipeline runs.
+	Progress(route string) (OpenOptions, error)
 }
 
 // Role is the position of a component in a config.

@@ -3,6 +3,8 @@ package streamtest
 import (
 	"slices"
 	"sync"
+
+	"github.com/penstock-io/penstock/stream"
 )
 
 // tally records the counts and faults of a component. The zero value is ready to use. It is safe
@@ -46,12 +48,13 @@ func (t *tally) Faults() []error {
 // Route is the name of the only route of a host before SetRoutes.
 const Route = "test/main"
 
-// routes holds the names of the routes that a host reports (Routes). The zero value has the
-// single route [Route]. It is safe for concurrent use.
+// routes holds the names and the progress of the routes that a host reports (Routes, Progress).
+// The zero value has the single route [Route], without progress. It is safe for concurrent use.
 type routes struct {
-	mu    sync.Mutex // guards the fields below
-	set   bool
-	names []string
+	mu       sync.Mutex // guards the fields below
+	set      bool
+	names    []string
+	progress func(route string) (stream.OpenOptions, error) // nil: there is none
 }
 
 // Routes implements stream.SourceHost.
@@ -69,4 +72,22 @@ func (r *routes) SetRoutes(names ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.set, r.names = true, slices.Clone(names)
+}
+
+// Progress implements stream.SourceHost.
+func (r *routes) Progress(route string) (stream.OpenOptions, error) {
+	r.mu.Lock()
+	progress := r.progress
+	r.mu.Unlock()
+	if progress == nil {
+		return stream.OpenOptions{Route: route}, nil
+	}
+	return progress(route)
+}
+
+// SetProgress changes the results of Progress to those of the function progress.
+func (r *routes) SetProgress(progress func(route string) (stream.OpenOptions, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.progress = progress
 }

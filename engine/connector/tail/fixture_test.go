@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type fixture struct {
 	host   *streamtest.Quiet
 	reader stream.Reader // nil while the process is down
 
+	mu      sync.Mutex // guards saved: the source reads it while other routes save
 	saved   map[string]stream.Mark
 	exact   []string
 	sent    map[string]int
@@ -110,22 +112,39 @@ func (w *fixture) setRoutes() {
 		names = append(names, m.route)
 	}
 	w.host.SetRoutes(names...)
+	w.host.SetProgress(func(route string) (stream.OpenOptions, error) {
+		for m := w; m != nil; m = m.second {
+			if m.route == route {
+				return m.progress(), nil
+			}
+		}
+		return stream.OpenOptions{}, fmt.Errorf("there is no route %q", route)
+	})
 }
 
 // open opens one route of a process.
 func (w *fixture) open(src stream.Source, once bool) {
 	w.t.Helper()
-	marks := maps.Clone(w.saved)
 	w.source = src
+	o := w.progress()
+	o.Once = once
 	var err error
-	w.reader, err = src.Open(w.t.Context(), stream.OpenOptions{
-		Route: w.route, Once: once, Known: maps.Values(marks),
-		Resume: func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok },
-	})
+	w.reader, err = src.Open(w.t.Context(), o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.last = time.Now()
+}
+
+// progress returns the saved progress of the route.
+func (w *fixture) progress() stream.OpenOptions {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	marks := maps.Clone(w.saved)
+	return stream.OpenOptions{
+		Route: w.route, Known: maps.Values(marks),
+		Resume: func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok },
+	}
 }
 
 // kill ends the process and drops unsaved lines.
@@ -232,6 +251,8 @@ func (w *fixture) deliver(b *stream.Batch) error {
 func (w *fixture) save() {
 	w.t.Helper()
 	w.last = time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for id, m := range w.marks {
 		m.Metadata = w.reader.(stream.PartitionTracker).Metadata(m)
 		if len(m.Metadata) > stream.MaxMetadata {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -62,6 +63,11 @@ func (h *host) State() (vfs.Dir, error) {
 
 // Routes implements stream.SourceHost.
 func (h *host) Routes() []string { return []string{h.route} }
+
+// Progress implements stream.SourceHost. An audit begins without progress.
+func (h *host) Progress(route string) (stream.OpenOptions, error) {
+	return stream.OpenOptions{Route: route}, nil
+}
 
 // start starts the goroutines and returns their context. The returned function ends them. It
 // returns their errors and the faults that were reported.

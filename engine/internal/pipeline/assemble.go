@@ -196,14 +196,13 @@ func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
 }
 
 // prepare opens the files of the route: its progress in the checkpoint, and its dead letters.
-// boot identifies the present run of the operating system.
-func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
+func (r *route) prepare(state *state, fs vfs.FS) error {
 	store, err := r.pipe.positions(r.key, state)
 	if err != nil {
 		return err
 	}
 	k := r.saver
-	k.layers = newLayeredStore(store, r.key, k.syncer != nil, boot)
+	k.layers = newLayeredStore(store, r.key, k.syncer != nil, state.boot)
 	if r.pipe.sharing.on {
 		k.layers.pause = bucketPause
 	}

@@ -163,7 +163,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = joined(err, pages.close()) }()
-	e.state = &state{dir: dir, name: e.cfg.State, log: e.o.Log}
+	e.state = &state{dir: dir, name: e.cfg.State, boot: e.o.Boot, log: e.o.Log}
 	store, err := e.state.store()
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func (e *Engine) prepare() error {
 			continue // its routes get their state when this process owns it
 		}
 		for _, s := range p.routes() {
-			if err := s.route.prepare(e.state, e.o.FS, e.o.Boot); err != nil {
+			if err := s.route.prepare(e.state, e.o.FS); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", s.key, err))
 			}
 		}

@@ -41,12 +41,24 @@ type layeredStore struct {
 // layer only. The new store copies that progress to the lower layer after the first sync. Otherwise
 // the progress of partitions without new data would never get there.
 func newLayeredStore(store positionStore, key string, lazy bool, boot string) *layeredStore {
-	m := &layeredStore{store: store, lower: key, pause: writePause}
-	if lazy && boot != "" {
-		m.upper = key + checkpoint.BootMark + boot
+	if !lazy {
+		boot = ""
+	}
+	m := storedProgress(store, key, boot)
+	if m.layered() {
 		m.pendingMarks = make(map[string]stream.Mark)
 		m.pendingPlaces = make(map[string]string)
 		m.queueMissing()
+	}
+	return m
+}
+
+// storedProgress returns the layered store of a route, for reading only. A route with one layer has
+// nothing in the upper one.
+func storedProgress(store positionStore, key, boot string) *layeredStore {
+	m := &layeredStore{store: store, lower: key, pause: writePause}
+	if boot != "" {
+		m.upper = key + checkpoint.BootMark + boot
 	}
 	return m
 }

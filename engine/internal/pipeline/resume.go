@@ -161,16 +161,20 @@ func (r *route) stateDir() (vfs.Dir, error) {
 }
 
 func (r *saver) known() iter.Seq[stream.Mark] {
-	marks := r.layers.marks()
-	if r.resumed != nil {
-		marks = slices.Values(r.resumed.all())
+	if r.assigned != nil {
+		return func(func(stream.Mark) bool) {}
 	}
+	if r.resumed != nil {
+		return ofSource(slices.Values(r.resumed.all()))
+	}
+	return ofSource(r.layers.marks())
+}
+
+// ofSource omits the marks of dead letters.
+func ofSource(marks iter.Seq[stream.Mark]) iter.Seq[stream.Mark] {
 	return func(yield func(stream.Mark) bool) {
-		if r.assigned != nil {
-			return
-		}
 		for m := range marks {
-			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // omit marks of dead letters
+			if !deadletter.IsPartition(m.Part.ID) && !yield(m) {
 				return
 			}
 		}

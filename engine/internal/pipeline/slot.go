@@ -214,7 +214,7 @@ func (s *slot) begin() (*route, error) {
 	case !first:
 		err = s.nextRoute(old)
 	case old.saver.layers == nil: // the slot was added to a running engine
-		err = old.prepare(s.pipe.state, s.o.FS, s.o.Boot)
+		err = old.prepare(s.pipe.state, s.o.FS)
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -237,7 +237,7 @@ func (s *slot) nextRoute(old *route) error {
 	if err != nil {
 		return err
 	}
-	if err := r.prepare(s.pipe.state, s.o.FS, s.o.Boot); err != nil {
+	if err := r.prepare(s.pipe.state, s.o.FS); err != nil {
 		return joined(err, r.close())
 	}
 	s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -106,6 +107,19 @@ func (h *sourceHost) Routes() []string {
 		keys[i] = s.key
 	}
 	return keys
+}
+
+// Progress implements stream.SourceHost.
+func (h *sourceHost) Progress(route string) (stream.OpenOptions, error) {
+	if h.pipe.state == nil {
+		return stream.OpenOptions{}, errors.New("the pipeline does not run yet")
+	}
+	store, err := h.pipe.positions(route, h.pipe.state)
+	if err != nil {
+		return stream.OpenOptions{}, err
+	}
+	saved := storedProgress(store, route, h.pipe.state.boot)
+	return stream.OpenOptions{Route: route, Resume: saved.mark, Known: ofSource(saved.marks())}, nil
 }
 
 // start starts the goroutines that the source has requested. They do not end with ctx, but with

@@ -22,6 +22,7 @@ import (
 type state struct {
 	dir  vfs.Dir
 	name string // path of the state directory, for messages
+	boot string // identifies the present run of the operating system
 	log  *slog.Logger
 
 	mu   sync.Mutex // guards the fields below; held while the log is opened

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"maps"
@@ -109,6 +108,7 @@ func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.lister.opened = true
 	c.join(r)
 	return r
 }
@@ -120,10 +120,6 @@ func (c *Catalogue) join(r *Reader) {
 		return o.activity == absent && o.o.Route == r.o.Route
 	}); i >= 0 {
 		old = c.readers[i]
-	}
-	if old != nil && c.table.scans == 0 {
-		c.warnClose("", c.leave(old)) // a listing without the marks of the route would find only new files
-		old = nil
 	}
 	if old != nil {
 		c.bringUpToDate()
@@ -137,15 +133,6 @@ func (c *Catalogue) join(r *Reader) {
 	c.wakes.add(r.wake)
 	c.pace.soon()
 	c.lister.searchStored = true
-	if c.table.scans == 0 {
-		c.lister.opened = cmp.Or(c.lister.opened, max(c.now(), 1))
-		for _, o := range c.readers {
-			if o.activity == waiting { // the first listing may have waited for this route
-				signal(o.listed)
-			}
-		}
-		return
-	}
 	if r.first == 0 && c.lister.begun {
 		r.first = c.table.scans
 	}

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -81,12 +82,12 @@ func (c *Catalogue) stop() {
 func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.updateRoutes()
+	_ = c.updateRoutes() // list reports the error
 	if len(c.readers) == 0 {
 		c.warnClose("", c.closeAll())
 		return
 	}
-	if c.now() < max(c.lister.notBefore(), c.pace.listed+max(least, idleSpacing*c.pace.took)) {
+	if c.now() < c.pace.listed+max(least, idleSpacing*c.pace.took) {
 		return
 	}
 	working := false
@@ -112,11 +113,12 @@ func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 }
 
 // updateRoutes gives each route of the source a reader, and drops those of routes that the source
-// no longer has.
-func (c *Catalogue) updateRoutes() {
+// no longer has. The reader of a route that is not open has the route's progress, so that a listing
+// recognises all files that any route has read. It does nothing unless files may grow.
+func (c *Catalogue) updateRoutes() error {
 	h, ok := c.h.(stream.SourceHost)
-	if !ok {
-		return
+	if !ok || c.o.Growing == nil {
+		return nil
 	}
 	routes := h.Routes()
 	for _, r := range slices.Clone(c.readers) {
@@ -129,20 +131,15 @@ func (c *Catalogue) updateRoutes() {
 		if slices.ContainsFunc(c.readers, of) || slices.Contains(c.finishedRoutes, route) {
 			continue
 		}
-		r := newReader(c, stream.OpenOptions{Route: route})
-		c.join(r)
+		o, err := h.Progress(route)
+		if err != nil {
+			return fmt.Errorf("progress of route %q: %w", route, err)
+		}
+		r := newReader(c, o)
 		r.activity = absent
+		c.join(r)
 	}
-}
-
-// missesRoute reports whether a route of the source has not opened yet, or waits for its restart.
-// The marks of that route are then unknown.
-func (c *Catalogue) missesRoute() bool {
-	h, ok := c.h.(stream.SourceHost)
-	return ok && slices.ContainsFunc(h.Routes(), func(route string) bool {
-		reads := func(r *Reader) bool { return r.o.Route == route && r.activity != absent }
-		return !slices.Contains(c.finishedRoutes, route) && !slices.ContainsFunc(c.readers, reads)
-	})
+	return nil
 }
 
 // pending returns the files in which any route has something to do. It returns the most recently

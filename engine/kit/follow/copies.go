@@ -136,8 +136,8 @@ func awaited(e *Entry) *file {
 	return nil
 }
 
-// holdBack holds back f, a possible copy, until it has not changed for CopyWait. It reports whether
-// f is still held back.
+// holdBack holds back f, a possible copy, until it has not changed for CopyWait and a route has
+// opened. It reports whether f is still held back.
 func (k *copies) holdBack(f *file) bool {
 	c, now := k.c, k.c.now()
 	f.ensureExtras().compared = now
@@ -145,9 +145,8 @@ func (k *copies) holdBack(f *file) bool {
 	k.until = max(k.until, f.held)
 	if now < f.held {
 		c.pace.dueAt(f.held)
-		return true
 	}
-	return false
+	return now < f.held || !c.lister.opened
 }
 
 // mayCompareAgain reports whether to compare a held-back file with others once more. That is the

@@ -233,7 +233,7 @@ func (f *file) holds(to int64) int64 {
 func (f *file) size() int64 { return f.holds(math.MaxInt64) }
 
 func (r *Reader) resume(id string) (stream.Mark, bool) {
-	if r.o.Resume == nil || r.activity == absent || r.activity == gone {
+	if r.o.Resume == nil || r.activity == gone {
 		return stream.Mark{}, false
 	}
 	return r.o.Resume(id)

@@ -38,11 +38,20 @@ type folder struct {
 	// files with this part in their names are not listed; "" hides none
 	hidden string
 	routes []string // of the source
+	// the progress of the routes in the checkpoint
+	saved    map[string]map[string]stream.Mark
+	unloaded error // nil, or the error of Progress
 }
 
-// Routes and State implement stream.SourceHost.
+// Routes, State and Progress implement stream.SourceHost.
 func (d *folder) Routes() []string        { return d.routes }
 func (d *folder) State() (vfs.Dir, error) { return nil, errors.New("there is no state") }
+
+func (d *folder) Progress(route string) (stream.OpenOptions, error) {
+	o := knows(d.saved[route])
+	o.Route = route
+	return o, d.unloaded
+}
 
 func (d *folder) List(found func(follow.Listed), refused func(label, why string)) error {
 	if torn := d.torn; torn != nil {

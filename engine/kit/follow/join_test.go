@@ -2,7 +2,9 @@ package follow_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -131,7 +133,7 @@ func TestRestartedRouteIsNotDone(t *testing.T) {
 		s := d.set(follow.Growing{})
 		s.BeginRun()
 		t.Cleanup(s.EndRun)
-		a, b := openRoute(s, "a", nil), openRoute(s, "b", nil)
+		a, b := d.open(s, "a", nil), d.open(s, "b", nil)
 		d.put(t, "a.log", three[:12])
 		turns(t, 1, 2*time.Second, a, b)
 		d.put(t, "a.log", three[12:])
@@ -143,7 +145,7 @@ func TestRestartedRouteIsNotDone(t *testing.T) {
 		}
 		turns(t, 1, 40*time.Second, a)
 		stop(t, b)
-		b2 := openRoute(s, "b", b.marks)
+		b2 := d.open(s, "b", b.marks)
 		turns(t, 1, 2*time.Second, a)
 		if ids := a.Deleted(); len(ids) > 0 {
 			t.Errorf("a route drops the progress %q that another route still needs", ids)
@@ -166,7 +168,7 @@ func TestOnlyRouteRestartsBeforeItSaved(t *testing.T) {
 		s := d.set(follow.Growing{})
 		s.BeginRun()
 		t.Cleanup(s.EndRun)
-		a := openRoute(s, "a", nil)
+		a := d.open(s, "a", nil)
 		d.put(t, "a.log", three[:12])
 		turns(t, 1, 2*time.Second, a)
 		d.put(t, "a.log", three[12:])
@@ -177,7 +179,7 @@ func TestOnlyRouteRestartsBeforeItSaved(t *testing.T) {
 			_ = a.Read(undelivered, stream.NewBatch(stream.BatchLimits{})) // its batches are lost
 		}
 		stop(t, a)
-		a2 := openRoute(s, "a", a.marks)
+		a2 := d.open(s, "a", a.marks)
 		turns(t, 2, 40*time.Second, a2)
 		a2.want(t, d, "3 three")
 		if ids := a2.Deleted(); len(ids) != 1 {
@@ -187,12 +189,24 @@ func TestOnlyRouteRestartsBeforeItSaved(t *testing.T) {
 	})
 }
 
-// openRoute opens a route with a name and stored marks.
-func openRoute(s *follow.Catalogue, name string, stored map[string]stream.Mark) *route {
+// open opens a route of the folder with a name and stored marks.
+func (d *folder) open(s *follow.Catalogue, name string, stored map[string]stream.Mark) *route {
 	o := knows(stored)
 	o.Route = name
-	return &route{Reader: s.Open(o), ids: make(map[string]string),
-		marks: make(map[string]stream.Mark)}
+	r := &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+	maps.Copy(r.marks, stored)
+	if d.setProgress(name, r.marks); !slices.Contains(d.routes, name) {
+		d.routes = append(d.routes, name)
+	}
+	return r
+}
+
+// setProgress sets the progress of a route in the checkpoint. The caller may still add to marks.
+func (d *folder) setProgress(route string, marks map[string]stream.Mark) {
+	if d.saved == nil {
+		d.saved = make(map[string]map[string]stream.Mark)
+	}
+	d.saved[route] = marks
 }
 
 // forget drops the partitions that the reader reports as deleted.
@@ -244,10 +258,14 @@ func TestFinishedRouteOpensFirst(t *testing.T) {
 		stop(t, a, b)
 		d.put(t, "a.log.1", three)
 		d.routes = []string{"a", "b"}
+		d.setProgress("a", a.marks)
+		d.setProgress("b", b.marks)
 		s := d.set(follow.Growing{})
-		a2 := openRoute(s, "a", a.marks)
-		turns(t, 1, 2*time.Second, a2) // longer than the first listing waits
-		b2 := openRoute(s, "b", b.marks)
+		s.BeginRun()
+		t.Cleanup(s.EndRun)
+		a2 := d.open(s, "a", a.marks)
+		turns(t, 1, 2*time.Second, a2)
+		b2 := d.open(s, "b", b.marks)
 		defer stop(t, a2, b2)
 		turns(t, 20, time.Second, a2, b2)
 		a2.want(t, d)
@@ -256,10 +274,10 @@ func TestFinishedRouteOpensFirst(t *testing.T) {
 	})
 }
 
-// TestFirstListingWaitsForAllRoutes checks that the first listing waits for all routes, so that
-// each file gets one id.
-func TestFirstListingWaitsForAllRoutes(t *testing.T) {
-	for late, same := range map[time.Duration]bool{800 * time.Millisecond: true, 1200 * time.Millisecond: false} {
+// TestFirstListingKnowsAllRoutes checks that each file gets one id, however late a route opens, and
+// that no file is listed before the progress of all routes is loaded.
+func TestFirstListingKnowsAllRoutes(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := twoRoutes(t, follow.Growing{})
 			d.put(t, "a.log", three[:6])
@@ -267,18 +285,25 @@ func TestFirstListingWaitsForAllRoutes(t *testing.T) {
 			d.put(t, "a.log", three[6:])
 			stop(t, a, b)
 			d.routes = []string{"a", "b"}
+			d.setProgress("b", b.marks)
 			s := d.set(follow.Growing{})
-			a2 := openRoute(s, "a", nil)
-			turns(t, 1, late, a2)
-			if read := len(a2.lines) > 0; read == same {
-				t.Errorf("the first route has read %q after %v", a2.lines, late)
+			s.BeginRun()
+			t.Cleanup(s.EndRun)
+			a2 := d.open(s, "a", nil)
+			d.unloaded = errors.New("the checkpoint cannot be read")
+			if a2.run(t, time.Second); len(a2.lines) > 0 {
+				t.Errorf("%q is delivered without the progress of a route", a2.lines)
 			}
-			b2 := openRoute(s, "b", b.marks)
+			d.unloaded = nil
+			if a2.run(t, late); late > 0 && len(a2.lines) == 0 {
+				t.Error("a route waits for another one")
+			}
+			b2 := d.open(s, "b", b.marks)
 			defer stop(t, a2, b2)
 			turns(t, 5, time.Second, a2, b2)
 			a2.want(t, d, "1 one", "2 two", "3 three")
 			b2.want(t, d, "2 two", "3 three")
-			if one, two := a2.ids["3 three"], b2.ids["3 three"]; (one == two) != same {
+			if one, two := a2.ids["3 three"], b2.ids["3 three"]; one != two {
 				t.Errorf("after %v the routes know a.log as %s and %s", late, one, two)
 			}
 		})
@@ -300,9 +325,10 @@ func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
 		s := d.setOf(follow.Growing{}, 2)
 		s.BeginRun()
 		t.Cleanup(s.EndRun)
-		a2 := newRoute(t, s, a.marks)
-		stop(t, newRoute(t, s, b.marks))
-		b2 := newRoute(t, s, b.marks)
+		a2 := d.open(s, "a", a.marks)
+		stop(t, d.open(s, "b", b.marks))
+		b2 := d.open(s, "b", b.marks)
+		defer stop(t, a2, b2)
 		turns(t, 20, time.Second, a2, b2)
 		a2.want(t, d, "0 zero", "1 one", "2 two", "3 three")
 		b2.want(t, d, "0 zero")
@@ -319,12 +345,13 @@ func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 		s := d.set(follow.Growing{})
 		s.BeginRun()
 		t.Cleanup(s.EndRun)
-		a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+		a2, b2 := d.open(s, "a", a.marks), d.open(s, "b", b.marks)
 		turns(t, 1, 2*time.Second, a2, b2)
 		stop(t, b2)
 		d.put(t, "a.log.1", three)
 		d.then = func() { d.delete(t, "a.log") }
-		b3 := newRoute(t, s, b.marks)
+		b3 := d.open(s, "b", b.marks)
+		defer stop(t, a2, b3)
 		turns(t, 20, time.Second, a2, b3)
 		wantLines(t, d, a2, b3)
 		d.wantNoLoss(t)
@@ -332,21 +359,23 @@ func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 }
 
 // TestRestoredFileIsListedBeforeTheRoutesOpen checks that a file restored under its old name is not
-// delivered again. The source lists it before any route has opened, when no progress is known yet.
-// Its modification time, which is set before the routes open, shows the copy.
+// delivered again. The source lists it before any route has opened. Its modification time, which is
+// set before the routes open, shows the copy.
 func TestRestoredFileIsListedBeforeTheRoutesOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
 		d.remove(t, "a.log")
 		d.put(t, "a.log", three)
 		d.routes = []string{"a", "b"}
+		d.setProgress("a", a.marks)
+		d.setProgress("b", b.marks)
 		s := d.set(follow.Growing{})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.Run(ctx) }()
 		time.Sleep(10 * time.Second)
 		d.age(t, "a.log")
-		a2, b2 := openRoute(s, "a", a.marks), openRoute(s, "b", b.marks)
+		a2, b2 := d.open(s, "a", a.marks), d.open(s, "b", b.marks)
 		turns(t, 2, 3*time.Second, a2, b2)
 		d.put(t, "a.log", "4 four\n")
 		turns(t, 10, time.Second, a2, b2)

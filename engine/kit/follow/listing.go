@@ -25,30 +25,17 @@ var counted = []string{
 // waits. With Once no listing may fail.
 const listPatience = 10 * time.Second
 
-// routesWait is how long the first listing waits until all routes have opened. With the marks of
-// all routes known, each file gets one id, and a file that any route has read is recognised. The
-// wait is short because a file may be deleted meanwhile.
-const routesWait = time.Second
-
 // lister lists the files of the source's Place. It acts on the decisions of the table, such as
 // which files are new, renamed or deleted.
 type lister struct {
 	c            *Catalogue
-	opened       time.Duration // when the first route opened; 0 if none has
+	opened       bool          // a route has opened; no file is given up before that
 	begun        bool          // a listing has succeeded
 	first        uint32        // the first successful listing; until then the current one
 	at           time.Duration // when the last successful listing began
 	searchStored bool          // a route has stored progress of files that were not looked for yet
 	refused      map[string]string
 	folders      folders // folders of missing files
-}
-
-// notBefore returns when a route may list the files for the first time; 0 if it may now.
-func (l *lister) notBefore() time.Duration {
-	if l.c.table.scans > 0 || !l.c.missesRoute() {
-		return 0
-	}
-	return l.opened + routesWait
 }
 
 // list lists the files for r, or for all routes if r is nil. In an idle catalogue the time between
@@ -81,6 +68,7 @@ func (c *Catalogue) list(r *Reader) {
 func (l *lister) list(now time.Duration, once bool) {
 	c := l.c
 	c.pace.due = 0
+	err := c.updateRoutes()
 	c.table.begin()
 	if !l.begun {
 		l.first = c.table.scans
@@ -91,7 +79,10 @@ func (l *lister) list(now time.Duration, once bool) {
 			rest = append(rest, s)
 		}
 	}
-	if err := c.place.List(found, c.lister.refuse); err != nil {
+	if err == nil {
+		err = c.place.List(found, c.lister.refuse)
+	}
+	if err != nil {
 		l.failed(err, now, once)
 		return
 	}

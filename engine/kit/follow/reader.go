@@ -25,7 +25,7 @@ const (
 	stalled activity = iota // the route does not call Read
 	reading                 // Read is running
 	waiting                 // Read waits, and lists the files itself
-	absent                  // the route waits for its restart, or was not started yet
+	absent                  // the route is not open; the reader has its progress (SourceHost.Progress)
 	done                    // Read has returned io.EOF
 	gone                    // the reader is closed
 )
@@ -133,7 +133,7 @@ func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 			if err := r.sleep(ctx, wait); err != nil {
 				return r.cutShort(b, err)
 			}
-			if r.queuedAt != c.table.scans || c.now() < max(c.lister.notBefore(), c.pace.listed+c.pace.spacing()) {
+			if r.queuedAt != c.table.scans || c.now() < c.pace.listed+c.pace.spacing() {
 				continue
 			}
 		}
@@ -226,7 +226,7 @@ func (r *Reader) leftOf(f *file) int64 {
 // untilListing returns how long the next listing can wait.
 func (r *Reader) untilListing(now time.Duration) time.Duration {
 	if r.c.table.scans == 0 || r.queuedAt != r.c.table.scans {
-		return r.c.lister.notBefore() - now
+		return 0
 	}
 	return r.c.pace.next(r.o.Once && r.hasReadAll()) - now
 }
@@ -283,7 +283,7 @@ func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 }
 
 // Close implements stream.Reader. While [Catalogue.Run] runs, the files stay open for the next
-// reader of the route.
+// reader of the route. Until then r has the saved progress.
 func (r *Reader) Close() error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -292,6 +292,11 @@ func (r *Reader) Close() error {
 	}
 	if r.c.running && r.activity != gone && r.activity != done {
 		r.activity = absent
+		if h, ok := r.c.h.(stream.SourceHost); ok {
+			if o, err := h.Progress(r.o.Route); err == nil { // else the next reader has it
+				r.o.Resume, r.o.Known = o.Resume, o.Known
+			}
+		}
 		return nil
 	}
 	return r.c.leave(r)

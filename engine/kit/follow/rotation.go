@@ -118,20 +118,17 @@ func (t *rotation) wait(w *file) {
 }
 
 // awaitStored waits for a successor of an identity of earlier runs. It returns nil if every route
-// has finished the file. While the marks of a route are unknown, routes that have finished the file
-// wait as well. The route with unknown marks may still have data of the file to read, and then a
-// copy of the file is not a new file.
+// has finished the file.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
 		name: e.name, label: e.name, entry: e, state: awaiting, dataElsewhere: true,
 		extras: &extras{why: why},
 	}
-	unknown := c.missesRoute()
 	w.info.Dev, w.info.Ino = e.id.Dev, e.id.Ino
 	for _, m := range c.identify.marks(e) {
-		if w.label = m.mark.Part.Name; !m.mark.Finished || unknown {
-			m.r.begin(w, e).storedFinished = m.mark.Finished
+		if w.label = m.mark.Part.Name; !m.mark.Finished {
+			m.r.begin(w, e)
 		}
 	}
 	if len(w.cursors) == 0 {
@@ -177,16 +174,9 @@ func (t *rotation) follow(now time.Duration) {
 }
 
 // awaitStoredFiles waits for successors of files that earlier runs have read and the listing does
-// not have. Once the marks of all routes are known, completed files no longer wait.
+// not have.
 func (t *rotation) awaitStoredFiles() {
 	c := t.c
-	if !c.missesRoute() {
-		for w := range t.awaiting {
-			if len(w.cursors) > 0 && w.all(func(cur *cursor) bool { return cur.storedFinished }) {
-				w.held = 0
-			}
-		}
-	}
 	for _, e := range c.ids.withoutFile() {
 		if e.file != nil || e.liesAt(func(id fileid.ID) bool { return c.identify.isStillListed(e, id) }) {
 			continue
@@ -204,9 +194,13 @@ func (t *rotation) awaitStoredFiles() {
 	}
 }
 
-// expire gives up awaiting files without a successor when their time is over.
+// expire gives up awaiting files without a successor when their time is over, but none before a
+// route has opened.
 func (t *rotation) expire(now time.Duration) {
 	c := t.c
+	if !c.lister.opened {
+		return
+	}
 	for _, w := range t.inOrder() {
 		if w.state != awaiting {
 			continue // the end of another file has resolved it already

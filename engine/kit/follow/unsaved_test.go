@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,8 +61,11 @@ func TestUnsavedEndIsReported(t *testing.T) {
 					o := knows(stored)
 					o.Route = "a"
 					o.Count = func(name string, n int64) { lost[name] += n }
-					return &route{Reader: s.Open(o), ids: make(map[string]string),
-						marks: make(map[string]stream.Mark)}
+					r := &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+					maps.Copy(r.marks, stored)
+					d.setProgress("a", r.marks)
+					d.routes = []string{"a"}
+					return r
 				}
 				a := open(nil)
 				d.put(t, "a.log", three[:12])
@@ -96,7 +100,7 @@ func TestSavedEndIsNotLost(t *testing.T) {
 			s := d.setOf(follow.Growing{}, 4)
 			s.BeginRun()
 			t.Cleanup(s.EndRun)
-			a := openRoute(s, "a", nil)
+			a := d.open(s, "a", nil)
 			for _, name := range []string{"a.log", "b.log"} {
 				d.put(t, name, name+three[:12])
 			}
@@ -118,7 +122,7 @@ func TestSavedEndIsNotLost(t *testing.T) {
 				turns(t, 1, 40*time.Second, a)
 			}
 			stop(t, a)
-			a2 := openRoute(s, "a", a.marks)
+			a2 := d.open(s, "a", a.marks)
 			turns(t, 1, 40*time.Second, a2)
 			a.lines = append(a.lines, a2.lines...)
 			a.want(t, d, "3 three", "3 three")
