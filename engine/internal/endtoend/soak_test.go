@@ -231,8 +231,8 @@ func soakPost(route, url string) string {
         checkpoint: { replay: %[4]dB, sync: 50ms }`, route, url, soakProcess, soakReplay)
 }
 
-// of returns the index in s.tables of the table that gets the lines of writer who. Index 0 is for
-// the writers of the source tail, and 1 for those of the spool directory.
+// of returns the index in s.tables of the table that gets the lines of the given writer. Index 0 is
+// for the writers of the source tail, and 1 for those of the spool directory.
 func (s *soak) of(who int) int {
 	if who >= soakTailers {
 		return 1
