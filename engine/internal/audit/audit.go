@@ -229,9 +229,10 @@ func (r *run) readMarks(dir vfs.Dir) error {
 	return r.readLetters(replayed)
 }
 
-// readLetters reads the dead letters. It keeps the record ids of those that no replay has settled in
-// r.letters. If a replay was refused, its letter has an id of its own, in the partition of the
-// letter that was replayed. readLetters keeps the id of the original record instead.
+// readLetters reads the dead letters. It keeps in r.letters the ids of the records with a letter
+// that no replay has settled. replayed has the partition ids of the letters that a replay has
+// settled. If a replayed record was refused again, its second letter has another id, which begins
+// with the partition id of the first letter. readLetters then keeps the id of the original record.
 func (r *run) readLetters(replayed []string) (err error) {
 	done := make(map[string]bool, len(replayed))
 	for _, id := range replayed {

@@ -23,7 +23,7 @@ type Spec struct {
 	Window   window.Algorithm
 	Policy   dispatch.Policy
 	Reports  bool // the workers report their load and capacity, if the algorithm uses that
-	// the workers' reports do not state how long batches waited and were served
+	// HidesTimes makes the workers omit from their reports how long batches waited and were served.
 	HidesTimes bool
 	Hedge      float64 // maximum share of hedges among the attempts; 0 means no hedges
 }
