@@ -103,7 +103,6 @@ var routeMetrics = []metric[status.Route]{
 	gauged(perRoute, "quiet_seconds", "Time since the last settled record while data waits; "+
 		"else 0.",
 		func(r *status.Route) float64 { return r.QuietSeconds }),
-
 	gauged(perRoute, "watermark_age_seconds", "Longest time for which a watermark with "+
 		"unsettled data above it has not moved; else 0.",
 		func(r *status.Route) float64 { return r.WatermarkAgeSeconds }),
