@@ -122,7 +122,6 @@ func (c *Catalogue) join(r *Reader) {
 		old = c.readers[i]
 	}
 	if old != nil {
-		c.bringUpToDate()
 		r.first = old.first
 		c.ids.mu.Lock()
 		r.unsaved = maps.Clone(old.unsaved)
