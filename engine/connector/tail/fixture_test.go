@@ -143,7 +143,11 @@ func (w *fixture) progress() stream.OpenOptions {
 	marks := maps.Clone(w.saved)
 	return stream.OpenOptions{
 		Route: w.route, Known: maps.Values(marks),
-		Resume: func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok },
+		Resume: func(id string) (stream.Mark, bool) {
+			m, ok := marks[id]
+			m.Part.ID = id // also if there is none, like the engine
+			return m, ok
+		},
 	}
 }
 

@@ -122,7 +122,6 @@ func (c *Catalogue) join(r *Reader) {
 		old = c.readers[i]
 	}
 	if old != nil {
-		c.bringUpToDate()
 		r.first = old.first
 		c.ids.mu.Lock()
 		r.unsaved = maps.Clone(old.unsaved)
@@ -144,7 +143,9 @@ func (c *Catalogue) join(r *Reader) {
 		}
 		cur := r.begin(f, f.entry)
 		if old != nil && f.by(old) != nil {
-			cur.skipTo = f.by(old).skipTo
+			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 { // else the route has begun the file
+				cur.skipTo = f.by(old).skipTo
+			}
 			cur.unsettled = max(cur.unsettled, f.by(old).unsettled)
 		}
 	}

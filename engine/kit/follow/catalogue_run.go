@@ -14,20 +14,6 @@ import (
 // the wait before one is at least idleSpacing times the duration of the last listing.
 const idleSpacing = 3 * scanSpacing
 
-// bringUpToDate lists the files twice. The first listing shows which files were rotated, and the
-// second one finds their new locations.
-func (c *Catalogue) bringUpToDate() {
-	if c.o.Growing == nil {
-		return
-	}
-	for range 2 {
-		c.list(nil)
-		for _, f := range c.pending() {
-			c.identifyAndOpen(f)
-		}
-	}
-}
-
 // Run lists the files while no route does so, until ctx is done. Rotations, deletions and
 // compressions during an outage are therefore followed as they happen, and files are opened before
 // they disappear. While Run is running, files stay open for the routes that wait for their restart.

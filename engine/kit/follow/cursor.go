@@ -232,11 +232,14 @@ func (f *file) holds(to int64) int64 {
 // size returns how many bytes the file has. A compressed file is decompressed once for that.
 func (f *file) size() int64 { return f.holds(math.MaxInt64) }
 
+// resume returns the stored progress of the route in a partition. It is zero if there is none.
 func (r *Reader) resume(id string) (stream.Mark, bool) {
-	if r.o.Resume == nil || r.activity == gone {
-		return stream.Mark{}, false
+	if r.o.Resume != nil && r.activity != gone {
+		if m, ok := r.o.Resume(id); ok {
+			return m, true
+		}
 	}
-	return r.o.Resume(id)
+	return stream.Mark{}, false
 }
 
 // begin gives r a cursor in the identified file f, at the stored position or at the beginning.

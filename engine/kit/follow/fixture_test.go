@@ -304,7 +304,8 @@ func newRoute(t *testing.T, s *follow.Catalogue, stored map[string]stream.Mark) 
 	return r
 }
 
-// knows returns the options of a route that has stored marks.
+// knows returns the options of a route that has stored marks. Like the engine, Resume also sets the
+// id of a partition that has none.
 func knows(stored map[string]stream.Mark) stream.OpenOptions {
 	return stream.OpenOptions{
 		Known: func(yield func(stream.Mark) bool) {
@@ -314,7 +315,11 @@ func knows(stored map[string]stream.Mark) stream.OpenOptions {
 				}
 			}
 		},
-		Resume: func(id string) (stream.Mark, bool) { m, ok := stored[id]; return m, ok },
+		Resume: func(id string) (stream.Mark, bool) {
+			m, ok := stored[id]
+			m.Part.ID = id
+			return m, ok
+		},
 	}
 }
 

@@ -310,6 +310,35 @@ func TestFirstListingKnowsAllRoutes(t *testing.T) {
 	}
 }
 
+// TestOnlyTheLedgerHasProgress checks a route that opens late with progress that the checkpoint
+// lacks. With start: end, the file that was listed meanwhile is not skipped.
+func TestOnlyTheLedgerHasProgress(t *testing.T) {
+	for _, known := range []int{6, len(three)} { // bytes of the file when it got its id
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.put(t, "a.log", three[:known])
+			turns(t, 1, 2*time.Second, a)
+			stop(t, a, b)
+			d.put(t, "a.log", three[known:])
+			for id := range a.marks {
+				part := stream.Partition{ID: id}
+				a.marks[id] = stream.Mark{Part: part, Watermark: stream.Position{Num: 6}}
+			}
+			d.routes = []string{"a", "b"}
+			s := d.set(follow.Growing{FromEnd: true})
+			s.BeginRun()
+			t.Cleanup(s.EndRun)
+			b2 := d.open(s, "b", nil)
+			b2.run(t, time.Second)
+			a2 := d.open(s, "a", a.marks)
+			defer stop(t, a2, b2)
+			turns(t, 2, time.Second, a2, b2)
+			a2.want(t, d, "2 two", "3 three")
+			b2.want(t, d)
+		})
+	}
+}
+
 // TestRouteRestartsBeforeTheFirstListing checks a route that restarts before the first listing, and
 // a rewritten file that only this route has read. The copy of the file is recognised, although it
 // is looked at late.
