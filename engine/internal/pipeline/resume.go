@@ -43,7 +43,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		lost.add(local)
 		m := held[local.Part.ID]
 		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting // waiting ranges explain a lower watermark
-		if short && !stream.IsRequest(local.Part.ID) {                      // the ledger returns only the latest requests
+		if short && !stream.IsRequest(local.Part.ID) {                      // ledgers return only late ones
 			behind++
 		}
 		m.Part, m.Metadata = local.Part, local.Metadata
