@@ -42,8 +42,9 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		}
 		lost.add(local)
 		m := held[local.Part.ID]
-		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting // waiting ranges explain a lower watermark
-		if short && !stream.IsRequest(local.Part.ID) {                      // ledgers return only late ones
+		// waiting ranges explain a lower watermark
+		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting
+		if short && !stream.IsRequest(local.Part.ID) { // a ledger returns only the latest requests
 			behind++
 		}
 		m.Part, m.Metadata = local.Part, local.Metadata
