@@ -177,7 +177,8 @@ func TestRefusedRowEndsTransaction(t *testing.T) {
 	for name, refuse := range map[string]string{
 		"constraint": `CREATE INDEX i ON orders (id)`,
 		"trigger": `CREATE TRIGGER r BEFORE INSERT ON orders WHEN new.id = 'again' AND
-			EXISTS (SELECT 1 FROM orders WHERE id = 'again') BEGIN SELECT RAISE(ROLLBACK, 'again'); END`,
+			EXISTS (SELECT 1 FROM orders WHERE id = 'again') 
+			BEGIN SELECT RAISE(ROLLBACK, 'again'); END`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, "orders")
@@ -202,17 +203,20 @@ func TestRefusedRowEndsTransaction(t *testing.T) {
 			}
 			answers := make(chan error, 1)
 			go func() { // waits for the first batch, and is written with it
-				_, err := s.lane.Worker.Deliver(t.Context(), stream.Attempt{Value: second, Run: 1, Index: 1})
+				_, err := s.lane.Worker.Deliver(t.Context(),
+					stream.Attempt{Value: second, Run: 1, Index: 1})
 				answers <- err
 			}()
-			if _, err := s.lane.Worker.Deliver(t.Context(), stream.Attempt{Value: first, Run: 1}); err != nil {
+			_, err := s.lane.Worker.Deliver(t.Context(), stream.Attempt{Value: first, Run: 1})
+			if err != nil {
 				t.Error(err)
 			}
-			err := <-answers
+			err = <-answers
 			if _, ok := errors.AsType[*stream.Rejected](err); !ok {
 				t.Errorf("%v, want the batch rejected", err)
 			}
-			if got := column(t, o.Path, `SELECT id FROM orders`); !slices.Equal(got, []string{"first"}) {
+			got := column(t, o.Path, `SELECT id FROM orders`)
+			if !slices.Equal(got, []string{"first"}) {
 				t.Errorf("the table has %d rows: %.50q", len(got), got)
 			}
 		})
@@ -264,6 +268,39 @@ func TestMisconfigured(t *testing.T) {
 	err := broken.Open(t.Context(), stream.SinkOptions{Lanes: func([]stream.Lane) {}})
 	if err == nil || !strings.Contains(err.Error(), o.Path) {
 		t.Errorf("a file that is no database: %v", err)
+	}
+}
+
+// TestMovedFile checks that no batch is reported as delivered if the file was moved, and that the
+// batch is delivered once when the file is back.
+func TestMovedFile(t *testing.T) {
+	o := options(t, "lines")
+	s := open(t, o)
+	row := []field{{"a", stream.Text, "1"}}
+	if err := s.deliver(t, s.batch(row)); err != nil {
+		t.Fatal(err)
+	}
+	move := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(o.Path, o.Path+".old")
+	b := s.batch(row)
+	for range 2 {
+		err := s.deliver(t, b)
+		m, ok := errors.AsType[*stream.Misconfigured](err)
+		if !ok || !strings.Contains(m.Error(), "was moved") {
+			t.Errorf("%v, want misconfigured: the file was moved", err)
+		}
+	}
+	move(o.Path+".old", o.Path)
+	if err := s.deliver(t, b); err != nil {
+		t.Error(err)
+	}
+	if got := column(t, o.Path, `SELECT count(*) FROM lines`); got[0] != "2" {
+		t.Errorf("the table has %s rows, want 2", got[0])
 	}
 }
 

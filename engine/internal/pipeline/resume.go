@@ -44,7 +44,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		m := held[local.Part.ID]
 		// If ranges wait for a retry, the checkpoint counts them as settled, and the ledger does not.
 		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting
-		if short && !stream.IsRequest(local.Part.ID) { // the ledger returns only the latest requests
+		if short && !stream.IsRequest(local.Part.ID) { // a ledger returns only the latest requests
 			behind++
 		}
 		m.Part, m.Metadata = local.Part, local.Metadata
