@@ -5,6 +5,7 @@ import (
 	"io"
 	nethttp "net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,6 +80,65 @@ func TestGrownPage(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestOpenLine checks a page of lines whose last line has no line end. The line is read when it is
+// complete, or when a later response ends with it.
+func TestOpenLine(t *testing.T) {
+	for mode, set := range map[string]func(*Options){
+		"one page": func(*Options) {}, "offset": func(o *Options) { o.Offset = "offset" },
+	} {
+		for _, c := range []struct {
+			bodies []string
+			once   bool
+			want   []string
+		}{
+			{[]string{"a\nb", "a\nbc\nd\n"}, false, []string{"a", "bc", "d"}},
+			{[]string{"a\nb", "a\nb"}, false, []string{"a", "b"}},
+			{[]string{"a\nb", "a\nb\nc", "a\nb\nc\n"}, false, []string{"a", "b", "c"}},
+			{[]string{"a\nb", "a\nb", "a\nbc\n"}, false, map[string][]string{
+				"one page": {"a", "b"}, "offset": {"a", "bc"}, // the second request follows at once
+			}[mode]},
+			{[]string{"a\nb"}, true, []string{"a", "b"}},
+		} {
+			t.Run(fmt.Sprintf("%s %q", mode, c.bodies), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a := newAPI(0, 10)
+					a.handle = func(w nethttp.ResponseWriter, r *nethttp.Request) bool {
+						body := c.bodies[min(len(a.requests), len(c.bodies))-1]
+						from, _ := strconv.Atoi(r.URL.Query().Get("offset"))
+						for range from {
+							_, body, _ = strings.Cut(body, "\n")
+						}
+						if mode == "one page" {
+							w.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", body)))
+						}
+						if e := w.Header().Get("ETag"); e != "" && e == r.Header.Get("If-None-Match") {
+							w.WriteHeader(nethttp.StatusNotModified)
+							return true
+						}
+						_, _ = io.WriteString(w, body)
+						return true
+					}
+					x := open(t, a, "lines", c.once, nil, func(o *Options) {
+						o.Format = Lines
+						set(o)
+					})
+					var got []string
+					for len(got) < len(c.want) {
+						texts, _, err := x.read(time.Hour)
+						if err != nil {
+							t.Fatalf("read %q: %v", got, err)
+						}
+						got = append(got, texts...)
+					}
+					if !slices.Equal(got, c.want) {
+						t.Errorf("read %q, want %q", got, c.want)
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -27,6 +27,15 @@ type content struct {
 	cursors []string // with the option after: the cursor of each record
 	// token of the next page; "" or the token of this page if there is no next page yet
 	next string
+	// with the format lines: the last record has no line end, so that it may continue
+	open bool
+}
+
+// dropLast removes the last record.
+func (c *content) dropLast() {
+	n := len(c.records) - 1
+	c.records, c.ids, c.cursors = c.records[:n], c.ids[:min(n, len(c.ids))],
+		c.cursors[:min(n, len(c.cursors))]
 }
 
 var (
@@ -63,8 +72,11 @@ func (o *Options) extract(r *response, token string) (content, error) {
 	v.body = bytes.TrimSpace(bytes.TrimPrefix(r.body, []byte("\uFEFF")))
 	if o.Format == Lines {
 		for line := range bytes.Lines(r.body) {
+			c.open = line[len(line)-1] != '\n'
 			if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
 				c.records = append(c.records, line)
+			} else {
+				c.open = false
 			}
 		}
 	} else if c.records, err = o.jsonRecords(&v); err != nil {

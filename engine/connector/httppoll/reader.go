@@ -35,6 +35,8 @@ type reader struct {
 	before    digest          // digest of the previous page's records, until page is loaded
 	seen      map[digest]bool // with the option id: ids of the records before at
 	valid     validators      // validators of page
+	openLine  string          // the line that holdOpenLine has removed; "" if none
+	openSince time.Duration   // when it was first seen
 	end       bool            // the last request has reached the last page
 	unmet     int             // consecutive responses without the expected records, see took
 }
@@ -298,8 +300,12 @@ func (r *reader) load(res *response) error {
 	if err != nil {
 		return r.fail(err)
 	}
+	held := r.holdOpenLine(&c)
 	r.content, r.loaded, r.first, r.before = c, true, r.page.base, digest{}
-	r.valid = validators{etag: res.header.Get("ETag"), modified: res.header.Get("Last-Modified")}
+	r.valid = validators{}
+	if !held { // otherwise the response is needed again even if it has not changed
+		r.valid = validators{etag: res.header.Get("ETag"), modified: res.header.Get("Last-Modified")}
+	}
 	if r.s.o.id != nil {
 		r.seen = make(map[digest]bool)
 		for _, d := range r.page.tail {
@@ -310,6 +316,26 @@ func (r *reader) load(res *response) error {
 		}
 	}
 	return r.took(r.index() < len(c.records))
+}
+
+// holdOpenLine removes the last line of a page from c if it has no line end and may still grow. It
+// counts as complete if the response after the next interval ends with the same line, if another
+// page follows, and in a finite run. Otherwise the rest of a line that the server is still writing
+// would be lost.
+func (r *reader) holdOpenLine(c *content) (held bool) {
+	if !c.open || r.once || c.next != "" && c.next != r.page.token {
+		r.openLine = ""
+		return false
+	}
+	switch last := string(c.records[len(c.records)-1]); {
+	case last != r.openLine:
+		r.openLine, r.openSince = last, r.now()
+	case r.now()-r.openSince >= r.s.o.Interval.Min/2: // not the request that follows at once
+		r.openLine = ""
+		return false
+	}
+	c.dropLast()
+	return true
 }
 
 // took is called after a successful request. news means that the page has new records. If a settled

@@ -486,3 +486,35 @@ func TestRequest(t *testing.T) {
 		}
 	})
 }
+
+// TestPruneKeepsUp checks that ended deliveries are deleted as fast as deliveries can end. Otherwise
+// a store with many deliveries per second would become full of ended ones.
+func TestPruneKeepsUp(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		o := options()
+		o.Parked.History = leastHistory
+		m := newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {
+			return 200, "success", 0
+		})
+		f := newFixture(t, dir, o, m, false)
+		defer f.stop()
+		const batches, each = 4, 500
+		for k := range batches {
+			lines := make([]string, each)
+			for n := range lines {
+				lines[n] = fmt.Sprintf("m%d o%d-%d", n, k, n)
+			}
+			if err := f.deliver(lines...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(pruneEvery*f.refresh + f.refresh/2)
+		synctest.Wait()
+		if got := f.Parked(); got.Delivered != batches*each {
+			t.Fatalf("counts %+v, want %d delivered", got, batches*each)
+		}
+		if bytes := f.store.LastTotals().Bytes; bytes != 0 {
+			t.Errorf("after one deletion the store has %d bytes of ended deliveries", bytes)
+		}
+	})
+}

@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	visitSize    = 8                     // deliveries of a host sent before other hosts are visited
-	skipSize     = 256                   // deliveries of a down host that are skipped in one commit
-	pageSize     = 1000                  // hosts read from the store at once
-	pruneEvery   = 20                    // refreshes between two deletions of ended deliveries
-	stopGrace    = 5 * time.Second       // time after a stop in which in-flight attempts may end
-	pressure     = 10                    // percent of the store kept free of ended deliveries
-	visitsAtOnce = 64                    // visits before the results of attempts are processed
-	roomPause    = 10 * time.Millisecond // wait before a lane without room is visited again
-	maxRecording = 64                    // lanes with skipped times that are being stored
-	windowLasts  = time.Minute           // idle time after which the window of a lane is deleted
-	lateForSkip  = time.Minute           // skip an attempt if its successor has been due for longer
+	visitSize    = 8                      // deliveries of a host sent before other hosts are visited
+	skipSize     = 256                    // deliveries of a down host that are skipped in one commit
+	pageSize     = 1000                   // hosts read from the store at once
+	pruneEvery   = 20                     // refreshes between two deletions of ended deliveries
+	pruneTime    = 100 * time.Millisecond // after which a deletion continues at the next refresh
+	stopGrace    = 5 * time.Second        // time after a stop in which in-flight attempts may end
+	pressure     = 10                     // percent of the store kept free of ended deliveries
+	visitsAtOnce = 64                     // visits before the results of attempts are processed
+	roomPause    = 10 * time.Millisecond  // wait before a lane without room is visited again
+	maxRecording = 64                     // lanes with skipped times that are being stored
+	windowLasts  = time.Minute            // idle time after which the window of a lane is deleted
+	lateForSkip  = time.Minute            // skip an attempt if its successor has been due for longer
 )
 
 var errStopping = errors.New("penstock stops")
@@ -279,11 +280,16 @@ func (s *sender) maintain(ctx context.Context) error {
 	if s.sink.synced != nil {
 		before = earlier(before, s.sink.synced().Add(-settleTime))
 	}
-	n, err := s.store.Prune(ctx, before)
-	if n > 0 {
-		s.rounds-- // prune again next time: there may be more
+	for begun := time.Now(); ; {
+		n, err := s.store.Prune(ctx, before)
+		if err != nil || n == 0 {
+			return err
+		}
+		if time.Since(begun) >= pruneTime {
+			s.rounds-- // prune again next time: there may be more
+			return nil
+		}
 	}
-	return err
 }
 
 // dispatch visits lanes with due deliveries, as long as there is room for attempts.

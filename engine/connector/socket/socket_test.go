@@ -248,6 +248,34 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestDrainReceived checks that a drain also delivers the records that the system had received, but
+// that the source could not read yet because it was full.
+func TestDrainReceived(t *testing.T) {
+	s := run(t, "listen: '127.0.0.1:0', memory: 8MiB")
+	c := s.dial()
+	const size = 1 << 10
+	block := strings.Repeat(strings.Repeat("x", size-1)+"\n", 64)
+	written := 0 // bytes that the system has taken from the sender
+	_ = c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
+	for {
+		n, err := io.WriteString(c, block)
+		if written += n; os.IsTimeout(err) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.e.Drain()
+	close(s.hold)
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+	if want := written / size; len(s.got) != want {
+		t.Errorf("%d records arrived, and the sender has sent %d", len(s.got), want)
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	for options, want := range map[string]string{
 		"listen: x":                                             "is not HOST:PORT",

@@ -28,9 +28,9 @@ type Framer interface {
 const handshakeTime = 10 * time.Second
 
 // pump submits the records of a connection to the intake, until the connection ends, has no
-// complete record for too long, or the intake drains. If the intake is full, pump stops reading,
-// and the sender must wait (backpressure). pump calls evict(true) while the connection may be
-// closed to accept another one, and evict(false) when it may not.
+// complete record for too long, or the intake drains and all received data was read. If the intake
+// is full, pump stops reading, and the sender must wait (backpressure). pump calls evict(true)
+// while the connection may be closed to accept another one, and evict(false) when it may not.
 func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	h, peer := s.Host, peerOf(c)
 	f := s.Framer(peer)
@@ -40,12 +40,16 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		wait = handshakeTime
 	}
 	until := time.Now().Add(wait)
+	var last lastReads
 	for {
-		s.setReadDeadline(c, until)
-		before := f.Pending()
+		drains := s.setReadDeadline(c, until, &last)
+		before, begun := f.Pending(), time.Now()
 		evict(before == 0)
 		n, err := c.Read(f.Space())
 		evict(false)
+		if drains {
+			last.add(n, time.Since(begun))
+		}
 		records, wrong := f.Frame(n)
 		if records.Len() > 0 && s.Intake.Add(ctx, records) != nil { // the source stops
 			h.Count("bytes_discarded", int64(f.Pending()))
@@ -62,6 +66,8 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 				wrong)
 			return
 		case err == nil:
+		case !drains && errors.Is(err, os.ErrDeadlineExceeded) && s.isDraining():
+			// the drain has interrupted this read
 		case errors.Is(err, io.EOF):
 			_ = s.Intake.Add(ctx, f.Rest()) // this fails only when the source stops
 			return

@@ -103,6 +103,52 @@ func TestAcceptedAtStop(t *testing.T) {
 	})
 }
 
+// TestSlowDrain checks that a client that goes on sending does not delay a drain.
+func TestSlowDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := streamtest.NewHost(t)
+		in, err := intake.New(intake.Options{Name: "test"}, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := net.Pipe()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				time.Sleep(lastWait / 2)
+				if _, err := client.Write([]byte("x\n")); err != nil {
+					return
+				}
+			}
+		}()
+		s := &Streams{Intake: in, Host: h, IdleTime: time.Hour, Framer: func(string) Framer {
+			return &lines{intake.NewCutter(100, '\n', 0)}
+		}}
+		s.setDraining(true)
+		begun := time.Now()
+		s.pump(t.Context(), server, func(bool) {})
+		if took := time.Since(begun); took < lastTime || took > lastTime+lastWait {
+			t.Errorf("the connection was read for %v, want %v", took, lastTime)
+		}
+		if records := in.Held() / (2 + intake.RecordOverhead); records < 40 {
+			t.Errorf("%d records were submitted, want one each %v", records, lastWait/2)
+		}
+		_ = client.Close()
+		_ = server.Close()
+		<-ended
+	})
+}
+
+// lines is a Framer for lines.
+type lines struct{ *intake.Cutter }
+
+// Frame implements Framer.
+func (f *lines) Frame(n int) (intake.Records, error) { return f.Cut(n), nil }
+
+// Rest implements Framer.
+func (f *lines) Rest() intake.Records { return f.End() }
+
 // TestSilentTLS checks that a connection that needs TLS and sends nothing is closed after 10 s.
 func TestSilentTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

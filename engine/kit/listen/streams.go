@@ -162,19 +162,21 @@ func (s *Streams) remove(c net.Conn) {
 	delete(s.open, c)
 }
 
-// setReadDeadline sets the deadline of the next read from c to t. While the intake drains, it sets
-// a deadline in the past instead, so that the read returns at once.
-func (s *Streams) setReadDeadline(c net.Conn, t time.Time) {
+// setReadDeadline sets the deadline of the next read from c to t. While the intake drains, the
+// deadline is that of last instead. setReadDeadline reports whether the intake drains.
+func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) (drains bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drain {
-		t = past
+		t = last.deadline(time.Now())
 	}
 	_ = c.SetReadDeadline(t) // if the connection is closed, the next read fails
+	return s.drain
 }
 
-// setDraining(true) makes the reads from all connections return at once. setDraining(false) ends
-// this: the next setReadDeadline of a connection lets it be read again.
+// setDraining(true) makes the reads from all connections return at once. The next reads from each
+// connection get only data that the system has received before; see lastReads. setDraining(false)
+// ends this: the next setReadDeadline of a connection lets it be read again.
 func (s *Streams) setDraining(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,6 +186,12 @@ func (s *Streams) setDraining(on bool) {
 			_ = c.SetReadDeadline(past)
 		}
 	}
+}
+
+func (s *Streams) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.drain
 }
 
 // waitEvery is the interval of checks in wait.

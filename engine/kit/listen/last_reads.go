@@ -1,0 +1,35 @@
+//penstock:pure
+
+package listen
+
+import "time"
+
+// lastReads bounds the reads from a connection during a drain. The system may have received data
+// that was not read yet because the intake was full. Its sender does not send it again, so it is
+// read until none is left. A sender that goes on sending must not delay the drain. Therefore a
+// connection gets no more reads once they have returned lastBytes, or have taken lastTime.
+type lastReads struct {
+	bytes int
+	spent time.Duration
+}
+
+const (
+	lastBytes = 16 << 20 // more than the default buffers of a connection
+	lastTime  = 250 * time.Millisecond
+	// lastWait is the time in which a read must get data. Data that was received before needs none.
+	lastWait = 10 * time.Millisecond
+)
+
+// deadline returns the deadline of a read that begins at now.
+func (l *lastReads) deadline(now time.Time) time.Time {
+	if l.bytes >= lastBytes || l.spent >= lastTime {
+		return past
+	}
+	return now.Add(lastWait)
+}
+
+// add counts a read of n bytes that took the given time.
+func (l *lastReads) add(n int, took time.Duration) {
+	l.bytes += n
+	l.spent += took
+}
