@@ -48,6 +48,8 @@
 //	        Preferred          knows at which batch size its sink is fast
 //	        EnvironmentUser    depends on variables of the environment
 //	        ExclusiveUser      needs a resource alone, such as a port
+//	        FileReader         knows which files its source reads
+//	        FileWriter         knows the output file of its sink
 //	        Noticer            has remarks on valid options
 //	        Composite          is a list of sinks
 //	        BufferingOptions   opens the buffer of a source for commands of operators

@@ -92,6 +92,19 @@ type ExclusiveUser interface {
 	Exclusive() []string
 }
 
+// FileReader is an optional interface of the options of a source. ReadsFile reports whether the
+// source reads the file at path. The engine refuses a pipeline that reads the output of one of its
+// sinks, because its records would never end.
+type FileReader interface {
+	ReadsFile(path string) bool
+}
+
+// FileWriter is an optional interface of the options of a sink. WritesFile returns the path of its
+// output file.
+type FileWriter interface {
+	WritesFile() string
+}
+
 // StandardOutput is the resource of a component that writes to the process's standard output. The
 // command line then prints its summary on standard error.
 const StandardOutput = "standard output"

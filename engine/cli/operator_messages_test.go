@@ -18,6 +18,7 @@ func TestOperatorMessages(t *testing.T) {
 		"otlp.yaml":   "telemetry: {otlp: \"127.0.0.1:4318\", token: hunter2}\n" + route,
 		"traces.yaml": "telemetry: {otlp: \"http://h\", traces: 2}\n" + route,
 		"pushes.yaml": "telemetry: {otpl: \"http://h\"}\n" + route,
+		"loop.yaml":   strings.Replace(route, "drop: {}", "file: {path: logs/out.log}", 1),
 		"stdin.yaml":  "pipelines: {p: {source: {stdin: {}}, sink: {drop: {}}}}\n",
 		"end.yaml":    strings.Replace(route, "logs/*]", "logs/*], start: end", 1),
 		"two.yaml": "pipelines: {p: {source: {tail: {include: [./a]}}, " +
@@ -64,6 +65,8 @@ func TestOperatorMessages(t *testing.T) {
 		{"checkpoint reset state", exitUsage, "needs a route, as PIPELINE/ROUTE"},
 		{"checkpoint reset state p/main --route p/main", exitUsage, "the route is given twice"},
 		{"validate otlp.yaml", exitUsage, "write http://127.0.0.1:4318"},
+		{"validate loop.yaml", exitUsage, "loop.yaml:1:76: file.path: the source of the same " +
+			"pipeline reads logs/out.log"},
 		{"validate traces.yaml", exitUsage, "want a share, 0 to 1"},
 		{"validate pushes.yaml", exitUsage, `did you mean "otlp"?`},
 		{"validate split", exitUsage, "admin"},

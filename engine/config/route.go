@@ -80,6 +80,7 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 	default:
 		p.Routes = []Route{l.route(MainRoute, key, keys, meant, what, state, nil)}
 	}
+	l.feedback(&p)
 	return p, true
 }
 

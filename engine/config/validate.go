@@ -89,6 +89,11 @@ func (v *validation) route(p *Pipeline, r *Route, what string) {
 	if len(v.errs) == before {
 		v.shape(p, r, what)
 	}
+	for _, u := range r.Sink.ends() {
+		if err := feedback(p.Source, u); err != nil {
+			v.fail(r.Where, "%s: %s: %v", what, u.Component.Name, err)
+		}
+	}
 	for _, part := range r.parts() {
 		v.enums(r.Where, what, part.key, part.value)
 	}

@@ -65,6 +65,9 @@ func (o *Options) mode() fs.FileMode {
 	return fs.FileMode(cmp.Or(n, 0o600))
 }
 
+// WritesFile implements stream.FileWriter.
+func (o *Options) WritesFile() string { return o.Path }
+
 // Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
 	if o.Path == "" {

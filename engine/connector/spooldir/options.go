@@ -59,6 +59,23 @@ func Source() stream.Component {
 	}
 }
 
+// ReadsFile implements stream.FileReader.
+func (o *Options) ReadsFile(file string) bool {
+	folder, err := filepath.Abs(o.Path)
+	if err != nil {
+		return false
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		return false
+	}
+	name, err := filepath.Rel(folder, file)
+	if name = filepath.ToSlash(name); err != nil || strings.HasPrefix(name, "../") ||
+		strings.Contains(name, "/") && !o.Recursive {
+		return false
+	}
+	return names{o.Include, o.Exclude, o.Suffix}.wanted(name)
+}
+
 // Shape implements stream.Shaper. A record has its text, and the fields that the option meta adds.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
 

@@ -167,3 +167,23 @@ func TestOrderAndChoice(t *testing.T) {
 		})
 	}
 }
+
+// TestReadsFile checks which output files of a sink the source would read.
+func TestReadsFile(t *testing.T) {
+	for _, c := range []struct {
+		include, exclude, file string
+		want                   bool
+	}{
+		{"", "", "in/out.log", true}, {"", "", "./in/../in/out.log", true},
+		{"", "out*", "in/out.log", false}, {"", "", "in/out.log.done", false},
+		{"", "", "in/sub/out.log", false}, {"sub", "", "in/sub/out.log", true},
+		{"sub", "", "inn/out.log", false}, {"sub", "", "../in/out.log", false},
+	} {
+		o := spooldir.Source().Options().(*spooldir.Options)
+		o.Path, o.Recursive = "in", c.include == "sub"
+		o.Exclude = append(o.Exclude, strings.Fields(c.exclude)...)
+		if got := o.ReadsFile(c.file); got != c.want {
+			t.Errorf("%+v: ReadsFile = %v", c, got)
+		}
+	}
+}

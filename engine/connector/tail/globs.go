@@ -90,3 +90,18 @@ func excluded(patterns []string, label string) bool {
 		return match(g, base)
 	})
 }
+
+// matches reports whether the pattern matches the path. Both are absolute and have slashes.
+func matches(pattern, file string) bool {
+	folders := strings.Split(file, "/")
+	globs := []glob{strings.Split(pattern, "/")}
+	for _, name := range folders[:len(folders)-1] {
+		var next []glob
+		for _, g := range globs {
+			next = g.into(next, name)
+		}
+		globs = next
+	}
+	base := folders[len(folders)-1]
+	return slices.ContainsFunc(globs, func(g glob) bool { return g.file(base) })
+}

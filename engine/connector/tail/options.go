@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
@@ -50,6 +51,19 @@ func Source() stream.Component {
 		},
 		New: func(options any, h stream.Host) (any, error) { return newSource(*options.(*Options), h) },
 	}
+}
+
+// ReadsFile implements stream.FileReader.
+func (o *Options) ReadsFile(file string) bool {
+	full, err := filepath.Abs(file)
+	if err != nil || excluded(o.Exclude, filepath.ToSlash(file)) ||
+		excluded(o.Exclude, filepath.ToSlash(full)) {
+		return false
+	}
+	return slices.ContainsFunc(o.Include, func(pattern string) bool {
+		at, err := filepath.Abs(pattern)
+		return err == nil && matches(filepath.ToSlash(at), filepath.ToSlash(full))
+	})
 }
 
 // Shape implements stream.Shaper. A record has its text, and the fields that the option meta adds.

@@ -1,6 +1,7 @@
 package tail_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/penstock-io/penstock/engine/connector/tail"
@@ -46,6 +47,32 @@ func TestValidate(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// TestReadsFile checks which output files of a sink the source would read.
+func TestReadsFile(t *testing.T) {
+	for _, c := range []struct {
+		include, exclude, file string
+		want                   bool
+	}{
+		{"logs/*.log", "", "logs/out.log", true},
+		{"logs/*.log", "out.log", "logs/out.log", false},
+		{"logs/*.log", "logs/out.log", "logs/out.log", false},
+		{"a.log logs/**/*.log", "", "./logs/x/y/out.log", true},
+		{"logs/**/*.log", "", "logs/.x/out.log", false},
+		{"logs/*", "", "logs/.out.log", false},
+		{"logs/*", "", "logs/out.gz", false},
+		{"/logs/*.log", "", "/logs/../logs/out.log", true},
+		{"logs/*.log", "", "logs/x/out.log", false},
+		{"logs/*.log", "", "out.log", false},
+		{"*/out.log", "", "../out.log", false},
+	} {
+		o := tail.Source().Options().(*tail.Options)
+		o.Include, o.Exclude = strings.Fields(c.include), append(o.Exclude, strings.Fields(c.exclude)...)
+		if got := o.ReadsFile(c.file); got != c.want {
+			t.Errorf("%+v: ReadsFile = %v", c, got)
 		}
 	}
 }
