@@ -2,6 +2,7 @@ package supervise_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,11 +26,11 @@ func TestLargeMessageGetsRoom(t *testing.T) {
 			})
 			defer stop()
 			ctx, cancel := context.WithCancel(t.Context())
-			accepted := 0
+			var accepted atomic.Int64
 			for i := range 3 { // smaller messages keep coming
 				go func() {
 					for key := i; r.Send(ctx, key, "1") == nil; key += 3 {
-						accepted++
+						accepted.Add(1)
 					}
 				}()
 			}
@@ -45,9 +46,9 @@ func TestLargeMessageGetsRoom(t *testing.T) {
 			if took := time.Since(begun); (err != nil) != givesUp || took > 10*time.Second {
 				t.Errorf("sent after %v: %v", took, err)
 			}
-			before := accepted
+			before := accepted.Load()
 			time.Sleep(time.Minute)
-			if n := accepted - before; n < 50 {
+			if n := accepted.Load() - before; n < 50 {
 				t.Errorf("%d small messages were accepted in the minute after, want about 60", n)
 			}
 			cancel()
