@@ -20,6 +20,7 @@
 package breaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,6 +78,7 @@ type Breaker struct {
 	origin   time.Time
 	outcome  func(error) Outcome
 	onChange func(Change)
+	maxHint  time.Duration
 
 	mu        sync.Mutex
 	circuit   *Circuit // guarded by mu, as all that follows
@@ -90,7 +92,8 @@ func New(o Options) (*Breaker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Breaker{origin: time.Now(), outcome: o.Outcome, onChange: o.OnChange, circuit: circuit}
+	b := &Breaker{origin: time.Now(), outcome: o.Outcome, onChange: o.OnChange, circuit: circuit,
+		maxHint: cmp.Or(o.MaxHint, defaultMaxHint)}
 	if b.outcome == nil {
 		b.outcome = OutcomeOf
 	}
@@ -188,7 +191,8 @@ func (b *Breaker) Allow() (Call, error) {
 }
 
 // Done ends the call with its error, nil for success. If err opens the breaker and has a method
-// RetryAfter() time.Duration, the breaker stays open for at least that duration.
+// RetryAfter() time.Duration, the breaker stays open for at least that duration, up to
+// Options.MaxHint.
 func (c Call) Done(err error) {
 	b := c.breaker
 	if b == nil {
@@ -201,7 +205,7 @@ func (c Call) Done(err error) {
 			error
 			RetryAfter() time.Duration
 		}](err); ok {
-			least = hint.RetryAfter()
+			least = min(hint.RetryAfter(), b.maxHint)
 		}
 	}
 	now := time.Since(b.origin)

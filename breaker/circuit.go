@@ -84,6 +84,10 @@ type Options struct {
 	// the breaker opens again. Zero means 1 minute.
 	ProbeTimeout time.Duration
 
+	// MaxHint bounds the time for which the RetryAfter of one error can keep the breaker open. Zero
+	// means 5 minutes. A Circuit does not use it.
+	MaxHint time.Duration
+
 	// Outcome judges the errors of calls. Nil means [OutcomeOf]. A Circuit does not use it.
 	Outcome func(error) Outcome
 
@@ -100,6 +104,7 @@ const (
 	defaultMinCalls     = 20
 	defaultProbes       = 1
 	defaultProbeTimeout = time.Minute
+	defaultMaxHint      = 5 * time.Minute
 )
 
 var defaultWait = backoff.Exponential(500*time.Millisecond, 2, 30*time.Second).Equal()
@@ -117,6 +122,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("breaker: Probes is %d, want 0 or more", o.Probes)
 	case o.ProbeTimeout < 0:
 		return fmt.Errorf("breaker: ProbeTimeout is %v, want 0 or more", o.ProbeTimeout)
+	case o.MaxHint < 0:
+		return fmt.Errorf("breaker: MaxHint is %v, want 0 or more", o.MaxHint)
 	case o.Failures < 0 && o.FailureRate < 0:
 		return errors.New("breaker: Failures and FailureRate are both negative, want one of them " +
 			"to open the breaker")

@@ -21,9 +21,10 @@ func TestLongestWaits(t *testing.T) {
 			"policy": {backoff.Fixed(math.MaxInt64), 0},
 			"hint":   {backoff.Fixed(time.Second), math.MaxInt64},
 		} {
-			b := newBreaker(t, breaker.Options{Failures: 1, Wait: c.wait})
+			b := newBreaker(t, breaker.Options{Failures: 1, Wait: c.wait,
+				MaxHint: math.MaxInt64})
 			time.Sleep(time.Hour)
-			_ = do(b, hintOf(c.hint))
+			_ = do(b, hinted(c.hint))
 			time.Sleep(time.Hour)
 			if err := do(b, nil); wait(err) < math.MaxInt64/2 {
 				t.Errorf("%s: after an hour the call ended with %v", name, err)
@@ -31,11 +32,6 @@ func TestLongestWaits(t *testing.T) {
 		}
 	})
 }
-
-type hintOf time.Duration
-
-func (hintOf) Error() string               { return "down" }
-func (h hintOf) RetryAfter() time.Duration { return time.Duration(h) }
 
 // TestEndlessProbe checks that with the longest ProbeTimeout, a probe is never given up.
 func TestEndlessProbe(t *testing.T) {
@@ -55,6 +51,25 @@ func TestEndlessProbe(t *testing.T) {
 		probe.Done(nil)
 		if s := b.State(); s != breaker.Closed {
 			t.Errorf("after the probe the breaker is %v", s)
+		}
+	})
+}
+
+// TestMaxHint checks that a hint keeps a breaker open for at most MaxHint.
+func TestMaxHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct{ most, hint, want time.Duration }{
+			{0, time.Minute, time.Minute},
+			{0, math.MaxInt64, 5 * time.Minute},
+			{time.Second, time.Hour, time.Second},
+			{time.Hour, 30 * time.Minute, 30 * time.Minute},
+		} {
+			b := newBreaker(t, breaker.Options{Failures: 1, Wait: backoff.Fixed(0),
+				MaxHint: c.most})
+			_ = do(b, hinted(c.hint))
+			if err := do(b, nil); wait(err) != c.want {
+				t.Errorf("MaxHint %v, hint %v: %v, want a wait of %v", c.most, c.hint, err, c.want)
+			}
 		}
 	})
 }

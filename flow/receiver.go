@@ -212,15 +212,15 @@ func (r *Receiver) Handler(next http.Handler) http.Handler {
 	slots := make(chan struct{}, r.slots())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		sender := ParseSender(req)
-		serve, done := r.Begin(sender.Name, 1, sender.Network)
+		arrival := r.Arrive(sender.Name, 1, sender.Network)
 		select {
 		case slots <- struct{}{}:
 		case <-req.Context().Done():
-			done()
+			arrival.Cancel()
 			return
 		}
-		serve()
-		a := &granted{ResponseWriter: w, done: done}
+		arrival.Serve()
+		a := &granted{ResponseWriter: w, done: arrival.Done}
 		defer func() {
 			a.grant()
 			<-slots
@@ -258,6 +258,12 @@ func (g *granted) WriteHeader(status int) {
 func (g *granted) Write(b []byte) (int, error) {
 	g.grant()
 	return g.ResponseWriter.Write(b)
+}
+
+// FlushError is called by http.ResponseController. A flush begins the response.
+func (g *granted) FlushError() error {
+	g.grant()
+	return http.NewResponseController(g.ResponseWriter).Flush()
 }
 
 // Unwrap returns the wrapped writer, for http.ResponseController.

@@ -1,6 +1,7 @@
 package flow_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -69,5 +70,62 @@ func TestReceiverEarlyHints(t *testing.T) {
 	}
 	if all := answer.Header.Values(flow.CreditHeader); len(all) != 1 {
 		t.Errorf("the answer has %d grants", len(all))
+	}
+}
+
+// TestReceiverCanceled checks that a request that is canceled while it waits does not count as
+// served.
+func TestReceiverCanceled(t *testing.T) {
+	inside, finish := make(chan struct{}), make(chan struct{})
+	r := &flow.Receiver{Slots: 1}
+	handler := r.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(inside)
+		<-finish
+	}))
+	request := func(ctx context.Context) (flow.Report, bool) {
+		req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil)
+		req.Header.Set(flow.SenderHeader, "s")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		return flow.ParseGrant(w.Header().Get(flow.CreditHeader))
+	}
+	type grant struct {
+		flow.Report
+		ok bool
+	}
+	served := make(chan grant)
+	go func() {
+		report, ok := request(t.Context())
+		served <- grant{report, ok}
+	}()
+	<-inside
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 {
+		request(canceled)
+	}
+	close(finish)
+	if g := <-served; !g.ok || g.Taken != 1 || g.QueueLen != 0 {
+		t.Errorf("the grant is %+v, want 1 taken and none waiting", g)
+	}
+}
+
+// TestReceiverFlush checks that a response that begins with a flush has a grant.
+func TestReceiverFlush(t *testing.T) {
+	r := &flow.Receiver{Slots: 1}
+	server := httptest.NewServer(
+		r.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+		})))
+	defer server.Close()
+	resp, err := http.Post(server.URL, "text/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, ok := flow.ParseGrant(resp.Header.Get(flow.CreditHeader)); !ok {
+		t.Errorf("the header is %v, want a grant", resp.Header)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Result is the outcome of a notification that was not refused.
@@ -29,7 +30,7 @@ func (r Result) String() string {
 
 // Key is recorded for each change that was committed.
 type Key struct {
-	ID     string   // at most 256 bytes, not empty
+	ID     string   // at most 256 bytes of valid UTF-8, not empty
 	Digest [32]byte // SHA-256 of Options.Same
 	At     time.Time
 }
@@ -132,8 +133,12 @@ func (i *Inbox[T]) Receive(ctx context.Context, header http.Header, body []byte)
 		return 0, err
 	}
 	id, err := i.o.Key(m)
-	if err == nil && (id == "" || len(id) > maxID || strings.ContainsRune(id, 0)) {
+	switch {
+	case err != nil:
+	case id == "" || len(id) > maxID || strings.ContainsRune(id, 0):
 		err = fmt.Errorf("its key has %d bytes, want 1 to %d, none of them zero", len(id), maxID)
+	case !utf8.ValidString(id): // databases refuse such a text
+		err = fmt.Errorf("its key %q is not valid UTF-8", id)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrRejected, err)

@@ -208,3 +208,15 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestKeys checks that a key that no database can store is rejected, since repeating it is useless.
+func TestKeys(t *testing.T) {
+	i := newInbox(t, func(context.Context, inbox.Message) error { return nil }, nil)
+	for id, want := range map[string]int{
+		"a": 200, "ä": 200, "\xff": 422, "a\x00": 422, "": 422, strings.Repeat("a", 257): 422,
+	} {
+		if w := post(i, id, "x"); w.Code != want {
+			t.Errorf("key %q is answered %d, want %d", id, w.Code, want)
+		}
+	}
+}

@@ -153,7 +153,7 @@ func TestPacerFollowsAdvice(t *testing.T) {
 	p := newPacer(Options{}.withDefaults())
 	want := func(now, wait time.Duration, text string) {
 		t.Helper()
-		if got := p.wait(now, 1); got != wait {
+		if got := p.wait(now, 0, 1); got != wait {
 			t.Errorf("%s: wait %v, want %v", text, got, wait)
 		}
 	}
@@ -191,4 +191,50 @@ func TestPacerFollowsAdvice(t *testing.T) {
 	p.observe(now, Advice{Remaining: 0, Reset: time.Minute}, 0)
 	want(now, time.Minute, "with a new window")
 	want(now+time.Minute, 0, "after a window whose successor is unknown")
+}
+
+// TestPacerPlansWindows checks that events beyond the next window of a quota wait for later windows,
+// and that each window that passes pays for them.
+func TestPacerPlansWindows(t *testing.T) {
+	p := newPacer(Options{}.withDefaults())
+	advice := Advice{Remaining: 0, Reset: 10 * time.Second, Limit: 10, Window: 10 * time.Second}
+	p.observe(0, advice, 0)
+	for _, c := range []struct {
+		ahead, n int
+		want     time.Duration
+	}{
+		{0, 1, 10 * time.Second}, {0, 10, 10 * time.Second}, {10, 1, 20 * time.Second},
+		{20, 5, 30 * time.Second},
+		{0, 25, 10 * time.Second}, // more than a window: once a window is unused, see quota.allows
+		{math.MaxInt, 1, math.MaxInt64},
+	} {
+		if got := p.wait(0, c.ahead, c.n); got != c.want {
+			t.Errorf("wait of %d events behind %d: %v, want %v", c.n, c.ahead, got, c.want)
+		}
+	}
+	p.force(0, 25)
+	now := 35 * time.Second // the third window, of which 5 events are left
+	if p.take(now, 6) || !p.take(now, 5) {
+		t.Errorf("%d events are left after 25 in three windows of 10, want 5", p.quota.left)
+	}
+	p.force(now, 1)
+	now += time.Hour
+	if !p.take(now, 10) {
+		t.Errorf("%d events are left of an unused window, want 10", p.quota.left)
+	}
+}
+
+// TestLongestPause checks that the longest MaxPause does not overflow.
+func TestLongestPause(t *testing.T) {
+	p := newPacer(Options{MaxPause: math.MaxInt64}.withDefaults())
+	now := time.Hour
+	p.observe(now, Advice{RetryAfter: math.MaxInt64}, 0.5)
+	if p.take(now+time.Hour, 1) {
+		t.Error("an endless pause is over")
+	}
+	p = newPacer(Options{MaxPause: math.MaxInt64}.withDefaults())
+	p.observe(now, Advice{Reset: math.MaxInt64}, 0.5)
+	if p.take(now+time.Hour, 1) {
+		t.Error("an endless quota is over")
+	}
 }

@@ -212,7 +212,7 @@ func (l *Limiter) check(ctx context.Context, now time.Duration, n int) error {
 	if l.pacer.limited && n > l.pacer.burst {
 		return &RefusedError{Reason: TooMany}
 	}
-	wait := l.pacer.wait(now, l.wanted+n)
+	wait := l.pacer.wait(now, l.wanted, n)
 	if deadline, ok := ctx.Deadline(); ok && wait > deadline.Sub(l.origin)-now {
 		return &RefusedError{DeadlineSoon, wait}
 	}
@@ -235,7 +235,7 @@ func (l *Limiter) await(ctx context.Context, c *caller, place *list.Element) err
 				l.mu.Unlock()
 				return nil
 			}
-			wait := max(l.pacer.wait(now, c.n), 1)
+			wait := max(l.pacer.wait(now, 0, c.n), 1)
 			if timer == nil {
 				timer = time.NewTimer(wait)
 				defer timer.Stop()
@@ -293,7 +293,7 @@ func (l *Limiter) Reserve(n int) (Reservation, bool) {
 		return Reservation{}, false
 	}
 	n = max(n, 0)
-	wait := l.pacer.wait(now, l.wanted+n)
+	wait := l.pacer.wait(now, l.wanted, n)
 	l.pacer.force(now, n)
 	return Reservation{wait, l, n, now + wait}, true
 }
@@ -336,7 +336,7 @@ func (l *Limiter) Status() Status {
 	defer l.mu.Unlock()
 	now := l.now()
 	s := Status{
-		Waiting: l.queue.Len(), ExpectedWait: l.pacer.wait(now, l.wanted+1),
+		Waiting: l.queue.Len(), ExpectedWait: l.pacer.wait(now, l.wanted, 1),
 		PausedFor: max(l.pacer.resumes-now, 0),
 		Remaining: -1,
 	}

@@ -19,6 +19,9 @@ type pacer struct {
 	quota    quota
 }
 
+// longest bounds pauses and windows, so that no sum with the time overflows.
+const longest = math.MaxInt64 / 4
+
 // quota is the limit that a server has stated.
 type quota struct {
 	left   int
@@ -37,7 +40,7 @@ func (q *quota) allows(n int) bool {
 }
 
 func newPacer(o Options) *pacer {
-	p := &pacer{burst: max(o.Burst, 1), maxPause: o.MaxPause}
+	p := &pacer{burst: max(o.Burst, 1), maxPause: min(o.MaxPause, longest)}
 	if o.Events > 0 {
 		p.limited = true
 		p.bucket = NewBucket(o.Events/o.Per.Seconds(), float64(p.burst))
@@ -86,18 +89,37 @@ func (p *pacer) spend(n int) {
 	}
 }
 
-// wait returns the time until the last of n events may happen if no other events happen before
-// them.
-func (p *pacer) wait(now time.Duration, n int) time.Duration {
+// wait returns the time until n events at once may happen if only the given number of events happens
+// before them.
+func (p *pacer) wait(now time.Duration, ahead, n int) time.Duration {
 	p.renew(now)
 	wait := max(p.resumes-now, 0)
-	if p.quota.ends > 0 && p.quota.left < n {
-		wait = max(wait, p.quota.ends-now)
+	if p.quota.ends > 0 {
+		wait = max(wait, p.quota.wait(now, ahead, n))
 	}
 	if p.limited {
-		wait = max(wait, p.bucket.Wait(now, float64(n)))
+		wait = max(wait, p.bucket.Wait(now, float64(ahead)+float64(n)))
 	}
 	return wait
+}
+
+// wait is pacer.wait for the quota alone.
+func (q *quota) wait(now time.Duration, ahead, n int) time.Duration {
+	windows := q.limit > 0 && q.window > 0 // the next windows are known
+	if windows {
+		n = min(n, q.limit) // see allows
+	}
+	switch missing := float64(ahead) + float64(n) - float64(q.left); {
+	case missing <= 0:
+		return 0
+	case windows:
+		later := math.Ceil(missing/float64(q.limit)) - 1
+		if later >= float64(math.MaxInt64/q.window) {
+			return math.MaxInt64
+		}
+		return plus(q.ends-now, q.window*time.Duration(later))
+	}
+	return q.ends - now
 }
 
 // renew begins the next window of the quota, if the current one has ended.
@@ -110,8 +132,10 @@ func (p *pacer) renew(now time.Duration) {
 		*q = quota{}
 		return
 	}
-	q.left = q.limit + min(q.left, 0) // a debt stays
-	q.ends += q.window * ((now-q.ends)/q.window + 1)
+	passed := int64((now-q.ends)/q.window) + 1
+	limit, debt := float64(q.limit), float64(min(q.left, 0)) // each window pays a part of the debt
+	q.left = int(min(debt+float64(passed)*limit, limit))
+	q.ends += q.window * time.Duration(passed)
 }
 
 // pauseJitter is the maximum jitter of a pause, as a share of its length. It keeps clients from
@@ -143,6 +167,5 @@ func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 		// events left can only fall, so the lowest number is the newest.
 		left, ends = min(left, q.left), max(ends, q.ends)
 	}
-	window := min(a.Window, math.MaxInt64/4)
-	*q = quota{left: left, ends: ends, limit: a.Limit, window: window}
+	*q = quota{left: left, ends: ends, limit: a.Limit, window: min(a.Window, longest)}
 }

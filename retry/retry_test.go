@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -449,4 +450,31 @@ func TestExactHintEnds(t *testing.T) {
 			t.Errorf("%d calls, %v; want 3 and ErrExhausted", calls, err)
 		}
 	})
+}
+
+// hour is a policy that waits a minute each time, and gives up after an hour.
+type hour struct{}
+
+func (hour) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+	if s.Slept >= time.Hour {
+		return 0, s, false
+	}
+	return time.Minute, s.After(time.Minute), true
+}
+
+// TestPolicyEndsByTime checks that the default number of attempts does not limit a policy that ends
+// after a time.
+func TestPolicyEndsByTime(t *testing.T) {
+	for _, exact := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var starts []time.Duration
+			op := failing(1000, &starts)
+			err := retry.Do(t.Context(), func(ctx context.Context) error {
+				return retry.After(time.Second, op(ctx))
+			}, retry.Options{Policy: hour{}, ExactHint: exact})
+			if len(starts) != 61 || !errors.Is(err, retry.ErrExhausted) {
+				t.Errorf("exact hints %v: %d attempts, %v; want 61", exact, len(starts), err)
+			}
+		})
+	}
 }

@@ -45,7 +45,12 @@ func polling(t *testing.T, c vectors.Case, more int, serverError error) {
 		if !ok {
 			t.Fatalf("unknown status in %v", d.Input)
 		}
-		policy := backoff.Exponential(unit, 2, d.Input.Duration(t, "cap_ns"))
+		limit := d.Input.Duration(t, "cap_ns")
+		base := unit
+		if limit > 0 {
+			base = min(unit, limit)
+		}
+		policy := backoff.Exponential(base, 2, limit)
 		synctest.Test(t, func(t *testing.T) {
 			var waits []time.Duration
 			last := time.Now()

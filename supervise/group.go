@@ -68,12 +68,36 @@ func (g *Group) SetLimit(n int) {
 // that only repeats why the context has ended is not a failure. Go must be called from one of the
 // group's goroutines, or before Wait has returned.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
-	g.mu.Lock()
-	slots := g.slots
-	g.mu.Unlock()
+	slots := g.limit()
 	if slots != nil {
 		slots <- struct{}{}
 	}
+	g.start(name, slots, run)
+}
+
+// TryGo is Go if fewer goroutines than the limit are running. Otherwise, it returns false and does
+// not start run.
+func (g *Group) TryGo(name string, run func(ctx context.Context) error) bool {
+	slots := g.limit()
+	if slots != nil {
+		select {
+		case slots <- struct{}{}:
+		default:
+			return false
+		}
+	}
+	g.start(name, slots, run)
+	return true
+}
+
+func (g *Group) limit() chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.slots
+}
+
+// start starts a goroutine, for which the caller has added an element to slots.
+func (g *Group) start(name string, slots chan struct{}, run func(ctx context.Context) error) {
 	m := &member{name: name, since: time.Now()}
 	g.mu.Lock()
 	first := len(g.running) == 0
@@ -150,7 +174,8 @@ func (g *Group) Stop(cause error) {
 }
 
 // Wait waits until all goroutines have ended, including those started meanwhile, and returns the
-// first failure.
+// first failure. If the context given to NewGroup has ended, Wait may return nil although the
+// goroutines have not finished their work: check that context too.
 func (g *Group) Wait() error {
 	g.wg.Wait()
 	g.cancel(ErrStopped)

@@ -293,3 +293,31 @@ func TestGroupLimitAfterFailures(t *testing.T) {
 		}
 	})
 }
+
+// TestGroupTryGo checks that TryGo starts a goroutine only below the limit.
+func TestGroupTryGo(t *testing.T) {
+	for _, c := range []struct{ limit, want int }{{-1, 10}, {0, 0}, {1, 1}, {3, 3}} {
+		g := NewGroup(t.Context())
+		g.SetLimit(c.limit)
+		started := 0
+		for range 10 {
+			if g.TryGo("wait", untilDone) {
+				started++
+			}
+		}
+		if started != c.want {
+			t.Errorf("limit %d: %d goroutines started, want %d", c.limit, started, c.want)
+		}
+		g.Stop(nil)
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+		if again := g.TryGo("again", func(context.Context) error { return errBroken }); again !=
+			(c.want > 0) {
+			t.Errorf("limit %d: after the end of all, TryGo returned %v", c.limit, again)
+		}
+		if err := g.Wait(); c.want > 0 && !errors.Is(err, errBroken) {
+			t.Errorf("Wait: %v, want %v", err, errBroken)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/penstock-io/penstock/backoff"
 )
@@ -60,7 +61,7 @@ func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 		case <-in.run.over:
 		}
 		r.mu.Lock()
-		r.forget(&r.takers, turn)
+		r.takers = slices.DeleteFunc(r.takers, func(w chan struct{}) bool { return w == turn })
 		r.mu.Unlock()
 	}
 }

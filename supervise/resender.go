@@ -3,6 +3,7 @@ package supervise
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,7 +36,13 @@ type Resender[K comparable, M, R any] struct {
 	serving  bool
 	closed   bool
 	takers   []chan struct{} // callers of Next that wait, in order
-	senders  []chan struct{} // callers of Send and Call that wait for room, in order
+	senders  []sender        // callers of Send and Call that wait for room, in order
+}
+
+// sender is a caller of Send or Call that waits for room.
+type sender struct {
+	room chan struct{} // closed when the caller is woken
+	size int64
 }
 
 // run is one incarnation of the child.
@@ -106,14 +113,14 @@ func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, 
 func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M,
 	a *answer[R]) (spilled bool, err error) {
 	size := r.o.Size(value)
-	for {
+	for first := false; ; first = true { // a caller that was woken goes before all others
 		r.mu.Lock()
 		switch {
 		case r.closed:
 			err = ErrStopped
 		case r.s.messages[key] != nil:
 			err = ErrHeld
-		case r.s.fits(size):
+		case r.s.fits(size) && (first || len(r.senders) == 0):
 			r.s.accept(r.now(), key, value, size, a)
 			r.changedLocked()
 			r.mu.Unlock()
@@ -129,15 +136,15 @@ func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M,
 			r.mu.Unlock()
 			return false, fmt.Errorf("resender %q: send: %w", r.name, err)
 		}
-		if spilled, err = r.makeRoom(ctx, key, value); err != nil || spilled {
+		if spilled, err = r.makeRoom(ctx, key, value, size, first); err != nil || spilled {
 			return spilled, err
 		}
 	}
 }
 
 // makeRoom applies Limits.Overflow. The caller holds mu, and makeRoom unlocks it.
-func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K,
-	value M) (spilled bool, err error) {
+func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K, value M, size int64,
+	first bool) (spilled bool, err error) {
 	switch r.o.Limits.Overflow {
 	case Spill:
 		r.mu.Unlock()
@@ -157,28 +164,21 @@ func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K,
 		}
 		return false, nil
 	}
-	room := make(chan struct{})
-	r.senders = append(r.senders, room)
+	s, at := sender{make(chan struct{}), size}, len(r.senders)
+	if first {
+		at = 0
+	}
+	r.senders = slices.Insert(r.senders, at, s)
 	r.mu.Unlock()
 	select {
-	case <-room:
+	case <-s.room:
 		return false, nil
 	case <-ctx.Done():
 		r.mu.Lock()
-		r.forget(&r.senders, room)
+		r.senders = slices.DeleteFunc(r.senders, func(w sender) bool { return w == s })
 		r.changedLocked() // this caller may have been woken meanwhile
 		r.mu.Unlock()
 		return false, fmt.Errorf("resender %q: wait for room: %w", r.name, context.Cause(ctx))
-	}
-}
-
-// forget removes a waiter from a queue. The caller holds mu.
-func (r *Resender[K, M, R]) forget(queue *[]chan struct{}, waiter chan struct{}) {
-	for i, w := range *queue {
-		if w == waiter {
-			*queue = append((*queue)[:i], (*queue)[i+1:]...)
-			return
-		}
 	}
 }
 
@@ -189,8 +189,8 @@ func (r *Resender[K, M, R]) changedLocked() {
 		close(r.takers[0])
 		r.takers = r.takers[1:]
 	}
-	if len(r.senders) > 0 && (r.closed || r.s.fits(0)) {
-		close(r.senders[0])
+	if len(r.senders) > 0 && (r.closed || r.s.fits(r.senders[0].size)) {
+		close(r.senders[0].room)
 		r.senders = r.senders[1:]
 	}
 }

@@ -100,11 +100,11 @@ func checkSutureServed(t *testing.T, c vectors.Case, d Decay, lives []time.Durat
 					delays = append(delays, time.Since(end))
 				}
 				n := len(delays)
-				if n == len(lives) {
+				if n == len(c.Delays) {
 					cancel()
 					return nil
 				}
-				time.Sleep(lives[n])
+				time.Sleep(lives[min(n, len(lives)-1)])
 				end = time.Now()
 				return errBroken
 			}})

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -98,7 +99,7 @@ func oursGroup(ctx context.Context, functions []func(context.Context) error) err
 	for i, f := range functions {
 		group.Go(fmt.Sprint(i), f)
 	}
-	return group.Wait()
+	return cmp.Or(group.Wait(), context.Cause(ctx))
 }
 
 // theirsGroup runs functions, at most 4 at a time, until one fails. It uses errgroup.

@@ -64,8 +64,8 @@ const (
 	retryBase    = 250 * time.Millisecond
 	maxRetryWait = 30 * time.Second
 	// bounds the times of a configuration, so that no sum with the time overflows
-	maxWait = math.MaxInt64 / 2
-	seedStream   = 0x70656e73746f636b // second half of the generator's seed
+	maxWait    = math.MaxInt64 / 2
+	seedStream = 0x70656e73746f636b // second half of the generator's seed
 )
 
 // Machine makes the decisions of a sender. New returns one.

@@ -5,6 +5,7 @@ package perhost
 import (
 	"container/list"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -24,19 +25,19 @@ type entry[T any] struct {
 // DefaultMax is the maximum number of hosts in a Table if Get is called with 0 as the maximum.
 const DefaultMax = 1000
 
-// Host returns the host and port to which req is sent.
+// Host returns the host and port to which req is sent, in lower case.
 func Host(req *http.Request) string {
 	if req.URL == nil {
 		return ""
 	}
-	return req.URL.Host
+	return strings.ToLower(req.URL.Host)
 }
 
 // Find returns the value for a host, or false if there is none.
 func (t *Table[T]) Find(host string) (T, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e, ok := t.entries[host]; ok {
+	if e, ok := t.entries[strings.ToLower(host)]; ok {
 		return e.Value.(*entry[T]).value, true
 	}
 	var zero T

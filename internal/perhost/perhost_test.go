@@ -26,7 +26,7 @@ func TestTableForgetsTheLeastRecentlyUsed(t *testing.T) {
 			t.Errorf("step %d: %s has %d, want %d", i, v.host, got, v.want)
 		}
 	}
-	if v, ok := table.Find("b"); v != 4 || !ok {
+	if v, ok := table.Find("B"); v != 4 || !ok {
 		t.Errorf("Find returned %d, %v, want 4, true", v, ok)
 	}
 	if _, ok := table.Find("a"); ok {
@@ -40,7 +40,7 @@ func TestTableForgetsTheLeastRecentlyUsed(t *testing.T) {
 	if v != 9 || err != nil || len(table.entries) != 1 {
 		t.Errorf("Get returned %v, %v and keeps %d, want 9 and 1", v, err, len(table.entries))
 	}
-	if got := Host(httptest.NewRequest("GET", "http://a:80/x", nil)); got != "a:80" {
+	if got := Host(httptest.NewRequest("GET", "http://A:80/x", nil)); got != "a:80" {
 		t.Errorf("host is %q, want a:80", got)
 	}
 	if got := Host(&http.Request{}); got != "" {
