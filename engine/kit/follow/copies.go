@@ -19,9 +19,8 @@ const maxRelated = 32
 // if its original was deleted or rewritten. Until then, a file equal to another one of a related
 // name is held back for CopyWait.
 type copies struct {
-	c         *Catalogue
-	comparing bool          // a comparison is running; no nested one is started
-	until     time.Duration // the last end of a hold of a possible copy
+	c     *Catalogue
+	until time.Duration // the last end of a hold of a possible copy
 }
 
 // verdict is the result of comparing a new file with related ones.
@@ -35,11 +34,11 @@ type verdict struct {
 // findPredecessor determines whether f, which no route knows, continues a known file. done reports
 // that f continues one, or that f may do so and is held back. read reports that f can be read now.
 func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
-	if k.comparing {
-		return false, false
+	if k.c.handles.keep != nil {
+		return false, false // no nested comparison
 	}
-	k.comparing, k.c.handles.keep = true, f
-	defer func() { k.comparing, k.c.handles.keep = false, nil }()
+	k.c.handles.keep = f
+	defer func() { k.c.handles.keep = nil }()
 	v := verdict{}
 	for _, e := range k.relatedEntries(f, head) {
 		// an existing file holds the same data, which some route has not read: f may be its copy

@@ -173,8 +173,7 @@ func (g *growing) resumed(cur *cursor, m stream.Mark) {
 	switch {
 	case m.Finished && f.state != awaiting && !cur.allRead():
 		g.grew(cur)
-	case g.o.FromEnd && !r.marked && f.firstScan <= r.first && !f.foundEmpty &&
-		f.state != awaiting && m.Part.ID == "":
+	case g.beginsAtEnd(f, r) && f.state != awaiting && m.Part.ID == "":
 		at, err := g.lastLine(f)
 		if err == nil {
 			cur.skipTo = at
@@ -219,16 +218,14 @@ func (g *growing) lastLine(f *file) (int64, error) {
 	return 0, nil
 }
 
-// beginsAtEnd reports whether a route that has no progress begins at the end of f.
-func (g *growing) beginsAtEnd(f *file) bool {
-	return g.o.FromEnd && !f.foundEmpty && slices.ContainsFunc(g.c.readers, func(r *Reader) bool {
-		return !r.marked && f.firstScan <= r.first
-	})
+// beginsAtEnd reports whether r, if it has no progress in f, begins at the end of f.
+func (g *growing) beginsAtEnd(f *file, r *Reader) bool {
+	return g.o.FromEnd && !f.foundEmpty && !r.marked && f.firstScan <= r.first
 }
 
 // canBegin reports whether the routes' start positions in a new file can be determined now.
 func (g *growing) canBegin(f *file) bool {
-	if !g.beginsAtEnd(f) {
+	if !slices.ContainsFunc(g.c.readers, func(r *Reader) bool { return g.beginsAtEnd(f, r) }) {
 		return true
 	}
 	_, err := g.lastLine(f)
