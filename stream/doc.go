@@ -53,6 +53,7 @@
 //	        BufferingOptions   opens the buffer of a source for commands of operators
 //	        ParkingOptions     opens the store of a ParkingSink for commands of operators
 //	        RequestOptions     knows how long a RequestSource keeps requests
+//	        ObjectOptions      knows that the fields of records are in their text
 //	        Rereadable         describes how its source can be read a second time
 //	errors  Grouped            has a reason by which dead letters are counted
 //

@@ -22,6 +22,14 @@ type RequestSource interface {
 	KeepsRequests() (own string, keep time.Duration)
 }
 
+// ObjectOptions is an optional interface of the options of a [Source]. A replay of dead letters adds
+// the fields of their records again, without the source.
+type ObjectOptions interface {
+	// ReadsObjects reports whether the text of each record is a JSON object, with the fields of the
+	// record as its members.
+	ReadsObjects() bool
+}
+
 // RequestOptions is implemented by the options of a [RequestSource]. A replay of dead letters uses
 // the ledger of the requests without the source.
 type RequestOptions interface {

@@ -70,6 +70,9 @@ func (o *SourceOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
+// ReadsObjects implements stream.ObjectOptions.
+func (o *SourceOptions) ReadsObjects() bool { return o.Format == NDJSON }
+
 // Shape implements stream.Shaper. The members of JSON objects become fields.
 func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
 	if o.Format == NDJSON {

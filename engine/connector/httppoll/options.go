@@ -250,6 +250,9 @@ func (o *Options) compile() (err error) {
 	return nil
 }
 
+// ReadsObjects implements stream.ObjectOptions.
+func (o *Options) ReadsObjects() bool { return o.Format == JSON }
+
 // Shape implements stream.Shaper. The members of JSON objects become fields.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	if o.Format == Lines {

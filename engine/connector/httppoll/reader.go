@@ -134,7 +134,9 @@ func (r *reader) fill(b *stream.Batch) error {
 			Part: &r.s.part, Range: stream.Range{From: r.handedOut, To: to}, Bytes: len(b.Data),
 		})
 		r.handedOut = to
-		r.setFields(b)
+		if r.s.o.Format == JSON {
+			r.fields.Add(b)
+		}
 	}
 	if r.at >= border {
 		next := r.above[0].To
@@ -200,24 +202,6 @@ func (r *reader) appendRecord(b *stream.Batch, i int) error {
 	b.Added++
 	b.Origins++
 	return nil
-}
-
-// setFields adds the members of JSON objects as fields.
-func (r *reader) setFields(b *stream.Batch) {
-	if r.s.o.Format != JSON {
-		return
-	}
-	r.fields.Begin()
-	for i := range b.Records {
-		from := len(b.Fields)
-		if err := r.fields.Append(b, i); err != nil {
-			b.DeadLetter(i, err)
-			continue
-		}
-		// SetFields would mark the unchanged text as changed
-		record := &b.Records[i]
-		record.Field, record.NumFields, record.Parsed = uint32(from), uint32(len(b.Fields)-from), true
-	}
 }
 
 // nextPage moves the reader to the page after the loaded one.

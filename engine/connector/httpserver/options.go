@@ -118,6 +118,9 @@ func (o *Options) checkPath() error {
 	return nil
 }
 
+// ReadsObjects implements stream.ObjectOptions.
+func (o *Options) ReadsObjects() bool { return o.Format != Lines }
+
 // Shape implements stream.Shaper. The members of JSON objects become fields.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	switch o.Format {

@@ -192,7 +192,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 	finish := func() error {
 		r.pending = slices.Delete(r.pending, 0, used)
-		r.setFields(b)
+		r.objects.Add(b)
 		return nil
 	}
 	var timeout <-chan time.Time
@@ -236,22 +236,6 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 			}
 			return io.EOF
 		}
-	}
-}
-
-// setFields adds the members of the records as fields.
-func (r *reader) setFields(b *stream.Batch) {
-	r.objects.Begin()
-	for i := range b.Records {
-		from := len(b.Fields)
-		if err := r.objects.Append(b, i); err != nil {
-			b.DeadLetter(i, err)
-			continue
-		}
-		// SetFields would mark the unchanged text as changed
-		record := &b.Records[i]
-		record.Field, record.NumFields = uint32(from), uint32(len(b.Fields)-from)
-		record.Parsed = true
 	}
 }
 

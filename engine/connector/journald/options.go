@@ -110,6 +110,9 @@ func (o *Options) arguments(cursor string, follow bool) []string {
 	return append(args, o.Match...)
 }
 
+// ReadsObjects implements stream.ObjectOptions.
+func (*Options) ReadsObjects() bool { return true }
+
 // Shape implements stream.Shaper. It returns the fields that records can have.
 func (*Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Fields: fields, OnError: in.OnError}, nil

@@ -32,6 +32,9 @@ func DefaultOptions() *Options {
 	}
 }
 
+// ReadsObjects implements stream.ObjectOptions.
+func (*Options) ReadsObjects() bool { return true }
+
 // Shape implements stream.Shaper. Records have the listed fields, and may have other ones.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Fields: otlplog.Fields(), Open: true, OnError: in.OnError}, nil

@@ -44,6 +44,9 @@ func (o *Options) Validate() error {
 	return o.Check(o.MaxRecord)
 }
 
+// ReadsObjects implements stream.ObjectOptions.
+func (*Options) ReadsObjects() bool { return true }
+
 // Shape implements stream.Shaper. All records have the same fields.
 func (*Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Fields: fields, OnError: in.OnError}, nil

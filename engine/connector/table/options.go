@@ -144,6 +144,9 @@ func (o *Options) Shape(stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Open: true, OnError: "dead_letter"}, nil
 }
 
+// ReadsObjects implements stream.ObjectOptions. The text of a record is its row.
+func (*Options) ReadsObjects() bool { return true }
+
 // subjects returns the tables and queries in the options. A table that is matched only by a glob is
 // not among them.
 func (o *Options) subjects() []subject {

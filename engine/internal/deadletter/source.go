@@ -27,6 +27,8 @@ type Source struct {
 	// Keep is the time for which the sink's ledger (the progress in the sink's database) has the
 	// requests of the route's own source. The letters use the same ledger.
 	Keep time.Duration
+	// Fields adds the fields of the records. It is nil if the route's own source adds none.
+	Fields func(b *stream.Batch)
 	// Assigned is set if a broker assigns the partitions of the route's own source.
 	Assigned bool
 }
@@ -36,7 +38,7 @@ func (s *Source) KeepsRequests() (own string, keep time.Duration) { return "lett
 
 // Open implements stream.Source. A file that does not exist has no letters.
 func (s *Source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
-	r := &reader{filter: s.Filter, discard: s.Discard, resume: o.Resume}
+	r := &reader{filter: s.Filter, discard: s.Discard, fields: s.Fields, resume: o.Resume}
 	r.seen = make(map[idHash]struct{})
 	dir, err := s.FS.OpenDir(filepath.Dir(s.Path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,6 +72,7 @@ func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 type reader struct {
 	filter  Filter
 	discard bool
+	fields  func(b *stream.Batch)
 	resume  func(id string) (stream.Mark, bool)
 	seen    map[idHash]struct{} // ids of letters read so far, because a letter may occur twice
 	dir     vfs.Dir
@@ -79,6 +82,19 @@ type reader struct {
 
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
+	err := r.read(ctx, b)
+	if r.fields != nil {
+		r.fields(b)
+	}
+	if r.discard {
+		for i := range b.Records {
+			b.Drop(i)
+		}
+	}
+	return err
+}
+
+func (r *reader) read(ctx context.Context, b *stream.Batch) error {
 	for !b.Full() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -89,9 +105,6 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 		}
 		if r.wanted(e) {
 			put(b, e)
-			if r.discard {
-				b.Drop(len(b.Records) - 1)
-			}
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -43,7 +44,10 @@ func replayOf(
 	if o, ok := p.Source.Options.(stream.RequestOptions); ok {
 		keep = o.KeepRequests()
 	}
-	own := p.Source
+	own, objects := p.Source, false
+	if o, ok := own.Options.(stream.ObjectOptions); ok {
+		objects = o.ReadsObjects()
+	}
 	p.Source = config.Use{Component: stream.Component{
 		Role: stream.SourceRole, Name: replaySource,
 		New: func(_ any, h stream.Host) (any, error) {
@@ -52,8 +56,12 @@ func replayOf(
 				return nil, err
 			}
 			a, ok := source.(stream.AssignedSource)
-			return &deadletter.Source{FS: h.FS(), Path: path, Filter: filter, Discard: discard,
-				Keep: keep, Assigned: ok && a.HasAssignments()}, nil
+			letters := &deadletter.Source{FS: h.FS(), Path: path, Filter: filter, Discard: discard,
+				Keep: keep, Assigned: ok && a.HasAssignments()}
+			if objects {
+				letters.Fields = new(intake.Objects).Add
+			}
+			return letters, nil
 		},
 	}, Where: p.Where}
 	return p

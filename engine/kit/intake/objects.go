@@ -44,6 +44,21 @@ func (o *Objects) Set(b *stream.Batch) {
 	}
 }
 
+// Add sets the fields of every record of b, like Set, but does not mark the text of the records as
+// changed.
+func (o *Objects) Add(b *stream.Batch) {
+	o.Begin()
+	for i := range b.Records {
+		from := len(b.Fields)
+		if err := o.Append(b, i); err != nil {
+			b.DeadLetter(i, err)
+			continue
+		}
+		r := &b.Records[i]
+		r.Field, r.NumFields, r.Parsed = uint32(from), uint32(len(b.Fields)-from), true
+	}
+}
+
 // Begin prepares o for a new batch, which must not have fields.
 func (o *Objects) Begin() {
 	if o.names == nil {
