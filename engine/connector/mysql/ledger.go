@@ -4,7 +4,15 @@ import (
 	"fmt"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
+
+// present returns a query that returns whether n of the tables beside name exist.
+func present(name sqltable.Name, n int64, a, b, c string) sqlspan.Statement {
+	return sqlspan.Statement{SQL: `SELECT count(*) = ? FROM information_schema.tables
+		WHERE table_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name IN (?, ?, ?)`,
+		Args: []any{n, name.Schema, a, b, c}}
+}
 
 // dialectOf returns the SQL of the ledger's tables, which are in the same schema as the data; see
 // docs/formats/sql-tables.md. The epoch is a number that a new process raises to fence earlier
@@ -16,6 +24,8 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 		Place: fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),
 		Names: sqlspan.Beside(s.name),
 		ID:    func(id string) any { return []byte(id) },
+		// without it, a start would need the right to create tables
+		Present: present(s.name, 3, sqlspan.RoutesTable, sqlspan.MarksTable, sqlspan.SpansTable),
 		Create: []string{
 			`CREATE TABLE IF NOT EXISTS $routes (route varbinary(300) PRIMARY KEY, format int NOT NULL, epoch bigint NOT NULL)
 				ENGINE = InnoDB`,
@@ -32,8 +42,9 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 		SetMark: `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name),
 			"key" = IF(VALUES(num) > num OR VALUES(num) = num AND VALUES("key") > "key", VALUES("key"), "key"),
 			num = GREATEST(num, VALUES(num))`,
-		Claim:      `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE num = num`,
-		InsertSpan: `INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`,
+		Claim:         `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE num = num`,
+		InsertSpan:    `INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`,
+		PresentEpochs: present(s.name, 1, sqlspan.EpochsTable, "", ""),
 		CreateEpochs: `CREATE TABLE IF NOT EXISTS $epochs (route varbinary(300),
 				part varbinary(200), epoch bigint NOT NULL, PRIMARY KEY (route, part))
 				ENGINE = InnoDB`,

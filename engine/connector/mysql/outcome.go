@@ -13,7 +13,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-const noSuchTable, noSuchColumn, duplicate, lockWaited = 1146, 1054, 1062, 1205
+const (
+	noSuchTable, noSuchColumn, unknownTable = 1146, 1054, 1109
+	duplicate, lockWaited                   = 1062, 1205
+)
 
 // numberOf returns the server's error number, or 0 if err is not from the server.
 func numberOf(err error) uint16 {
@@ -61,9 +64,9 @@ func outcome(err error) error {
 	switch e.Number {
 	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1416, 1425, 1441, 1451,
 		1452, 1526, 1644, 1690, 1748,
-		3140, 3141, 3156, 3819, 4025, 4038:
+		3140, 3141, 3150, 3156, 3157, 3819, 4025, 4038:
 		return &stream.Rejected{Err: fmt.Errorf("%s (error %d)", e.Message, e.Number)}
-	case 1044, 1045, 1049, noSuchColumn, 1064, 1109, 1136, 1142, 1143, noSuchTable, 1227,
+	case 1044, 1045, 1049, noSuchColumn, 1064, unknownTable, 1136, 1142, 1143, noSuchTable, 1227,
 		1231, 1698:
 		return &stream.Misconfigured{Err: err}
 	}

@@ -137,6 +137,10 @@ const columnsSQL = `SELECT column_name, column_type,
 	FROM information_schema.columns WHERE table_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ?
 	AND extra NOT LIKE '% GENERATED%' ORDER BY ordinal_position`
 
+// jsonSQL selects the constraints of a table in MariaDB. There, JSON is a text with a constraint.
+const jsonSQL = `SELECT check_clause FROM information_schema.check_constraints
+	WHERE constraint_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ?`
+
 func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.Column, err error) {
 	err = c.query(ctx, func(v []driver.Value) error {
 		name, decl, own := sqldriver.Text(v[0]), sqldriver.Text(v[1]), sqldriver.Text(v[2]) == "1"
@@ -144,6 +148,20 @@ func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.C
 			Own: own})
 		return nil
 	}, columnsSQL, s.name.Schema, s.name.Table)
+	if err != nil {
+		return nil, err
+	}
+	err = c.query(ctx, func(v []driver.Value) error {
+		for i := range columns {
+			if sqldriver.Text(v[0]) == "json_valid("+sqltable.Quote(columns[i].Name)+")" {
+				columns[i].Type = sqltable.JSON
+			}
+		}
+		return nil
+	}, jsonSQL, s.name.Schema, s.name.Table)
+	if n := numberOf(err); n == noSuchColumn || n == unknownTable {
+		err = nil // MySQL, which has a type JSON
+	}
 	return columns, err
 }
 

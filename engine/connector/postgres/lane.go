@@ -34,15 +34,26 @@ const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepal
 	SET tcp_keepalives_interval = 10;
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`
 
+// durable makes commits of the session durable, unless the address states otherwise. A role or
+// database may have the setting off. The server could then lose commits that it has reported.
+const durable = `; SELECT set_config('synchronous_commit', 'on', false)
+	WHERE current_setting('synchronous_commit') = 'off'`
+
 // Connect implements sqlspan.Server. It connects and sets the parameters of the session.
 func (s server) Connect(ctx context.Context) (*conn, error) {
 	c, err := pgx.ConnectConfig(ctx, s.sink.config)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.PgConn().Exec(ctx, session).ReadAll(); err != nil {
+	settings := session
+	if _, chosen := s.sink.config.RuntimeParams["synchronous_commit"]; !chosen {
+		settings += durable
+	}
+	if _, err := c.PgConn().Exec(ctx, settings).ReadAll(); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
+	encoding := c.PgConn().ParameterStatus("server_encoding")
+	s.sink.ASCII.Store(encoding != "UTF8" && encoding != "SQL_ASCII")
 	return &conn{Conn: c}, nil
 }
 

@@ -110,7 +110,7 @@ func (s *Sink) find(ctx context.Context, c *conn) error {
 // exist or cannot be locked: the right to insert into some of the columns does not suffice.
 func (s *Sink) lockTable() *sqlspan.Statement {
 	return &sqlspan.Statement{SQL: "DO '" + strings.ReplaceAll(fmt.Sprintf(
-		`BEGIN LOCK TABLE %s IN ROW EXCLUSIVE MODE; EXCEPTION WHEN undefined_table OR `+
+		`BEGIN LOCK TABLE ONLY %s IN ROW EXCLUSIVE MODE; EXCEPTION WHEN undefined_table OR `+
 			`insufficient_privilege OR wrong_object_type THEN END`, s.name), "'", "''") + "'"}
 }
 

@@ -41,21 +41,29 @@ func TestColumnChangesBeforeCopy(t *testing.T) {
 }
 
 // TestEncodingOfDatabase checks that texts are converted to the encoding of the database, and that
-// a text that this encoding cannot represent is refused.
+// a text that this encoding cannot represent is refused. It also checks that commits are durable
+// although the database has another default.
 func TestEncodingOfDatabase(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
 	o := d.options("t")
 	o.URL, o.Table = strings.Replace(d.url, "/postgres?", "/latin?", 1), "texts"
+	d.exec(t, "ALTER DATABASE latin SET synchronous_commit = off")
+	other := connect(t, o.URL+"&client_encoding=UTF8")
+	other.exec(t, "CREATE TABLE texts (t text, durable text DEFAULT current_setting('synchronous_commit'))")
 	s := open(t, o)
 	refused := map[string]string{}
 	for _, text := range []string{"é", "☃"} {
 		s.settle(t, s.batch([]field{{"t", stream.Text, text}}), refused)
 	}
-	other := connect(t, o.URL+"&client_encoding=UTF8")
-	if got := other.column(t, "SELECT t FROM texts"); !slices.Equal(got, []string{"é"}) {
-		t.Errorf("the table has %q, want é", got)
+	if got := other.column(t, "SELECT t || durable FROM texts"); !slices.Equal(got, []string{"éon"}) {
+		t.Errorf("the table has %q, want é with a durable commit", got)
+	}
+	part := stream.Partition{ID: "snow", Name: "☃é.log"}
+	mark := stream.Mark{Part: part, Watermark: stream.Position{Num: 1}}
+	if err := s.Compact(t.Context(), []stream.Mark{mark}); err != nil {
+		t.Error(err)
 	}
 	if len(refused) != 1 || !strings.Contains(refused["☃"], "22P05") {
 		t.Errorf("refused: %v, want ☃", refused)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -40,19 +41,41 @@ func openFile(files vfs.FS, path string) (*server, error) {
 	}
 	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
 	return &server{
+		path: full,
 		dsn: fmt.Sprintf(
-			"file:%s?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)", at, busyWait),
+			"file:%s?mode=rw&_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&"+
+				"_pragma=synchronous(FULL)", at, busyWait),
 	}, nil
 }
 
 // server implements sqlspan.Server for one connection, because SQLite allows one writer.
 type server struct {
+	path   string
 	dsn    string
 	closed error // error of the last closed connection
 }
 
 // Connect implements sqlspan.Server. It opens the database file.
-func (s *server) Connect(context.Context) (*connection, error) { return connect(s.dsn) }
+func (s *server) Connect(context.Context) (*connection, error) {
+	c, err := connect(s.dsn)
+	if err == nil {
+		if c.file, err = os.Stat(s.path); err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}
+	return c, err
+}
+
+// checkFile returns an error if the path no longer leads to the open file. SQLite itself would
+// continue to write to the moved or deleted file.
+func (s *server) checkFile(c *connection) error {
+	now, err := os.Stat(s.path)
+	if err == nil && os.SameFile(now, c.file) {
+		return nil
+	}
+	return &stream.Misconfigured{Err: errors.New("the file was moved, replaced or deleted; " +
+		"move it back, or restart penstock")}
+}
 
 // Restore implements sqlspan.Server. It rolls back an open transaction. If the state of the file is
 // in doubt, it closes the connection. Package sqlspan then opens another one before the next use.
@@ -75,6 +98,7 @@ func (s *server) Close(c *connection) { s.closed = c.close() }
 // connection is a driver connection with its prepared statements.
 type connection struct {
 	sqlspan.Direct
+	file    os.FileInfo // of the open file
 	inserts map[insertForm]driver.StmtExecContext
 	args    []driver.NamedValue // of one statement, reused
 }

@@ -162,7 +162,10 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 				written++
 			}
 		}
-		return c.Commit(forever())
+		if err := c.Commit(forever()); err != nil {
+			return err
+		}
+		return l.sink.server.checkFile(c)
 	})
 	if e, ok := errors.AsType[*rolledBackError](err); ok {
 		if written > 0 { // the batches before it were rolled back as well

@@ -267,6 +267,38 @@ func TestMisconfigured(t *testing.T) {
 	}
 }
 
+// TestMovedFile checks that no batch is reported as delivered if the file was moved, and that the
+// batch is delivered once when the file is back.
+func TestMovedFile(t *testing.T) {
+	o := options(t, "lines")
+	s := open(t, o)
+	row := []field{{"a", stream.Text, "1"}}
+	if err := s.deliver(t, s.batch(row)); err != nil {
+		t.Fatal(err)
+	}
+	move := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(o.Path, o.Path+".old")
+	b := s.batch(row)
+	for range 2 {
+		err := s.deliver(t, b)
+		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok || !strings.Contains(m.Error(), "was moved") {
+			t.Errorf("%v, want misconfigured: the file was moved", err)
+		}
+	}
+	move(o.Path+".old", o.Path)
+	if err := s.deliver(t, b); err != nil {
+		t.Error(err)
+	}
+	if got := column(t, o.Path, `SELECT count(*) FROM lines`); got[0] != "2" {
+		t.Errorf("the table has %s rows, want 2", got[0])
+	}
+}
+
 // TestNewerLedger checks that a ledger of a later format is refused.
 func TestNewerLedger(t *testing.T) {
 	o := options(t, "lines")

@@ -24,6 +24,7 @@ import (
 type sqliteFile struct {
 	path string
 	conn sqldriver.Conn // nil if not connected
+	file os.FileInfo    // of the open file
 }
 
 // busyWait is the maximum wait of a statement for another program's transaction, in milliseconds.
@@ -41,16 +42,23 @@ func (d *sqliteFile) close() error {
 }
 
 func (d *sqliteFile) open() error {
-	if d.conn != nil {
-		return nil
-	}
 	full, err := filepath.Abs(d.path)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(full); errors.Is(err, fs.ErrNotExist) {
+	file, err := os.Stat(full)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the file does not exist; correct `sqlite`: %w", err)
+	case err != nil:
+		return err
+	case d.conn != nil && os.SameFile(file, d.file):
+		return nil
 	}
+	if err := d.close(); err != nil { // the file was replaced
+		return err
+	}
+	d.file = file
 	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
 	opened, err := new(sqlite.Driver).Open(
 		fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)&_pragma=query_only(1)", at, busyWait))

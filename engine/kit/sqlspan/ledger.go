@@ -42,6 +42,9 @@ type Statement struct {
 // ledger. It is safe for concurrent use after Open.
 type Ledger struct {
 	Name string // of the ledger, as in its tables
+	// ASCII means that the names of partitions are stored in ASCII, because the database may lack
+	// their characters.
+	ASCII atomic.Bool
 
 	d     Dialect
 	rows  string // value of the column route; equal to Name unless keep is set
@@ -262,7 +265,7 @@ func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts
 // read reads the ledger's tables and returns the progress of all partitions, as [Fold] combines it
 // from watermarks and spans.
 func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
-	marks, rows, err := l.readRows(ctx, s, marksText)
+	marks, rows, err := readRows(ctx, l, s, marksText)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +274,7 @@ func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 
 // readRows returns the rows that the queries in texts select from the marks table, and all rows of
 // the spans table.
-func (l *Ledger) readRows(ctx context.Context, s Session,
+func readRows(ctx context.Context, l *Ledger, s Session,
 	texts ...string) (marks []stream.Mark, _ []Row, err error) {
 	row := func(scan func(dest ...any) error) error {
 		var m stream.Mark

@@ -103,6 +103,14 @@ func claim(l *Ledger, spans []stream.Span) *claims {
 // request, the name ends with the name of this process.
 func (l *Ledger) markName(p *stream.Partition) string {
 	name := strings.ToValidUTF8(strings.ReplaceAll(p.Name, "\x00", ""), "\uFFFD")
+	if l.ASCII.Load() {
+		name = strings.Map(func(r rune) rune {
+			if r > '~' {
+				return '?'
+			}
+			return r
+		}, name)
+	}
 	if l.keep > 0 && stream.IsRequest(p.ID) {
 		name, _, _ = strings.Cut(name, by)
 		name += by + l.own
@@ -402,7 +410,7 @@ func expire(ctx context.Context, l *Ledger, s Session) error {
 
 // readRequests is like read, but returns at most maxRequests requests.
 func readRequests(ctx context.Context, l *Ledger, s Session) ([]stream.Mark, error) {
-	marks, rows, err := l.readRows(ctx, s, marksText+" AND part NOT LIKE '"+requests+"'",
+	marks, rows, err := readRows(ctx, l, s, marksText+" AND part NOT LIKE '"+requests+"'",
 		marksText+" AND part LIKE '"+requests+"' ORDER BY name DESC LIMIT "+
 			strconv.Itoa(maxRequests))
 	if err != nil {

@@ -84,7 +84,7 @@ func (o *Options) Validate(d *Dialect, schemas bool) error {
 			return stream.OptionErrorf(fmt.Sprintf("columns[%d]", i), "%w", err)
 		}
 	}
-	return o.validateKey()
+	return o.validateKey(d)
 }
 
 func (o *Options) checkColumn(d *Dialect, i int, c ColumnOption) error {
@@ -126,7 +126,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, errors.Join(errs...)
 }
 
-func (o *Options) validateKey() error {
+func (o *Options) validateKey(d *Dialect) error {
 	switch {
 	case o.Mode == Upsert && len(o.Key) == 0:
 		return stream.OptionErrorf("key", "is missing: upsert needs the columns that identify a "+
@@ -139,8 +139,13 @@ func (o *Options) validateKey() error {
 		listed := slices.ContainsFunc(o.Columns,
 			func(c ColumnOption) bool { return c.field().Flat == k })
 		switch {
-		case k == "" || slices.Contains(o.Key[:i], k):
+		case k == "" || slices.ContainsFunc(o.Key[:i], func(b string) bool { return d.same(b, k) }):
 			return stream.OptionErrorf("key", "%q is empty or given twice", k)
+		case !d.Usable(k):
+			return stream.OptionErrorf("key", "%q cannot be the name of a column", k)
+		case o.Policy() == JSONColumn && d.same(k, o.JSONColumn):
+			return stream.OptionErrorf("key", "%q is the JSON column; set another name in "+
+				"json_column", k)
 		case len(o.Columns) > 0 && !listed:
 			return stream.OptionErrorf("key", "%q is not one of the columns", k)
 		}
