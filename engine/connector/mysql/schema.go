@@ -118,6 +118,9 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	collation string) string {
 	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, inKey bool) string {
 		decl := cmp.Or(c.Decl, declared[c.Type])
+		if strings.HasPrefix(decl, "timestamp") && !strings.HasSuffix(decl, " null") {
+			decl += " null" // without it, some servers store the current time for NULL
+		}
 		if !inKey {
 			return decl
 		}

@@ -67,6 +67,7 @@ func TestMariaDB(t *testing.T) {
 	t.Run("another unique index", func(t *testing.T) { otherIndex(t, server) })
 	t.Run("exact values", func(t *testing.T) { exact(t, server) })
 	t.Run("restarts", func(t *testing.T) { restarted(t, server) })
+	t.Run("times", func(t *testing.T) { times(t, server) })
 	t.Run("names", func(t *testing.T) { names(t, server) })
 	t.Run("keys", func(t *testing.T) { keys(t, server) })
 	t.Run("unfit records", func(t *testing.T) { unfit(t, server) })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/mysql"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -130,6 +131,22 @@ func restarted(t *testing.T, server *connectortest.Server) {
 	}
 	got := d.column(t, "SELECT j FROM t ORDER BY j")
 	if !slices.Equal(got, []string{`"12"`, `"text"`, `[1]`}) {
+		t.Errorf("the table has %v", got)
+	}
+}
+
+// times checks that a column of times can be NULL in a created table, even if the server replaces
+// NULL by the current time in columns that do not state NULL.
+func times(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "SET GLOBAL explicit_defaults_for_timestamp = 0")
+	defer d.exec(t, "SET GLOBAL explicit_defaults_for_timestamp = 1")
+	o := d.options("t")
+	o.Columns = []sqltable.ColumnOption{{Name: "at", Type: "timestamp"}, {Name: "n", Type: "integer"}}
+	if err := deliver(opened(t, o)[0], connectortest.Records(t, `{"n":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.column(t, "SELECT coalesce(at, 'none') FROM t"); !slices.Equal(got, []string{"none"}) {
 		t.Errorf("the table has %v", got)
 	}
 }
