@@ -22,8 +22,8 @@ type RequestSource interface {
 	KeepsRequests() (own string, keep time.Duration)
 }
 
-// ObjectOptions is an optional interface of the options of a [Source]. A replay of dead letters adds
-// the fields of their records again, without the source.
+// ObjectOptions is an optional interface of the options of a [Source]. A replay of dead letters
+// adds the fields of their records again, without the source.
 type ObjectOptions interface {
 	// ReadsObjects reports whether the text of each record is a JSON object, with the fields of the
 	// record as its members.

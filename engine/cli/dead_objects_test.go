@@ -13,14 +13,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestDeadReplayOfObjects checks that a replay restores the fields of records whose source has made
-// the fields from their text. Otherwise the sink would store a row without values.
+// TestDeadReplayOfObjects checks that a replay restores fields that the source has made from the
+// text of a record. Otherwise the sink would store a row without values.
 func TestDeadReplayOfObjects(t *testing.T) {
 	dir := t.TempDir()
 	config, out := filepath.Join(dir, "penstock.yaml"), filepath.Join(dir, "out.db")
 	letters := filepath.Join(dir, "state", "dead", "p.main.ndjson")
-	text := "state: " + filepath.Join(dir, "state") + "\npipelines: { p: { source: { table: { sqlite: " +
-		filepath.Join(dir, "in.db") + ", table: t } }, sink: { sqlite: { path: " + out +
+	text := "state: " + filepath.Join(dir, "state") +
+		"\npipelines: { p: { source: { table: { sqlite: " + filepath.Join(dir, "in.db") + ", table: t } }, sink: { sqlite: { path: " + out +
 		", table: o, columns: {id: integer, name: text} } } } }\n"
 	const line = `{"version":1,"id":"t@0~a","record":"{\"id\":7,\"name\":\"a \\\"b\\\"\"}"}` + "\n"
 	err := os.MkdirAll(filepath.Dir(letters), 0o700)
@@ -48,8 +48,8 @@ func TestDeadReplayOfObjects(t *testing.T) {
 	}
 }
 
-// TestSourcesOfObjects checks that all sources whose records have fields of their own, in place of
-// the text of the record, can restore these fields in a replay.
+// TestSourcesOfObjects checks that a replay can restore the fields of all sources that replace the
+// text of a record by fields.
 func TestSourcesOfObjects(t *testing.T) {
 	text := stream.SchemaField{Name: "text of the record", Type: stream.TextType}
 	found := 0

@@ -113,8 +113,8 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 var byteMark = []byte(`\x`)
 
 // appendLiteral appends a cell as a SQL literal, for a sql_mode in which a backslash is an ordinary
-// character. Numbers with a point or an exponent are texts, which the server converts to the type of
-// the column. As numeric literals, they would first become floats, or decimals of 65 digits.
+// character. Numbers with a point or an exponent are texts, which the server converts to the type
+// of the column. As numeric literals, they would first become floats, or decimals of 65 digits.
 func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	switch {
 	case cell == nil:

@@ -42,7 +42,8 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 		SetMark: `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name),
 			"key" = IF(VALUES(num) > num OR VALUES(num) = num AND VALUES("key") > "key", VALUES("key"), "key"),
 			num = GREATEST(num, VALUES(num))`,
-		Claim:         `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE num = num`,
+		Claim: `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ` +
+			`ON DUPLICATE KEY UPDATE num = num`,
 		InsertSpan:    `INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`,
 		PresentEpochs: present(s.name, 1, sqlspan.EpochsTable, "", ""),
 		CreateEpochs: `CREATE TABLE IF NOT EXISTS $epochs (route varbinary(300),

@@ -125,9 +125,10 @@ func New(o Options, h stream.Host) (*Sink, error) {
 var session = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
 	"character_set_results": "utf8mb4",
-	"sql_mode":              "'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION'",
-	"time_zone":             "'+00:00'",
-	"wait_timeout":          "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",
+	"sql_mode": "'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES," +
+		"NO_ENGINE_SUBSTITUTION'",
+	"time_zone":    "'+00:00'",
+	"wait_timeout": "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",
 }
 
 // Open creates the lanes. It does not connect; Load does.

@@ -55,7 +55,9 @@ func outcome(err error) error {
 		return err
 	}
 	if errors.Is(err, mysql.ErrPktTooLarge) { // found before anything was sent
-		return &stream.Rejected{Err: errors.New("the record exceeds max_allowed_packet of the server")}
+		return &stream.Rejected{
+			Err: errors.New("the record exceeds max_allowed_packet of the server"),
+		}
 	}
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok {

@@ -21,7 +21,8 @@ const engineSQL = `SELECT t.engine, e.transactions FROM information_schema.table
 // the index as a whole.
 const indexSQL = `SELECT i.index_name, i.column_name, c.extra LIKE '%auto_increment%',
 	c.is_nullable = 'YES', i.sub_part IS NULL
-	FROM information_schema.statistics i LEFT JOIN information_schema.columns c USING (table_schema, table_name, column_name)
+	FROM information_schema.statistics i LEFT JOIN information_schema.columns c
+		USING (table_schema, table_name, column_name)
 	WHERE table_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ? AND i.non_unique = 0
 	ORDER BY i.index_name, i.seq_in_index`
 
@@ -34,8 +35,8 @@ type index struct {
 	partial   bool // has only the beginning of a column
 }
 
-// checkTable checks that an existing table has transactions and, in mode upsert, a unique index over
-// the key. Without transactions, a repeated batch would be stored twice. Without the index, MySQL
+// checkTable checks that an existing table has transactions and, in mode upsert, a unique index
+// over the key. Without transactions, a repeated batch would be stored twice. Without the index, MySQL
 // would add a row instead of replacing one.
 func (s *Sink) checkTable(ctx context.Context, c *connection) error {
 	engine, transactions := "", ""
@@ -58,7 +59,8 @@ func (s *Sink) checkTable(ctx context.Context, c *connection) error {
 	}
 	own := slices.IndexFunc(indexes, func(i index) bool {
 		return !i.partial && len(i.columns) == len(s.o.Key) &&
-			!slices.ContainsFunc(s.o.Key, func(k string) bool { return !slices.Contains(i.columns, k) })
+			!slices.ContainsFunc(s.o.Key,
+				func(k string) bool { return !slices.Contains(i.columns, k) })
 	})
 	if own < 0 {
 		return fmt.Errorf("the table %s has no unique index over the columns of `key` (%s); "+

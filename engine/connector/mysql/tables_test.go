@@ -75,8 +75,8 @@ func existing(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// otherIndex checks that an upsert replaces only the row with the same key. A row that equals another
-// row in another unique index is rejected.
+// otherIndex checks that an upsert replaces only the row with the same key. A row that equals
+// another row in another unique index is rejected.
 func otherIndex(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	d.exec(t, "CREATE TABLE t (id int PRIMARY KEY, mail varchar(20) UNIQUE, n int)")
@@ -91,7 +91,8 @@ func otherIndex(t *testing.T, server *connectortest.Server) {
 	if _, ok := errors.AsType[*stream.Rejected](err); !ok {
 		t.Errorf("%v, want the record rejected", err)
 	}
-	if err := deliver(lane, next(connectortest.Records(t, `{"id":2,"mail":"c","n":4}`), 2)); err != nil {
+	err = deliver(lane, next(connectortest.Records(t, `{"id":2,"mail":"c","n":4}`), 2))
+	if err != nil {
 		t.Error(err)
 	}
 	got := d.column(t, "SELECT concat_ws(' ', id, mail, n) FROM t ORDER BY id")
@@ -142,11 +143,14 @@ func times(t *testing.T, server *connectortest.Server) {
 	d.exec(t, "SET GLOBAL explicit_defaults_for_timestamp = 0")
 	defer d.exec(t, "SET GLOBAL explicit_defaults_for_timestamp = 1")
 	o := d.options("t")
-	o.Columns = []sqltable.ColumnOption{{Name: "at", Type: "timestamp"}, {Name: "n", Type: "integer"}}
+	o.Columns = []sqltable.ColumnOption{
+		{Name: "at", Type: "timestamp"}, {Name: "n", Type: "integer"},
+	}
 	if err := deliver(opened(t, o)[0], connectortest.Records(t, `{"n":1}`)); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.column(t, "SELECT coalesce(at, 'none') FROM t"); !slices.Equal(got, []string{"none"}) {
+	got := d.column(t, "SELECT coalesce(at, 'none') FROM t")
+	if !slices.Equal(got, []string{"none"}) {
 		t.Errorf("the table has %v", got)
 	}
 }
@@ -176,11 +180,13 @@ func keys(t *testing.T, server *connectortest.Server) {
 	o := d.options("t")
 	o.Mode, o.Key = "upsert", []string{"id"}
 	lane := opened(t, o)[0]
-	err := deliver(lane, connectortest.Records(t, `{"id":"a","ID":1}`, `{"id":"a ","ID":2}`, `{"id":"A"}`))
+	err := deliver(lane, connectortest.Records(t, `{"id":"a","ID":1}`, `{"id":"a ","ID":2}`,
+		`{"id":"A"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := d.column(t, "SELECT concat(hex(id), ' ', coalesce(json_value(_extra, '$.ID'), '')) FROM t ORDER BY id")
+	got := d.column(t, "SELECT concat(hex(id), ' ', coalesce(json_value(_extra, '$.ID'), '')) "+
+		"FROM t ORDER BY id")
 	if !slices.Equal(got, []string{"41 ", "61 1", "6120 2"}) {
 		t.Errorf("the table has %q", got)
 	}
@@ -206,8 +212,8 @@ func unfit(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// readOnly checks that a user needs no right to create tables if they exist, and that a lane connects
-// again if the server is read-only. After a failover, the same
+// readOnly checks that a user needs no right to create tables if they exist, and that a lane
+// connects again if the server is read-only. After a failover, the same
 // address may belong to another server.
 func readOnly(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
@@ -225,7 +231,8 @@ func readOnly(t *testing.T, server *connectortest.Server) {
 	d.exec(t, "SET GLOBAL read_only = 1")
 	defer d.exec(t, "SET GLOBAL read_only = 0")
 	sessions := func() []string {
-		return d.column(t, "SELECT id FROM information_schema.processlist WHERE user = 'writer' ORDER BY id")
+		return d.column(t, "SELECT id FROM information_schema.processlist "+
+			"WHERE user = 'writer' ORDER BY id")
 	}
 	before := sessions()
 	if err := deliver(lane, next(connectortest.Records(t, `{"n":2}`), 1)); err == nil {

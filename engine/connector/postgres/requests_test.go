@@ -120,7 +120,8 @@ func TestMoreRequestsThanLoadReads(t *testing.T) {
 	load()
 	deliver()
 	const limit = 131_072
-	d.exec(t, fmt.Sprintf(`INSERT INTO penstock_marks SELECT route, 'request-x' || i, 'request of ' ||
+	d.exec(t, fmt.Sprintf(`INSERT INTO penstock_marks
+		SELECT route, 'request-x' || i, 'request of ' ||
 		to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' by intake-b', 5, ''
 		FROM penstock_marks, generate_series(1, %d) i`, limit))
 	marks := load()
@@ -165,7 +166,8 @@ func TestSlowCopyIsNotSuspended(t *testing.T) {
 	process.exec(t, "BEGIN")
 	process.exec(t, claim)
 	go func() {
-		_, err := process.conn.PgConn().CopyFrom(t.Context(), rows, "COPY "+d.schema+".lines FROM STDIN")
+		_, err := process.conn.PgConn().CopyFrom(t.Context(), rows,
+			"COPY "+d.schema+".lines FROM STDIN")
 		rows.CloseWithError(err)
 		copied <- err
 	}()

@@ -31,11 +31,11 @@ func typeOf(decl string) sqltable.Type {
 	switch decl {
 	case "text":
 		return sqltable.Text
-	case "bigint":
+	case "bigint", "int8":
 		return sqltable.Integer
 	case "numeric":
 		return sqltable.Number
-	case "double precision":
+	case "double precision", "float8":
 		return sqltable.Float
 	case "boolean":
 		return sqltable.Bool

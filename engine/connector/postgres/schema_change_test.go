@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -24,7 +25,8 @@ func TestColumnChangesBeforeCopy(t *testing.T) {
 	b := s.batch([]field{{"n", stream.Number, "2"}})
 	delivered := make(chan error, 1)
 	go func() { delivered <- s.deliver(t, b) }()
-	waiting := "SELECT count(*)::text FROM pg_locks WHERE relation = 'changes'::regclass AND NOT granted"
+	waiting := "SELECT count(*)::text FROM pg_locks " +
+		"WHERE relation = 'changes'::regclass AND NOT granted"
 	for d.column(t, waiting)[0] == "0" {
 		if len(delivered) > 0 {
 			t.Fatalf("the batch did not wait: %v", <-delivered)
@@ -40,24 +42,42 @@ func TestColumnChangesBeforeCopy(t *testing.T) {
 	}
 }
 
+// TestOtherNamesOfTypes checks that a column of a created table may have any name of its type.
+func TestOtherNamesOfTypes(t *testing.T) {
+	t.Parallel()
+	o := fresh(t, server.Get(t)).options("named")
+	var row []field
+	for _, name := range []string{"int8", "float8", "int4", "bool", "varchar", "decimal", "jsonb"} {
+		o.Columns = append(o.Columns, sqltable.ColumnOption{Name: name, Type: name})
+		row = append(row, field{name, stream.Null, ""})
+	}
+	s := open(t, o)
+	if err := s.deliver(t, s.batch(row)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestEncodingOfDatabase checks that texts are converted to the encoding of the database, and that
 // a text that this encoding cannot represent is refused. It also checks that commits are durable
 // although the database has another default.
 func TestEncodingOfDatabase(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))
-	d.exec(t, "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	d.exec(t, "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' "+
+		"TEMPLATE template0")
 	o := d.options("t")
 	o.URL, o.Table = strings.Replace(d.url, "/postgres?", "/latin?", 1), "texts"
 	d.exec(t, "ALTER DATABASE latin SET synchronous_commit = off")
 	other := connect(t, o.URL+"&client_encoding=UTF8")
-	other.exec(t, "CREATE TABLE texts (t text, durable text DEFAULT current_setting('synchronous_commit'))")
+	other.exec(t, "CREATE TABLE texts (t text, "+
+		"durable text DEFAULT current_setting('synchronous_commit'))")
 	s := open(t, o)
 	refused := map[string]string{}
 	for _, text := range []string{"é", "☃"} {
 		s.settle(t, s.batch([]field{{"t", stream.Text, text}}), refused)
 	}
-	if got := other.column(t, "SELECT t || durable FROM texts"); !slices.Equal(got, []string{"éon"}) {
+	got := other.column(t, "SELECT t || durable FROM texts")
+	if !slices.Equal(got, []string{"éon"}) {
 		t.Errorf("the table has %q, want é with a durable commit", got)
 	}
 	part := stream.Partition{ID: "snow", Name: "☃é.log"}

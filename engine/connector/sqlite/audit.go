@@ -28,7 +28,8 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 	s.lane = newLane(s)
 	dsn := fmt.Sprintf("file:%s?mode=rw&_pragma=busy_timeout(%d)", at, busyWait)
 	a, err := sqlspan.Audited[*connection]{
-		Server: &server{path: full, dsn: dsn}, Ledger: s.ledger, Shape: s.shape, Table: s.name, Key: s.o.Key,
+		Server: &server{path: full, dsn: dsn}, Ledger: s.ledger,
+		Shape: s.shape, Table: s.name, Key: s.o.Key,
 		Find: func(_ context.Context, c *connection) (bool, error) {
 			err := s.find(c)
 			return s.lane.exists, err

@@ -177,7 +177,8 @@ func TestRefusedRowEndsTransaction(t *testing.T) {
 	for name, refuse := range map[string]string{
 		"constraint": `CREATE INDEX i ON orders (id)`,
 		"trigger": `CREATE TRIGGER r BEFORE INSERT ON orders WHEN new.id = 'again' AND
-			EXISTS (SELECT 1 FROM orders WHERE id = 'again') BEGIN SELECT RAISE(ROLLBACK, 'again'); END`,
+			EXISTS (SELECT 1 FROM orders WHERE id = 'again') 
+			BEGIN SELECT RAISE(ROLLBACK, 'again'); END`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, "orders")
@@ -202,17 +203,20 @@ func TestRefusedRowEndsTransaction(t *testing.T) {
 			}
 			answers := make(chan error, 1)
 			go func() { // waits for the first batch, and is written with it
-				_, err := s.lane.Worker.Deliver(t.Context(), stream.Attempt{Value: second, Run: 1, Index: 1})
+				_, err := s.lane.Worker.Deliver(t.Context(),
+					stream.Attempt{Value: second, Run: 1, Index: 1})
 				answers <- err
 			}()
-			if _, err := s.lane.Worker.Deliver(t.Context(), stream.Attempt{Value: first, Run: 1}); err != nil {
+			_, err := s.lane.Worker.Deliver(t.Context(), stream.Attempt{Value: first, Run: 1})
+			if err != nil {
 				t.Error(err)
 			}
-			err := <-answers
+			err = <-answers
 			if _, ok := errors.AsType[*stream.Rejected](err); !ok {
 				t.Errorf("%v, want the batch rejected", err)
 			}
-			if got := column(t, o.Path, `SELECT id FROM orders`); !slices.Equal(got, []string{"first"}) {
+			got := column(t, o.Path, `SELECT id FROM orders`)
+			if !slices.Equal(got, []string{"first"}) {
 				t.Errorf("the table has %d rows: %.50q", len(got), got)
 			}
 		})
@@ -286,7 +290,8 @@ func TestMovedFile(t *testing.T) {
 	b := s.batch(row)
 	for range 2 {
 		err := s.deliver(t, b)
-		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok || !strings.Contains(m.Error(), "was moved") {
+		m, ok := errors.AsType[*stream.Misconfigured](err)
+		if !ok || !strings.Contains(m.Error(), "was moved") {
 			t.Errorf("%v, want misconfigured: the file was moved", err)
 		}
 	}

@@ -157,7 +157,8 @@ func (f *filling) accept(key []byte) rowDecision {
 	return takeRow
 }
 
-// orderError returns an error about a row with the given key, which follows a row with a greater key.
+// orderError returns an error about a row with the given key, which follows a row with a greater
+// key.
 func orderError(r *relation, key string) error {
 	return fmt.Errorf("%s returns its rows in another order than by the values of (%s): order by "+
 		"columns that compare byte by byte", r.name, r.keys.show(key))

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/table"
 )
 
-// icuOrder checks that texts are ordered by their bytes in a database whose default collation is
-// from ICU, regardless of its LC_COLLATE. In that collation, "C" is after "b".
+// icuOrder checks that texts are ordered by their bytes in a database with a default collation of
+// ICU, regardless of its LC_COLLATE. In that collation, "C" is after "b".
 func icuOrder(t *testing.T, server *connectortest.Server) {
 	execute(t, openPostgres(t, server.URL), "CREATE DATABASE icu LOCALE_PROVIDER icu "+
 		"ICU_LOCALE 'en-US' LC_COLLATE 'C' LC_CTYPE 'C' ENCODING 'UTF8' TEMPLATE template0")
@@ -52,7 +52,9 @@ func narrowSplit(t *testing.T, w fixture) {
 // wideSplit checks that partitions are refused if their bounds would exceed 64 bits.
 func wideSplit(t *testing.T, w fixture, values string, want string) {
 	execute(t, w.db, "CREATE TABLE wide (k "+values)
-	r, err := w.open(t, true, nil, func(o *table.Options) { o.Table, o.Split = "wide", math.MaxInt64/2 })
+	r, err := w.open(t, true, nil, func(o *table.Options) {
+		o.Table, o.Split = "wide", math.MaxInt64/2
+	})
 	if err == nil {
 		_, _, err = drain(t, r)
 	}
@@ -63,12 +65,13 @@ func wideSplit(t *testing.T, w fixture, values string, want string) {
 
 func TestWideSplit(t *testing.T) {
 	t.Parallel()
-	wideSplit(t, sqliteFixture(t), "INTEGER PRIMARY KEY); INSERT INTO wide VALUES (0), (9223372036854775807)",
+	wideSplit(t, sqliteFixture(t),
+		"INTEGER PRIMARY KEY); INSERT INTO wide VALUES (0), (9223372036854775807)",
 		"`split` needs values that are at least")
 }
 
-// TestOrderOfView checks that a view whose order is not that of the bytes stops the route. Otherwise
-// rows before the position in the order of the bytes would never be read.
+// TestOrderOfView checks that a query with another order than that of the bytes stops the route.
+// Otherwise rows before the position in the order of the bytes would never be read.
 func TestOrderOfView(t *testing.T) {
 	t.Parallel()
 	w := sqliteFixture(t)
@@ -98,7 +101,9 @@ func TestPartitionIDOfLongName(t *testing.T) {
 	for _, name := range []string{long + "1", long + "2"} {
 		execute(t, w.db, `CREATE TABLE "`+name+`" (k INTEGER PRIMARY KEY)`)
 		execute(t, w.db, `INSERT INTO "`+name+`" VALUES (-1000000000)`)
-		r, err := w.open(t, true, nil, func(o *table.Options) { o.Table, o.Split = name, 100_000_000 })
+		r, err := w.open(t, true, nil, func(o *table.Options) {
+			o.Table, o.Split = name, 100_000_000
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

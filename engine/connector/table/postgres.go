@@ -193,8 +193,9 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 			}
 		}
 		return nil
-	}, `SELECT attname, attnotnull, coalesce(nullif(CASE WHEN c.collname = 'default' THEN (SELECT CASE
-		WHEN to_jsonb(d) ->> 'datlocprovider' = 'i' THEN 'ICU' ELSE datcollate END FROM pg_database d
+	}, `SELECT attname, attnotnull, coalesce(nullif(CASE WHEN c.collname = 'default'
+		THEN (SELECT CASE WHEN to_jsonb(d) ->> 'datlocprovider' = 'i' THEN 'ICU'
+			ELSE datcollate END FROM pg_database d
 		WHERE datname = current_database()) ELSE c.collname END, '')::text IN ('C', 'POSIX', 'C.UTF-8', 'C.utf8'), true)
 		FROM pg_attribute LEFT JOIN pg_collation c ON c.oid = attcollation
 		WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped`, []byte(r.version))

@@ -195,8 +195,8 @@ func (r *relation) names() []string {
 	return out
 }
 
-// maxPartitionID is the maximum length of the result of partitionID. With the bounds of a stripe and
-// lateSuffix, an id has at most 200 bytes (stream.Partition).
+// maxPartitionID is the maximum length of the result of partitionID. With the bounds of a stripe
+// and lateSuffix, an id has at most 200 bytes (stream.Partition).
 const maxPartitionID = 140
 
 // partitionID converts a name to a partition id. Letters, digits, '-', '_' and '.' stay. Every

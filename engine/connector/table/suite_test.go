@@ -144,7 +144,8 @@ func TestMariaDB(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) { stopped(t, "mysql", fresh) })
 	t.Run("wide split", func(t *testing.T) {
 		wideSplit(t, fresh(t), "bigint unsigned PRIMARY KEY); "+
-			"INSERT INTO wide VALUES (0), (9223372036854775808)", "has the value 9223372036854775808")
+			"INSERT INTO wide VALUES (0), (9223372036854775808)",
+			"has the value 9223372036854775808")
 	})
 	t.Run("bytes and texts", func(t *testing.T) { bytesAndTexts(t, fresh(t)) })
 }

@@ -97,7 +97,7 @@ func TestOptions(t *testing.T) {
 		{"key not listed", func(o *Options) {
 			o.Mode, o.Key, o.Columns = Upsert, []string{"a"}, []ColumnOption{{Name: "b"}}
 		}, "key"},
-		{"key is the JSON column", func(o *Options) { o.Mode, o.Key = Upsert, []string{"_extra"} }, "key"},
+		{"JSON column", func(o *Options) { o.Mode, o.Key = Upsert, []string{"_extra"} }, "key"},
 		{"reserved key", func(o *Options) { o.Mode, o.Key = Upsert, []string{"ctid"} }, "key"},
 		{"upsert", func(o *Options) { o.Mode, o.Key = Upsert, []string{"a"} }, ""},
 		{"column twice", func(o *Options) {

@@ -98,7 +98,8 @@ func expired(t *testing.T, r Receiver) {
 	if strings.Join(got, "") != want {
 		t.Errorf("the ledger has %q, want %q", got, want)
 	}
-	if got := r.Column(t, "SELECT part FROM penstock_spans WHERE part LIKE 'request-gone%'"); len(got) > 0 {
+	gone := "SELECT part FROM penstock_spans WHERE part LIKE 'request-gone%'"
+	if got := r.Column(t, gone); len(got) > 0 {
 		t.Errorf("the ledger has spans of %v", got)
 	}
 	b.delivers(span{"past", 0, 5}, span{"young", 0, 4})

@@ -38,7 +38,8 @@ type Receiver struct {
 func Ledger(t *testing.T, start func(t *testing.T) Receiver) {
 	for name, test := range map[string]func(t *testing.T, r Receiver){
 		"recognized": recognized, "restarted": restarted, "other destination": otherDestination,
-		"overlap": overlap, "pruned": pruned, "expired": expired, "converted": converted, "refused": refused,
+		"overlap": overlap, "pruned": pruned, "expired": expired,
+		"converted": converted, "refused": refused,
 		"thousands": thousands, "random sets": randomSets,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, start(t)) })
