@@ -487,8 +487,8 @@ func TestRequest(t *testing.T) {
 	})
 }
 
-// TestPruneKeepsUp checks that ended deliveries are deleted as fast as deliveries can end. Otherwise
-// a store with many deliveries per second would become full of ended ones.
+// TestPruneKeepsUp checks that ended deliveries are deleted as fast as deliveries can end.
+// Otherwise a store with many deliveries per second would become full of ended ones.
 func TestPruneKeepsUp(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()

@@ -17,19 +17,21 @@ import (
 )
 
 const (
-	visitSize    = 8                      // deliveries of a host sent before other hosts are visited
-	skipSize     = 256                    // deliveries of a down host that are skipped in one commit
-	pageSize     = 1000                   // hosts read from the store at once
-	pruneEvery   = 20                     // refreshes between two deletions of ended deliveries
-	pruneTime    = 100 * time.Millisecond // after which a deletion continues at the next refresh
-	stopGrace    = 5 * time.Second        // time after a stop in which in-flight attempts may end
-	pressure     = 10                     // percent of the store kept free of ended deliveries
-	visitsAtOnce = 64                     // visits before the results of attempts are processed
-	roomPause    = 10 * time.Millisecond  // wait before a lane without room is visited again
-	maxRecording = 64                     // lanes with skipped times that are being stored
-	windowLasts  = time.Minute            // idle time after which the window of a lane is deleted
-	lateForSkip  = time.Minute            // skip an attempt if its successor has been due for longer
+	visitSize    = 8                     // deliveries of a host sent before other hosts are visited
+	skipSize     = 256                   // deliveries of a down host that are skipped in one commit
+	pageSize     = 1000                  // hosts read from the store at once
+	pruneEvery   = 20                    // refreshes between two deletions of ended deliveries
+	stopGrace    = 5 * time.Second       // time after a stop in which in-flight attempts may end
+	pressure     = 10                    // percent of the store kept free of ended deliveries
+	visitsAtOnce = 64                    // visits before the results of attempts are processed
+	roomPause    = 10 * time.Millisecond // wait before a lane without room is visited again
+	maxRecording = 64                    // lanes with skipped times that are being stored
+	windowLasts  = time.Minute           // idle time after which the window of a lane is deleted
+	lateForSkip  = time.Minute           // skip an attempt if its successor has been due for longer
 )
+
+// pruneTime bounds the time of a deletion of ended deliveries. It continues at the next refresh.
+const pruneTime = 100 * time.Millisecond
 
 var errStopping = errors.New("penstock stops")
 
