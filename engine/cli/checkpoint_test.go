@@ -101,7 +101,7 @@ func TestCheckpointChange(t *testing.T) {
 			"progress of 1 partitions"},
 		{[]string{"reset", "state", "--route", "access/other"}, exitUnfinished, `it has ["access/main"]`},
 		{[]string{"reset", "state", "--route", "access/main", "--partition", "x"}, exitUnfinished, "no partition"},
-		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log"}, exitUnfinished,
+		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log"}, exitUsage,
 			"needs --partition, and --watermark"},
 		{[]string{"convert", "state"}, exitUsage, "needs --format"},
 		{[]string{"convert", "state", "--format", "9"}, exitUnfinished,

@@ -276,6 +276,9 @@ func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, o option) bool {
 	out := reflect.MakeMapWithSize(v.Type(), len(n.Content)/2)
 	ok := true
 	for i := 0; i+1 < len(n.Content); i += 2 {
+		if l.cutAtComma(n, i/2, o) {
+			return false
+		}
 		key, value := n.Content[i], reflect.New(v.Type().Elem()).Elem()
 		if strings.Contains(key.Value, "${") {
 			l.fail(key, "variables are replaced in values only, not in keys")

@@ -38,6 +38,9 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 			ok = false
 			continue
 		}
+		if l.cutAtComma(n, i, o) {
+			return false
+		}
 		value.name = joinKey(o.name, key.Value)
 		ok = l.decode(n.Content[2*i+1], out.Index(i).Field(1), value) && ok
 		out.Index(i).Field(0).SetString(key.Value)
@@ -48,6 +51,21 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	}
 	v.Set(out)
 	return ok
+}
+
+// cutAtComma reports whether pair i of a mapping in braces is probably the rest of the value before
+// it, such as the second argument of a function. If so, it records an error.
+func (l *loader) cutAtComma(n *yaml.Node, i int, o option) bool {
+	if i == 0 || n.Style&yaml.FlowStyle == 0 || !isNull(n.Content[2*i+1]) {
+		return false
+	}
+	cut := n.Content[2*i-1]
+	if cut.Style != 0 || strings.Count(cut.Value, "(") <= strings.Count(cut.Value, ")") {
+		return false
+	}
+	l.fail(cut, "%s: YAML ends this value at its comma", joinKey(o.name, n.Content[2*i-2].Value)).
+		Hint = "put the whole value in single quotes"
+	return true
 }
 
 // describePairs returns an ordered mapping as YAML. If the elements have a text form, it returns a

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"regexp"
 	"strings"
@@ -36,7 +37,7 @@ func (d *document) syntax(err error) {
 	case strings.Contains(text, "expected ',' or"):
 		const what = "this bracket is not closed, or a comma is missing before line %d"
 		e := d.failAt(opened.Line, opened.Column, what, max(line, opened.Line+1))
-		e.Hint = d.bareVariable(opened.Line, line)
+		e.Hint = cmp.Or(d.bareVariable(opened.Line, line), d.bareArguments(opened.Line, line))
 	case strings.Contains(text, "unknown anchor"):
 		d.unknownAnchor(line, column)
 	case strings.Contains(text, "did not find expected key"),
@@ -183,6 +184,20 @@ func (d *document) bareVariable(from, to int) string {
 	for _, line := range d.lines[max(0, from-1):min(to, len(d.lines))] {
 		if found := bareValue.FindStringSubmatch(line); found != nil {
 			return "within { } and [ ] a variable needs quotes: " + quoted(found[1])
+		}
+	}
+	return ""
+}
+
+// bareCall matches a call of a function with several arguments, without quotes around it.
+var bareCall = regexp.MustCompile(`:\s+(\w+\([^()]*,[^()]*\))`)
+
+// bareArguments returns a hint if one of the lines has an unquoted call of a function. YAML ends a
+// value within braces at a comma.
+func (d *document) bareArguments(from, to int) string {
+	for _, line := range d.lines[max(0, from-1):min(to, len(d.lines))] {
+		if found := bareCall.FindStringSubmatch(line); found != nil {
+			return "within { } and [ ] a value with a comma needs quotes: " + quoted(found[1])
 		}
 	}
 	return ""
