@@ -102,6 +102,9 @@ func New(c Config) (*Machine, error) {
 	if c.Dispatch == nil {
 		c.Dispatch = dispatch.LeastCompletion{}
 	}
+	if err := errors.Join(backoff.Validate(c.Retry), backoff.Validate(c.Breaker.Probe)); err != nil {
+		return nil, fmt.Errorf("flow control: Retry or Breaker.Probe: %w", err)
+	}
 	c.Timeout = min(c.Timeout, maxWait)
 	if c.Retry == nil {
 		c.Retry = backoff.Exponential(retryBase, 2, maxRetryWait).Full()

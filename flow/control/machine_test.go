@@ -69,7 +69,8 @@ func (w *model) kinds() (k []control.CommandKind) {
 func TestNewRefuses(t *testing.T) {
 	for _, c := range []control.Config{
 		{Replay: -1}, {Ahead: -1}, {Ahead: 1 << 30}, {Window: window.Linear{Initial: -3}},
-		{Window: window.Fixed{Size: -1}},
+		{Window: window.Fixed{Size: -1}}, {Retry: backoff.Table()},
+		{Breaker: control.Breaker{Probe: backoff.Fixed(-1)}},
 	} {
 		if _, err := control.New(c); err == nil {
 			t.Errorf("New(%+v) takes it", c)
