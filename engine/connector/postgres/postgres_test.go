@@ -280,6 +280,10 @@ func TestMisconfigured(t *testing.T) {
 	d.exec(t, `CREATE TABLE narrow (a text)`)
 	d.exec(t, `CREATE TABLE closed (a text, _extra json)`)
 	d.exec(t, `CREATE ROLE weak LOGIN`)
+	defer func() {
+		d.exec(t, `DROP OWNED BY weak`)
+		d.exec(t, `DROP ROLE weak`)
+	}()
 	open(t, d.options("narrow")).Close() // creates the tables of the ledger
 	d.exec(t, `GRANT USAGE, CREATE ON SCHEMA `+d.schema+` TO weak`)
 	d.exec(t, `GRANT ALL ON ALL TABLES IN SCHEMA `+d.schema+` TO weak`)
