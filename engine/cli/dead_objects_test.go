@@ -20,7 +20,8 @@ func TestDeadReplayOfObjects(t *testing.T) {
 	config, out := filepath.Join(dir, "penstock.yaml"), filepath.Join(dir, "out.db")
 	letters := filepath.Join(dir, "state", "dead", "p.main.ndjson")
 	text := "state: " + filepath.Join(dir, "state") +
-		"\npipelines: { p: { source: { table: { sqlite: " + filepath.Join(dir, "in.db") + ", table: t } }, sink: { sqlite: { path: " + out +
+		"\npipelines: { p: { source: { table: { sqlite: " + filepath.Join(dir, "in.db") +
+		", table: t } }, sink: { sqlite: { path: " + out +
 		", table: o, columns: {id: integer, name: text} } } } }\n"
 	const line = `{"version":1,"id":"t@0~a","record":"{\"id\":7,\"name\":\"a \\\"b\\\"\"}"}` + "\n"
 	err := os.MkdirAll(filepath.Dir(letters), 0o700)
