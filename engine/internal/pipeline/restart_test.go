@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
@@ -204,6 +205,41 @@ func TestOnceIsNotRestarted(t *testing.T) {
 		}
 		if r := e.statusWithoutTree().Routes[0]; r.Starts != 1 || r.Health != healthStopped {
 			t.Errorf("the guard has stopped it: start %d, %s", r.Starts, r.Health)
+		}
+	})
+}
+
+// TestFaultEndsOneFinitePipeline lets the source of a finite pipeline report a fault when it ends.
+// The other pipeline must still deliver all of its data.
+func TestFaultEndsOneFinitePipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := &hosted{fakeSource: &fakeSource{lines: numbered(10), size: 5}}
+		faulty.watch = func(ctx context.Context, h stream.SourceHost) error {
+			<-ctx.Done()
+			h.Fault(errors.New("2 records are lost"))
+			return nil
+		}
+		slow := &fakeSink{deliver: func(ctx context.Context, _ stream.Attempt) error {
+			return retry.Sleep(ctx, time.Second)
+		}}
+		pipeline := func(name string, source config.Use, sink *fakeSink) config.Pipeline {
+			r := config.DefaultRoute("main", "/state")
+			r.Sink = use(stream.SinkRole, sink)
+			return config.Pipeline{Name: name, Source: source, Routes: []config.Route{r}}
+		}
+		rest := &fakeSource{lines: numbered(50), size: 5}
+		e, err := New(&config.Config{State: "/state", Pipelines: []config.Pipeline{
+			pipeline("a", faulty.use(), &fakeSink{}),
+			pipeline("b", use(stream.SourceRole, rest), slow),
+		}}, Options{Once: true, FS: vfstest.New(), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Run(t.Context()); err == nil || err.Error() != "a: 2 records are lost" {
+			t.Errorf("Run = %v", err)
+		}
+		if len(slow.got) != 50 {
+			t.Errorf("the other pipeline delivered %d of 50 records", len(slow.got))
 		}
 	})
 }

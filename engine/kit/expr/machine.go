@@ -26,8 +26,9 @@ var functions = func() (out []string) {
 	return out
 }()
 
-// corrected returns compile options that replace functions of the library. The library's int returns
-// a wrong number for a float64 that is out of range, and its fromJSON changes large integers.
+// corrected returns compile options that replace functions of the library. The library's int
+// returns a wrong number for a float64 that is out of range, and its fromJSON changes large
+// integers.
 func corrected() []expr.Option {
 	return []expr.Option{
 		expr.DisableBuiltin("int"), expr.Function("int", toInt, new(func(any) int)),
