@@ -89,8 +89,8 @@ func (p *pacer) spend(n int) {
 	}
 }
 
-// wait returns the time until n events at once may happen if only the given number of events happens
-// before them.
+// wait returns the time until n events at once may happen if only the given number of events
+// happens before them.
 func (p *pacer) wait(now time.Duration, ahead, n int) time.Duration {
 	p.renew(now)
 	wait := max(p.resumes-now, 0)

@@ -10,9 +10,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// TestLargeMessageGetsRoom checks that a large message is accepted after the messages that were
-// there before, although smaller messages keep coming, and that a caller that gives up makes room
-// for the next one.
+// TestLargeMessageGetsRoom checks that a large message is accepted although smaller messages keep
+// coming. A caller that gives up makes room for the next one.
 func TestLargeMessageGetsRoom(t *testing.T) {
 	for _, givesUp := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
