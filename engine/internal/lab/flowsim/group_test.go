@@ -84,7 +84,8 @@ func TestLanesOnTheirOwn(t *testing.T) {
 			twelve,
 	} {
 		s := parse(t, "duration: 60s\nwarmup: 20s\nload: saturated\n"+text)
-		if f, together := grouped(t, s, "queue", false, 12); together || f[scenario.Goodput] < 0.95 {
+		f, together := grouped(t, s, "queue", false, 12)
+		if together || f[scenario.Goodput] < 0.95 {
 			t.Errorf("%sa group: %v, goodput %.3f; want none, and 0.95", text, together,
 				f[scenario.Goodput])
 		}
