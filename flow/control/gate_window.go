@@ -61,6 +61,12 @@ func newWindowGate(w window.Window, e *estimator, all *load) windowGate {
 	return g
 }
 
+// measures reports whether the limit follows from measured round trips: the base is known, the
+// start-up is over, and the worker grants no limit of its own.
+func (g *windowGate) measures() bool {
+	return g.cached.base > 0 && !g.cached.starting && g.cached.ends == 0
+}
+
 // refresh updates the cached state. It must be called after each update of the window.
 func (g *windowGate) refresh() {
 	s := &g.cached

@@ -217,8 +217,7 @@ func (g *group) beginExperiment() {
 	g.nextAt = g.now + groupRetry
 	ready := 0
 	for _, l := range g.lanes.up {
-		if l.open && l.est.known && l.win.drain.prober != nil &&
-			l.win.drain.prober.ProbeWithin() > 0 && l.limit.rate == 0 {
+		if l.open && l.est.known && l.win.measures() && l.limit.rate == 0 {
 			ready++
 		}
 	}

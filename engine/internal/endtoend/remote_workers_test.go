@@ -27,7 +27,7 @@ const (
 	// remoteSlower divides the rates of scenario s01, because all worker processes share one
 	// machine.
 	remoteSlower = 5
-	// remoteInFlight bounds the batches in flight, as a multiple of one batch per worker and sender.
+	// remoteInFlight bounds the batches in flight for each worker and sender.
 	remoteInFlight = 2.6
 	// remoteQueueInFlight is the same bound for `window: queue`.
 	remoteQueueInFlight = 4.0

@@ -11,10 +11,12 @@ import (
 )
 
 // grouped runs a scenario and reports whether its sender treats the lanes as a group at the end.
-func grouped(t *testing.T, s *scenario.Scenario, algorithm string,
+// The parameter reports states whether the workers report their load.
+func grouped(t *testing.T, s *scenario.Scenario, algorithm string, reports bool,
 	seed uint64) (f scenario.Figures, together bool) {
 	t.Helper()
 	spec := find(t, algorithm)
+	spec.Reports = reports
 	c := spec.Config(s, seed)
 	c.Shared = true
 	m, err := control.New(c)
@@ -32,10 +34,7 @@ func grouped(t *testing.T, s *scenario.Scenario, algorithm string,
 	return f, strings.Contains(m.Status().Lanes[0].Reason, "shares a bottleneck")
 }
 
-// TestLanesThatShare checks that a server shared by all workers is detected for any service
-// distribution. Its queue must then stay as short as that of a single worker.
-func TestLanesThatShare(t *testing.T) {
-	const shared = ` # of 24,000 services the sum varies little
+const shared = ` # of 24,000 services the sum varies little
 duration: 120s
 warmup: 40s
 workers:
@@ -45,13 +44,31 @@ network: { rtt: 10ms }
 shared: { rate: 300, slots: %d }
 load: saturated
 `
+
+// TestNoGroupWithCredit checks that workers that grant credit get no common window, which would add
+// up their grants.
+func TestNoGroupWithCredit(t *testing.T) {
+	s := parse(t, fmt.Sprintf(shared, "exponential", 1))
+	f, together := grouped(t, s, "credit", true, 11)
+	if together || f[scenario.Goodput] < 0.97 {
+		t.Errorf("a group %v, goodput %.3f; want none, 0.97", together, f[scenario.Goodput])
+	}
+}
+
+// TestLanesThatShare checks that a server shared by all workers is detected for any service
+// distribution. Its queue must then stay as short as that of a single worker. If the workers report
+// how long batches wait, their windows may be short enough without a group.
+func TestLanesThatShare(t *testing.T) {
 	for _, service := range []string{"deterministic", "exponential"} {
 		for _, slots := range []int{1, 4} {
-			f, together := grouped(t, parse(t, fmt.Sprintf(shared, service, slots)), "queue", 11)
-			if !together || f[scenario.RTTP50] > 60 || f[scenario.Goodput] < 0.97 {
-				t.Errorf("%s service, %d slots: a group %v, median round trip %.0f ms, "+
-					"goodput %.3f; want one, 60 ms, 0.97",
-					service, slots, together, f[scenario.RTTP50], f[scenario.Goodput])
+			for _, reports := range []bool{false, true} {
+				s := parse(t, fmt.Sprintf(shared, service, slots))
+				f, together := grouped(t, s, "queue", reports, 11)
+				if !together && !reports || f[scenario.RTTP50] > 60 || f[scenario.Goodput] < 0.97 {
+					t.Errorf("%s service, %d slots, reports %v: a group %v, median round trip "+
+						"%.0f ms, goodput %.3f; want one, 60 ms, 0.97", service, slots, reports,
+						together, f[scenario.RTTP50], f[scenario.Goodput])
+				}
 			}
 		}
 	}
@@ -67,7 +84,8 @@ func TestLanesOnTheirOwn(t *testing.T) {
 			twelve,
 	} {
 		s := parse(t, "duration: 60s\nwarmup: 20s\nload: saturated\n"+text)
-		if f, together := grouped(t, s, "queue", 12); together || f[scenario.Goodput] < 0.95 {
+		f, together := grouped(t, s, "queue", false, 12)
+		if together || f[scenario.Goodput] < 0.95 {
 			t.Errorf("%sa group: %v, goodput %.3f; want none, and 0.95", text, together,
 				f[scenario.Goodput])
 		}
