@@ -187,7 +187,9 @@ func Throttle(k float64, src rand.Source) Budget {
 	if src == nil {
 		src = runtimeSource{}
 	}
-	b := &throttleBudget{start: time.Now(), rand: rand.New(src), throttle: throttle{k: atLeast(1, k)}}
+	b := &throttleBudget{
+		start: time.Now(), rand: rand.New(src), throttle: throttle{k: atLeast(1, k)},
+	}
 	b.seen.width = 2 * time.Minute / windowParts
 	return b
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// atLeast returns x, but at least the given minimum and at most the largest float. NaN counts as the
-// minimum.
+// atLeast returns x, but at least the given minimum (least) and at most the largest float. For NaN
+// it returns the minimum.
 func atLeast(least, x float64) float64 {
 	if !(x > least) {
 		return least

@@ -146,8 +146,8 @@ func (t *roundTrip) attempt(
 }
 
 // freeConnection is called before a wait. It reads the body of the response into memory and closes
-// it, so that the waiting request holds no connection and no permit of a limiter. A body larger than
-// maxDrain stays open.
+// it, so that the waiting request holds neither a connection nor a permit of a limiter. A body
+// larger than maxDrain stays open.
 func (t *roundTrip) freeConnection() {
 	if t.resp == nil || t.resp.Body == nil || t.resp.Body == http.NoBody {
 		return
