@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// TestLongestTimes checks that the longest Duration does not overflow. As a limit it never ends,
-// and as a wait it is never over.
+// TestLongestTimes checks that the longest Duration does not overflow. As a limit it means no
+// limit, and as a wait it never ends.
 func TestLongestTimes(t *testing.T) {
 	const forever = math.MaxInt64
 	for name, c := range map[string]struct {

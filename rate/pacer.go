@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// pacer decides when the next event may happen. Three things can delay an event: the limit of the
-// options, a pause that a server asked for, and the rest of a quota that a server has stated. It
-// reads no clock: callers pass the time in.
+// pacer computes the time at which the next event may happen. Three things can delay an event: the
+// limit of the options, a pause that a server asked for, and the rest of a quota that a server has
+// stated. It reads no clock: callers pass the time in.
 type pacer struct {
 	limited  bool // bucket is in use
 	bucket   Bucket
@@ -61,7 +61,8 @@ func (p *pacer) take(now time.Duration, n int) bool {
 	return true
 }
 
-// force counts n events that will happen later.
+// force counts n events that are reserved and will happen later. The bucket and the quota may
+// become negative.
 func (p *pacer) force(now time.Duration, n int) {
 	p.renew(now)
 	if p.limited {

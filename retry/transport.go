@@ -128,7 +128,8 @@ func (t *roundTrip) repeatable() error {
 	return t.body.err()
 }
 
-// attempt sends the request once and judges the response.
+// attempt sends the request once. It returns an error if there is no response or if the status is a
+// failure.
 func (t *roundTrip) attempt(
 	ctx context.Context, send func(context.Context) (*http.Response, error),
 ) error {
@@ -145,8 +146,8 @@ func (t *roundTrip) attempt(
 }
 
 // freeConnection is called before a wait. It reads the body of the response into memory and closes
-// it, so that the waiting request holds no connection and no permit of a limiter. A body larger
-// than maxDrain stays open.
+// it, so that the waiting request holds neither a connection nor a permit of a limiter. A body
+// larger than maxDrain stays open.
 func (t *roundTrip) freeConnection() {
 	if t.resp == nil || t.resp.Body == nil || t.resp.Body == http.NoBody {
 		return

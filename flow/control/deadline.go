@@ -60,7 +60,7 @@ func (h *deadlines) removeAt(i int) {
 	h.up(i, last)
 }
 
-// up moves the hole at i to where d belongs.
+// up moves the hole at index i towards the root until d may fill it, and stores d there.
 func (h *deadlines) up(i int, d deadline) {
 	s := *h
 	for i > 0 {
@@ -102,8 +102,9 @@ func (t *attempts) excuse(late time.Duration) {
 	}
 }
 
-// expire times out the attempts that have reached their deadlines. Attempts that have reached only
-// their early deadlines give up their places in the window, see [hanging].
+// expire handles the attempts that have reached their deadlines: they become overdue, and their
+// items go to other workers. Attempts that have reached only their early deadlines give up their
+// places in the window, see [hanging].
 func (t *attempts) expire() {
 	for len(t.overdue) > 0 && t.overdue[0].at <= t.now {
 		a := t.overdue[0].a
@@ -158,8 +159,9 @@ func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	return d
 }
 
-// timeout handles an overdue attempt: its worker is BUSY, and the item is sent to another one. An
-// item with keys waits until the attempt has returned.
+// timeout handles an attempt that has become overdue: it counts against its worker, unless the data
+// is to blame, and the item is sent to another worker. An item with keys waits until the attempt
+// has returned.
 func (t *attempts) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true

@@ -22,8 +22,8 @@ type lanes struct {
 	masked []int                // candidates hidden while one item chooses
 	shared gates                // of all lanes
 
-	places  int // sum of lane.places
-	free    int // lanes with places
+	places  int // further items that all lanes together may take now
+	free    int // lanes that may take further items now
 	ready   int // lanes with a breaker that needs a probe
 	open    int // lanes that are up, and with neither breaker nor throttle shut
 	opened  int // lanes with an open breaker
@@ -77,7 +77,8 @@ type gateTimer struct {
 	dirty bool // a gate has changed: at must be computed again
 }
 
-// add records the time at which a gate may open.
+// add sets the timer to the time at which a gate may open, unless the timer fires earlier or the
+// time has passed.
 func (t *gateTimer) add(now, at time.Duration) {
 	if at > now && (!t.set || at < t.at) {
 		t.set, t.at = true, at
@@ -110,7 +111,7 @@ func (ls *lanes) pick(it *item) *lane {
 	return nil
 }
 
-// bound reports whether the dispatch policy assigns the item to l, whether l is free or not.
+// bound reports whether the dispatch policy would choose l for the item if l were free.
 func (ls *lanes) bound(it *item, l *lane) bool {
 	was := ls.cands[l.at].Free
 	ls.cands[l.at].Free = true
@@ -230,7 +231,8 @@ func (ls *lanes) find(num int32) (int, bool) {
 	return slices.BinarySearchFunc(ls.all, num, func(l *lane, n int32) int { return int(l.num) - int(n) })
 }
 
-// refresh updates the room of l and its state for dispatch.
+// refresh updates the number of items that l may take now, and the measurements of l that the
+// dispatch policy uses. It informs the policy.
 func (ls *lanes) refresh(l *lane) {
 	ls.updateRoom(l)
 	if l.at < 0 {
@@ -243,8 +245,8 @@ func (ls *lanes) refresh(l *lane) {
 	ls.policy.changed(l.at, ls.cands)
 }
 
-// updateRoom updates the room of l and the values for dispatch that the start of an attempt can
-// change. It does not inform dispatch.
+// updateRoom updates the number of items that l may take now, and the values for the dispatch
+// policy that the start of an attempt can change. It does not inform the policy.
 func (ls *lanes) updateRoom(l *lane) {
 	places, ready, open, full := 0, false, false, false
 	switch {
@@ -282,9 +284,10 @@ func one(is bool) int {
 	return 0
 }
 
-// probe begins or ends a measurement of the drained round trip of l, if that is due. At most one
-// lane, or a tenth of the lanes, measures at a time. Only a lane that is used to its limit
-// (limited) needs this: others get drained samples anyway.
+// probe begins or ends a measurement of the drained round trip of l (the round trip without a queue
+// at the worker), if that is due. At most one lane, or a tenth of the lanes, measures at a time.
+// Only a lane that is used to its limit (limited) needs this: the queues of other lanes drain
+// anyway.
 func (ls *lanes) probe(l *lane, limited bool) {
 	d := &l.win.drain
 	if d.prober == nil || l.at < 0 || d.on && !d.over(ls.now) {

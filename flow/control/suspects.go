@@ -13,7 +13,7 @@ import "time"
 // suspect by mistake is delivered soon. The other attempts are for the suspects in the order of
 // their due times.
 type suspects struct {
-	waiting       [suspectClasses]heap[*item] // by number of failures
+	waiting       [suspectClasses]heap[*item] // index is the number of failures; the last heap is for more
 	n             int
 	allowed       float64 // seconds that attempts of suspects may still take
 	typical       float64 // mean seconds of an attempt
@@ -28,7 +28,7 @@ const (
 	suspectShare       = 0.05
 	maxSuspectSeconds  = 10.0 // maximum of allowed, in seconds
 	suspectWeight      = 0.25 // of the newest attempt in typical
-	maxSuspectsPerLane = 2    // attempts of suspects in flight at a lane
+	maxSuspectsPerLane = 2    // maximum attempts of suspects in flight at a lane
 )
 
 func (q *suspects) add(it *item) {

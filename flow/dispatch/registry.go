@@ -38,7 +38,7 @@ func Find(name string, o Options) Policy {
 	return nil
 }
 
-// Names returns the names that a config may have.
+// Names returns the names of all policies, which a config may use.
 func Names() (names []string) {
 	for _, e := range registry {
 		names = append(names, e.Name())
