@@ -35,13 +35,13 @@ const (
 	partitionPrefix = "buffer-"
 	// innerRoute is the name of the intake's only route, which moves received data to the store.
 	innerRoute = "buffer"
-	// envelopeBytes is the size in bytes at which an envelope ends: the record that reaches it is
-	// the last one.
+	// envelopeBytes is the size of an envelope's data at which the envelope ends: the record that
+	// reaches this size is the last one.
 	envelopeBytes = 512 << 10
 	// envelopeRecords is the number of records at which an envelope ends.
 	envelopeRecords = 64 << 10
-	// purgeEvery is the interval at which settled envelopes are deleted and a full buffer is
-	// checked.
+	// purgeEvery is the interval at which the buffer deletes the envelopes that all routes have
+	// settled (delivered, dead-lettered or dropped), and looks for the oldest unsettled data.
 	purgeEvery = 200 * time.Millisecond
 )
 
@@ -75,7 +75,8 @@ type Buffer struct {
 	changed  chan struct{}
 }
 
-// progress is the progress of one route through the stored data.
+// progress is the progress of one route through the stored data. Positions below committed are
+// durably settled: the route has delivered, dead-lettered or dropped their records.
 type progress struct {
 	committed int64 // position below which the route has durably settled everything
 	known     bool  // committed is set
@@ -220,8 +221,8 @@ func (b *Buffer) run(ctx context.Context) error {
 	return errors.Join(err, store.Close(), b.record.close())
 }
 
-// recover restores the state of the buffer after a start from the last intact envelope in the
-// store.
+// recover restores the state of the buffer after a start. It uses the last intact envelope in the
+// store, and logs each corrupt envelope after it.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {
@@ -285,7 +286,8 @@ func isDown(err error) bool {
 	return down
 }
 
-// storeAll stores the data of the intake until ctx is done. It waits while all routes drain.
+// storeAll moves the data of the intake to the store until ctx is done. While all routes drain (end
+// after their remaining data), it waits, because the intake then has no reader.
 func (b *Buffer) storeAll(ctx context.Context) error {
 	var mark stream.Mark // of the intake's own partition
 	for {

@@ -63,7 +63,7 @@ func (e *envelope) encode(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, e.sum)
 }
 
-// hasKeys reports whether the envelope needs the format with keys.
+// hasKeys reports whether the envelope must be stored in the format with keys of requests.
 func (e *envelope) hasKeys() bool { return e.keysFrom != 0 || len(e.keys) > 0 }
 
 var errShort = errors.New("it is shorter than its header")
@@ -107,7 +107,8 @@ func decode(text []byte) (*envelope, error) {
 	return e, e.check()
 }
 
-// decodeAs is decode for an envelope that must have the given number.
+// decodeAs is like decode, but also returns an error if the envelope does not have the given
+// number.
 func decodeAs(text []byte, number uint64) (*envelope, error) {
 	e, err := decode(text)
 	if err == nil && e.number != number {
@@ -123,7 +124,9 @@ func chainError(e, before *envelope) error {
 		e.previous, before.number, before.sum)
 }
 
-// check returns an error if the ends or keys do not fit the data.
+// check returns an error unless the data ends with a whole record, the record ends are ascending up
+// to the end of the data, and the keys belong to parts of the data. An envelope with copies of keys
+// has no data.
 func (e *envelope) check() error {
 	if err := checkKeys(e.keys, len(e.data)); err != nil {
 		return err

@@ -103,7 +103,8 @@ func (e *envelope) decodeKeys(rest []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// checkKeys returns an error if keys are not valid for data of the given size.
+// checkKeys returns an error if a key is malformed, or if the keys are not in the order of the
+// data, or exceed it. size is the number of bytes of the data.
 func checkKeys(keys []key, size int) error {
 	at := uint64(0)
 	for i := range keys {
@@ -120,7 +121,8 @@ func checkKeys(keys []key, size int) error {
 	return nil
 }
 
-// keysOf returns the keys of the requests in a batch of the intake, from the batch's spans.
+// keysOf returns the keys of the requests in a batch. Each span of a request gives one key. A span
+// without an arrival time in its partition's name gets the time now.
 func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 	off := 0
 	for i := range spans {
@@ -136,8 +138,8 @@ func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 	return keys
 }
 
-// copyOf returns a copy of a request's key for the record of keys. m is the progress in the
-// request.
+// copyOf returns a copy of a request's key, to be stored in a later envelope without the request's
+// data. m is the stored progress of the request.
 func copyOf(m stream.Mark, now time.Time) key {
 	return key{
 		id: m.Part.ID, arrived: intake.RequestTime(m.Part.Name, now).Unix(), end: m.Watermark.Num,
@@ -152,7 +154,8 @@ func (k *key) mark() stream.Mark {
 	return m
 }
 
-// identities appends the identities of the records of e between two offsets to out.
+// identities appends an identity for each request that has records of e between the offsets from
+// and to. The identity gives the positions of these records in the request.
 func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Identity {
 	n, found := slices.BinarySearchFunc(e.keys, from, func(k key, at int) int {
 		return cmp.Compare(int(k.off), at)
@@ -175,8 +178,8 @@ func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Iden
 	return out
 }
 
-// keyRecord has the sizes from which the buffer decides when to copy the remembered keys. In the
-// zero value, there are no keys.
+// keyRecord has the sizes from which the buffer decides when to copy the remembered keys of
+// requests. The zero value is for a buffer without keys.
 type keyRecord struct {
 	from   uint64 // number of the envelope with which the record of keys begins; 0 if there is none
 	copied int64  // bytes of the last copies
@@ -204,7 +207,9 @@ func (r *keyRecord) due(size int64) bool {
 	return r.from != 0 && r.since >= min(max(copiesEvery*r.copied, leastCopied), size/4)
 }
 
-// fromOf returns the keysFrom for the envelope to be stored under number.
+// fromOf returns the value of keysFrom for the next envelope, which has the given number and keys.
+// If no keys were remembered before, and the envelope has keys, this is number. Otherwise keysFrom
+// stays as it was.
 func (r *keyRecord) fromOf(number uint64, keys []key) uint64 {
 	if r.from == 0 && len(keys) > 0 {
 		return number

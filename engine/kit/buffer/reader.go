@@ -171,7 +171,7 @@ func (r *reader) fill(ctx context.Context, batch *stream.Batch) (full bool, err 
 	return true, nil
 }
 
-// stored returns the number of the last envelope in the store.
+// stored returns the number of the last envelope in the store, up to which routes can read.
 func (b *Buffer) stored() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,8 +22,9 @@ type Session interface {
 	// End is called after Serve has returned, and after the process and its group have died. It
 	// passes err to all callers that wait for a response of the child.
 	End(err error)
-	// Did reports two facts about the child that has ended: worked, it has completed some work
-	// since its start, and busy, it had work in progress at its end. Did is called before End.
+	// Did reports two facts about the child that has ended. worked means that the child has
+	// completed some work since its start. busy means that it had work in progress at its end. Did
+	// is called before End.
 	Did() (worked, busy bool)
 }
 
@@ -197,8 +198,8 @@ func (s *Slot[S]) set(session S, err error) {
 	s.changed = make(chan struct{})
 }
 
-// count updates the counters ends and killed after a child has ended. worked and busy are the
-// results of [Session.Did].
+// count updates the counters ends and killed after a child has ended. These counters determine the
+// wait before the next start. worked and busy are the results of [Session.Did].
 func (s *Slot[S]) count(worked, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -254,7 +254,7 @@ func (p *Process) wait() error {
 	killGroup(p.cmd.Process)
 	p.reaped = true
 	p.mu.Unlock()
-	// a process that has left the group may hold the pipes indefinitely
+	// A process that has left the group may hold the pipes open. Therefore bound the reads.
 	soon := time.Now().Add(lingering)
 	_ = p.out.SetReadDeadline(soon)
 	_ = p.stderr.SetReadDeadline(soon)
@@ -314,7 +314,8 @@ func (p *Process) close() {
 	p.log.flush()
 }
 
-// meaning returns the error of Run, from the exit state of the process and the error of talk.
+// meaning returns the error of Run. state is the error with which the process has ended, and
+// talkErr is the error of the function talk.
 func (p *Process) meaning(state, talkErr error) error {
 	p.mu.Lock()
 	killed := p.killed
@@ -332,7 +333,8 @@ func (p *Process) meaning(state, talkErr error) error {
 	return e
 }
 
-// isBroken reports whether err is only a consequence of the child's death.
+// isBroken reports whether err, an error of reading or writing the pipes, is only a consequence of
+// the child's death.
 func isBroken(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, os.ErrClosed) || errors.Is(err, ErrNotReading) ||

@@ -172,7 +172,7 @@ func (e *Evaluator) Field(i int) (stream.Field, error) {
 	return f, err
 }
 
-// keep appends a value to the batch's data and returns it as a field.
+// keep appends the text of a value to the batch's data, and returns a field that refers to it.
 func (e *Evaluator) keep(v value) (stream.Field, error) {
 	switch v.kind {
 	case null:

@@ -52,8 +52,10 @@ var (
 	}}
 )
 
-const sample = `{"host":"h1","user":null,"status":404,"size":null,"ok":true,"rate":0.10,"big":9223372036854775808,"huge":1e400,` +
-	`"req":{"path":"/a/b","n":2.50,"deep":{"x":[1,2]}},"list":["a",1],"neg":-3,"type":"t","half":"\ud800"}`
+const sample = `{"host":"h1","user":null,"status":404,"size":null,"ok":true,"rate":0.10,` +
+	`"big":9223372036854775808,"huge":1e400,` +
+	`"req":{"path":"/a/b","n":2.50,"deep":{"x":[1,2]}},` +
+	`"list":["a",1],"neg":-3,"type":"t","half":"\ud800"}`
 
 func holds(t *testing.T, text string, in stream.Schema, line string, quick bool) string {
 	t.Helper()

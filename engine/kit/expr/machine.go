@@ -27,7 +27,7 @@ var functions = func() (out []string) {
 }()
 
 // corrected returns compile options that replace functions of the library. The library's int
-// returns a wrong number for a float64 that is out of range, and its fromJSON changes large
+// returns a wrong number for a float64 outside the range of int. Its fromJSON changes large
 // integers.
 func corrected() []expr.Option {
 	return []expr.Option{
@@ -63,8 +63,9 @@ func fromJSON(args ...any) (any, error) {
 	return out.([]any)[0], nil
 }
 
-// orders has the name and the comparison of a function for each order operator, such as <. The
-// function ordering creates these functions, and makes a comparison with null false.
+// orders has an entry for each order operator, such as <: the name of a function and its
+// comparison. The function ordering creates these functions. They return false if an operand is
+// null.
 var orders = map[string]struct {
 	name string
 	less func(a, b any) bool
@@ -153,7 +154,8 @@ func (e *Evaluator) bindAll(i int) error {
 	return nil
 }
 
-// message returns an error of the virtual machine without the lines that show its position.
+// message returns the first part of an error of the virtual machine, without the lines that quote
+// the expression and mark the position.
 func message(err error) error {
 	if p, ok := problem(err).(*Error); ok {
 		return fmt.Errorf("%s", p.Message)

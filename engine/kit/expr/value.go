@@ -123,8 +123,8 @@ func (v value) decode() (any, error) {
 	return nil, nil
 }
 
-// equal reports whether a and b are equal. As in the expr library, an integer can equal a float64,
-// and values of other different kinds are not equal.
+// equal reports whether a and b are equal. An integer equals a float64 of the same value, as in the
+// expr library. Other values of different kinds are not equal.
 func equal(a, b value) (bool, error) {
 	switch {
 	case a.kind == whole && b.kind == whole, a.kind == truth && b.kind == truth:
@@ -139,7 +139,8 @@ func equal(a, b value) (bool, error) {
 
 func isNumber(v value) bool { return v.kind == whole || v.kind == broken }
 
-// order compares two numbers or two texts, like [cmp.Compare]. For other values, it returns false.
+// order compares two numbers or two texts, like [cmp.Compare]. The result false means that the
+// values cannot be compared.
 func order(a, b value) (int, bool) {
 	switch {
 	case a.kind == whole && b.kind == whole:

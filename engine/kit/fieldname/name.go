@@ -103,8 +103,8 @@ func Missing(key, text string, in stream.Schema) *stream.OptionError {
 		Known: in.Names()}
 }
 
-// Write returns the schema out with the change that setting n to a value of type t causes. It may
-// change out.Fields.
+// Write returns the schema of the records after n was set to a value of type t. out is their schema
+// before. Write may change out.Fields.
 func (n Name) Write(out stream.Schema, t stream.FieldType) (stream.Schema, error) {
 	at, nested, err := n.Find(out)
 	switch {

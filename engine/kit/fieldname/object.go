@@ -236,9 +236,9 @@ func Wrap(path []string, value []byte) []byte {
 	return out
 }
 
-// Rename gives all members at path a new key, at the next call of Settle. Two members can thus
-// exchange their keys. The order of the members does not change. Rename reports whether there was
-// such a member.
+// Rename gives all members at path a new key. The change takes effect at the next call of Settle,
+// so that two members can exchange their keys. The order of the members does not change. Rename
+// reports whether there was a member at path.
 func (o *Object) Rename(path []string, key string) (renamed bool, err error) {
 	for i := range o.members {
 		m := &o.members[i]
@@ -264,8 +264,8 @@ func (o *Object) Rename(path []string, key string) (renamed bool, err error) {
 	return renamed, nil
 }
 
-// Settle gives the renamed members their new keys. If another member has one of these keys and was
-// not renamed, Settle removes it.
+// Settle gives the renamed members their new keys. It removes any other member that has one of
+// these keys and was not renamed.
 func (o *Object) Settle() {
 	taken := make(map[string]bool)
 	for i := range o.members {

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// encoded finds records in a file with another encoding than UTF-8, or in UTF-8 that must be
-// checked, and writes the records as valid UTF-8. Offsets are those in the file, not in the decoded
-// text.
+// encoded finds records in a file and writes them as valid UTF-8. The file has another encoding
+// than UTF-8, or is UTF-8 with bytes that may be invalid. Offsets are those in the file, not in the
+// decoded text.
 type encoded struct {
 	in    charset
 	inner lines.Framing // finds records in the decoded text, or in the raw bytes if bytes is set
@@ -130,7 +130,7 @@ func (e *encoded) write(dst, text []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// rewrite lets w write the records of the frame, and then appends them to dst as valid UTF-8.
+// rewrite lets w write the records of the frame, and then appends their text to dst as valid UTF-8.
 func (e *encoded) rewrite(w lines.Writer, dst []byte, ends []int, data []byte,
 	frame lines.Frame) ([]byte, []int, error) {
 	texts, stops, err := w.Write(nil, nil, data, frame)

@@ -26,7 +26,7 @@ var charsets = map[string]charset{
 	"latin-1": latin1, "windows-1252": windows1252,
 }
 
-// wide reports whether characters consist of two-byte units.
+// wide reports whether the encoding is UTF-16, in which characters consist of two-byte units.
 func (c charset) wide() bool { return c == utf16LE || c == utf16BE || c == utf16Mark }
 
 // of returns the charset of a file that begins with head. UTF-16 without a byte order mark is

@@ -8,16 +8,16 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// joins finds the records of container logs. The container runtime cuts long lines into pieces.
-// Pieces of stdout and stderr may alternate:
+// joins finds the records of container logs. The container runtime splits a long record into
+// several lines, called pieces. Pieces of stdout and stderr may alternate:
 //
 //	stdout P one half     piece of a record
 //	stderr F an error     a whole record
 //	stdout F the other    end of the first record
 //
-// These three lines are a group: a sequence of lines after which no stream has an incomplete
-// record. All records of a group have the same origin, because no position within the group
-// separates whole records.
+// These three lines are a group: a sequence of lines after which neither stream has an incomplete
+// record. All records of a group have the same origin, the end of the group, because no position
+// within the group separates whole records.
 type joins struct {
 	parse    func(line []byte) piece
 	most     int // maximum number of lines of a group

@@ -13,8 +13,8 @@ import (
 // first line of this record. before is the line directly before line. The lines have no line ends.
 type joinRule func(first, before, line []byte) bool
 
-// multiline joins several lines to a record. A record ends before a line that does not belong to
-// it. If closes is set, it also ends after a line that matches the expression last.
+// multiline joins several lines into one record. A record ends before a line that does not belong
+// to it. If closes is set, it also ends after a line that matches the expression last.
 type multiline struct {
 	belongs joinRule
 	closes  bool

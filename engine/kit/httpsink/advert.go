@@ -29,7 +29,7 @@ func newAdvert() *advert {
 }
 
 // networkDrift bounds the growth of the stored network time: one response can raise it by at most
-// this fraction.
+// 1/256 of its value.
 const networkDrift = 1.0 / 256
 
 // unitRecords is the unit in which the sink states the cost of a batch.
@@ -47,7 +47,8 @@ func (a *advert) setHeader(h nethttp.Header, records int) {
 }
 
 // read returns the report that the receiver sent with its response. It returns the zero Report if
-// there is none. The response also updates the network time.
+// there is none, if it is malformed, or if its unit is neither batches nor records. A valid report
+// also updates the network time, the least round trip without the receiver's processing time.
 func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	value := h.Get(stream.CreditHeader)
 	if value == "" {

@@ -77,7 +77,7 @@ func (b *body) recordSent(err error) {
 }
 
 // awaitSent waits until the whole request has been written. It returns an error in three cases: a
-// write fails, ctx ends, or no byte is written for the time stallPatience.
+// write fails, ctx ends, or no byte is written for stallPatience (2 s).
 func (b *body) awaitSent(ctx context.Context) error {
 	select {
 	case err := <-b.sent: // the usual case
@@ -109,10 +109,10 @@ func (b *body) progress() int {
 	return b.off
 }
 
-// release ends the use of the body's data, so that the caller can use its memory again. It first
-// waits until net/http has closed the body, because only then can the connection serve another
-// request. If this takes longer than bodyPatience, release aborts the request with cancel, and
-// closes the connection of a running direct write.
+// release ends the use of the body's data, so that the caller can use its memory again. First it
+// waits up to bodyPatience (100 ms) until net/http has closed the body, because only then can the
+// connection serve another request. If net/http has not closed the body by then, release aborts the
+// request with cancel, and closes the connection of a running direct write.
 func (b *body) release(cancel context.CancelFunc) {
 	if b.releaseIfClosed() {
 		return // the usual case: a receiver that responds has read everything

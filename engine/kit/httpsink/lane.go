@@ -32,8 +32,8 @@ const (
 	// time after the response in which net/http may finish sending the request, so that the
 	// connection can be used again
 	bodyPatience = 100 * time.Millisecond
-	// maximum time without progress of a request after its response, if the response may
-	// acknowledge it
+	// maximum time without progress of a request after its response, if the status of the response
+	// may mean that the batch was delivered
 	stallPatience = 2 * time.Second
 	idlePatience  = 90 * time.Second // how long an unused connection is kept
 	// size of a connection's write buffer in this process: only the header is buffered
@@ -145,7 +145,7 @@ func (l *lane) read(res *nethttp.Response, begun time.Time) *answer {
 	}
 	switch {
 	case res.StatusCode == nethttp.StatusSwitchingProtocols:
-		// no response follows, and the end of the context would not end a read
+		// no response follows this one, and the end of the context would not end a read of its body
 	case f.WholeResponse > 0 && res.StatusCode/100 == 2:
 		out.Body, out.Cut = readWhole(res.Body, f.WholeResponse)
 	case f.AnyStatus:
@@ -156,8 +156,8 @@ func (l *lane) read(res *nethttp.Response, begun time.Time) *answer {
 	return out
 }
 
-// target returns the URL of a request. key is the idempotency key; if the format has a key
-// parameter, it is added to the query.
+// target returns the URL of a request. If the format has a query parameter for the idempotency key,
+// target adds it with the value key.
 func (l *lane) target(key string) *url.URL {
 	parameter := l.sink.format.KeyParameter
 	if parameter == "" || key == "" {

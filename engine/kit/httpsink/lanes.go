@@ -45,7 +45,8 @@ func (ls *lanes) close() {
 	ls.all = nil
 }
 
-// drain leaves out the lane of a worker that has reported that it drains.
+// drain pauses the lane of a worker that has reported that it drains (will stop soon). For
+// drainPause, the lane is not among the published ones.
 func (ls *lanes) drain(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -91,9 +92,9 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 	return again
 }
 
-// look looks up the addresses of a name, and adds and removes lanes to match them. If the whole
-// lookup fails, the lanes stay. If it fails for only some targets of an SRV name, the lookup counts
-// as failed, but look still uses the addresses that lookup returns.
+// look looks up the addresses of a name, and adds and removes lanes to match them. If the lookup
+// fails without any address, the lanes stay. If it fails for only some targets of an SRV name, it
+// is counted as failed, but look still uses the addresses that it has returned.
 func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
@@ -125,7 +126,8 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 	ls.replace(d, found)
 }
 
-// replace replaces the workers of a name. Running requests to removed workers may still complete.
+// replace replaces the workers of a name by the found ones. A worker that is in both lists keeps
+// its lane. Running requests to removed workers may still complete.
 func (ls *lanes) replace(d *discovered, found []endpoint) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

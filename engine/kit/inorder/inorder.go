@@ -37,9 +37,10 @@ type Order[T any] struct {
 	waiting map[uint32]T // attempts that wait for earlier ones, by place
 }
 
-// Arrive adds the attempt v with the given run and place. It calls the function out for each
-// attempt that can be released now, in order. If Arrive returns an error, v has failed and is not
-// kept.
+// Arrive adds the attempt v with the given run and place. It calls out for v, if v need not wait
+// for earlier places, and then for each waiting attempt that can follow. If Arrive returns an
+// error, v has failed and is not kept. This happens for an attempt of an earlier run, of a failed
+// run, or with a place that was taken before.
 func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {
@@ -81,8 +82,8 @@ func (o *Order[T]) Waits(run, place uint32) bool {
 	return ok && run == o.run
 }
 
-// Fail ends the run with an error. It calls the function out for each waiting attempt, in the order
-// of their places.
+// Fail ends the run with an error, so that all later attempts of the run fail. It calls out for
+// each waiting attempt, in the order of their places.
 func (o *Order[T]) Fail(err error, out func(T)) {
 	if o.failure == nil {
 		o.failure = fmt.Errorf("another batch of the same run failed: %w", err)

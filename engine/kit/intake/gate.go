@@ -109,8 +109,9 @@ func (r *Reservation) Release() {
 	r.settle(0)
 }
 
-// settle ends the reservation: the given number of bytes of submitted data replaces the reserved
-// bytes in the gate. The caller holds the intake's mu.
+// settle ends the reservation. It replaces the reserved bytes in the gate by the given number of
+// bytes, which submitted data occupies until all routes have settled it (delivered, dead-lettered
+// or dropped it). The caller holds the intake's mu.
 func (r *Reservation) settle(bytes int64) {
 	g := &r.in.gate
 	g.held += bytes - r.bytes
@@ -211,7 +212,8 @@ func (g *gate) give(w *waiter) {
 	close(w.ready)
 }
 
-// free returns the bytes of settled or withdrawn data to the gate, and serves waiting calls.
+// free returns the bytes of settled or withdrawn data to the gate, and grants them to waiting
+// calls.
 func (g *gate) free(bytes int64) {
 	g.held -= bytes
 	g.grant()

@@ -110,8 +110,9 @@ func New(o Options, h stream.Host) (*Intake, error) {
 }
 
 // reportRest waits until the source stops. Then it logs and counts the lost records: those that
-// some route has not settled, for example because the route has failed. It does not count records
-// for which a sender waits. Their sender gets no response and still has the records.
+// some route has not settled (delivered, dead-lettered or dropped), for example because the route
+// has failed. It does not count records for which a sender waits. Their sender gets no response and
+// still has the records.
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()

@@ -46,7 +46,7 @@ func (p *Pace) Settled(bytes int, now time.Time) {
 // RetryAfter estimates the time in which the routes settle held bytes at the measured rate.
 // Example: if 1 MB per second was settled, 20 MB take 20s. If no rate was measured, the estimate is
 // 15s. The estimate is limited to between 1s and 50s and then varied by up to 20 percent (jitter).
-// The result is in whole seconds and at least 1s.
+// The result is rounded to whole seconds and at least 1s.
 func (p *Pace) RetryAfter(held int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

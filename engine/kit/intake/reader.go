@@ -57,7 +57,7 @@ func (p *settled) covers(from, to int64) bool {
 	return false
 }
 
-// note replaces the progress by that of m, unless the watermark of m is lower.
+// note replaces the progress by that of m, unless the watermark of m is lower: then m is older.
 func (p *settled) note(m stream.Mark) {
 	if m.Watermark.Num >= p.watermark { // ignore an older mark
 		p.watermark, p.above = m.Watermark.Num, slices.Clone(m.Above)
@@ -302,9 +302,10 @@ func (r *reader) learn(s *Submission) {
 	}
 }
 
-// follow moves r.main, the position in the intake's partition, up to position to. If follow passes
-// over positions that this route has not settled, it adds an empty span with these positions to b
-// and returns true. With this span, the ledger of a sink can advance beyond these positions.
+// follow moves r.main, the position in the intake's partition, up to position to. It skips the
+// ranges that were settled when the reader was opened. If it passes over other positions, it adds
+// an empty span with these positions to b and returns true; it then stops at the next settled
+// range. With this span, the ledger of a sink can advance beyond these positions.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)
@@ -346,7 +347,8 @@ func (r *reader) cover(b *stream.Batch, s *Submission, n int) {
 	}
 }
 
-// take appends records of s to b. It stops when b is full, or at the place border.
+// take appends records of s to b. It stops when b is full, or at border, an offset in the bytes of
+// all submissions.
 func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 	data := s.records.data
 	start := int(r.At - s.from)

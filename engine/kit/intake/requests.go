@@ -59,7 +59,7 @@ func (q *requests) of(id string) *settled {
 	return new(settled)
 }
 
-// note updates the progress of a request from m ([stream.Mark]).
+// note updates the progress of the request that the partition of m belongs to.
 func (q *requests) note(m stream.Mark) {
 	e := q.by[m.Part.ID]
 	if e == nil {
@@ -96,9 +96,9 @@ func (i *Intake) Requests(route string) []stream.Mark {
 	return marks
 }
 
-// expire removes the oldest requests: those that arrived before the given time, and more if more
-// than most requests remain. It stops at the first request in working, which has the requests that
-// are not settled yet. It appends the ids of the removed requests to gone.
+// expire removes the oldest requests: those that arrived before the given time, and further ones
+// while more than most requests remain. It stops at the first request in working, the map of
+// requests with unsettled data. It returns gone with the ids of the removed requests appended.
 func (q *requests) expire(
 	gone []string, before time.Time, most int, working map[string]*Submission,
 ) []string {

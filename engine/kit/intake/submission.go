@@ -71,7 +71,7 @@ type Submission struct {
 	mayBeSent bool
 }
 
-// position converts a place (an offset in the bytes of all submissions) to a position in the
+// position converts at, an offset in the bytes of all submissions, to a position in the
 // submission's partition.
 func (s *Submission) position(at int64) int64 { return at - s.shift }
 

@@ -71,8 +71,8 @@ func (s *Submission) disown() (withdraw func()) {
 // caller holds i.mu.
 func (i *Intake) hasOneRoute() bool { return len(i.routes) == 1 && len(i.host.Routes()) == 1 }
 
-// exceeds reports whether the records of s fit into an empty batch, but not into the remaining room
-// of b.
+// exceeds reports whether s must begin a new batch: a sender waits for it, and its records do not
+// fit into the remaining room of b, but fit into an empty batch.
 func (s *Submission) exceeds(b *stream.Batch) bool {
 	size, count, most := s.records.Size(), s.records.count, b.Limits()
 	return s.awaited && size <= most.Bytes && count <= most.Records &&

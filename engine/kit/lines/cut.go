@@ -12,15 +12,16 @@ import (
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
 // target determines where a batch ends if it does not reach its record limit: at the first record
-// end at or after the offset at.
+// end at or after the offset at in the file.
 type target struct {
 	at, begun int64 // begun is the offset at which the batch began
 	multiple  bool  // at is a multiple of the byte limit from the file's start
 }
 
 // targetOf returns the target of a batch that began at offset begun and continues at next. The
-// target is the first multiple of the byte limit greater than begun. If next has already reached
-// this multiple, the target is begun plus the byte limit, or next+1 if that is greater.
+// target is the first multiple of the byte limit greater than begun. Example: with a limit of 1000
+// and begun at 1200, it is 2000. If next has already reached this multiple, the target is begun
+// plus the byte limit, or next+1 if that is greater.
 func targetOf(begun, next int64, l stream.BatchLimits) target {
 	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
 	if next >= t.at {
@@ -29,10 +30,10 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 	return t
 }
 
-// passing returns the target of a batch that has reached the record end next with the given number
-// of records. Usually this is t. The exception is a batch that has reached the multiple of the byte
-// limit, but has used a larger share of its record limit than of its byte limit. Its target is the
-// byte limit after the batch's start.
+// passing returns the target of a batch after a record that ends at next, with which the batch has
+// the given number of records. This is t, with one exception: next has reached the multiple of the
+// byte limit, but the batch has used a larger share of its record limit than of its byte limit. The
+// target is then the start of the batch plus the byte limit.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {
@@ -86,7 +87,7 @@ func endOf(data []byte, n int) (int, bool) {
 
 var newline = []byte{'\n'}
 
-// cut is the end of a batch, as far as the bytes read so far determine it.
+// cut describes the end of a batch as far as it follows from the bytes that were read so far.
 type cut struct {
 	n       int  // number of bytes in whole records
 	records int  // number of records in them
@@ -94,8 +95,9 @@ type cut struct {
 }
 
 // decide finds the end of the batch in data, which begins at a record's start, at offset off in the
-// file. The batch takes records up to the first record end at or after target, but at most room
-// records. If data ends before, the batch takes all whole records in data.
+// file. The batch takes records up to the first one that ends at or after the offset target, but at
+// most room records. If data has no such end and fewer than room records, the batch takes all whole
+// records in data, and is not full.
 func decide(data []byte, off, target int64, room int) cut {
 	var c cut
 	if before := target - 1 - off; before < int64(len(data)) {

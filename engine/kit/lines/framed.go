@@ -180,8 +180,8 @@ func (l *Filler) handOver(b *stream.Batch) {
 	l.records = l.records[:0]
 }
 
-// forget removes the records of the given span and of later spans from l. The batch does not have
-// them yet.
+// forget removes from l the records of the given span and of later spans, which were not handed
+// over to the batch yet.
 func (l *Filler) forget(span int) {
 	n := len(l.records)
 	for n > 0 && int(l.records[n-1].Span) >= span {

@@ -184,7 +184,8 @@ func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	return res, nil
 }
 
-// fits reports whether a whole file may fit into b. The number of its records is not known yet.
+// fits reports whether f may be added to b, a batch with other files. It does not check the number
+// of records in f, which is not known yet.
 func fits(b *stream.Batch, c *Cursor, f File) bool {
 	if !f.Sealed && !f.Growing || b.Full() || len(b.Spans) >= MaxSpans {
 		return false
@@ -279,7 +280,8 @@ func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	return false, nil
 }
 
-// begunAt returns the offset at which the batch that continues at c.Next began.
+// begunAt returns the offset in the file at which the current batch began. This is c.Next if the
+// batch does not begin with this file.
 func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 	if len(b.Spans) > 0 && b.Spans[0].Part.ID == f.Part.ID {
 		return b.Spans[0].From.Num

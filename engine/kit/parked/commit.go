@@ -45,7 +45,7 @@ func (s *Store) run(ctx context.Context, do func(*transaction) error) error {
 	return op.err
 }
 
-// lead commits the first operations of the queue, among them the leader's own. Then it makes the
+// lead commits the first operations of the queue, which include the leader's own. Then it makes the
 // next waiting caller the leader.
 func (s *Store) lead(ctx context.Context) {
 	s.mu.Lock()

@@ -215,7 +215,8 @@ func (p Progress) pollsEnd(s Schedule) time.Time { return p.Operation.Accepted.A
 
 func (p Progress) planned(s Schedule) time.Time { return p.Start.Add(s.Planned(p.ID, p.Attempt)) }
 
-// IsLast reports whether the next attempt or poll is the last of the schedule.
+// IsLast reports whether the next attempt of the delivery is the last of the schedule, or, if its
+// operation is polled, whether the next poll is the last one.
 func (p Progress) IsLast(s Schedule) bool {
 	if p.Polled() {
 		return p.Operation.Polls+1 >= len(s.Polling.Waits) || !p.Due.Before(p.pollsEnd(s))

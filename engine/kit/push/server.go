@@ -67,10 +67,10 @@ func (s *Server) Admit(ctx context.Context, bytes int64) (*intake.Reservation, e
 	return s.Reserve(ctx, bytes)
 }
 
-// Await waits until every route has settled a submission. bytes is the size of its records. If ctx
-// ends earlier, Await withdraws the submission and returns an error. unknown reports whether
-// records may still be delivered after the error. If there is an error and unknown is false, no
-// worker has received the records.
+// Await waits until every route has settled a submission (delivered, dead-lettered or dropped it).
+// bytes is the size of its records. If ctx ends earlier, Await withdraws the submission and returns
+// an error. unknown reports whether records may still be delivered after the error. If there is an
+// error and unknown is false, no worker has received the records.
 func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	bytes int) (unknown bool, err error) {
 	if err = sub.Wait(ctx); err != nil && !errors.Is(err, intake.ErrWithdrawn) {

@@ -52,7 +52,7 @@ func (c *Cursor) Cover(b *stream.Batch, part *stream.Partition, to int64) {
 // its batches there again. The batches then have the same ids, and a sink recognizes them.
 type Cuts []int64
 
-// Add adds the end of a batch. It does nothing unless at is greater than all other ends.
+// Add adds the end of a batch. It does nothing unless the position at is after all other ends.
 func (c *Cuts) Add(at int64) {
 	if n := len(*c); n == 0 || (*c)[n-1] < at {
 		*c = append(*c, at)

@@ -85,7 +85,8 @@ func (a *ahead) take() (p piece, ok bool) {
 	}
 }
 
-// begin starts a stream at the last known mark at or before hi. It discards the bytes before hi.
+// begin starts to decompress at the last known mark at or before hi, the end of the bytes
+// decompressed so far. It discards the bytes between the mark and hi.
 func (f *File) begin() error {
 	m := f.marks[0]
 	for _, o := range f.marks {
@@ -205,7 +206,7 @@ func (f *File) note(m mark) {
 	f.marks = append(f.marks, m)
 }
 
-// finish records the end of the stream and its reason.
+// finish records that the stream has ended, and the reason.
 func (f *File) finish(err error) {
 	if err == io.EOF {
 		err = nil

@@ -45,9 +45,9 @@ type Groups struct {
 	Reason  error // the first error with the verdict Worst
 }
 
-// Group groups the records of b with the indexes kept by their verdicts. errs[k] is the error of
-// the record kept[k], and judge returns the verdict for an error. All records made from one source
-// record get the worst of their verdicts.
+// Group groups records of b by their verdicts. kept has the indexes of the records. errs[k] is the
+// error of the record kept[k], and judge returns the verdict for an error. All records made from
+// one source record get the worst of their verdicts.
 func Group(b *stream.Batch, kept []int, errs []error, judge func(error) Verdict) *Groups {
 	g := &Groups{Batch: b, Reasons: make(map[string]error)}
 	for at := 0; at < len(kept); {

@@ -38,8 +38,8 @@ type Options struct {
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	// maximum number of task ids and heartbeats that a child has not read; a child with more is
-	// killed
+	// maximum number of task ids and heartbeats that were sent to a child and not read; a child
+	// that exceeds it is killed
 	maxWaiting = 10_000
 )
 
@@ -383,8 +383,8 @@ func (b *Bolt) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
-	// End blames the oldest unanswered tuple for the death of the child. It blames none if the
-	// child has worked and then ended cleanly, since a child may serve a limited number of tuples.
+	// Blame the oldest unanswered tuple for the death of the child. Blame none if the child has
+	// worked and then ended cleanly, since a child may serve a limited number of tuples.
 	blamed := b.worked && child.EndedCleanly(err)
 	for _, g := range b.oldest {
 		if g.answered {
