@@ -32,7 +32,7 @@ const (
 	DefaultSave   = time.Second // between two saves
 )
 
-// saveBound bounds one Save.
+// saveBound is the time limit for one call of Checkpoint.Save.
 const saveBound = time.Minute
 
 // BookOptions configures a Book. Checkpoint, At and Sender.Lanes are required.
@@ -60,11 +60,11 @@ type BookOptions[R any] struct {
 	// batch. Zero means 1 s.
 	Save time.Duration
 
-	// Sender configures the Book's sender: lanes, windows, DeadLetter, Failed. If its Settled is
-	// not nil, it is called on the loop after the Book has recorded the batch, or a part of it. If
-	// Bisect is nil, the Book halves a refused batch until it has found the refused row. If
-	// Pack.BytesOf is nil, MaxBytes counts rows. Control.Replay must be 0: set BookOptions.Replay
-	// instead.
+	// Sender configures the Book's sender: lanes, windows, DeadLetter, Failed. If Sender.Settled is
+	// not nil, it is called on the loop, after the Book has recorded that the batch, or a part of
+	// the batch, is settled. If Bisect is nil, the Book halves a refused batch until it has found
+	// the refused row. If Pack.BytesOf is nil, MaxBytes counts rows. Control.Replay must be 0: set
+	// BookOptions.Replay instead.
 	Sender Options[[]R]
 }
 
@@ -256,7 +256,7 @@ func (b *Book[R]) save(ctx context.Context) error {
 	return nil
 }
 
-// produce returns the next batch and opens it in the ledger.
+// produce returns the next batch, and enters it in the ledger as unsettled.
 func (b *Book[R]) produce(ctx context.Context) (Item[[]R], error) {
 	if err := b.awaitRoom(ctx); err != nil {
 		return Item[[]R]{}, err
@@ -268,7 +268,7 @@ func (b *Book[R]) produce(ctx context.Context) (Item[[]R], error) {
 	return it, err
 }
 
-// awaitRoom waits until the ledger has room for another batch.
+// awaitRoom waits until the ledger, which has a bounded size, has room for another batch.
 func (b *Book[R]) awaitRoom(ctx context.Context) error {
 	for {
 		b.mu.Lock()
@@ -365,7 +365,8 @@ func wake(c chan struct{}, should bool) {
 	}
 }
 
-// halve is the default of Options.Bisect.
+// halve is the default of Options.Bisect. It returns the two halves of a refused batch, or nil if
+// the batch has a single row.
 func (b *Book[R]) halve(it Item[[]R], _ error) []Item[[]R] {
 	n := len(it.Value)
 	if n < 2 {

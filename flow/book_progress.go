@@ -13,11 +13,11 @@ import (
 // regardless of [PackOptions].
 const MaxTies = 1 << 16
 
-// duplicateFilter skips the settled rows of a Book, and checks that the positions of the others do
-// not decrease. The goroutine that reads owns it.
+// duplicateFilter skips rows of a Book that were settled before the restart. It also checks that
+// the positions of the rows do not decrease. The goroutine that reads owns it.
 type duplicateFilter struct {
 	watermark ledger.Position
-	ahead     []ledger.Range // settled before the restart, not yet passed; ascending
+	ahead     []ledger.Range // ranges settled before the restart that reading has not passed; ascending
 	unique    bool
 
 	newest ledger.Position // of the last row; zero: there was none
@@ -79,7 +79,7 @@ type progressTracker[R any] struct {
 	at      func(R) ledger.Position
 	ledger  *ledger.Ledger
 	batches []entry[R] // in read order
-	closed  int        // entries of open that have settled completely and are not yet removed
+	closed  int        // entries of batches that have settled completely and are not yet removed
 
 	// a row or a part of a batch was invalid, and the watermark must not pass it: no batch is
 	// opened and no progress is saved any more
@@ -89,8 +89,8 @@ type progressTracker[R any] struct {
 	largest int64 // bytes of the largest batch so far
 }
 
-// entry is a batch that the sender holds: the range (from, to]. Its rows are nil when all of them
-// have settled.
+// entry is a batch that the sender holds. Its range of positions begins after from and includes to.
+// Its rows are nil when all of them have settled.
 type entry[R any] struct {
 	from, to ledger.Position
 	rows     []R
@@ -99,16 +99,16 @@ type entry[R any] struct {
 
 // pieces counts the unsettled rows of a batch that settles in parts, by position.
 type pieces struct {
-	ends  []ledger.Position
-	left  []int // unsettled rows, by index in ends
-	total int   // sum of left
+	ends  []ledger.Position // the distinct positions of the rows, ascending
+	left  []int             // unsettled rows, by index in ends
+	total int               // sum of left
 	// bytes of settled parts that are not in the progress yet: one of their positions has another
 	// row that has not settled
 	bytes int64
 }
 
-// open opens a batch in the ledger, in read order. The parameter newest is the position of the last
-// row read.
+// open enters a batch in the ledger as unsettled, and returns the end of the batch's range. Batches
+// must be entered in read order. The parameter newest is the position of the last row read.
 func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end ledger.Position,
 	err error) {
 	if a.broken != nil {
@@ -259,8 +259,9 @@ func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.
 	return watermark, above, bytes, true
 }
 
-// due reports whether the settled rows should be saved now. Otherwise BookOptions.Replay could keep
-// the next batch from being sent.
+// due reports whether the settled rows should be saved now: they reach a quarter of replay, or they
+// leave less room in replay than the largest batch needs. Without a save, the bound on the data
+// that a crash repeats could then keep the next batch from being sent.
 func (a *progressTracker[R]) due(replay int64) bool {
 	return a.unsaved > 0 && (a.unsaved >= replay/4 || a.unsaved+a.largest > replay)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// start begins an attempt of h.
+// start starts the attempt of h that command c describes.
 func (l *loop[T]) start(h *heldItem[T], c control.Command) {
 	ln := l.lanes.byNumber[c.Lane]
 	a := l.running.newAttempt()
@@ -156,7 +156,8 @@ func (l *loop[T]) replace(h *heldItem[T], items []Item[T], fatal int,
 	}
 }
 
-// settle reports an item as settled.
+// settle carries out a Settle command: it counts the item as settled, and reports it to
+// Options.Settled.
 func (l *loop[T]) settle(c control.Command) {
 	h := l.items.bySeq[c.Seq]
 	if h == nil || h.done {

@@ -13,8 +13,8 @@
 // [Each] delivers the values of an iterator, and returns when all are delivered. It cannot resume
 // after a crash of the program. [HTTPOutcome] turns a response into an outcome.
 //
-// A [Book] resumes after a crash. It packs rows into batches, tracks the settled rows by their
-// positions, and saves this progress in a [Checkpoint], such as a file of
+// A [Book] resumes after a crash. It packs rows into batches, tracks the settled rows (delivered or
+// dead-lettered) by their positions, and saves this progress in a [Checkpoint], such as a file of
 // [github.com/penstock-io/penstock/flow/checkpoint].
 //
 // A [Sender] is the part that both have in common, with all options. It pulls items from a
@@ -54,8 +54,8 @@ type Item[T any] struct {
 	// Bytes counts against Options.MaxBytes until the item is settled. It counts against
 	// control.Config.Replay until the settled item has also been saved.
 	Bytes int64
-	// Items with a common key keep their order. They are never in flight at the same time, except
-	// on an Ordered lane.
+	// Keys order items: two items with a common key are delivered in the order of Next. They are
+	// never in flight at the same time, except on an Ordered lane.
 	Keys []string
 }
 
@@ -68,7 +68,9 @@ type Attempt[T any] struct {
 	// Run and Index give the order in which attempts must take effect on an Ordered lane. Index
 	// counts from 0 within a Run. Run never decreases during the life of a Sender. After a failed
 	// attempt, all later attempts of its Run must fail, too. When all have returned, the next Run
-	// starts with the failed item.
+	// starts with the failed item. Example: the attempt with Run 1 and Index 1 fails. The attempt
+	// with Run 1 and Index 2 must then fail as well. Both items are sent again in Run 2, with Index
+	// 0 and 1.
 	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue. The worker then counts as BUSY, and the
@@ -102,7 +104,7 @@ type Worker[T any] interface {
 type Lane[T any] struct {
 	Name   string // unique; shown in metrics and logs
 	Worker Worker[T]
-	Limits Limits // zero means none but the window
+	Limits Limits // zero: only the window limits the lane
 
 	// Inline means that Deliver never waits for a network, disk, timer or contended lock. The
 	// goroutine that runs the event loop then calls Deliver itself, which saves two switches

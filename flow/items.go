@@ -15,8 +15,8 @@ type heldItem[T any] struct {
 	running int              // attempts
 	sent    bool             // an attempt of it, or of an item that it replaces, was started
 	done    bool             // settled, or replaced by pieces
-	refusal error            // the last
-	failure error            // the last
+	refusal error            // of the last attempt that refused it, or of the state machine
+	failure error            // of the last failed or timed-out attempt
 	tokens  []deliveredToken // of attempts that delivered it and reported a token
 }
 

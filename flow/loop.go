@@ -214,19 +214,20 @@ func (l *loop[T]) wake() (at time.Duration, ok bool) {
 	return l.s.machine.Wake()
 }
 
-// step passes one event to the state machine.
+// step passes one event to the state machine, and carries out the resulting commands.
 func (l *loop[T]) step(e control.Event) {
 	l.put(e)
 	l.flush()
 }
 
-// put queues an event.
+// put queues an event for flush, with the time of the loop.
 func (l *loop[T]) put(e control.Event) {
 	e.Now = l.now
 	l.queue = append(l.queue, e)
 }
 
-// flush passes the queued events to the state machine, including those that its commands queue.
+// flush passes the queued events to the state machine and carries out its commands. It does the
+// same for the events that the commands queue.
 func (l *loop[T]) flush() {
 	if l.flushing {
 		return

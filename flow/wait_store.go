@@ -35,10 +35,11 @@ type WaitStore[T any] interface {
 	// moment later, Take.
 	Take(it Item[T], w Wait) bool
 	// Next blocks until an item of the store is due, removes it and returns it with its history. If
-	// suspect is true, Next returns only suspects (see History), and otherwise only the other
-	// items. The two kinds have a goroutine each, so two calls may run at the same time. io.EOF
-	// means that the Sender should end without the items that are still held. Any other error stops
-	// the Sender. When ctx is done, Next must soon return its error, and must not remove an item.
+	// suspect is true, Next returns only suspects, which are items that failed at workers that
+	// deliver other items (see History). Otherwise it returns only the other items. The two kinds
+	// have a goroutine each, so two calls may run at the same time. io.EOF means that the Sender
+	// should end without the items that are still held. Any other error stops the Sender. When ctx
+	// is done, Next must soon return its error, and must not remove an item.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
 	// Held returns the number of items that Take has moved into the store and Next has not returned
 	// yet, and the sums of their Cost and Bytes.
@@ -108,7 +109,8 @@ func (l *loop[T]) waitOf(c control.Command) Wait {
 	return Wait{After: max(0, c.Expect-l.now), History: c.History}
 }
 
-// request requests one item of each kind for which the state machine has room.
+// request requests one suspect and one other item from the store, each only if the state machine
+// has room for it.
 func (w *deferredItems[T]) request(l *loop[T]) {
 	if w.n == 0 || w.ended || l.stopping {
 		return
@@ -139,7 +141,7 @@ func (w *deferredItems[T]) put(i int, r nextResult[T]) {
 	w.results[i] = r
 }
 
-// collect handles the items that have come back.
+// collect handles the results of WaitStore.Next that have arrived since the previous call.
 func (w *deferredItems[T]) collect(l *loop[T]) {
 	if l.o.Waiting == nil {
 		return
@@ -155,7 +157,8 @@ func (w *deferredItems[T]) collect(l *loop[T]) {
 	}
 }
 
-// offerAgain passes an item that has come back to the state machine.
+// offerAgain handles the result of one call of WaitStore.Next: it passes the item to the state
+// machine, records the end of the store, or stops the loop after an error.
 func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 	w.asked[i] = false
 	switch {
