@@ -8,7 +8,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// answer handles an Answer event: the return of an attempt's Deliver.
+// answer handles an Answer event: a worker's Deliver has returned. It ends the attempt at the lane,
+// measures the round trip of a delivery, and applies the outcome. An attempt at an Ordered lane
+// waits for the earlier attempts of its run before its outcome is applied.
 func (t *attempts) answer(e *Event, out []Command) []Command {
 	a := t.table.find(e.ID)
 	if a == nil || e.Outcome < Delivered || e.Outcome > Split {
@@ -131,7 +133,8 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	t.group.observe(a, &sample, seconds, full)
 }
 
-// conclude applies the outcome to the lane and to the item.
+// conclude applies the outcome of attempt a to the breaker and window of the lane, and to the item:
+// the item is settled, refused, cut or sent again.
 func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	l, it := a.lane, a.item
 	t.land(a)
@@ -185,8 +188,9 @@ func (t *attempts) land(a *attempt) {
 	t.backlog.countInFlight(a.item, a.lane, -1)
 }
 
-// nack handles an attempt that has failed with a retryable answer or a timeout. It ignores attempts
-// that were canceled, and those that were overdue, since they were already counted as timeouts.
+// nack counts a failed attempt (retryable or timed out) against the window and the breaker of its
+// lane, unless the item is to blame. It ignores attempts that were canceled, and those that were
+// overdue, since they were already counted as timeouts.
 func (t *attempts) nack(a *attempt) {
 	l := a.lane
 	if a.late || a.canceled {
@@ -217,10 +221,11 @@ func failureOf(o Outcome) Outcome {
 	return o
 }
 
-// refusal handles a retryable answer. The worker may refuse above a certain level, it may be in
-// distress, or the answer may be chance. A refusal that no level explains narrows the window if the
-// worker is in distress, or fails more often than the others. With an unchanged window, such a
-// worker would get more attempts than before, because each of its failures causes one more attempt.
+// refusal handles a retryable answer, which has three possible causes. The worker refuses above a
+// certain number of attempts in flight (its level), it is in distress, or the failure is random. A
+// refusal that no level explains narrows the window if the worker is in distress, or fails more
+// often than the others. With an unchanged window, such a worker would get more attempts than
+// before, because each of its failures causes one more attempt.
 func (t *attempts) refusal(l *lane, a *attempt) {
 	known, lower := l.level.refused(t.now, a, l.est.smoothed())
 	switch {

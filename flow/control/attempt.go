@@ -4,8 +4,9 @@ package control
 
 import "time"
 
-// attempt is one delivery of one item to one lane, from Start until its outcome is concluded. The
-// memory of attempts is reused; each use has its own ID.
+// attempt is one delivery of one item to one lane, from the Start command until its outcome has
+// been applied to the lane and the item (concluded). The memory of attempts is reused; each use has
+// its own ID.
 type attempt struct {
 	id       uint64
 	slot     uint32
@@ -31,7 +32,7 @@ type attempt struct {
 	isHedge         bool // it is a second attempt, see Hedge
 	tookToken       bool // took a token of the budget
 	died            bool // the worker died of its item
-	ofSuspect       bool // of a suspect item: takes no place in the window
+	ofSuspect       bool // of a suspect, an item that failed at workers that deliver others: takes no place in the window
 	failureRecorded bool // evidence.recordFailure has handled its failure
 	placed          bool // has a place in the window
 	partial         bool // its answer, a Split, settled a part of it
@@ -124,7 +125,8 @@ func (t *attemptTable) remove(a *attempt) {
 	t.free = append(t.free, a)
 }
 
-// start begins an attempt of the item at l. The caller has removed the item from its queue.
+// start starts an attempt of the item at l, and counts it in the lane's gates and window. The
+// caller has removed the item from its queue.
 func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command {
 	t.lanes.clearFirst(it)
 	if !it.counted {

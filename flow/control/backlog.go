@@ -21,7 +21,7 @@ type backlog struct {
 	suspects       suspects
 	retrying       retrying
 	bucket         tokenBucket
-	consecutiveNew int // new items started since the source last had none while there was room
+	consecutiveNew int // new items started since the machine last had room and the source had no item
 
 	keys      map[uint32]*keyState
 	keyed     int // items with keys
@@ -41,7 +41,7 @@ func newBacklog(e *env, l *lanes) *backlog {
 // queue is a part of the send buffer: items in the state inFresh or inRedo.
 //
 // Items with the same key start in order. An item is blocked while an earlier item of one of its
-// keys must start or return first. A blocked item is in no buffer, and is not checked again until
+// keys must start or return first. A blocked item is not in ready, and is not checked again until
 // it is unblocked. Only three events unblock items:
 //
 //   - the previous item of one of its keys starts at an Ordered lane or leaves (countInFlight,
@@ -183,8 +183,9 @@ func (b *buffer) remove(it *item) {
 	}
 }
 
-// put returns the item to the send buffer after an attempt that did not deliver it, unless another
-// attempt may still deliver it in time. The parameter failed is the lane to avoid, or nil.
+// put returns the item to the queues of waiting items (the send buffer) after an attempt that did
+// not deliver it. It does nothing if another attempt may still deliver the item in time. The
+// parameter failed is the lane to avoid, or nil.
 func (b *backlog) put(it *item, failed *lane) {
 	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
 		it.tried = append(it.tried, failed.num) // another attempt, such as a hedge, still runs
@@ -214,8 +215,9 @@ func (b *backlog) put(it *item, failed *lane) {
 	b.again(it, failed)
 }
 
-// again returns an item to the send buffer, or makes it wait. The caller has made sure that all
-// running attempts of the item are overdue.
+// again returns an item to the queue of items that wait for a lane. A suspect waits as configured
+// by Config.Retry first. The caller has made sure that all running attempts of the item are
+// overdue.
 func (b *backlog) again(it *item, failed *lane) {
 	if it.state != inFlight {
 		return

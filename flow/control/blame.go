@@ -19,7 +19,7 @@ import (
 // evidence count, see [evidence.recordFailure].
 type blame struct {
 	first  float64 // first attempts
-	atOnce float64 // first attempts that delivered
+	atOnce float64 // first attempts that delivered their items
 	second float64 // items delivered after one failure
 	twice  float64 // items that failed twice
 }
@@ -85,7 +85,8 @@ func (b *blame) failing() float64 { return (b.first - b.atOnce) / (b.first + 1) 
 
 // fault returns the probability that an item with the given number of failures is bad. The
 // parameter share is the share of bad data. The parameter atLane is the share of good data that
-// fails at the lane of the last failure.
+// fails at the lane of the last failure. If that lane fails good data much more often than other
+// lanes do, the failure is weaker evidence.
 func (b *blame) fault(failures int, share, atLane float64) float64 {
 	odds := b.odds(failures, share)
 	if p := b.chance(); failures > 0 && atLane > ownFault*p {
@@ -120,7 +121,7 @@ func (b *blame) odds(failures int, share float64) float64 {
 	return share / max(1-share, 1e-6) / math.Pow(b.chance(), float64(failures))
 }
 
-// account is the evidence against an item.
+// account is the evidence that an item, and not its workers, is to blame for its failures.
 type account struct {
 	deaths       int
 	piece        bool // it is a piece of an item refused as poison: one death is enough to cut it
@@ -186,7 +187,8 @@ func (ev *evidence) failsMore(l *lane) bool {
 	return l.failures.chance() > ownFault*ev.blame.chance()
 }
 
-// weightedFailures is a sum of weighted failures, less the failures that were counted.
+// weightedFailures adds up failures with weights from 0 to 1, because a failure may be the fault of
+// the item. When the sum reaches countedFrom, one whole failure is counted and subtracted.
 type weightedFailures float64
 
 const (
@@ -213,7 +215,7 @@ func (p *weightedFailures) count(weight float64) bool {
 	return true
 }
 
-// evidence distinguishes failures of data from failures of workers.
+// evidence decides whether a failure is the fault of the item or of the worker.
 type evidence struct {
 	*env
 	lanes   *lanes

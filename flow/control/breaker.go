@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// breaker pauses a lane that fails, and probes it with one item at a time until it delivers again.
+// breaker pauses a lane after several failures (it opens), and then probes the lane with one item
+// at a time until the lane delivers again (it closes).
 type breaker struct {
 	streak int // consecutive failures, at most one per round trip
 	// time of the first failure of the streak: a delivery of an attempt sent later ends the streak
@@ -17,7 +18,7 @@ type breaker struct {
 	score  float64       // EWMA of successes since the breaker last closed
 	n      int           // outcomes in score
 	open   bool          // counted in lanes.opened
-	// the lane is paused for a short time although no more breakers may open, because others
+	// the lane is paused for a short time although no more breakers may open, because other lanes
 	// deliver or it is misconfigured
 	briefPause bool
 	fault      Outcome // the failure that opened the breaker
@@ -340,8 +341,8 @@ func (bs *breakers) startGlobalBackoff() {
 	bs.lanes.refreshAll()
 }
 
-// endGlobalBackoff ends the global backoff because l has answered. Every lane with an open breaker
-// gets its probe at once, unless it is misconfigured.
+// endGlobalBackoff ends the global backoff because the worker of l is alive. Every lane with an
+// open breaker gets its probe at once, unless it is misconfigured.
 func (bs *breakers) endGlobalBackoff(l *lane) {
 	bs.lanes.global = global{}
 	for _, o := range bs.lanes.up {
@@ -378,7 +379,8 @@ func (bs *breakers) throttle(a *attempt) {
 	bs.lanes.timer.dirty = true
 }
 
-// releaseProbe allows another probe if attempt a was a probe or a trial.
+// releaseProbe allows another probe or trial if attempt a was one: a probe of a breaker or of the
+// global backoff, or a trial of a breaker or a level.
 func (bs *breakers) releaseProbe(a *attempt) {
 	if a.lane.br.probe == a {
 		a.lane.br.probe = nil

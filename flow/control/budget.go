@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Budget bounds failed retries, so that the failure of some workers does not multiply the load of
-// the others. It is a token bucket. An attempt of an item that a worker has failed, or left
-// overdue, takes one token. Every delivery adds Share tokens, and every second adds PerSecond. A
-// paid attempt that delivers returns its token, as in the AWS SDKs' retry quota, so that the
-// backlog of an outage is delivered quickly afterwards. While the bucket is empty, failed items
-// wait and new ones are sent before them; nothing is dropped. Retries after a receiver's
-// Retry-After, probes and hedges take no tokens: they have separate bounds.
+// Budget bounds the rate of failed retries, so that the failure of some workers does not multiply
+// the load of the others. It is a token bucket. An attempt of an item that a worker has failed, or
+// left overdue, takes one token. Every delivery adds Share tokens, and every second adds PerSecond.
+// If an attempt that took a token (a paid attempt) delivers, it returns the token, as in the AWS
+// SDKs' retry quota. So the backlog of an outage is delivered quickly afterwards. While the bucket
+// is empty, failed items wait and new ones are sent before them; nothing is dropped. Retries after
+// a receiver's Retry-After, probes and hedges take no tokens: they have separate bounds.
 //
 // In any t seconds with n deliveries, at most Burst + Share*n + PerSecond*t paid attempts have
 // failed or are still running. The zero value means the defaults, which are those of gRPC (A6) and
 // Finagle.
 type Budget struct {
-	Share     float64 // tokens for a delivery; 0 means 0.1; negative: there is no budget
-	PerSecond float64 // tokens a second, above 0; 0 means 10
-	Burst     float64 // tokens at most, 1 or more; 0 means 10
+	Share     float64 // tokens added per delivery, at most 1; 0 means 0.1; negative: there is no budget
+	PerSecond float64 // tokens added per second; 0 means 10
+	Burst     float64 // maximum of tokens in the bucket, 1 or more; 0 means 10
 }
 
 const (
@@ -81,8 +81,9 @@ func (p *tokenBucket) earn(a *attempt) {
 	}
 }
 
-// refund returns the token of an attempt that neither delivered nor failed. The next attempt of the
-// item takes a token again.
+// refund returns the token of an attempt to the bucket, because the attempt counts neither as
+// delivered nor as failed (example: the worker was full). The next attempt of the item takes a
+// token again.
 func (p *tokenBucket) refund(a *attempt) {
 	if a.tookToken {
 		a.tookToken = false

@@ -13,7 +13,7 @@ type correlation struct {
 	n          int     // samples of the block
 	with       float64 // sum of products of a lane's deviation with the mean of the others
 	own, other float64 // sums of squares of a lane's deviation, and of the mean of the others
-	blocks     int     // consecutive blocks with a result that contradicts the field alike
+	blocks     int     // consecutive blocks of samples whose correlation contradicts the field alike
 	alike      bool    // the lanes seem to share a bottleneck
 }
 

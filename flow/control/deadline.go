@@ -60,7 +60,7 @@ func (h *deadlines) removeAt(i int) {
 	h.up(i, last)
 }
 
-// up moves the hole at i to where d belongs.
+// up moves the hole at index i towards the root until d may fill it, and stores d there.
 func (h *deadlines) up(i int, d deadline) {
 	s := *h
 	for i > 0 {
@@ -102,8 +102,9 @@ func (t *attempts) excuse(late time.Duration) {
 	}
 }
 
-// expire times out the attempts that have reached their deadlines. Attempts that have reached only
-// their early deadlines give up their places in the window, see [hanging].
+// expire handles the attempts that have reached their deadlines: they become overdue, and their
+// items go to other workers. Attempts that have reached only their early deadlines give up their
+// places in the window, see [hanging].
 func (t *attempts) expire() {
 	for len(t.overdue) > 0 && t.overdue[0].at <= t.now {
 		a := t.overdue[0].a

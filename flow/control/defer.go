@@ -17,8 +17,8 @@ type History struct {
 	Retry    backoff.State
 }
 
-// deferring passes items with long waits to the owner of the machine, such as flow.Sender. The
-// owner offers them again when they are due.
+// deferring passes items with long waits to the owner of the machine, such as flow.Sender, so that
+// they take no memory of the machine. The owner offers them again when they are due.
 //
 //	fails               a moment later             due
 //	  |------ Wait -------|------ Defer, Held -------|------ Offer with its History
@@ -105,7 +105,8 @@ func (d *deferring) waitsNow(b *backlog, it *item) bool {
 	return true
 }
 
-// waits reports whether the item still waits, and long enough to leave.
+// waits reports whether the item still waits, and its remaining wait is long enough for it to leave
+// the machine.
 func (e *deferral) waits(now time.Duration) bool {
 	it := e.item
 	still := it.seq == e.seq && (it.state == inDelay || it.state == inSuspects)

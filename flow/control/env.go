@@ -22,8 +22,8 @@ func (e *env) jitter(d time.Duration, from, to float64) time.Duration {
 	return time.Duration(float64(d) * (from + (to-from)*e.rnd.Float64()))
 }
 
-// wait draws the time until the next probe in an outage. The parameter most is an upper bound; 0
-// means no extra bound.
+// wait returns the random time until the next probe in an outage, drawn from policy, or from the
+// default schedule if policy is nil. The parameter most is an upper bound; 0 means no extra bound.
 func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
 	if !o.active {
 		*o = outage{active: true, since: e.now}

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// gate is one limit on the attempts that a lane may take. A lane takes the minimum of the room that
-// its gates leave. Each kind of gate has its own state and file; gates.go lists the kinds.
+// gate is one limit on the attempts that may start at a lane, such as its window or its breaker.
+// The number that may start now is the minimum over all gates of the lane. Each kind of gate has
+// its own state and file; gates.go lists the kinds.
 type gate interface {
 	// name is the gate's name in a [LaneStatus].
 	name() string
@@ -80,7 +81,7 @@ func (gs *gates) add(g gate, asked use) {
 	}
 }
 
-// gateList is a list of gates that apply to one use.
+// gateList is a list of gates that apply to one use, which is a purpose of an attempt.
 type gateList []gate
 
 // room returns the least room of the gates.

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/rate"
 )
 
-// Limit bounds attempts in addition to the windows. The zero value means no limit.
+// Limit bounds the rate of attempts, or their number in flight, in addition to the windows. The
+// zero value means no limit.
 type Limit struct {
 	Rate        float64 // cost a second, such as records; 0 means no limit
 	Bytes       float64 // bytes a second; 0 means no limit

@@ -14,7 +14,7 @@ import "time"
 // While all lanes are down, all may be used: their breakers and the global backoff decide.
 type standby struct {
 	some   bool // some lane has a number above 0
-	active int  // lanes with a higher number take nothing
+	active int  // lanes with a higher number take no items
 }
 
 // standbyGate is shut while a lane with a lower number is not down.

@@ -131,7 +131,8 @@ func (g *group) room() int {
 	return int(float64(g.limit) - g.lanes.load.cost/g.unit + 1e-6)
 }
 
-// isFull reports whether room is 0 or less.
+// isFull reports whether the lanes are a group with a window, and the window has no room for
+// another item. It is faster than [group.room].
 func (g *group) isFull() bool {
 	switch {
 	case g.win == nil, g.lanes.load.n == 0:
@@ -142,7 +143,8 @@ func (g *group) isFull() bool {
 	return g.lanes.load.cost > g.full
 }
 
-// bound applies the limit of the group's window.
+// bound computes the number and cost of items that may be in flight from the limit of the group's
+// window. The parameter open is the number of open lanes.
 func (g *group) bound(open int) {
 	if g.win == nil {
 		return
@@ -159,8 +161,8 @@ func (g *group) bound(open int) {
 }
 
 // observe records a delivery that was not overdue and took rtt seconds. The parameter s is the
-// sample for the lane's window; observe changes it to the sample for the group's window. The
-// parameter full reports whether no lane had room before the delivery.
+// sample for the lane's window. If the group has a window, observe changes s to the sample for that
+// window. The parameter full reports whether no lane had room before the delivery.
 func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	if g.mean == 0 {
 		g.mean = a.cost

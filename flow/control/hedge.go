@@ -136,7 +136,8 @@ func (t *attempts) hedge(out []Command) []Command {
 	return out
 }
 
-// hedgeAt returns the time at which a hedge may be due, and false if none is expected.
+// hedgeAt returns the time at which a hedge may be due. It returns false if none is expected at a
+// later time than now.
 func (t *attempts) hedgeAt() (at time.Duration, ok bool) {
 	if t.cfg.Hedge.Share == 0 || t.lanes.global.active || t.lanes.free == 0 || !t.cfg.Hedge.allows(&t.counts) {
 		return 0, false

@@ -24,7 +24,8 @@ const (
 	isDone               // settled, or replaced by its pieces; attempts may still run
 )
 
-// decision is the decision about an item that takes effect when none of its attempts runs.
+// decision is the fate of an item after its running attempts: it takes effect when none of them
+// runs any more.
 //
 //	undecided --reject--> refused --retryPiece--> undecided
 //	undecided, refused --withdraw--> withdrawn
@@ -208,7 +209,8 @@ func (b *backlog) release(it *item) {
 	}
 }
 
-// leave removes the item from the queue in which it waits.
+// leave removes the item from the queue in which it waits, if it waits. An Ordered lane that was to
+// begin its next run with the item no longer waits for it.
 func (b *backlog) leave(it *item) {
 	switch it.state {
 	case inFresh:

@@ -45,7 +45,8 @@ type lane struct {
 	stats    laneStats
 }
 
-// orderedRun is the run of an Ordered lane.
+// orderedRun is the current run of an Ordered lane: attempts that take effect in the order of their
+// indexes, until one of them fails. The next run begins with the failed item.
 type orderedRun struct {
 	num, index uint32   // of the next attempt
 	oldest     *attempt // first of the attempts not yet concluded, in the order of their indexes

@@ -230,7 +230,8 @@ func (ls *lanes) find(num int32) (int, bool) {
 	return slices.BinarySearchFunc(ls.all, num, func(l *lane, n int32) int { return int(l.num) - int(n) })
 }
 
-// refresh updates the room of l and its state for dispatch.
+// refresh updates the number of items that l may take now, and the measurements of l that the
+// dispatch policy uses. It informs the policy.
 func (ls *lanes) refresh(l *lane) {
 	ls.updateRoom(l)
 	if l.at < 0 {
@@ -243,8 +244,8 @@ func (ls *lanes) refresh(l *lane) {
 	ls.policy.changed(l.at, ls.cands)
 }
 
-// updateRoom updates the room of l and the values for dispatch that the start of an attempt can
-// change. It does not inform dispatch.
+// updateRoom updates the number of items that l may take now, and the values for the dispatch
+// policy that the start of an attempt can change. It does not inform the policy.
 func (ls *lanes) updateRoom(l *lane) {
 	places, ready, open, full := 0, false, false, false
 	switch {
@@ -282,9 +283,10 @@ func one(is bool) int {
 	return 0
 }
 
-// probe begins or ends a measurement of the drained round trip of l, if that is due. At most one
-// lane, or a tenth of the lanes, measures at a time. Only a lane that is used to its limit
-// (limited) needs this: others get drained samples anyway.
+// probe begins or ends a measurement of the drained round trip of l (the round trip without a queue
+// at the worker), if that is due. At most one lane, or a tenth of the lanes, measures at a time.
+// Only a lane that is used to its limit (limited) needs this: the queues of other lanes drain
+// anyway.
 func (ls *lanes) probe(l *lane, limited bool) {
 	d := &l.win.drain
 	if d.prober == nil || l.at < 0 || d.on && !d.over(ls.now) {

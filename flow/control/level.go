@@ -63,7 +63,7 @@ const (
 	untestedRounds = 4
 )
 
-// logRefuses is the log-likelihood ratio of a delivery, see [refusedBeyond].
+// logRefuses is the log-likelihood ratio of a delivery beyond the level, see [refusedBeyond].
 var logRefuses = math.Log(levelRefuses)
 
 // taken records the delivery of an attempt.
@@ -146,8 +146,8 @@ func (v *level) add(a *attempt, taken bool) {
 	v.lastDelivered = taken
 }
 
-// reset drops the level and the answers, since the worker starts over. It keeps the share refused
-// by chance.
+// reset drops the level and the recorded answers, because the breaker of the worker has closed
+// after an outage. It keeps the share of answers that are refused by chance.
 func (v *level) reset() { *v = level{chance: v.chance, answers: v.answers} }
 
 // isDistressed reports whether the worker refuses more than chance explains.

@@ -25,8 +25,8 @@ type Config struct {
 	Timeout time.Duration
 	// wait of an item before its next attempt; nil means full jitter from 250 ms to 30 s
 	Retry backoff.Policy
-	// maximum bytes in flight, or settled and not yet Saved; one item is always allowed; 0: no
-	// bound
+	// maximum bytes of the items that a crash can repeat: in flight, or settled and not yet Saved;
+	// one item is always allowed; 0: no bound
 	Replay int64
 	// maximum number of new items that wait although no lane is free for them; 0 means 64
 	Ahead   int
@@ -81,7 +81,7 @@ type Machine struct {
 	dispatcher *dispatcher
 }
 
-// New checks c and returns a machine without lanes.
+// New returns a machine without lanes, or an error that names an invalid field of c.
 func New(c Config) (*Machine, error) {
 	switch {
 	case c.Replay < 0:
@@ -201,7 +201,8 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 	return out
 }
 
-// passTime ends the waits that are due, and updates the lanes when a gate may have opened.
+// passTime ends the waits of items that are due, and an experiment that has run out of time. It
+// updates the lanes if a gate may have opened.
 func (m *Machine) passTime() {
 	for len(m.backlog.delayed.s) > 0 && m.backlog.delayed.s[0].due <= m.now {
 		it := m.backlog.delayed.s[0]

@@ -22,10 +22,10 @@ func (t *attempts) addToRun(l *lane, a *attempt) {
 	l.run.newest = a
 }
 
-// concludeRun concludes the attempts of the run that have been answered, up to the first unanswered
-// one. After a failed attempt, the receiver must refuse all later ones. So they count as failed
-// regardless of their answers, except for a Split. Items that the receiver accepted nevertheless
-// are sent again, in order.
+// concludeRun applies the outcomes of the run's answered attempts in order, up to the first
+// unanswered one. After a failed attempt, the receiver must refuse all later ones. So they count as
+// failed regardless of their answers, except for a Split. Items that the receiver accepted
+// nevertheless are sent again, in order.
 func (t *attempts) concludeRun(l *lane, out []Command) []Command {
 	for l.run.oldest != nil && l.run.oldest.answered {
 		a := l.run.oldest
@@ -61,9 +61,9 @@ func (t *attempts) newRun(l *lane) {
 	l.run.num, l.run.index = t.runs, 0
 }
 
-// returnAfterFailure returns the item of attempt a to the send buffer. The attempt failed only
-// because an earlier one of its run failed. So its failure counts neither against the item nor
-// against the lane.
+// returnAfterFailure returns the item of attempt a to the queue of items that wait for a lane. The
+// attempt failed only because an earlier one of its run failed. So its failure counts neither
+// against the item nor against the lane.
 func (t *attempts) returnAfterFailure(a *attempt, out []Command) []Command {
 	it := a.item
 	t.land(a)

@@ -19,7 +19,7 @@ import "fmt"
 // Refuse is true, suspects are refused. Otherwise Config.End decides.
 type Poison struct {
 	Deaths   int  // 0 means 3; negative: deaths are failures like others
-	Failures int  // minimum evidence against a suspect; 0 means 2; negative: there are no suspects
+	Failures int  // minimum number of failures of a suspect; 0 means 2; negative: there are no suspects
 	Refuse   bool // suspects are also cut, and the remaining piece is dead-lettered
 }
 
@@ -55,7 +55,8 @@ func (s *settlement) countDeath(a *attempt) bool {
 	return it.decision == undecided && it.account.deaths >= it.account.limit(limit)
 }
 
-// refuseAsPoison refuses the item as poison.
+// refuseAsPoison refuses the item because of its deaths or failures, as if a worker had rejected
+// it.
 func (s *settlement) refuseAsPoison(it *item, out []Command) []Command {
 	it.poison = true
 	s.counts.poisoned++

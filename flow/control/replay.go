@@ -12,7 +12,7 @@ type replay struct {
 	shut    bool  // the bound holds back an item since the last dispatch
 }
 
-// bytes returns the sum to which an unsettled item belongs.
+// bytes returns the sum (unsent or started) in which an unsettled item is counted.
 func (r *replay) bytes(it *item) *int64 {
 	if it.counted {
 		return &r.started

@@ -2,8 +2,8 @@
 
 package control
 
-// dispatch starts as many items as possible: first probes, then items sent before, oldest first,
-// then new items, then suspects. During the global backoff it only sends a probe.
+// dispatch starts as many items as the lanes have room for: first probes, then items sent before
+// (oldest first), then new items, then suspects. During the global backoff it only sends a probe.
 func (d *dispatcher) dispatch(out []Command) []Command {
 	d.settlement.replay.shut, d.backlog.bucket.awaited, d.hold.active = false, false, false
 	if len(d.backlog.suspects.toGiveUp) > 0 {
@@ -66,8 +66,8 @@ func (d *dispatcher) freshFirst() bool {
 	return inTurn && only == nil && !d.settlement.replay.holds(it)
 }
 
-// sendFirsts starts the items with which Ordered lanes must begin their next runs, regardless of
-// their position in the send buffer.
+// sendFirsts starts the items with which Ordered lanes must begin their next runs, even if other
+// items have waited longer.
 func (d *dispatcher) sendFirsts(out []Command) []Command {
 	for _, l := range d.lanes.up {
 		it := l.run.first

@@ -91,7 +91,7 @@ func (s *settlement) deadLettered(e *Event, out []Command) []Command {
 }
 
 // expectPieces prepares the item of attempt a for n Piece events, which must follow. The answer to
-// a has settled a part of the item, and the pieces replace the item.
+// a was a Split, and the pieces replace the item.
 func (s *settlement) expectPieces(a *attempt, n uint32) {
 	it := a.item
 	if n == 0 || it.state == isDone || it.state == isPending {
@@ -104,8 +104,8 @@ func (s *settlement) expectPieces(a *attempt, n uint32) {
 	s.pending[it.seq] = it
 }
 
-// piece handles a Piece event: it adds an item in the place of its parent. The last piece removes
-// the parent.
+// piece handles a Piece event: it adds an item that replaces a part of its parent, and has the
+// parent's place in the order. The last piece removes the parent.
 func (s *settlement) piece(e *Event, out []Command) []Command {
 	p := s.pending[e.Parent]
 	if p == nil || p.cut.left == 0 {
