@@ -37,14 +37,15 @@ const (
 // ErrClosed is returned by a File after Close.
 var ErrClosed = errors.New("checkpoint: closed")
 
-// File is a mark in a file. Its methods are safe for concurrent use.
+// File is a file that holds a mark, the stored progress of a partition. Its methods are safe for
+// concurrent use.
 type File struct {
 	dir  vfs.Dir
 	name string
 	lock io.Closer // nil if the system has no locks
 
 	mu     sync.Mutex // guards the fields below; held during a Save
-	failed error      // the error that poisoned the file
+	failed error      // the error of syncing the directory, which every later call returns
 	closed bool
 }
 

@@ -131,7 +131,8 @@ func appendPosition(dst []byte, p ledger.Position) []byte {
 	return dst
 }
 
-// parse parses the lines between the first and the last.
+// parse parses the watermark and the settled ranges: the lines between the first line of a mark and
+// its checksum.
 func parse(body string) (watermark ledger.Position, above []ledger.Range, err error) {
 	seen := false
 	for line := range strings.Lines(body) {

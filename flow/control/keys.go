@@ -134,7 +134,8 @@ func (b *backlog) countInFlight(it *item, l *lane, delta int) {
 	}
 }
 
-// interrupt prevents items of its keys from starting before those in flight have returned.
+// interrupt prevents further items with a key of this item from starting until the items of that
+// key that are in flight have returned.
 func (it *item) interrupt() {
 	for i := range it.nodes {
 		if s := it.nodes[i].state; s.inFlight > 0 {

@@ -26,7 +26,7 @@ type Status struct {
 	Duplicates    uint64 // answers that delivered an item a second time
 	ReplayBinding bool   // the replay bound holds back an item now
 	Budget        BudgetStatus
-	Suspects      int    // items that fail although their workers deliver others
+	Suspects      int    // unsettled items that fail although their workers deliver others
 	Poisoned      uint64 // items that were refused because workers died of them, or failed them
 	// the global backoff is active: no lane delivers, their common receiver is suspected, and one
 	// probe at a time is sent

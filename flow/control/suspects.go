@@ -28,7 +28,7 @@ const (
 	suspectShare       = 0.05
 	maxSuspectSeconds  = 10.0 // maximum of allowed, in seconds
 	suspectWeight      = 0.25 // of the newest attempt in typical
-	maxSuspectsPerLane = 2    // attempts of suspects in flight at a lane
+	maxSuspectsPerLane = 2    // maximum attempts of suspects in flight at a lane
 )
 
 func (q *suspects) add(it *item) {

@@ -2,7 +2,8 @@
 
 package control
 
-// withdraw handles the events Withdraw and Abort.
+// withdraw handles the events Withdraw and Abort: no further attempt of the item starts. Abort also
+// cancels its running attempts.
 func (s *settlement) withdraw(e *Event, out []Command) []Command {
 	it := s.backlog.items.oldest
 	for it != nil && it.seq != e.Seq {

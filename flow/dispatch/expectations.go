@@ -17,7 +17,7 @@ type expectations struct {
 	// expected time of the item at each lane in seconds; +Inf if the lane is not usable; negative
 	// if the lane fails or is unknown, and must be examined
 	expect []float64
-	stale  time.Duration // no free lane is stale before this time
+	stale  time.Duration // until this time, no free lane has been idle for so long that it must be measured again
 }
 
 const mustExamine = -1
@@ -48,8 +48,8 @@ func (k *expectations) update(i int, c *Candidate) {
 	}
 }
 
-// isCached reports whether the expectations for this cost are cached. It fills the cache at the
-// second item of the same cost.
+// isCached reports whether the expected times for this cost are cached, and no idle lane must be
+// measured again. It fills the cache at the second item of the same cost.
 func (l *leastCompletion) isCached(now time.Duration, cost float64, c []Candidate) bool {
 	k := &l.cache
 	if !k.notified {
@@ -71,7 +71,8 @@ func (l *leastCompletion) isCached(now time.Duration, cost float64, c []Candidat
 	return now <= k.stale
 }
 
-// scanCached is scanLanes with cached expectations, if no lane is stale.
+// scanCached returns the same result as scanLanes, from the cached expectations. The caller has
+// checked that no lane is stale, which means idle for so long that it must be measured again.
 func (l *leastCompletion) scanCached(now time.Duration, cost float64, c []Candidate) scanResult {
 	s := scanResult{best: -1, least: math.MaxFloat64, limit: math.MaxFloat64, stale: -1,
 		longest: staleAfter}

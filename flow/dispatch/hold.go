@@ -28,8 +28,8 @@ const (
 	// have coverRoot times the square root of their number more in flight.
 	minCover  = 2.5
 	coverRoot = 1.5
-	// silentAfter is the time without an answer, in drained round trips, after which items do not
-	// wait for a lane, because it may never answer.
+	// silentAfter is the time without an answer, in round trips without a queue, after which no
+	// item waits for a lane. Such a lane may never answer.
 	silentAfter = 4
 )
 

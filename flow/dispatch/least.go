@@ -61,7 +61,8 @@ func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []
 	return l.choose(now, cost, c, l.isCached(now, cost, c))
 }
 
-// choose uses the cached expectations, or scans the lanes.
+// choose returns the index of the lane for an item, or -1 if no lane is usable. If kept is true, it
+// uses the cached expectations instead of scanning the lanes.
 func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate, kept bool) int {
 	if len(l.expect) < len(c) {
 		l.expect = make([]float64, len(c))
@@ -125,7 +126,8 @@ func (l *leastCompletion) leastFailing(cost float64, c []Candidate) float64 {
 	return least
 }
 
-// tied draws among the lanes within the band above the best.
+// tied returns a random one of the lanes with an expectation within the band above the best one.
+// Without a band it returns best.
 func (l *leastCompletion) tied(best int, c []Candidate) int {
 	if l.band == 0 || best < 0 {
 		return best
@@ -195,12 +197,14 @@ func (l *leastCompletion) examine(s *scanResult, now time.Duration, cost float64
 	}
 }
 
-// surelyLonger reports, for a lane with a rate, whether its expectation exceeds limit.
+// surelyLonger reports whether the expectation of a lane exceeds limit. It returns false if the
+// lane's rate or mean cost is unknown.
 func (k *Candidate) surelyLonger(cost, limit float64) bool {
 	return k.Work+cost-k.Mean > (limit-float64(k.Service)*1e-9)*k.Rate && k.Rate > 0 && k.Mean > 0
 }
 
-// computeAll computes the expectations that the scan has skipped.
+// computeAll computes the expectations of all usable and measured lanes, since the scan has skipped
+// some, and the largest one.
 func (l *leastCompletion) computeAll(s *scanResult, cost float64, c []Candidate) {
 	for i := range c {
 		if k := &c[i]; usable(k) && k.Known {
@@ -253,7 +257,7 @@ func expectation(k *Candidate, cost float64) float64 {
 	return max(e+work/k.Rate, e*minShare)
 }
 
-// minShare bounds the expectation of a small item relative to one of mean cost.
+// minShare is the least expectation of a small item, as a share of that of an item of mean cost.
 const minShare = 0.1
 
 // median returns the median expectation of all known lanes, free or not, or 0.

@@ -7,7 +7,7 @@ import "slices"
 // Entry describes a policy for configs, traces and simulators, which refer to it by its name.
 type Entry struct {
 	Policy                      // with its defaults
-	With   func(Options) Policy // returns the policy with these settings; nil if it has none
+	With   func(Options) Policy // returns the policy with these settings; nil if the policy has no settings
 }
 
 // Options are the settings that configs have for dispatch.
@@ -38,7 +38,7 @@ func Find(name string, o Options) Policy {
 	return nil
 }
 
-// Names returns the names that a config may have.
+// Names returns the names of all policies, which a config may use.
 func Names() (names []string) {
 	for _, e := range registry {
 		names = append(names, e.Name())

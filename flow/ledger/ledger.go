@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package ledger tracks which items of one partition are settled. It keeps a watermark, up to which
-// every item is settled, and the settled ranges above the watermark.
+// Package ledger tracks which items of one partition are settled (delivered or dead-lettered). It
+// keeps a watermark, up to which every item is settled, and the settled ranges above the watermark.
 //
 // It combines cumulative and selective acks, so that after a crash only the missing ranges are sent
 // again. Example: acks 1, 3 and 4 give watermark 1 and the range 3 to 4. Ack 2 then gives watermark
@@ -27,9 +27,9 @@ import (
 	"strings"
 )
 
-// MaxOpen is the maximum number of open ranges. It bounds the memory of a ledger in which the first
-// range settles late: the ring then has at most four entries, of 56 bytes each, for each open
-// range.
+// MaxOpen is the maximum number of ranges that are open, which means read and not settled. It
+// bounds the memory of a ledger in which the first range settles late: the ring then has at most
+// four entries, of 56 bytes each, for each open range.
 const MaxOpen = 1 << 16
 
 // ErrFull means that MaxOpen ranges are open. Open the range again when Room reports true.
@@ -64,7 +64,8 @@ type Range struct{ From, To Position }
 // String returns the ends, as in "(3, 7]".
 func (r Range) String() string { return fmt.Sprintf("(%v, %v]", r.From, r.To) }
 
-// Ledger is the open and the settled ranges of one partition. Create it with New.
+// Ledger tracks the ranges of one partition that were opened, which means that their items were
+// read, and those that are settled. Create it with New.
 type Ledger struct {
 	watermark Position // everything at or before it is settled
 	tail      Position // everything at or before it was opened, or was settled before the restart
@@ -233,8 +234,8 @@ func (l *Ledger) begin(i int) Position {
 // not adjacent. They are valid arguments of New.
 func (l *Ledger) Progress() (watermark Position, above []Range) { return l.AppendProgress(nil) }
 
-// AppendProgress is Progress without allocation: it appends the ranges to dst. It does not join
-// them with ranges already in dst.
+// AppendProgress is like Progress, but appends the ranges to dst, so that a caller can reuse
+// memory. It does not join them with ranges already in dst.
 func (l *Ledger) AppendProgress(dst []Range) (watermark Position, above []Range) {
 	base, begin := len(dst), l.watermark
 	for i := range l.open.n {
@@ -257,7 +258,7 @@ func (l *Ledger) Watermark() Position { return l.watermark }
 func (l *Ledger) Next() Position { return l.tail }
 
 // Limit returns the start of the next range that was settled before the restart. The next opened
-// range must not extend beyond it. It returns false if there is no such range.
+// range must not extend beyond this start. Limit returns false if there is no such range.
 func (l *Ledger) Limit() (end Position, ok bool) {
 	if len(l.restored) == 0 {
 		return Position{}, false
@@ -271,7 +272,7 @@ func (l *Ledger) Pending() int { return l.pending }
 // Room reports whether another range may be opened: fewer than MaxOpen are pending.
 func (l *Ledger) Room() bool { return l.pending < MaxOpen }
 
-// Span returns the distance in Num from the watermark to the end of the opened ranges. If positions
-// are byte offsets, it is a number of bytes. After a crash, the part of it that is outside the
-// ranges of Progress is sent again.
+// Span returns the difference in Position.Num between the watermark and the end of the opened
+// ranges. If positions are byte offsets, it is a number of bytes. After a crash, the part of it
+// that is outside the ranges of Progress is sent again.
 func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

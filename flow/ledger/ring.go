@@ -42,7 +42,8 @@ func (e *entry) settle(piece Range, begin Position) bool {
 	return true
 }
 
-// ring is a searchable queue of entries. Its length is a power of two.
+// ring is a queue of entries in ascending order, with a binary search. The length of buf is 0 or a
+// power of two.
 type ring struct {
 	buf  []entry
 	head int
@@ -51,7 +52,7 @@ type ring struct {
 
 func (r *ring) at(i int) *entry { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
 
-// find returns the first entry that ends after p.
+// find returns the index of the first entry that ends after p, or n if there is none.
 func (r *ring) find(p Position) int {
 	lo, hi := 0, r.n
 	for lo < hi {

@@ -18,8 +18,8 @@ import (
 // An advertisement is valid for 2 s or three round trips, whichever is longer. After that, the
 // sender sends one batch at a time until the worker responds again. So the flow does not stop if
 // the last response was lost. The window never exceeds twice the window that [Queue] would have, or
-// 4 batches if that is more. So a worker that promises too much is not flooded. A worker that does
-// not report how long batches wait is probed as with [Queue].
+// 4 batches if that is more. So a worker that advertises more than it can serve is not flooded. A
+// worker that does not report how long batches wait is probed as with [Queue].
 type Credit struct {
 	Max int // batches; 0 means 1000
 }
@@ -72,8 +72,8 @@ type credit struct {
 	gap        countGap
 }
 
-// countGap is the recent minimum of a difference between two counts of accepted cost: the worker's
-// count minus the count of this sender.
+// countGap tracks the recent minimum of a difference: the accepted cost as counted by the worker,
+// minus the cost of the answers that this sender has received.
 type countGap struct {
 	minimum float64
 	samples int

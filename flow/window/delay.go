@@ -8,10 +8,10 @@ import (
 )
 
 // delay is the common part of the windows that are computed from round trips. It collects samples
-// in rounds. At the end of each round a verdict decides whether the window grows, shrinks or stays.
-// delay holds the current round, the round trip of the drained worker (one without other batches),
-// the start-up, and the figures of the last verdict. The field w is the window in batches. Times
-// are in seconds.
+// in rounds. At the end of each round a verdict decides whether the window grows, shrinks or keeps
+// its size. delay holds the current round, the round trip of the drained worker (one without other
+// batches), the start-up, and the figures of the last verdict. The field w is the window in
+// batches. Times are in seconds.
 type delay struct {
 	w, top         float64
 	start          bool // see startup
@@ -122,7 +122,8 @@ func (d *delay) nextRound() {
 	}
 }
 
-// rounds returns the number of rounds in the given number of round trips, at least one.
+// rounds converts a number of round trips into rounds of samples, rounded up. In each round trip,
+// about one full window of samples arrives.
 func (d *delay) rounds(trips float64) int {
 	return int(math.Ceil(trips * d.w / max(minRound, min(d.w, maxRound))))
 }
@@ -173,7 +174,8 @@ func (d *delay) mayBeDropping() bool {
 	return d.presumedLost > 0 && float64(d.presumedLost)*share >= d.w
 }
 
-// endRound computes the verdict of the round that has ended.
+// endRound returns the verdict of the round that has ended: the queue at the worker, and the bounds
+// of the queue below which the window grows and above which it shrinks.
 func (d *delay) endRound() *verdict {
 	v := &d.verdict
 	*v = verdict{cause: roundEnded, before: d.w, limited: d.round.usedToLimit()}

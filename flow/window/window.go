@@ -49,7 +49,8 @@ type Algorithm interface {
 	New() Window     // for one worker
 }
 
-// Sample is one answered attempt, never a retry sequence.
+// Sample has the measurements of one answered attempt. The attempts of a retried item have one
+// Sample each.
 type Sample struct {
 	Now       time.Duration // when it was answered
 	RoundTrip time.Duration
@@ -95,7 +96,7 @@ func (s *Sample) normal() float64 {
 	return s.RoundTrip.Seconds()
 }
 
-// ahead returns InFlightAtSend in batches of mean cost.
+// ahead returns InFlightAtSend as a number of batches of mean cost, or 1 if no cost is known.
 func (s *Sample) ahead() float64 {
 	if s.Mean > 0 {
 		return s.InFlightAtSend / s.Mean
@@ -106,7 +107,8 @@ func (s *Sample) ahead() float64 {
 	return 1
 }
 
-// present returns the part of ahead that was probably at the worker.
+// present returns the part of ahead that was probably at the worker, without the batches that are
+// probably lost.
 func (s *Sample) present() float64 {
 	if s.InFlightAtSend <= 0 || s.Lost <= 0 {
 		return s.ahead()
@@ -136,7 +138,8 @@ func (s *Sample) batches() float64 {
 	return 1
 }
 
-// drained reports whether the worker had no other item of this sender when the item was sent.
+// drained reports whether the worker was drained, that is had no other item of this sender, when
+// the item was sent.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
 // overtaken reports whether another item came back while this one was in flight.
@@ -153,8 +156,8 @@ type Window interface {
 	OnTimeout(now time.Duration, cost float64) // overdue
 	OnNack(now time.Duration, cost float64)    // retryable answer
 	OnUndo(now time.Duration)                  // a timeout was spurious: its late ack has arrived
-	// Reset starts over at the minimum window. It is called after the worker has restarted or its
-	// breaker has closed.
+	// Reset starts over at the minimum window. The owner calls it after the worker has restarted or
+	// its breaker (the pause after failures) has closed.
 	Reset(now time.Duration)
 	State() State
 	Reason() string // the figures of the last verdict as text
