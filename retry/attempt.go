@@ -43,8 +43,8 @@ func (c *attemptContext) Value(key any) any {
 
 type suppressorKey struct{}
 
-// suppressor suppresses the retries inside one attempt while that attempt runs. The retries find it
-// in the attempt's context.
+// suppressor prevents retries inside an attempt of an outer retry, while that attempt runs
+// (Options.SuppressNested). The inner retries find it in the context of the attempt.
 type suppressor struct{ over atomic.Bool }
 
 // active reports whether s suppresses retries now.

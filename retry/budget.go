@@ -53,8 +53,8 @@ func unwanted(ctx context.Context, err error) bool {
 // its price. The bucket does not fill with time. So a service that is down soon receives first
 // attempts only. AWS uses (500, 5, 1). Values below 1 count as 1.
 //
-// A failure may set the price of its retry: it has a method RetryCost() int that returns more than
-// 0.
+// An error can set the price of its retry by a method RetryCost() int. A result of 0 or less means
+// price.
 func TokenBucket(size, price, refill int) Budget {
 	size = max(size, 1)
 	price, refill = max(price, 1), min(max(refill, 1), size)

@@ -22,8 +22,8 @@ type tokens struct {
 	left                int
 }
 
-// take removes the price of a retry from the tokens, and reports whether enough tokens were left.
-// If not, it removes none.
+// take removes the price of a retry from the tokens and returns true. If fewer tokens are left, it
+// removes none and returns false.
 func (t *tokens) take(price int) bool {
 	if t.left < price {
 		return false
@@ -38,7 +38,7 @@ func (t *tokens) putBack(n int) { t.left += min(n, t.size-t.left) }
 // oldest slice as a whole.
 const windowParts = 10
 
-// window counts two things over a sliding window of time.
+// window holds two counts over a sliding window of time, such as calls and retries.
 type window struct {
 	width  time.Duration // of one slice
 	newest int64         // number of the newest slice, counted from time 0
@@ -134,8 +134,8 @@ const (
 	accepts
 )
 
-// throttle is the arithmetic of Throttle, from the chapter "Handling Overload" of Google's SRE
-// book.
+// throttle is the arithmetic of Throttle: the chapter "Handling Overload" of Google's SRE book
+// gives the formula.
 type throttle struct {
 	k    float64
 	seen window

@@ -56,7 +56,8 @@ func (a Action) String() string {
 // The rules also apply to causes, at any depth.
 func Classify(err error) Action { return inspect(err).classify(err) }
 
-// mark is an error with an instruction for the retry around it.
+// mark is the error of Permanent and After: it tells the enclosing retry to stop, or how long to
+// wait.
 type mark struct {
 	cause     error // nil if the mark is a hint without a failure
 	after     time.Duration
@@ -97,7 +98,8 @@ func After(d time.Duration, err error) error {
 	return &mark{cause: err, after: d}
 }
 
-// verdict is an error's own statement about retries.
+// verdict holds the statements that an error and its causes make about retries: permanent, an
+// action, and a wait.
 type verdict struct {
 	permanent bool
 	action    Action

@@ -241,8 +241,8 @@ func (r *race[T]) discardWinner(v T) {
 	r.discard(v)
 }
 
-// end ends the contexts of all attempts but the winner. With HedgeOptions.Wait, it waits until they
-// have returned.
+// end ends the contexts of all attempts but the winner, the attempt that succeeded first. With
+// HedgeOptions.Wait, it waits until they have returned.
 func (r *race[T]) end() {
 	r.cancelLosers()
 	for r.options.Wait && r.running > 0 {
@@ -347,7 +347,7 @@ func (r *race[T]) outcome(a *result[T]) error {
 	return a.err
 }
 
-// report reports to the budget the outcome of an attempt that it allowed.
+// report reports to the budget, if there is one, the outcome of an attempt that the budget allowed.
 func (r *race[T]) report(ctx context.Context, outcome error) {
 	if r.options.Budget != nil {
 		r.options.Budget.Report(ctx, outcome)

@@ -79,7 +79,8 @@ func newLoopState(ctx context.Context, opts []Options) *loopState {
 	return l
 }
 
-// free returns the state to the pool. After a panic of the body it is not reused.
+// free returns the state to the pool, for later loops. After a panic of the body, free is not
+// called.
 func (l *loopState) free() {
 	*l = loopState{}
 	loopStates.Put(l)
@@ -109,7 +110,8 @@ func (l *loopState) all(yield func(context.Context) bool) error {
 	return l.error(o, stop)
 }
 
-// attemptOnce runs the loop's body once and reports whether the range continues.
+// attemptOnce runs the body of the range once, as one attempt. It returns false if the body left
+// the range by break or return.
 func (l *loopState) attemptOnce(yield func(context.Context) bool) bool {
 	o := &l.options
 	l.ended, l.failure, l.current = false, nil, l.sequence.ctx

@@ -39,7 +39,7 @@ func (d Decay) withDefaults() (Decay, error) {
 	return d, nil
 }
 
-// decaying is the count of one supervisor.
+// decaying is the state of the Decay policy of one supervisor: the count of ends, and the pause.
 type decaying struct {
 	failures float64
 	last     time.Duration // time of the latest end
@@ -77,7 +77,7 @@ func (c *decaying) resume(now time.Duration) bool {
 	return true
 }
 
-// fraction draws from [0, 1).
+// fraction returns a random number in [0, 1).
 func fraction(src rand.Source) float64 {
 	return float64(src.Uint64()>>11) / (1 << 53)
 }

@@ -93,8 +93,9 @@ const (
 	commandReport
 )
 
-// machine decides when each child starts and stops, and when the supervisor gives up. Its methods
-// get the time since the start of Serve as a parameter, and append their commands to the field out.
+// machine is the state machine of one supervisor: it decides when each child starts and stops, and
+// when the supervisor gives up. Its methods get the time since the start of Serve as a parameter,
+// and append their commands to the field out.
 type machine struct {
 	path        string
 	spec        Spec
@@ -217,7 +218,8 @@ func (m *machine) start(now time.Duration, c *child) {
 	m.out = append(m.out, command{kind: commandStart, child: c})
 }
 
-// ended handles the return of an incarnation.
+// ended handles the return of an incarnation (one run) of c: it decides whether and when c is
+// restarted.
 func (m *machine) ended(now time.Duration, c *child, err error) {
 	state, ran := c.state, now-c.since
 	if state == Halting {
@@ -359,7 +361,8 @@ func (m *machine) remember(c *child, err error) {
 	m.errs = append(m.errs, err)
 }
 
-// wait schedules the start of c at due, or later if Stagger demands a gap.
+// wait schedules the start of c. It starts at due, or later if Spec.Stagger or a pause of
+// Spec.Decay demands it.
 func (m *machine) wait(c *child, due time.Duration) {
 	c.state, c.at = Waiting, due
 	m.waits.put(c)
@@ -430,7 +433,7 @@ func (m *machine) report(e Event) {
 	m.out = append(m.out, command{kind: commandReport, event: e})
 }
 
-// take returns the commands since the last take.
+// take returns the commands since the last call, and clears the list.
 func (m *machine) take() []command {
 	out := m.out
 	m.out = nil

@@ -45,7 +45,7 @@ type sender struct {
 	size int64
 }
 
-// run is one incarnation of the child.
+// run is one incarnation of the child, from the start of its goroutine until its return.
 type run struct {
 	name     string
 	number   uint64
@@ -63,7 +63,8 @@ type answer[R any] struct {
 	err   error
 }
 
-// NewResender checks o and starts nothing. The name is not empty and has no slash.
+// NewResender returns a Resender, or an error if an option or the name is invalid. It starts
+// nothing. The name must not be empty or contain a slash.
 func NewResender[K comparable, M, R any](name string,
 	o Options[K, M, R]) (*Resender[K, M, R], error) {
 	if name == "" || strings.Contains(name, "/") {
@@ -142,7 +143,9 @@ func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M,
 	}
 }
 
-// makeRoom applies Limits.Overflow. The caller holds mu, and makeRoom unlocks it.
+// makeRoom handles a message for which there is no room, according to Limits.Overflow. It spills
+// the message (spilled is true), dead-letters the oldest one, or waits for room. In the last two
+// cases the caller must try again. The caller holds mu, and makeRoom unlocks it.
 func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K, value M, size int64,
 	first bool) (spilled bool, err error) {
 	switch r.o.Limits.Overflow {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// round collects the samples between two verdicts.
+// round collects the samples between two verdicts, which are the decisions to widen or narrow the
+// window.
 type round struct {
 	n        int
 	raw      time.Duration // sum of raw round trips
@@ -158,7 +159,8 @@ type base struct {
 }
 
 // sample uses s to estimate the base, if s shows the round trip of the drained worker. The
-// normalized round trip of s is x seconds. It reports whether s must not be used for a verdict.
+// normalized round trip of s is x seconds. The result reports whether s must be left out of the
+// round, because a probe limited the window when its attempt was sent, or limits it now.
 //
 // In a start-up the base is uncertain, and a wrong base must be corrected. A sample that was alone
 // at the worker when sent may have waited for batches sent later: it is late, and they have
@@ -307,7 +309,8 @@ func (b *base) samplesWanted() int {
 	return min(max(probeSamples, int(probeRound*b.narrow)), maxProbeSamples)
 }
 
-// addReported adds a round trip from which the reported wait was subtracted.
+// addReported adds a round trip to the base, for a worker that reports how long batches wait. The
+// reported wait was subtracted from x.
 func (b *base) addReported(x float64) {
 	if x <= 0 {
 		return

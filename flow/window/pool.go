@@ -47,18 +47,18 @@ const (
 	poolStart  = 4
 	poolWeight = 0.5
 	poolRate   = 0.3
-	// A gap between completions of this many times the mean is a pause. With exponential service,
-	// one gap in 22,000 is that long.
+	// poolPause is the length of a gap between two completions, in mean gaps, from which the gap is
+	// a pause. With exponential service, one gap in 22,000 is that long.
 	poolPause  = 10
 	poolMean   = 0.02
 	poolActive = 5 * time.Second
 	poolExpiry = 10 * time.Minute // a sender that is silent for this long starts over
 	poolLow    = 0.55             // low mark of the waiting batches, without the network's part
 	poolHigh   = 1.15             // high mark, without the network's part
-	// the part of the low mark for the network, as a multiple of the square root of the batches in
-	// the network
+	// part of the low mark that depends on the network: this number times the square root of the
+	// number of batches in the network
 	rootLow  = 1.2
-	rootHigh = 2.35 // likewise of the high mark
+	rootHigh = 2.35 // the same part of the high mark
 	// maximum number of senders; a further sender replaces the one that was silent for longest
 	maxPoolSenders = 1024
 )
@@ -102,8 +102,8 @@ func (s *poolSender) measured(network float64) {
 	}
 }
 
-// complete adds a completion to the round. It leaves out batches that waited during a pause, for
-// example of the worker's garbage collector: until their answers have crossed the network, the
+// complete adds a completion to the round. It leaves out batches that waited during a pause of the
+// worker, for example for its garbage collector. Until their answers have crossed the network, the
 // queue is longer than usual. But if a second pause follows before a round has ended, it is taken
 // as the worker's normal speed.
 func (p *Pool) complete(now time.Duration, waiting float64) {
@@ -186,7 +186,7 @@ func (p *Pool) evict() {
 	delete(p.senders, oldest)
 }
 
-// active returns the number of active senders, at least one.
+// active returns the number of senders seen in the last poolActive, at least one.
 func (p *Pool) active(now time.Duration) int {
 	n := 0
 	for _, s := range p.senders {
@@ -197,7 +197,7 @@ func (p *Pool) active(now time.Duration) int {
 	return max(n, 1)
 }
 
-// sweep removes senders that were silent for long.
+// sweep removes the senders that were silent for poolExpiry. It runs at most once per poolActive.
 func (p *Pool) sweep(now time.Duration) {
 	if now-p.swept < poolActive {
 		return

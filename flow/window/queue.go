@@ -74,7 +74,7 @@ func filledRange(initial, top int) (int, int) {
 
 type queueWindow struct{ delay }
 
-// queueCut bounds the narrowing by the failures of one round.
+// queueCut is the smallest share of the window that the failures of one round leave.
 const queueCut = 0.5
 
 func (q *queueWindow) OnSample(s Sample) {

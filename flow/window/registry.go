@@ -67,7 +67,7 @@ func Find(name string) *Entry {
 	return nil
 }
 
-// Names returns the names that a config may have.
+// Names returns the names of all algorithms that a config may use, without the experimental ones.
 func Names() (names []string) {
 	for _, e := range registry {
 		if !e.Experiment {

@@ -4,7 +4,7 @@ package window
 
 import "fmt"
 
-// verdict holds the figures for Reason.
+// verdict holds the last change of a window and its cause, with the figures for [Window].Reason.
 type verdict struct {
 	cause              cause
 	mean, base         float64
@@ -25,7 +25,7 @@ const (
 	restarted
 )
 
-// reason returns the verdict as text.
+// reason explains the last change of the window as text.
 func (v *verdict) reason() string {
 	switch v.cause {
 	case roundEnded:
@@ -52,7 +52,7 @@ func (v *verdict) reason() string {
 	return "no round has ended yet"
 }
 
-// moved describes the change of the window.
+// moved returns the old and the new size of the window as text.
 func (v *verdict) moved() string {
 	if v.before == v.after {
 		return fmt.Sprintf("the window stays at %.4g", v.after)
