@@ -52,7 +52,7 @@ func (a Adaptive) limits() (low, high time.Duration) {
 	return low, max(low, high)
 }
 
-// Validate names the field that is wrong.
+// Validate returns an error that names each invalid field.
 func (a Adaptive) Validate() error {
 	var faults []error
 	if a.Min < 0 {

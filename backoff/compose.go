@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Limit ends p after the given number of attempts, including the first call. Example: Limit(p, 5)
-// gives the first 4 waits of p. With 1 or less there is no wait. If p ends earlier, Limit changes
-// nothing.
+// Limit returns a policy that waits like p, and ends after the given number of attempts, including
+// the first call. Example: Limit(p, 5) gives the first 4 waits of p. With 1 or less there is no
+// wait. If p ends earlier, Limit changes nothing.
 func Limit(p Policy, attempts int) Policy {
 	if inner, ok := p.(limited); ok {
 		return limited{inner.p, min(inner.attempts, step(attempts))}
@@ -60,9 +60,9 @@ func (p limited) String() string {
 	return text + " attempts=" + attempts
 }
 
-// Then waits like policy a for the first n waits, and like policy b, from its start, for the rest.
-// If a has fewer than n waits, b follows after the last one. But if a gives up for another reason,
-// such as the time waited, the whole policy ends. An n below 0 counts as 0.
+// Then returns a policy that waits like policy a for the first n waits, and like policy b, from its
+// start, for the rest. If a has fewer than n waits, b follows after the last one. But if a gives up
+// for another reason, such as the time waited, the whole policy ends. An n below 0 counts as 0.
 func Then(a Policy, n int, b Policy) Policy {
 	return sequence{a, waits(a, step(n)), step(n), b}
 }
@@ -122,8 +122,8 @@ func (p sequence) String() string {
 		describe(p.b) + ")"
 }
 
-// FirstNow waits 0 the first time. Then it waits like p from its start. Use it for failures that
-// mostly disappear at once.
+// FirstNow returns a policy whose first wait is 0. Its second wait is the first wait of p, and so
+// on. Use it for failures that mostly disappear at once.
 func FirstNow(p Policy) Policy { return firstNow{p} }
 
 type firstNow struct{ p Policy }
@@ -145,9 +145,9 @@ func (p firstNow) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p firstNow) Validate() error { return Validate(p.p) }
 func (p firstNow) String() string  { return "first_now(" + describe(p.p) + ")" }
 
-// Sum waits for the sum of the waits of ps, at most the largest Duration. It gives up as soon as
-// one of ps does. Example: Sum(Exponential(...), Random(...)) is an exponential with a fixed jitter
-// on top. Without policies it waits 0.
+// Sum returns a policy that waits for the sum of the waits of ps, at most the largest Duration. It
+// gives up as soon as one of ps does. Example: Sum(Exponential(...), Random(...)) is an exponential
+// with a fixed jitter on top. Without policies it waits 0.
 func Sum(ps ...Policy) Policy { return sum(slices.Clone(ps)) }
 
 type sum []Policy
@@ -156,7 +156,8 @@ func (ps sum) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return combine(ps, s, src, plus)
 }
 
-// combine joins the waits of all ps at s. It keeps the Step of a policy that has changed it.
+// combine joins the waits of all ps at state s by the function join. If a policy has changed
+// State.Step, combine keeps the new value.
 func combine(ps []Policy, s State, src rand.Source,
 	join func(a, b time.Duration) time.Duration) (time.Duration, State, bool) {
 	var total time.Duration
@@ -190,8 +191,8 @@ func (ps sum) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (ps sum) Validate() error { return validateAll(ps) }
 func (ps sum) String() string  { return "sum(" + describeAll(ps) + ")" }
 
-// Max waits for the longest of the waits of ps. It gives up as soon as one of ps does. Without
-// policies it waits 0.
+// Max returns a policy that waits for the longest of the waits of ps. It gives up as soon as one of
+// ps does. Without policies it waits 0.
 func Max(ps ...Policy) Policy { return longest(slices.Clone(ps)) }
 
 type longest []Policy
@@ -234,7 +235,8 @@ func (ps longest) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (ps longest) Validate() error { return validateAll(ps) }
 func (ps longest) String() string  { return "max(" + describeAll(ps) + ")" }
 
-// zeros is the source for calls whose result does not depend on it.
+// zeros is a source that always returns 0, for calls with a result that does not depend on random
+// numbers.
 type zeros struct{}
 
 func (zeros) Uint64() uint64 { return 0 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Walk is decorrelated jitter: see [Decorrelated].
+// Walk is the policy that [Decorrelated] returns.
 type Walk struct{ base, max time.Duration }
 
 // Decorrelated is decorrelated jitter: it draws each wait from [base, 3 * the last wait], and the
@@ -127,7 +127,7 @@ func (p Walk) Validate() error { return checkCapped(p.base, p.max) }
 // String returns the policy in the form that Parse reads.
 func (p Walk) String() string { return "decorrelated" + cappedSpec(p.base, p.max) }
 
-// Smooth is decorrelated jitter of the second kind: see [DecorrelatedV2].
+// Smooth is the policy that [DecorrelatedV2] returns.
 type Smooth struct {
 	base, max time.Duration
 	// The step at which the highest wait reaches the cap. Later steps draw like this one.

@@ -31,7 +31,7 @@ import (
 
 // OpenError is returned for a call that was not made because the breaker is open.
 type OpenError struct {
-	Wait time.Duration // until the next probe; zero if one is out now
+	Wait time.Duration // until the next probe; zero if a probe is running now
 }
 
 // Error returns the state and the time until the next probe.
@@ -304,7 +304,8 @@ func (b *Budget) Report(ctx context.Context, err error) {
 	b.end(ctx).Done(canceled(ctx, err))
 }
 
-// end removes the oldest running attempt with ctx. It returns the zero Call if there is none.
+// end removes the oldest running attempt with ctx from calls, and returns it. It returns the zero
+// Call if there is none.
 func (b *Budget) end(ctx context.Context) Call {
 	b.mu.Lock()
 	defer b.mu.Unlock()

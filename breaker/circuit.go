@@ -174,7 +174,7 @@ type Circuit struct {
 	wait      time.Duration // how long it is, or was, open
 	until     time.Duration // end of the wait
 	closed    time.Duration // when it last closed
-	probing   int           // probes that are out
+	probing   int           // running probes
 	succeeded int           // probes that succeeded
 	probed    time.Duration // when the last probe started
 }
@@ -189,7 +189,7 @@ func NewCircuit(o Options, random rand.Source) (*Circuit, error) {
 	return &Circuit{options: o, random: random, recent: recent{width: max(o.Window/parts, 1)}}, nil
 }
 
-// Ticket stands for one call that was let through.
+// Ticket identifies one call that Allow let through, for Done.
 type Ticket struct{ epoch uint32 }
 
 // Allow lets a call through or refuses it. The caller must call Done for each call let through.
@@ -292,10 +292,11 @@ func (c *Circuit) Wait(now time.Duration) time.Duration {
 	return max(0, c.until-now)
 }
 
-// parts is the number of parts of a window. The window drops one part at a time.
+// parts is the number of equal parts of Options.Window. As time passes, the counts of the oldest
+// part are dropped together.
 const parts = 10
 
-// recent counts the calls within a window.
+// recent counts the calls, and the failed ones, within the last Options.Window.
 type recent struct {
 	width           time.Duration // of a part
 	head            int64         // number of the current part

@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// admission decides which calls may run. It reads no clock: callers pass the time in, as the time
-// since an origin. That time never decreases. A caller waits only while the number of running calls
-// is at the limit.
+// admission decides which calls may run now, which ones wait and which ones are refused. It reads
+// no clock: callers pass the time in, as the time since an origin. That time never decreases. A
+// caller waits only while the number of running calls is at the limit.
 type admission struct {
 	window    window.Window
 	limit     int // whole slots of the window, at least 1
@@ -18,7 +18,7 @@ type admission struct {
 	inFlight  int
 	full      time.Duration // when the limit was last reached
 	delivered float64       // successes since the origin
-	failed    time.Duration // the failure that began a round of the window
+	failed    time.Duration // time of the failure that began the current round of the window
 	// Smoothed round trip of the successes in seconds; zero before the first.
 	mean       float64
 	slots      []slot
@@ -61,7 +61,8 @@ func (a *admission) refresh() {
 
 func (a *admission) hasRoom() bool { return a.inFlight < a.limit }
 
-// start takes a slot for a call.
+// start takes a slot for a call and counts it as running. The result identifies the call for
+// finish.
 func (a *admission) start(now time.Duration) handle {
 	if len(a.free) == 0 {
 		a.free = append(a.free, uint32(len(a.slots)))

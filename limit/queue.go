@@ -4,7 +4,7 @@ package limit
 
 import "time"
 
-// waiter is one caller in the queue.
+// waiter is one caller that waits in the queue for a permit.
 type waiter struct {
 	priority   Priority
 	startBy    time.Duration // latest time at which its call may start; zero means any time

@@ -61,7 +61,8 @@ func (p *pacer) take(now time.Duration, n int) bool {
 	return true
 }
 
-// force counts n events that will happen later.
+// force counts n events that are reserved and will happen later. The bucket and the quota may
+// become negative.
 func (p *pacer) force(now time.Duration, n int) {
 	p.renew(now)
 	if p.limited {

@@ -44,7 +44,7 @@ type Audit interface {
 	Close() error
 }
 
-// AuditDifference is a number of equal records of which the receiver holds too few or too many.
+// AuditDifference describes equal records of which the receiver holds fewer or more than expected.
 type AuditDifference struct {
 	RecordID string // of one of them; see [Batch.AppendRecordID]
 	Missing  int64  // records that are missing; negative if the receiver holds more than expected

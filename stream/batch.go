@@ -182,8 +182,8 @@ func (b *Batch) DeadLetter(i int, reason error) {
 // Reason returns why record i was dead-lettered.
 func (b *Batch) Reason(i int) error { return b.reasons[i] }
 
-// Parsed declares that the records have been parsed into fields, so that their raw bytes no longer
-// represent them.
+// Parsed declares that the records have been parsed into fields, so that sinks must not send their
+// raw bytes.
 func (b *Batch) Parsed() { b.changed = true }
 
 // Untouched reports whether all records are unchanged: none was dropped, dead-lettered, added or
@@ -264,7 +264,7 @@ func (a arena) outgrown(data []byte) bool {
 	return n > 0 && (d == 0 || &a[:n][n-1] != &data[:d][d-1])
 }
 
-// Retain adds a reference.
+// Retain adds a reference, so that the batch stays valid until the matching Release.
 func (b *Batch) Retain() {
 	if b.refs.Add(1) <= 1 {
 		panic("penstock: BUG: Retain of a released batch")

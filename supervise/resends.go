@@ -19,12 +19,12 @@ type resendList uint8
 const (
 	removed       resendList = iota // no longer held
 	ready                           // may be taken
-	out                             // taken by the child and not settled
+	out                             // taken by the child, and not acknowledged yet
 	delayed                         // until its due time
 	deadLettering                   // passed to Options.DeadLetter
 )
 
-// held is a message that is not settled.
+// held is a message that is neither acknowledged nor dead-lettered.
 type held[K comparable, M, R any] struct {
 	key      K
 	value    M
@@ -95,7 +95,7 @@ func (l *chain[K, M, R]) drop(h *held[K, M, R]) {
 	h.prev, h.next = nil, nil
 }
 
-// later is a heap of the delayed messages by their due times.
+// later is a heap of the delayed messages, ordered by their due times.
 type later[K comparable, M, R any] []*held[K, M, R]
 
 // Len implements heap.Interface, as do the next four.
@@ -250,7 +250,9 @@ func (s *resends[K, M, R]) clear(h *held[K, M, R]) {
 	}
 }
 
-// round ends a round of the probation if no message is out any more.
+// round ends a round of the probation if the child has no message any more. It ends the whole
+// probation if no message that was out at the crash is left. Otherwise the next round is twice as
+// large, unless a message of this round was nacked.
 func (s *resends[K, M, R]) round(now time.Duration) {
 	s.progress = now
 	if !s.probing || s.out.n > 0 {

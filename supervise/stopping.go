@@ -26,7 +26,7 @@ func (m *machine) bound() time.Duration {
 	return plus(m.spec.Shutdown, plus(most, time.Second))
 }
 
-// cancel tells an incarnation to stop.
+// cancel tells the running incarnation of c to stop, with cause as the cause of its context's end.
 func (m *machine) cancel(now time.Duration, c *child, cause error) {
 	c.state, c.at = Halting, plus(now, c.mayTake())
 	m.stops.put(c)
@@ -69,7 +69,8 @@ func (m *machine) unwait(c *child) {
 	}
 }
 
-// escalate gives up because of c.
+// escalate makes the supervisor give up because of child c: it stops all children, and Serve
+// returns an *EscalatedError.
 func (m *machine) escalate(now time.Duration, c *child, reason string) {
 	err := &EscalatedError{Supervisor: m.path, Child: c.Name, Reason: reason, Errs: m.errs}
 	m.report(Event{Kind: Escalated, Child: c.Name, Err: err})

@@ -14,7 +14,7 @@ type within struct {
 	parts []part
 }
 
-// part is a *Supervisor or a *Group.
+// part is a *Supervisor or a *Group, as seen by Status.
 type part interface {
 	Status() Status
 }
@@ -60,7 +60,8 @@ func (s *Status) adopt(w *within, service Service) {
 	}
 }
 
-// supervised returns the supervisor above that is stored in ctx, and false if there is none.
+// supervised returns the data that ctx holds about the nearest supervisor above. It returns false
+// if there is no such supervisor.
 func supervised(ctx context.Context) (above, bool) {
 	up, ok := ctx.Value(aboveKey{}).(above)
 	return up, ok

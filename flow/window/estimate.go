@@ -392,7 +392,8 @@ func (b *base) end() {
 	}
 }
 
-// restart makes the base provisional, because the worker may have changed.
+// restart keeps the value of the base as provisional, and discards its samples, because the worker
+// may have changed.
 func (b *base) restart() {
 	b.end()
 	b.n, b.deviations, b.squareDeviation, b.reportsWait, b.waits = 0, 0, 0, false, waits{}

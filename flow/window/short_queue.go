@@ -40,7 +40,8 @@ type waits struct {
 	emptyRounds  int  // consecutive rounds in which the worker idled at times
 }
 
-// weights sums up weights.
+// weights holds the sums over the round trips of a round or a probe, from which the mean weight is
+// computed.
 type weights struct {
 	sum  float64
 	tilt float64 // sum of round trips multiplied by their weights
@@ -126,7 +127,8 @@ func (w *waits) refine(from, to float64) {
 	w.tilted = w.drained * x * from / to
 }
 
-// late adds a sample that was sent during a probe and came back after it.
+// late adds a round trip to the drained weight. Its call was sent during a probe, and came back
+// after the probe.
 func (w *waits) late(x float64) {
 	if w.known() {
 		w.probed.add(x)
@@ -148,7 +150,8 @@ func (w *waits) wait() float64 {
 	return waitsWidth * math.Log(w.drained/max(w.round.sum/float64(w.round.n), 1e-300))
 }
 
-// endRound follows the least round trip.
+// endRound lets the estimate of the network's share follow the shortest round trip of the round: at
+// once downwards, and slowly upwards.
 func (w *waits) endRound() {
 	if w.network == 0 || w.minRoundTrip < w.network {
 		w.network = w.minRoundTrip
@@ -156,7 +159,8 @@ func (w *waits) endRound() {
 	w.network += networkRise * (w.minRoundTrip - w.network)
 }
 
-// usesWeights reports whether the window is controlled by weights.
+// usesWeights reports whether the weights of round trips, instead of their mean, control the
+// window.
 func (d *delay) usesWeights() bool {
 	return d.base.short && d.base.waits.known() && !d.start && !d.base.steady()
 }
@@ -226,7 +230,8 @@ func (d *delay) speedChange(mean, before float64) speedChange {
 	return speedSame
 }
 
-// probeEnded lets the base follow a changed speed that a probe has found.
+// probeEnded is called after a probe, with the base from before the probe. If the probe has found a
+// change of the worker's speed, the base follows this change in the next rounds.
 func (d *delay) probeEnded(before float64) {
 	if w := &d.base.waits; d.usesWeights() && w.confirmed == 0 && d.round.smoothed > 0 {
 		w.share, w.following, w.foundByProbe = before/d.round.smoothed, speedRounds, true

@@ -173,7 +173,7 @@ func (d *delay) sentBefore(s *Sample) bool {
 	return d.complete()
 }
 
-// count records the arrival of a batch.
+// count counts a batch that came back about one base round trip after the window was widened.
 func (d *delay) count(s *Sample) {
 	u := &d.startup
 	if trips := (s.Now - d.since).Seconds() / d.base.value; trips >= startSame &&

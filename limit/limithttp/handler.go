@@ -96,7 +96,7 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 }
 
-// recorder remembers the status of a response.
+// recorder is a ResponseWriter that remembers the status of the response.
 type recorder struct {
 	http.ResponseWriter
 	status int // zero before the header is written
