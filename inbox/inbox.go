@@ -28,7 +28,8 @@ func (r Result) String() string {
 	return "applied"
 }
 
-// Key is recorded for each change that was committed.
+// Key identifies a change. The Store records the Key of each committed change, so that the change
+// is not made again.
 type Key struct {
 	ID     string   // at most 256 bytes of valid UTF-8, not empty
 	Digest [32]byte // SHA-256 of Options.Same

@@ -13,7 +13,7 @@ type Memory struct {
 	keys map[string]*memoryKey
 }
 
-// memoryKey is a key that is recorded, or whose change runs.
+// memoryKey is a key that is recorded, or that has a running change.
 type memoryKey struct {
 	digest [32]byte
 	done   chan struct{} // closed when the change has ended
@@ -72,7 +72,7 @@ func (m *Memory) run(ctx context.Context, id string, mine *memoryKey,
 	return err
 }
 
-// Len returns the number of keys that are recorded or whose change runs.
+// Len returns the number of keys that are recorded or have a running change.
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -58,7 +58,7 @@ func ParseHeaders(header map[string][]string, now time.Time) (Advice, bool) {
 	return a, a != Advice{}
 }
 
-// family names the headers of one convention.
+// family has the header names of one convention for stating rate limits.
 type family struct{ limit, remaining, reset, resetAfter string }
 
 var families = []family{
@@ -76,7 +76,8 @@ func get(header map[string][]string, key string) string {
 	return ""
 }
 
-// parseFamily reads one header for each value.
+// parseFamily reads the headers of one convention, which have one value each. It reports whether it
+// found a limit or a number of remaining events.
 func (a *Advice) parseFamily(header map[string][]string, f family, now time.Time) bool {
 	found := false
 	limit, params, _ := strings.Cut(get(header, f.limit), ";")

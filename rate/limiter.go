@@ -222,7 +222,8 @@ func (l *Limiter) check(ctx context.Context, now time.Duration, n int) error {
 	return nil
 }
 
-// await blocks until c is the first in the queue and its events may happen.
+// await blocks until c is the first in the queue and its events may happen, or ctx ends. It then
+// removes c from the queue.
 func (l *Limiter) await(ctx context.Context, c *caller, place *list.Element) error {
 	var timer *time.Timer
 	for {
@@ -274,7 +275,7 @@ func (l *Limiter) wakeFirst() {
 	}
 }
 
-// Reservation is a number of events booked for later.
+// Reservation is a number of events that Reserve has counted now, and that may happen later.
 type Reservation struct {
 	Delay   time.Duration // after which they may happen; zero means now
 	limiter *Limiter

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// pacer decides when the next event may happen. Three things can delay an event: the limit of the
-// options, a pause that a server asked for, and the rest of a quota that a server has stated. It
-// reads no clock: callers pass the time in.
+// pacer computes the time at which the next event may happen. Three things can delay an event: the
+// limit of the options, a pause that a server asked for, and the rest of a quota that a server has
+// stated. It reads no clock: callers pass the time in.
 type pacer struct {
 	limited  bool // bucket is in use
 	bucket   Bucket

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// plan is the part of a call's history on which decisions depend.
+// plan is the state of a call from which the next wait, or the reason to stop, is computed.
 type plan struct {
 	row       int           // attempts that have ended since the start or the last progress
 	failovers int           // so far
@@ -21,7 +21,7 @@ type plan struct {
 	failedAt  time.Duration // of the first failure after the last success or progress
 }
 
-// step is the outcome of an attempt, as the input of a decision.
+// step describes an attempt that has ended without success, as the input of [plan.decide].
 type step struct {
 	err        error
 	action     Action
@@ -117,7 +117,8 @@ func (p *plan) wait(o *Options, s *step) (time.Duration, error) {
 	return addSaturating(hint, drawBelow(o.source(), hint/10)), nil
 }
 
-// drawBelow draws from [0, n]. The probabilities of two values differ by at most 2^-64.
+// drawBelow returns a random duration in [0, n], or 0 if n is negative. The probabilities of two
+// values differ by at most 2^-64.
 func drawBelow(src rand.Source, n time.Duration) time.Duration {
 	if n <= 0 {
 		return 0

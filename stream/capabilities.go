@@ -175,14 +175,16 @@ type DrainingReader interface {
 }
 
 // WithdrawingReader is an optional interface of a [Reader] of data that cannot be read again. The
-// senders of the data may want it back before a worker gets it. The reader then calls
-// OpenOptions.Withdraw. Its methods are called concurrently with Read and must not block.
+// senders of the data may take it back before a worker gets it, for example to send it to another
+// process. The reader then calls OpenOptions.Withdraw. Its methods are called concurrently with
+// Read and must not block.
 //
 //	read ──▶ unsent ──first attempt──▶ delivered, dead-lettered or dropped
 //	            └──Unwanted──▶ Withdrawn
 type WithdrawingReader interface {
-	// Unwanted reports whether the senders of all records of b want them back. It is called before
-	// the first attempt of b. After it has returned true for b, it must always return true for b.
+	// Unwanted reports whether the senders of all records of b have taken them back, so that the
+	// route must not deliver b. It is called before the first attempt of b. After it has returned
+	// true for b, it must always return true for b.
 	Unwanted(b *Batch) bool
 	// Withdrawn tells the reader that no worker has got b, and that the route will not deliver it.
 	Withdrawn(b *Batch)
@@ -224,7 +226,8 @@ type Holder interface {
 	Held() Held
 }
 
-// Held is deleted data that takes space until it is read.
+// Held describes deleted files that still take disk space, because a route has not read them
+// completely.
 type Held struct {
 	Files  int
 	Bytes  int64         // data that several routes have not read counts once

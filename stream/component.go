@@ -147,7 +147,7 @@ func (e *OptionError) Error() string {
 // Unwrap returns the problem.
 func (e *OptionError) Unwrap() error { return e.Err }
 
-// Member is a component with its options, as a part of another component.
+// Member is one sink, with its options, of a sink that consists of several sinks (a [Composite]).
 type Member struct {
 	Component Component
 	Options   any // the decoded result of Component.Options; nil for a component without options

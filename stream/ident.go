@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// AppendPosition appends p in the form that ids and headers use: its number. If the position has a
-// key, ~ and the key in base64url follow.
+// AppendPosition appends p in the form that ids and headers use: its number and, if the position
+// has a key, ~ and the key in base64url. Example: the number 7 with the key "ab" gives 7~YWI.
 func AppendPosition(dst []byte, p Position) []byte {
 	dst = strconv.AppendInt(dst, p.Num, 10)
 	if p.Key != "" {

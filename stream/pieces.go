@@ -63,14 +63,15 @@ func stretchStart(records []Record, k int) int {
 	return 0
 }
 
-// stretchEnd returns the end of the records that go with kept record k.
+// stretchEnd returns the index after the last record that goes with kept record k. The records up
+// to the next kept one go with k.
 func stretchEnd(records []Record, k int) int {
 	for k++; k < len(records) && records[k].State != Kept; k++ {
 	}
 	return k
 }
 
-// piece is a new batch that is being filled with records of the batch whole.
+// piece is a new batch that Cut or Pick fills with some records of another batch (whole).
 type piece struct {
 	*Batch
 	whole *Batch
@@ -111,8 +112,8 @@ func countOrigins(records []Record) int {
 	return n
 }
 
-// rawOf returns the bounds of the raw bytes of records i to j-1 of b. If records were added to b,
-// the result is meaningless and must not be used.
+// rawOf returns the bounds in b.Data of the raw bytes of records i to j-1 of b. If records were
+// added to b, the result is meaningless and must not be used.
 func rawOf(b *Batch, i, j int) (lo, hi uint32) {
 	lo, hi = b.rawBounds()
 	if i > 0 {

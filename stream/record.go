@@ -40,8 +40,9 @@ type Span struct {
 	Identities []Identity
 }
 
-// Identity gives the records in a part of a span the ids of another partition. An example is a
-// request with an idempotency key: its records must have the same ids wherever they are stored.
+// Identity replaces the ids of the records in a part of a span by ids with another prefix and other
+// positions. An example is a request with an idempotency key: its records must have the same ids
+// wherever they are stored.
 type Identity struct {
 	// From and To bound the part. It contains the records at positions above From and up to To.
 	From, To int64

@@ -17,8 +17,8 @@ func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, 
 // All other partitions belong to the process and end with it.
 type RequestSource interface {
 	Source
-	// KeepsRequests returns the id of this process's own partition, and for how long
-	// the progress of a request is kept. Zero means that no partition is a request.
+	// KeepsRequests returns the id of the partition that belongs to this process alone, and the
+	// time for which the progress of a request is kept. Zero means that no partition is a request.
 	KeepsRequests() (own string, keep time.Duration)
 }
 
@@ -33,7 +33,7 @@ type ObjectOptions interface {
 // RequestOptions is implemented by the options of a [RequestSource]. A replay of dead letters uses
 // the ledger of the requests without the source.
 type RequestOptions interface {
-	// KeepRequests returns for how long the progress of a request is kept. The result is the same
-	// as that of KeepsRequests.
+	// KeepRequests returns the time for which the progress of a request is kept, as KeepsRequests
+	// does.
 	KeepRequests() time.Duration
 }

@@ -16,7 +16,8 @@ type Savepoint struct {
 	oldFields  []Field
 }
 
-// Savepoint returns the state of b. Before RollbackTo, the owner must do nothing but append to b.
+// Savepoint returns the current state of b, which RollbackTo restores. Until then, the owner must
+// only append to b.
 func (b *Batch) Savepoint() (s Savepoint) {
 	s.measure(b)
 	return s

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Mark is the settled progress of one route in one partition: the watermark, up to which everything
-// is settled, and the settled ranges above it.
+// Mark is the progress of one route in one partition. It has the watermark, up to which everything
+// is settled (delivered, dead-lettered or dropped), and the settled ranges above it.
 type Mark struct {
 	Part      Partition
 	Watermark Position

@@ -47,7 +47,8 @@ type liveChild struct {
 	within  *within
 }
 
-// above is the supervisor above, as stored in the context of its children.
+// above describes the nearest supervisor above. The supervisor stores it in the contexts of its
+// children.
 type above struct {
 	path string
 	tell func(context.Context, Event)
@@ -292,8 +293,8 @@ func (k *serveRun) exited(c *child, err error) {
 	}
 }
 
-// guard calls run, and then ended with its error. A panic or runtime.Goexit in run becomes a
-// *PanicError. With passPanics, the panic continues after ended has returned.
+// guard calls run, and then calls ended with the error of run. A panic or runtime.Goexit in run
+// becomes a *PanicError. With passPanics, the panic continues after ended has returned.
 func guard(name string, passPanics bool, run func() error, ended func(error)) {
 	var err error
 	returned := false
@@ -340,7 +341,7 @@ func (k *serveRun) cancel(c *child, cause error) {
 	}
 }
 
-// release wakes the callers of Remove that wait for c.
+// release wakes the callers of Remove that wait until c has left the supervisor.
 func (s *Supervisor) release(c *child) {
 	s.mu.Lock()
 	waiting := s.removals[c]
@@ -358,7 +359,8 @@ func (s *Supervisor) wake() {
 	}
 }
 
-// result returns the result of Serve. It includes the children that are stuck.
+// result returns the result of Serve. If children are stuck, a *StuckError that lists them is
+// joined to it.
 func (s *Supervisor) result() error {
 	if paths := s.stuck(); len(paths) > 0 {
 		return errors.Join(s.m.result, &StuckError{s.m.path, paths})

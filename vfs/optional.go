@@ -18,8 +18,8 @@ type Reserver interface {
 
 // WriteBacker is implemented by a File that can start writing cached data to disk without waiting.
 type WriteBacker interface {
-	// WriteBack starts writing the bytes from offset from up to offset to. It may block while the
-	// disk's queue is full.
+	// WriteBack starts writing the cached bytes from offset from up to offset to. It may block
+	// while the disk's queue is full.
 	WriteBack(from, to int64) error
 }
 

@@ -108,9 +108,9 @@ func confirmIn(system FS, parent string) error {
 	return errors.Join(confirm(dir), dir.Close())
 }
 
-// confirm makes the names in d durable. A name that exists already may have been made by a process
-// that was killed before it synced d. A failing disk is an error. It is no error if the file system
-// does not sync directories, or does not let this user sync d.
+// confirm makes the existing names in d durable, because a process may have made them and been
+// killed before it synced d. It returns only I/O errors of the disk (EIO). It ignores that a file
+// system does not sync directories, or does not let this user sync d.
 func confirm(d Dir) error {
 	if err := d.Sync(); errors.Is(err, syscall.EIO) {
 		return err

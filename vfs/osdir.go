@@ -33,7 +33,8 @@ func (d *osDir) Close() error {
 // After that, the open fails.
 const swaps = 8
 
-// errSwapped means that another process replaces files faster than they can be opened.
+// errSwapped means that a name changed its kind between the check and the open in each of several
+// tries.
 var errSwapped = errors.New("changed its type repeatedly while it was opened")
 
 // child opens the directory name without following a symlink. name is one part of whole.

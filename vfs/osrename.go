@@ -52,8 +52,9 @@ func bare(err error) error {
 	return err
 }
 
-// renameBetween renames through the root within one directory. Between two directories, it renames
-// by their paths, which must still lead to the open directories.
+// renameBetween renames a file. Within one directory it renames through the open root. Between two
+// directories it renames by their paths, after a check that the paths still lead to the open
+// directories.
 func renameBetween(from *osDir, oldName string, into *osDir, newName string) error {
 	if sameDir(from, into) {
 		return from.root.Rename(oldName, newName)
@@ -104,7 +105,7 @@ func sameDir(a, b *osDir) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// stillThere checks that the directory's path leads to the directory that is open.
+// stillThere returns an error if the path of d no longer leads to the directory that is open.
 func (d *osDir) stillThere() error {
 	held, err := d.handle.Stat()
 	if err != nil {

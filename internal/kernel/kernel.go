@@ -67,7 +67,7 @@ func (k *Kernel[E]) Next(until time.Duration) (e E, ok bool) {
 	return first.event, true
 }
 
-// Advance moves the clock forward to a time before which nothing is due.
+// Advance moves the clock forward. No event may be due before the new time.
 func (k *Kernel[E]) Advance(to time.Duration) { k.now = to }
 
 func (k *Kernel[E]) push(at time.Duration, class uint64, event E) {

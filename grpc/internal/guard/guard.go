@@ -52,11 +52,11 @@ func serverFailed(code uint32) bool {
 	return false
 }
 
-// Action returns whether a call that failed with err and the given code is retried. Unavailable is
-// retried. ResourceExhausted is retried if the call was refused before it was sent, or if hinted is
-// true (the server asked the client to send it again later). Calls that failed with Unknown,
-// DeadlineExceeded, Aborted or Internal may have had an effect, so they are retried only if they
-// are idempotent.
+// Action returns retry.Retry if a call that failed with err and the given code may be retried, and
+// otherwise retry.Fail. Unavailable is retried. ResourceExhausted is retried if the call was
+// refused before it was sent, or if hinted is true (the server asked the client to send it again
+// later). Calls that failed with Unknown, DeadlineExceeded, Aborted or Internal may have had an
+// effect, so they are retried only if they are idempotent.
 func Action(err error, code uint32, idempotent, hinted bool) retry.Action {
 	_, refused := RefusalCode(err)
 	switch code {
@@ -120,7 +120,8 @@ type Call struct {
 	permit  limit.Permit
 }
 
-// Begin asks the breaker whether the call may run, and then waits for a permit of the limiter.
+// Begin asks the breaker whether the call may run, and then waits for a permit of the limiter. If
+// one of them refuses the call, Begin returns its error.
 func (g Guard) Begin(ctx context.Context) (c Call, err error) {
 	if g.Breaker != nil {
 		if c.attempt, err = g.Breaker.Allow(); err != nil {
@@ -136,7 +137,8 @@ func (g Guard) Begin(ctx context.Context) (c Call, err error) {
 	return c, nil
 }
 
-// End ends the call with its error and the error's code.
+// End reports the end of the call to the breaker and the limiter. The parameter code is the status
+// code of err.
 func (c Call) End(err error, code uint32) {
 	_, refused := errors.AsType[interface {
 		error
