@@ -45,7 +45,7 @@ const MaxHead = 1024
 // sumSize is the number of bytes that an ID keeps of the SHA-256.
 const sumSize = 16
 
-// version begins the string form.
+// version is the first part of the string form.
 const version = "f1"
 
 // File describes a file as observed by one stat of an open handle, and by one read of its head
@@ -67,7 +67,7 @@ type ID struct {
 	// ModTime is the modification time of the file when it was first seen. It is 0 if Birth
 	// distinguishes files.
 	ModTime int64
-	Gen     uint32 // number among the IDs that are equal otherwise, from 0
+	Gen     uint32 // number among IDs that are equal in all other fields, from 0
 }
 
 // Key is the part of a file's identity that stat returns and that never changes. Use it as the key
@@ -97,10 +97,10 @@ func New(f File, taken func(ID) bool) ID {
 	return id
 }
 
-// fine reports whether a birth time distinguishes two files with one inode. It does if it is known
-// and has a fraction of a second, because then the clock is not coarse. A fine clock gives a whole
-// second at most once in 250 times. Such a file counts as one without a fine birth time, and its ID
-// also holds a modification time.
+// fine reports whether a birth time distinguishes two files that have had the same inode. It does
+// if it is known and has a fraction of a second, because then the clock is not coarse. A fine clock
+// gives a whole second at most once in 250 times. Such a file counts as one without a fine birth
+// time, and its ID also holds a modification time.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {

@@ -50,8 +50,8 @@ type Fingerprint struct {
 	Packed int64
 }
 
-// WithHead returns p with the hash of head, the first bytes of the file, if head is longer than the
-// head that p has hashed.
+// WithHead returns p with the hash of head, the first bytes of the file. If head is not longer than
+// the head that p has hashed, WithHead returns p unchanged.
 func (p Fingerprint) WithHead(head []byte) Fingerprint {
 	if n := min(len(head), MaxHead); n > p.Head {
 		p.Head, p.HeadSum = n, shortSum(head[:n])
@@ -59,7 +59,8 @@ func (p Fingerprint) WithHead(head []byte) Fingerprint {
 	return p
 }
 
-// WithPlace returns p for the position at. before has the bytes of the file that end at it.
+// WithPlace returns p for the reader's position at. The parameter before has the bytes of the file
+// directly before this position, of which at most the last MaxBefore are hashed.
 func (p Fingerprint) WithPlace(at int64, before []byte) Fingerprint {
 	before = before[max(0, len(before)-MaxBefore):]
 	p.At, p.Len, p.Sum, p.ModTime, p.Packed = at, len(before), [proofSum]byte{}, 0, 0
@@ -69,8 +70,8 @@ func (p Fingerprint) WithPlace(at int64, before []byte) Fingerprint {
 	return p
 }
 
-// Wants returns the two ranges of the file that Fits compares: the first n bytes, and the bytes
-// from off up to end.
+// Wants returns the two ranges of the file that a caller must read for Fits: the first n bytes, and
+// the bytes from off up to end.
 func (p Fingerprint) Wants() (n int, off, end int64) { return p.Head, p.At - int64(p.Len), p.At }
 
 // Fits reports whether the file still has the bytes that were read. head and before are the two

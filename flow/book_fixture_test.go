@@ -172,7 +172,8 @@ func (w *bookFixture) have(rows []entryRow) {
 	}
 }
 
-// mood draws at random how a worker treats a batch.
+// mood returns the random behavior of a worker for its next batch: the kind, the delay, and a seed
+// for further random choices.
 func (w *bookFixture) mood() (kind int, wait time.Duration, seed uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -247,7 +248,8 @@ type ending struct {
 	save   int           // this call to the new checkpoint file fails
 }
 
-// live runs the program once. It returns the result of Run, or errCrash.
+// live runs the program once, until the rows or the run end. It returns the result of Run, or
+// errCrash after a simulated crash.
 func (w *bookFixture) live(end ending) (err error) {
 	w.mu.Lock()
 	w.settles = 0

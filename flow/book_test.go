@@ -52,7 +52,7 @@ func num(n int64) ledger.Position { return ledger.Position{Num: n} }
 
 func numRow(n int64) ledger.Position { return num(n) }
 
-// nums returns a source of rows that are their own positions.
+// nums returns a source of rows. Each row is a number, which is also its position.
 func nums(rows ...int64) func(context.Context) (int64, error) {
 	return func(context.Context) (int64, error) {
 		if len(rows) == 0 {
@@ -75,7 +75,7 @@ func upToRow(n int64) func(context.Context) (int64, error) {
 	}
 }
 
-// one returns options for a Book with one worker.
+// one returns options for a Book that saves its progress in m and has one worker.
 func one(m *memory, deliver func(context.Context, []int64) error) BookOptions[int64] {
 	return BookOptions[int64]{
 		Checkpoint: m, At: numRow,

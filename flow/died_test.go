@@ -40,8 +40,8 @@ func dies(way string, deaths map[string]int) WorkerFunc[string] {
 	}
 }
 
-// TestDied checks that an item that kills workers is cut until only the guilty record is left. This
-// record is dead-lettered with the reason, and all other records are delivered.
+// TestDied checks that an item that kills workers is cut until only the record that kills them is
+// left. This record is dead-lettered with the reason, and all other records are delivered.
 func TestDied(t *testing.T) {
 	for way, want := range map[string]map[string]int{
 		// A piece of a refused item is cut after one death. x cannot be cut: it is dead-lettered

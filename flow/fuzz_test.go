@@ -17,8 +17,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// stretch is the value of the fuzzer's items: records lo to hi-1. After Released the fuzzer reuses
-// and overwrites its memory, so the worker or the race detector finds a read that comes too late.
+// stretch is the value of the fuzzer's items: the range of records from lo to hi-1. After Released
+// the fuzzer reuses and overwrites its memory, so the worker or the race detector finds a read that
+// comes too late.
 type stretch struct{ lo, hi int }
 
 // fuzzRun is one run of the fuzzer. Everything in it is determined by the seed and the caller,
@@ -44,7 +45,7 @@ type fuzzRun struct {
 	deadly       map[int]bool   // records that were dead-lettered because workers died of them
 }
 
-// draw returns a random generator that depends only on the seed and about.
+// draw returns a random generator that depends only on the seed and the numbers in about.
 func (w *fuzzRun) draw(about ...int) *rand.Rand {
 	h := w.seed
 	for _, a := range about {
@@ -214,7 +215,7 @@ func (w *fuzzRun) fly(lo, delta int) {
 	}
 }
 
-// die counts a worker killed by a stretch.
+// die counts a death of a worker that tried to deliver a stretch.
 func (w *fuzzRun) die(lo, hi int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -69,7 +69,7 @@ func (p *place) String() string {
 	return way
 }
 
-// tally counts the states of a search.
+// tally has the numbers of states that a search has visited.
 type tally struct {
 	states, ended, hedged int
 	all                   bool // the search has visited every state

@@ -31,7 +31,7 @@ type move struct {
 	id   uint64 // attempt
 }
 
-// searchTry is an attempt that has not answered.
+// searchTry is a running attempt, which has not been answered.
 type searchTry struct {
 	id      uint64
 	batch   int
@@ -67,7 +67,7 @@ type searched struct {
 	broken  string // the violated rule
 }
 
-// boot starts a process from the checkpoint.
+// boot starts a new process, with a machine and a ledger that resume from the checkpoint.
 func (s *searched) boot() {
 	cfg := control.Config{
 		Window: window.Fixed{Size: 1}, Dispatch: dispatch.RoundRobin{}, Timeout: time.Second,
@@ -253,7 +253,7 @@ func (s *searched) moves() []move {
 	return list
 }
 
-// awaits reports whether an attempt is running that is not overdue.
+// awaits reports whether a running attempt is not overdue yet.
 func (s *searched) awaits() bool {
 	return slices.ContainsFunc(s.tries, func(x searchTry) bool { return !x.overdue })
 }

@@ -44,7 +44,8 @@ type runtimeSource struct{}
 // Uint64 implements rand.Source.
 func (runtimeSource) Uint64() uint64 { return rand.Uint64() }
 
-// begin prepares the first attempt.
+// begin prepares the first attempt and asks the budget for it. The result is nil, or the reason why
+// the attempt must not run.
 func (s *sequence) begin(ctx context.Context, o *Options) (stop error) {
 	s.prepare(ctx, o)
 	return s.admit(ctx, o)
@@ -160,7 +161,7 @@ func (s *sequence) finish(o *Options, err error) {
 	}
 }
 
-// leave ends the effects of the running attempt.
+// leave marks the running attempt as ended, and ends its suppression of nested retries.
 func (s *sequence) leave() {
 	s.running = false
 	if s.suppressor != nil {
@@ -183,7 +184,8 @@ func (s *sequence) failed(ctx context.Context, o *Options, err error) (stop erro
 	return s.next(ctx, o, &step{err: err, action: action, after: after})
 }
 
-// next decides about the outcome of an attempt, waits, and prepares the next attempt.
+// next decides whether another attempt follows. If so, it waits and prepares that attempt.
+// Otherwise it returns the reason to stop.
 func (s *sequence) next(ctx context.Context, o *Options, st *step) (stop error) {
 	if st.err != nil {
 		s.failures.add(st.err)

@@ -108,7 +108,8 @@ func wraps(low, high float64) bool {
 		low < math.MaxInt64)
 }
 
-// anything returns the bounds of draws that may be any int64 (see wraps).
+// anything returns the bounds of waits that may be any int64, because their computation overflows
+// (see wraps).
 func anything() (lowest, mean, highest time.Duration) { return math.MinInt64, 0, math.MaxInt64 }
 
 // ordered puts three waits in order, for ranges that a negative setting has reversed.

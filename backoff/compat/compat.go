@@ -129,8 +129,8 @@ func javaDouble(x float64) string {
 	return text
 }
 
-// duration converts nanoseconds in a float to a Duration. With compat, values out of range are
-// converted as by Go on amd64. Without, x is cut to [0, MaxInt64].
+// duration converts a float number of nanoseconds to a Duration. If compat is true, values out of
+// range are converted as Go does on amd64. Otherwise x is cut to [0, MaxInt64].
 func duration(x float64, compat bool) time.Duration {
 	if compat {
 		return time.Duration(amd64Long(x))
@@ -192,7 +192,7 @@ func plus(a, b time.Duration) time.Duration {
 	return c
 }
 
-// clamp returns d with compat, and otherwise max(d, 0).
+// clamp returns d if compat is true, and otherwise d, but at least 0.
 func clamp(d time.Duration, compat bool) time.Duration {
 	if compat {
 		return d
@@ -219,7 +219,7 @@ func repeat[T int64 | float64](x T, n uint32, f func(T) T) T {
 	return x
 }
 
-// count converts a step to an int, at most 2^31-1.
+// count converts a step, counted from 0, to an int. The result is at most 2^31-1.
 func count(n uint32) int { return int(min(n, math.MaxInt32)) }
 
 // attemptOf returns the number of the attempt at step n: n + 1, at most 2^31-1.

@@ -52,9 +52,8 @@ func javaBound(bound int32) (uint64, error) {
 }
 
 // Sleep returns the wait after retryCount retries, like the original's getSleepTimeMs. It ignores
-// MaxRetries.
-// With Compat it returns an error for a retryCount at which the original's shift makes it throw
-// (30, 62, -2, ...).
+// MaxRetries. With Compat it returns an error for a retryCount at which the original's shift makes
+// it throw (30, 62, -2, ...).
 func (p Curator) Sleep(retryCount int, src rand.Source) (time.Duration, error) {
 	choices, err := p.choices(retryCount)
 	if err != nil {

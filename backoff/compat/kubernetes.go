@@ -123,8 +123,8 @@ func (p KubernetesLoop) Next(s backoff.State,
 	return d, s.After(d), true
 }
 
-// Wasted returns the wait of the original after its last call, without jitter. It is 0 unless the
-// loop was ended by the cap.
+// Wasted returns the useless wait of the original after its last call, without jitter. It is 0
+// unless the cap ended the loop.
 func (p KubernetesLoop) Wasted() time.Duration {
 	d := p.wait.Duration
 	for range min(max(p.wait.Steps-1, 0), maxIterations) {

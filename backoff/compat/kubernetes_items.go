@@ -130,7 +130,7 @@ func (l *KubernetesItems[K]) Forget(item K) {
 	delete(l.states, item)
 }
 
-// NumRequeues returns the failures of item since it was last forgotten.
+// NumRequeues returns the number of failures of item since the last Forget.
 func (l *KubernetesItems[K]) NumRequeues(item K) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

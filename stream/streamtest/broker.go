@@ -137,7 +137,7 @@ func (b *Broker) Owners() []string {
 	return out
 }
 
-// Moves returns the number of assignments of partitions.
+// Moves returns the number of assignments of partitions to members so far.
 func (b *Broker) Moves() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,8 +205,8 @@ func (b *Broker) drop(s *session) {
 	b.rebalance()
 }
 
-// rebalance assigns each partition to its new member, or first asks the owner to release it. The
-// caller holds mu.
+// rebalance assigns each partition to the member that must own it now. If another member still owns
+// the partition, it first asks that member to release it. The caller holds mu.
 func (b *Broker) rebalance() {
 	names := slices.Sorted(maps.Keys(b.sessions))
 	for i, p := range b.parts {
@@ -255,7 +255,8 @@ func (s *session) check() error {
 	return nil
 }
 
-// next waits for a request of the broker. A session that is cut waits until ctx is done.
+// next waits for an event: a request of the broker to take or to release partitions. A session that
+// is cut waits until ctx is done.
 func (s *session) next(ctx context.Context) (groupEvent, error) {
 	for {
 		s.b.mu.Lock()
@@ -293,7 +294,7 @@ func (s *session) release(ids []string) {
 	s.b.rebalance()
 }
 
-// leave releases all partitions.
+// leave removes the member from the group, and so releases all of its partitions.
 func (s *session) leave() {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()

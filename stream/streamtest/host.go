@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// patience bounds the wait for goroutines to stop.
+// patience is the maximum time that Stop waits for the goroutines to return.
 const patience = 20 * time.Second
 
 // errProcessEnded is the cause with which a Host's goroutines are stopped.

@@ -55,7 +55,7 @@ func (s *Store) Fenced() int {
 	return s.fenced
 }
 
-// Repeated returns the number of transactions whose batch was already stored.
+// Repeated returns the number of transactions for a batch that was stored already.
 func (s *Store) Repeated() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +236,9 @@ func (s *StoreSink) Store(_ context.Context,
 	return s.commit(spans, nil)
 }
 
-// commit writes rows and spans together, unless the spans exist. It returns an error for a late
-// attempt, that is, if the epoch is not current or the assignment has been released.
+// commit writes rows and spans together. It writes nothing if the ledger has all of the spans
+// already. It returns an error for a late attempt, that is, if the epoch is not current or the
+// assignment has been released.
 func (s *StoreSink) commit(spans []stream.Span, rows []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -73,7 +73,7 @@ func (m *Mem) Fail(f Fault) {
 	m.faults = append(m.faults, &f)
 }
 
-// Heal disarms all faults and returns the number of failed calls.
+// Heal removes all faults, and returns the number of calls that they have made fail.
 func (m *Mem) Heal() (struck int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,8 @@ func (m *Mem) Heal() (struck int) {
 	return struck
 }
 
-// strike returns the fault for this call, or nil.
+// strike counts the call for each matching fault. It returns the first fault that makes the call
+// fail, or nil if none does.
 func (m *Mem) strike(op Op, path string) *Fault {
 	var hit *Fault
 	for _, f := range m.faults {
@@ -100,7 +101,8 @@ func (m *Mem) strike(op Op, path string) *Fault {
 	return hit
 }
 
-// callsKept is the minimum number of calls recorded. The maximum is twice that.
+// callsKept is the number of latest calls that are always kept. Older ones are dropped when there
+// are twice as many.
 const callsKept = 1 << 16
 
 // Calls returns the recorded calls, oldest first. If there were many calls, the oldest are missing.

@@ -130,7 +130,7 @@ func (m *Mem) unsynced() bool {
 	return found
 }
 
-// walk visits every node that may exist after a crash, once.
+// walk visits every file and directory that may exist after a crash, each once.
 func (m *Mem) walk(visit func(*node)) {
 	done := make(map[*node]bool)
 	var visitOnce func(n *node)
@@ -208,7 +208,7 @@ func (m *Mem) Crash(data Data, names Names, seed uint64) *Mem {
 	return clone
 }
 
-// survives returns the part of the op that survives a crash.
+// survives returns the changes of the operation that survive a crash: none, the first one or all.
 func (o *nameOp) survives(names Names, rng *rand.Rand) []change {
 	switch names {
 	case NamesNone:

@@ -140,7 +140,7 @@ func (c *change) apply(entries map[string]*node) {
 	}
 }
 
-// between reports whether the op concerns two directories.
+// between reports whether the operation is a rename from one directory to another.
 func (o *nameOp) between() bool {
 	return len(o.changes) > 1 && o.changes[0].dir != o.changes[1].dir
 }
