@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// Fixed waits d each time.
+// Fixed returns a policy that waits d each time.
 func Fixed(d time.Duration) Ladder { return newLadder(fixedGrowth(d), jitter{}, 0) }
 
-// Linear waits d, d+increment, d+2*increment, ... at most max. A max of 0 means no cap but the
-// largest Duration. Do not use it if many clients contend for a resource: the waits must then grow
-// faster.
+// Linear returns a policy that waits d, d+increment, d+2*increment, ... at most max. A max of 0
+// means no cap but the largest Duration. Do not use it if many clients contend for a resource: the
+// waits must then grow faster.
 func Linear(d, increment, max time.Duration) Ladder {
 	return newLadder(linearGrowth{d, increment}, jitter{}, max)
 }
 
-// Polynomial waits base * (n+1)^degree at step n, at most max. A max of 0 means no cap but the
-// largest Duration. A whole degree is computed exactly, in integers. A degree that is not above 0
-// counts as 0. If many clients contend once for a resource, degree 2 serves all of them in the
-// least time: see [Recommended].
+// Polynomial returns a policy that waits base * (n+1)^degree at step n, counted from 0, and at most
+// max. A max of 0 means no cap but the largest Duration. A whole degree is computed exactly, in
+// integers. A degree that is not above 0 counts as 0. If many clients contend once for a resource,
+// degree 2 serves all of them in the least time: see [Recommended].
 func Polynomial(base time.Duration, degree float64, max time.Duration) Ladder {
 	return newLadder(polynomialGrowth{base, degree}, jitter{}, max)
 }
 
-// Fibonacci waits 0, unit, unit, 2 unit, 3 unit, 5 unit, ... at most max. A max of 0 means no cap
-// but the largest Duration.
+// Fibonacci returns a policy that waits 0, unit, unit, 2 unit, 3 unit, 5 unit, ... at most max. A
+// max of 0 means no cap but the largest Duration.
 func Fibonacci(unit, max time.Duration) Ladder {
 	return newLadder(fibonacciGrowth(unit), jitter{}, max)
 }

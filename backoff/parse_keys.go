@@ -40,7 +40,8 @@ func (k *Settings) Text(key string) (string, bool) {
 	return value, ok
 }
 
-// finish returns the first fault. The parameter words has the settings in their order.
+// finish returns the first error of the settings, such as an unknown key. The parameter words has
+// the settings in their order.
 func (k *Settings) finish(words []string) error {
 	for _, word := range words {
 		key, _, _ := strings.Cut(word, "=")
@@ -76,7 +77,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// must returns the value of a required key, a duration.
+// must returns the value of a required key, a duration. If the key is missing, it records an error.
 func (k *Settings) must(key string) time.Duration {
 	d, ok := k.Duration(key)
 	if !ok {
@@ -128,7 +129,7 @@ func (k *Settings) Number(key string, least int) (int, bool) {
 	return int(n), true
 }
 
-// jitter reads jitter and width.
+// jitter returns l with the jitter mode that the keys jitter and width select.
 func (k *Settings) jitter(l Ladder) Policy {
 	name, given := k.Text("jitter")
 	_, wide := k.Text("width")

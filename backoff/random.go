@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Uniform waits a random time below its limit: see [Random].
+// Uniform is the policy that [Random] returns.
 type Uniform struct{ limit time.Duration }
 
-// Random draws each wait from [0, max), which excludes max. The waits do not grow with the number
-// of failures. So Random suits cases in which the number of clients is known. A max of 0 or less
-// waits 0.
+// Random returns a policy that draws each wait from [0, max), which excludes max. The waits do not
+// grow with the number of failures. So Random suits cases in which the number of clients is known.
+// A max of 0 or less waits 0.
 func Random(max time.Duration) Uniform { return Uniform{max} }
 
 // Next implements Policy.
@@ -45,14 +45,14 @@ func (p Uniform) Validate() error {
 // String returns the policy in the form that Parse reads.
 func (p Uniform) String() string { return "random max=" + p.limit.String() }
 
-// Binary is the truncated binary exponential backoff of IEEE 802.3: see [Slotted].
+// Binary is the policy that [Slotted] returns.
 type Binary struct {
 	slot        time.Duration
 	maxExponent uint32
 	attempts    uint32
 }
 
-// Slotted is the truncated binary exponential backoff of IEEE 802.3, clause 4.2.3.2.5. After
+// Slotted returns the truncated binary exponential backoff of IEEE 802.3, clause 4.2.3.2.5. After
 // collision c it waits r slots. r is an integer uniform in [0, 2^k - 1], with k = min(c,
 // maxExponent). Slotted gives up after the given number of attempts (transmissions). 0 attempts
 // mean no limit.

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Table waits each of delays once, in order, and then gives up. Use it for schedules such as those
-// of payment notifications: 15s, 15s, 30s, 3m, 10m, ... An empty table gives up at once.
+// Table returns a policy that waits each of delays once, in order, and then gives up. Use it for
+// schedules such as those of payment notifications: 15s, 15s, 30s, 3m, 10m, ... An empty table
+// gives up at once.
 func Table(delays ...time.Duration) Ladder {
 	return newLadder(tableGrowth{slices.Clone(delays)}, jitter{}, 0)
 }
@@ -24,10 +25,11 @@ type Point struct {
 	Delay time.Duration // until the From of the next point
 }
 
-// Pattern chooses the wait by the step, counted from 0. The last point whose From is not above the
-// step gives it. Before the first point the wait is 0. Points may come in any order. If two have
-// the same From, the later one counts. Example: Camel's delayPattern "5:1000;10:5000" is
-// Pattern(Point{5, time.Second}, Point{10, 5 * time.Second}).
+// Pattern returns a policy that chooses the wait by the step, counted from 0. The wait is the Delay
+// of the point with the highest From that is not above the step. Before the first point the wait is
+// 0. Points may come in any order. If two have the same From, the later one counts. Example:
+// Camel's delayPattern "5:1000;10:5000" is Pattern(Point{5, time.Second}, Point{10, 5 *
+// time.Second}).
 func Pattern(points ...Point) Ladder {
 	sorted := slices.Clone(points)
 	slices.SortStableFunc(sorted, func(a, b Point) int { return cmp.Compare(a.From, b.From) })

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// naive records every call since the last change of state and examines all of them each time.
+// naive is a simple model of a Circuit. It records every call since the last change of state, and
+// examines all of them at each step.
 type naive struct {
 	o       Options
 	state   State

@@ -110,7 +110,8 @@ func FuzzIdentity(f *testing.F) {
 	})
 }
 
-// model is one inode and the knowledge of a reader.
+// model is a file system with one inode, together with the ID and the fingerprint that a reader has
+// stored.
 type model struct {
 	rng      *rand.Rand
 	now      int64

@@ -30,8 +30,8 @@ func after(time int64) func(context.Context) (row, error) {
 
 const replay = 3000 // maximum number of rows that a crash repeats
 
-// spout runs the program once: it delivers to twelve workers, starting at the progress in the file.
-func spout(file string, bolt flow.WorkerFunc[[]row],
+// deliverTable runs the program once: it delivers to twelve workers, starting at the progress in the file.
+func deliverTable(file string, worker flow.WorkerFunc[[]row],
 	settled func(flow.Item[[]row], flow.Settlement)) error {
 	defer func() { power, _ := recover().(*flow.PanicError); fmt.Println("crash:", power != nil) }()
 	mark, err := checkpoint.Open(file)
@@ -41,7 +41,7 @@ func spout(file string, bolt flow.WorkerFunc[[]row],
 	defer mark.Close()
 	var lanes []flow.Lane[[]row]
 	for i := range 12 {
-		lanes = append(lanes, flow.Lane[[]row]{Name: fmt.Sprint("bolt ", i), Worker: bolt})
+		lanes = append(lanes, flow.Lane[[]row]{Name: fmt.Sprint("worker ", i), Worker: worker})
 	}
 	book, err := flow.OpenBook(context.Background(), flow.BookOptions[row]{
 		Checkpoint: mark,
@@ -61,18 +61,18 @@ func spout(file string, bolt flow.WorkerFunc[[]row],
 // ExampleBook delivers a table by time to twelve workers, crashes after 300 of 500 batches, and
 // resumes from the progress in its file.
 func ExampleBook() {
-	dir, err := os.MkdirTemp("", "spout")
+	dir, err := os.MkdirTemp("", "book")
 	if err != nil {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
 	var mu sync.Mutex // workers run side by side
 	attempts, settled, came, seen := 0, 0, 0, map[int64]bool{}
-	bolt := func(_ context.Context, a flow.Attempt[[]row]) (flow.Report, error) {
+	worker := func(_ context.Context, a flow.Attempt[[]row]) (flow.Report, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if attempts++; attempts%50 == 0 {
-			return flow.Report{}, errors.New("connection reset") // another bolt gets the batch
+			return flow.Report{}, errors.New("connection reset") // another worker gets the batch
 		}
 		for _, r := range a.Value {
 			came, seen[r.time] = came+1, true
@@ -85,7 +85,7 @@ func ExampleBook() {
 		}
 	}
 	for range 2 {
-		fmt.Println(spout(filepath.Join(dir, "mark"), bolt, crash))
+		fmt.Println(deliverTable(filepath.Join(dir, "mark"), worker, crash))
 	}
 	fmt.Println(len(seen), "rows came, and came again as often as may be:",
 		came-len(seen) <= replay)

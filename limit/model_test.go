@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// naive is the queue as a list that is sorted whenever it is used.
+// naive is a simple model of an admission: its queue is a list that is sorted whenever it is used.
 type naive struct {
 	size, most int
 	running    []int // callers by number

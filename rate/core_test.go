@@ -9,7 +9,7 @@ import (
 
 const ms = time.Millisecond
 
-// naive recomputes the tokens from all events since the origin.
+// naive is a simple model of a Bucket, which computes the tokens from all events since the origin.
 type naive struct {
 	rate, burst float64
 	times       []time.Duration

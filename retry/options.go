@@ -121,7 +121,7 @@ func (o *Options) policy() backoff.Policy {
 	return o.Policy
 }
 
-// exhausted reports whether no attempt may follow the first n.
+// exhausted reports whether n attempts are the maximum, so that no further attempt may follow.
 func (o *Options) exhausted(n int) bool {
 	if o.MaxAttempts != 0 {
 		return o.MaxAttempts > 0 && n >= o.MaxAttempts
@@ -134,7 +134,8 @@ func (o *Options) ends() bool {
 	return o.MaxElapsed > 0 || o.MaxFailing > 0 || !endless(o.policy())
 }
 
-// plain reports whether a call needs no preparation before its first attempt.
+// plain reports whether the first attempt of a call needs neither the clock, nor a budget, nor a
+// context of its own.
 func (o *Options) plain() bool {
 	return o.Budget == nil && o.OnEvent == nil && o.AttemptTimeout <= 0 && o.MaxElapsed <= 0 &&
 		o.Key == "" && !o.SuppressNested && !o.timed

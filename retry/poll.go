@@ -54,7 +54,8 @@ func Poll[T any](
 	return zero, s.error(&o, stop)
 }
 
-// judge turns the error of a poll into the outcome of an attempt.
+// judge describes the error of a poll as a step, from which the next wait is computed. ErrNotReady
+// is not a failure.
 func (o *Options) judge(err error) step {
 	if !errors.Is(err, ErrNotReady) {
 		action, after := o.classify(err)

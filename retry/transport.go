@@ -128,7 +128,8 @@ func (t *roundTrip) repeatable() error {
 	return t.body.err()
 }
 
-// attempt sends the request once and judges the response.
+// attempt sends the request once. It returns an error if there is no response or if the status is a
+// failure.
 func (t *roundTrip) attempt(
 	ctx context.Context, send func(context.Context) (*http.Response, error),
 ) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// place returns the offset of a batch's next byte in its memory page.
+// place returns the offset, within its page of memory, of the next byte that is appended to b.
 func place(b *stream.Batch) int64 {
 	next := b.Data[len(b.Data) : len(b.Data)+1]
 	return int64(uintptr(unsafe.Pointer(&next[0])) & 4095)

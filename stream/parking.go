@@ -54,7 +54,7 @@ type ParkingOptions interface {
 // OpenDeliveryStore is a [DeliveryStore] that its user closes.
 type OpenDeliveryStore interface {
 	DeliveryStore
-	// Counts reads the sums of the store.
+	// Counts returns the numbers of records in the store, by their state.
 	Counts(ctx context.Context) (ParkedCounts, error)
 	Close() error
 }
@@ -71,7 +71,7 @@ type constError string
 // Error returns the text.
 func (e constError) Error() string { return string(e) }
 
-// DeliveryOwner is a receiver that may query its own deliveries. These are the deliveries signed
+// DeliveryOwner selects the deliveries that one receiver may query. These are the deliveries signed
 // with the keys of its name, and the deliveries to its hosts. The zero value owns none.
 type DeliveryOwner struct {
 	Name  string
@@ -104,7 +104,8 @@ type Delivery struct {
 	Attempts  []DeliveryAttempt `json:"history,omitempty"`
 }
 
-// Operation is the asynchronous work of a receiver on a delivery.
+// Operation describes the work that a receiver has accepted for a delivery and has not finished
+// yet. The sink polls for its result.
 type Operation struct {
 	Location string    `json:"location"` // without its query
 	Accepted time.Time `json:"accepted_at"`

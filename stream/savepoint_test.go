@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// picture is the state of a batch that is visible to processors and sinks.
+// picture is a copy of the parts of a batch that processors and sinks can see.
 type picture struct {
 	Data    string
 	Names   []string

@@ -82,9 +82,9 @@ func (b *Batch) Expand(extra []int) (index []int) {
 	return index
 }
 
-// CanReadAgain reports whether reading the spans of b again would give the same records. It would
-// not if a record is a dead letter, or if b is a piece with several records of one source record:
-// other records of the same source record may be missing from the piece.
+// CanReadAgain reports whether reading the spans of b again would give the same records. It returns
+// false if a record is a dead letter. It also returns false for a piece in which a source record
+// has become several records, because others of these records may be missing from the piece.
 func CanReadAgain(b *Batch) bool {
 	for i := range b.Records {
 		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {

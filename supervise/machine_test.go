@@ -207,7 +207,7 @@ func (d *driven) carryOut() {
 	}
 }
 
-// end stops the machine. The children first do not return, and then do.
+// end stops the machine. At first no child returns, so that some count as stuck. Then all return.
 func (d *driven) end() {
 	d.m.stop(d.now, ErrStopped, ErrStopped)
 	d.carryOut()

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// treeModel is a random tree and its state as seen from outside.
+// treeModel is a random tree of supervisors, with the state of each child as derived from events
+// and running goroutines.
 type treeModel struct {
 	t    *testing.T
 	seed uint64
@@ -159,7 +160,7 @@ func (w *treeModel) live(ctx context.Context, path string) error {
 	return errCrash
 }
 
-// disturb adds, removes and restarts children of the root for a while.
+// disturb adds, removes and restarts random children of the root for a while.
 func (w *treeModel) disturb(ctx context.Context, root *supervise.Supervisor, children int) {
 	for place := children; ctx.Err() == nil; place++ {
 		time.Sleep(time.Duration(w.n(20_000)) * time.Millisecond)

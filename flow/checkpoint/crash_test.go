@@ -51,7 +51,8 @@ func (p *promise) run(t *testing.T, m vfs.FS) error {
 	return nil
 }
 
-// kept checks that the file system holds a mark allowed by the promise, and returns its index.
+// kept checks that the file system left by a crash holds a mark that the promise allows, and
+// returns the index of this mark.
 func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem) int {
 	t.Helper()
 	// the crash may have come before the directory was created

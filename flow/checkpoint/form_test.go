@@ -102,7 +102,7 @@ func TestEveryDamageIsFound(t *testing.T) {
 	}
 }
 
-// sealed appends the checksum to lines.
+// sealed returns lines with a valid checksum as the last line.
 func sealed(lines string) []byte {
 	return append(append([]byte(lines), sumLine([]byte(lines))...), '\n')
 }

@@ -27,8 +27,8 @@ func newLoop(tb testing.TB, lanes int, w window.Algorithm) *loop {
 	return newKeyed(tb, lanes, 0, control.Limits{}, control.Config{Window: w})
 }
 
-// newKeyed returns a saturated loop. Its items have the given number of keys in turn, one key each;
-// with 0 they have none.
+// newKeyed returns a saturated loop. Each item has one of the given number of keys, in turn. With 0
+// keys, the items have none.
 func newKeyed(tb testing.TB, lanes int, keys uint64, limits control.Limits, c control.Config) *loop {
 	tb.Helper()
 	m, err := control.New(c)

@@ -38,7 +38,7 @@ func (w *model) deliver(n int) {
 }
 
 // TestBreakerWaitsForKnowledge checks that without earlier deliveries, three failures do not open a
-// breaker, because they may be bad data.
+// breaker: the data may be bad instead of the worker.
 func TestBreakerWaitsForKnowledge(t *testing.T) {
 	for known, want := range map[int]int{0: 20, 10: 6, 100: 3} {
 		w := newLanes(t, control.Config{Timeout: time.Hour}, 1, 1)

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// owe records that the item of x owes a token for its next attempt, depending on the outcome of x.
+// owe records whether the next attempt of x's item must take a token of the budget. This depends on
+// the outcome of x.
 func (w *model) owe(x *modelTry, out control.Outcome) {
 	switch out {
 	case control.Retryable, control.TimedOut:
@@ -23,7 +24,7 @@ func (w *model) owe(x *modelTry, out control.Outcome) {
 	}
 }
 
-// spend records that x takes a token if its item owes one.
+// spend records that attempt x takes a token of the budget, if its item must take one.
 func (w *model) spend(c control.Command, it *modelItem, x *modelTry) {
 	if x.paid = it.owes && c.Reason == control.InOrder; x.paid {
 		w.unreturned++
@@ -56,8 +57,8 @@ func TestBudgetRefuses(t *testing.T) {
 	}
 }
 
-// spent returns a model of four lanes that has spent the whole budget and was offered one more
-// item.
+// spent returns a model of four lanes. Failed retries have taken all tokens of its budget, and it
+// was offered one more item.
 func spent(t *testing.T, b control.Budget) *model {
 	w := newLanes(t, control.Config{
 		Timeout: -1, Budget: b, Retry: backoff.Fixed(0), Breaker: control.Breaker{Failures: -1},

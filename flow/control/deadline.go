@@ -159,8 +159,9 @@ func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	return d
 }
 
-// timeout handles an overdue attempt: its worker is BUSY, and the item is sent to another one. An
-// item with keys waits until the attempt has returned.
+// timeout handles an attempt that has become overdue: it counts against its worker, unless the data
+// is to blame, and the item is sent to another worker. An item with keys waits until the attempt
+// has returned.
 func (t *attempts) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true

@@ -96,7 +96,7 @@ func (e *estimator) fit(rtt, cost float64) {
 	e.a = round - e.b*mean
 }
 
-// normal returns the equivalent round trip for an item of mean cost.
+// normal converts the round trip of an item of this cost to that of an item of mean cost.
 func (e *estimator) normal(rtt, cost float64) float64 {
 	if e.b == 0 {
 		return rtt

@@ -18,7 +18,8 @@ func (m *Machine) Overlooked() (seq uint64) {
 	return 0
 }
 
-// Able returns the number of waiting items that are not blocked, which an event may have to check.
+// Able returns the number of waiting items that are not blocked by the order of their keys. One
+// event may have to check all of them.
 func (m *Machine) Able() int {
 	return m.backlog.fresh.ready.len() + m.backlog.redo.ready.len() +
 		m.backlog.redoWithToken.ready.len()

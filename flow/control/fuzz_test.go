@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// tape returns the fuzzer's bytes one by one, and zeros at their end.
+// tape is the fuzzer's input. It returns one byte after the other, and zeros after the last.
 type tape struct{ b []byte }
 
 func (t *tape) next(below int) int {
@@ -52,7 +52,7 @@ func newFuzzModel(t *testing.T, in *tape) *model {
 	return w
 }
 
-// play lets the tape choose the events.
+// play passes events to the model, as chosen by the bytes of the tape, until the tape ends.
 func play(w *model, in *tape) {
 	outcomes := []control.Outcome{
 		control.Delivered, control.Delivered, control.Delivered, control.Delivered,

@@ -94,7 +94,8 @@ const (
 	maxPhase    = 30 * time.Second
 )
 
-// change is a weighted sum of changes of the logarithms of the round trip and the amount in flight.
+// change has weighted sums over lanes: of the changes of the logarithm of the round trip, and of
+// the logarithm of the amount in flight.
 type change struct{ rtt, inFlight, weight float64 }
 
 func (c *change) elasticity() (e float64, ok bool) {

@@ -49,7 +49,7 @@ func (s *hanging) exclude(a *attempt) {
 	}
 }
 
-// returned removes attempt a, which has been answered, from the attempts that s counts.
+// returned stops counting attempt a, which has been answered.
 func (s *hanging) returned(a *attempt) {
 	if i := slices.Index(s.notOvertaken, a); i >= 0 {
 		s.notOvertaken = slices.Delete(s.notOvertaken, i, i+1)

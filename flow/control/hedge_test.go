@@ -51,7 +51,8 @@ func warm(t *testing.T, cfg control.Config, lanes int) *model {
 	return w
 }
 
-// warm delivers n items, one after the other.
+// warm delivers n items, one after the other, so that the machine knows the round trips of the
+// lanes.
 func (w *model) warm(n int) {
 	w.t.Helper()
 	for range n {

@@ -97,7 +97,8 @@ func (p *pair) next(silent int32) (first try, at time.Duration) {
 	return first, at
 }
 
-// run answers attempts and sends Ticks until the given time.
+// run lets the lanes answer their attempts, and passes the due Ticks to the machine, until the
+// given time.
 func (p *pair) run(until time.Duration) { p.runBut(until, -1) }
 
 func (p *pair) runBut(until time.Duration, silent int32) {

@@ -22,8 +22,8 @@ type lanes struct {
 	masked []int                // candidates hidden while one item chooses
 	shared gates                // of all lanes
 
-	places  int // sum of lane.places
-	free    int // lanes with places
+	places  int // further items that all lanes together may take now
+	free    int // lanes that may take further items now
 	ready   int // lanes with a breaker that needs a probe
 	open    int // lanes that are up, and with neither breaker nor throttle shut
 	opened  int // lanes with an open breaker
@@ -77,7 +77,8 @@ type gateTimer struct {
 	dirty bool // a gate has changed: at must be computed again
 }
 
-// add records the time at which a gate may open.
+// add sets the timer to the time at which a gate may open, unless the timer fires earlier or the
+// time has passed.
 func (t *gateTimer) add(now, at time.Duration) {
 	if at > now && (!t.set || at < t.at) {
 		t.set, t.at = true, at
@@ -110,7 +111,7 @@ func (ls *lanes) pick(it *item) *lane {
 	return nil
 }
 
-// bound reports whether the dispatch policy assigns the item to l, whether l is free or not.
+// bound reports whether the dispatch policy would choose l for the item if l were free.
 func (ls *lanes) bound(it *item, l *lane) bool {
 	was := ls.cands[l.at].Free
 	ls.cands[l.at].Free = true

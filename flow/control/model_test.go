@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// model is a naive sender around a machine. The test chooses its answers. It tracks the state of
-// all items by the machine's commands, and fails the test if a command breaks a promise of the
-// package.
+// model is a simple sender around a machine. A test chooses the answers of its workers. The model
+// derives the state of all items from the machine's commands, and fails the test if a command
+// breaks a promise of the package.
 type model struct {
 	t          *testing.T
 	cfg        control.Config

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// die ends an attempt with the death of its worker.
+// die ends attempt x with a failure that reports the death of the worker.
 func (w *model) die(x *modelTry) {
 	w.t.Helper()
 	w.died = true
@@ -77,8 +77,8 @@ func TestDeathsCutAndDeadLetter(t *testing.T) {
 	}
 }
 
-// feud returns a model of four lanes at which item 1 has failed repeatedly. Other items were
-// delivered if othersDeliver is true; else they failed, too.
+// feud returns a model of four lanes at which item 1 has failed repeatedly. If othersDeliver is
+// true, the other items were delivered. Otherwise they have failed as well.
 func feud(t *testing.T, cfg control.Config, othersDeliver bool, rounds int) *model {
 	cfg.Timeout, cfg.Retry = -1, backoff.Exponential(100*ms, 2, sec)
 	w := newLanes(t, cfg, 10, 4)

@@ -80,8 +80,8 @@ type readPartition struct {
 	assigned chan struct{}      // closed when Assign has returned
 }
 
-// serve keeps the reader in the group until ctx is done. When the broker ends the session, serve
-// joins again.
+// serve keeps the reader in the group, and handles the broker's requests, until ctx is done. When
+// the broker ends the session, serve joins again.
 func (r *brokerReader) serve(ctx context.Context) {
 	for ctx.Err() == nil {
 		s := r.s.broker.join(r.s.member)
@@ -231,8 +231,10 @@ func (r *brokerReader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// fill reads from the first partition with data, beginning after the partition of the last batch.
-// done reports whether there are partitions and all were read to their ends.
+// fill appends records of one partition to b: of the first one with data, in the order that begins
+// after the partition of the last batch. The result done reports whether there are partitions and
+// all were read to their ends. The channels are closed when the partitions of the reader (ours) or
+// the broker (theirs) change.
 func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
