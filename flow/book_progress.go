@@ -17,7 +17,7 @@ const MaxTies = 1 << 16
 // the positions of the rows do not decrease. The goroutine that reads owns it.
 type duplicateFilter struct {
 	watermark ledger.Position
-	ahead     []ledger.Range // ranges settled before the restart that reading has not passed; ascending
+	ahead     []ledger.Range // settled before the restart and not passed by reading; ascending
 	unique    bool
 
 	newest ledger.Position // of the last row; zero: there was none

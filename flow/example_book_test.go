@@ -30,7 +30,8 @@ func after(time int64) func(context.Context) (row, error) {
 
 const replay = 3000 // maximum number of rows that a crash repeats
 
-// deliverTable runs the program once: it delivers to twelve workers, starting at the progress in the file.
+// deliverTable runs the program once: it delivers to twelve workers, starting at the progress in
+// the file.
 func deliverTable(file string, worker flow.WorkerFunc[[]row],
 	settled func(flow.Item[[]row], flow.Settlement)) error {
 	defer func() { power, _ := recover().(*flow.PanicError); fmt.Println("crash:", power != nil) }()

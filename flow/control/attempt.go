@@ -32,7 +32,7 @@ type attempt struct {
 	isHedge         bool // it is a second attempt, see Hedge
 	tookToken       bool // took a token of the budget
 	died            bool // the worker died of its item
-	ofSuspect       bool // of a suspect, an item that failed at workers that deliver others: takes no place in the window
+	ofSuspect       bool // of a suspect (see suspects): takes no place in the window
 	failureRecorded bool // evidence.recordFailure has handled its failure
 	placed          bool // has a place in the window
 	partial         bool // its answer, a Split, settled a part of it

@@ -13,15 +13,16 @@ type backlog struct {
 	*env
 	lanes *lanes
 
-	items          sequence
-	fresh          queue
-	redo           queue // items that were sent before and wait for a lane
-	redoWithToken  queue // likewise, but their next attempt takes a token of the budget
-	delayed        heap[*item]
-	suspects       suspects
-	retrying       retrying
-	bucket         tokenBucket
-	consecutiveNew int // new items started since the machine last had room and the source had no item
+	items         sequence
+	fresh         queue
+	redo          queue // items that were sent before and wait for a lane
+	redoWithToken queue // likewise, but their next attempt takes a token of the budget
+	delayed       heap[*item]
+	suspects      suspects
+	retrying      retrying
+	bucket        tokenBucket
+	// number of new items started since the machine last had room while the source had no item
+	consecutiveNew int
 
 	keys      map[uint32]*keyState
 	keyed     int // items with keys

@@ -20,7 +20,8 @@ import (
 // failed or are still running. The zero value means the defaults, which are those of gRPC (A6) and
 // Finagle.
 type Budget struct {
-	Share     float64 // tokens added per delivery, at most 1; 0 means 0.1; negative: there is no budget
+	// tokens added per delivery, at most 1; 0 means 0.1; negative: there is no budget
+	Share     float64
 	PerSecond float64 // tokens added per second; 0 means 10
 	Burst     float64 // maximum of tokens in the bucket, 1 or more; 0 means 10
 }

@@ -13,8 +13,9 @@ type correlation struct {
 	n          int     // samples of the block
 	with       float64 // sum of products of a lane's deviation with the mean of the others
 	own, other float64 // sums of squares of a lane's deviation, and of the mean of the others
-	blocks     int     // consecutive blocks of samples whose correlation contradicts the field alike
-	alike      bool    // the lanes seem to share a bottleneck
+	// number of consecutive blocks of samples with a correlation that contradicts the field alike
+	blocks int
+	alike  bool // the lanes seem to share a bottleneck
 }
 
 const (

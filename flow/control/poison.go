@@ -19,7 +19,7 @@ import "fmt"
 // Refuse is true, suspects are refused. Otherwise Config.End decides.
 type Poison struct {
 	Deaths   int  // 0 means 3; negative: deaths are failures like others
-	Failures int  // minimum number of failures of a suspect; 0 means 2; negative: there are no suspects
+	Failures int  // minimum failures of a suspect; 0 means 2; negative: there are no suspects
 	Refuse   bool // suspects are also cut, and the remaining piece is dead-lettered
 }
 

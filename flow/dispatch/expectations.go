@@ -17,7 +17,8 @@ type expectations struct {
 	// expected time of the item at each lane in seconds; +Inf if the lane is not usable; negative
 	// if the lane fails or is unknown, and must be examined
 	expect []float64
-	stale  time.Duration // until this time, no free lane has been idle for so long that it must be measured again
+	// until this time, no free lane has been idle for so long that it must be measured again
+	stale time.Duration
 }
 
 const mustExamine = -1

@@ -7,7 +7,7 @@ import "slices"
 // Entry describes a policy for configs, traces and simulators, which refer to it by its name.
 type Entry struct {
 	Policy                      // with its defaults
-	With   func(Options) Policy // returns the policy with these settings; nil if the policy has no settings
+	With   func(Options) Policy // returns the policy with these settings; nil if it has none
 }
 
 // Options are the settings that configs have for dispatch.
