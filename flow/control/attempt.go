@@ -34,7 +34,7 @@ type attempt struct {
 	died            bool // the worker died of its item
 	ofSuspect       bool // of a suspect (see suspects): takes no place in the window
 	failureRecorded bool // evidence.recordFailure has handled its failure
-	placed          bool // has a place in the window
+	placed          bool // has a place in the window: counts against its limit
 	partial         bool // its answer, a Split, settled a part of it
 	late            bool // was overdue when it was answered
 
@@ -178,8 +178,8 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	return out
 }
 
-// occupy gives attempt a its place among the attempts of its lane. It returns the time at which the
-// attempt becomes overdue, or 0 for never.
+// occupy adds attempt a to the attempts that the window of its lane counts, and sets its deadline.
+// It returns the deadline, at which the attempt becomes overdue, or 0 for never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
 	l.onTime.add(a)

@@ -151,8 +151,8 @@ func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	return min(d<<min(e.shift, maxShift), maxRTO)
 }
 
-// relativeRoundTrip returns the expected round trip with the cost ahead in flight, relative to the
-// smoothed round trip, at most 1.
+// relativeRoundTrip returns the expected round trip with the given cost in flight (ahead), divided
+// by the smoothed round trip. The result is at most 1, and it is 1 if the rate is unknown.
 func (e *estimator) relativeRoundTrip(ahead float64) float64 {
 	usual := e.expected(e.mean) * e.srtt
 	if e.rate == 0 || usual == 0 {
@@ -161,7 +161,8 @@ func (e *estimator) relativeRoundTrip(ahead float64) float64 {
 	return min(1, (e.service+ahead/e.rate)/usual)
 }
 
-// double doubles the timeout. It does nothing if the attempt was sent before the last doubling.
+// double doubles the timeout, because an attempt that was sent at the given time has become
+// overdue. If the timeout is doubled already, only attempts sent after the last doubling count.
 func (e *estimator) double(now, sent time.Duration) {
 	if e.shift == 0 || sent > e.doubled {
 		e.shift = min(e.shift+1, maxShift)
@@ -176,7 +177,8 @@ func (e *estimator) spurious() {
 	e.timeoutFactor = min(max(1, e.timeoutFactor)*timeoutFactorStep, maxTimeoutFactor)
 }
 
-// inTime records a delivery in time: the timeout returns towards that of the RFC.
+// inTime records a delivery in time: the timeout is no longer doubled, and timeoutFactor falls
+// slowly towards the timeout of the RFC.
 func (e *estimator) inTime() {
 	e.shift = 0
 	e.timeoutFactor *= timeoutFactorDecay

@@ -9,7 +9,7 @@ import (
 )
 
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the
-// window.
+// window, which means that they count against its limit. Suspects and attempts that hang have none.
 type windowGate struct {
 	fixed
 	window.Window
@@ -114,7 +114,8 @@ func (g *windowGate) room(now time.Duration) int {
 	return left
 }
 
-// started gives attempt a its place in the window, unless its item is a suspect.
+// started counts attempt a against the limit of the window (gives it a place), unless its item is a
+// suspect.
 func (g *windowGate) started(_ time.Duration, a *attempt) (timed bool) {
 	if !a.ofSuspect {
 		a.placed = true

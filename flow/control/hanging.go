@@ -11,9 +11,9 @@ import (
 // data that fails late or never, not the worker's queue. So such attempts do not count as load of
 // the worker, and their timeouts do not narrow the window.
 //
-// If attempts hung recently, later ones give up their places in the window long before they are
-// overdue: when they take longer than nearly all others, or twice as long as the queue before them
-// explains, whichever comes first.
+// If attempts hung recently, later ones give up their places in the window (they no longer count
+// against its limit) long before they are overdue: when they take longer than nearly all others, or
+// twice as long as the queue before them explains, whichever comes first.
 //
 // Attempts that were overtaken always give up their places. Attempts that were not overtaken do so
 // as well, because bad data may have taken all places of a lane that delivers nothing. But their

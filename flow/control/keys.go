@@ -14,7 +14,7 @@ type keyState struct {
 	interrupted bool
 }
 
-// keyNode is an item's place among the items of one of its keys.
+// keyNode links an item into the list of the items with one of its keys.
 type keyNode struct {
 	item       *item
 	state      *keyState

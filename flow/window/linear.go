@@ -139,7 +139,8 @@ func (l *linear) OnSample(s Sample) {
 	l.round.begin()
 }
 
-// endRound takes the verdict on the round that has ended.
+// endRound decides, after a round, whether the window grows or shrinks by one batch or stays, and
+// records the figures.
 func (l *linear) endRound() {
 	v := verdict{cause: roundEnded, before: l.w, limited: l.round.limited > 0}
 	if l.cfg.Threshold > 0 {
