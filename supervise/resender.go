@@ -45,8 +45,7 @@ type sender struct {
 	size int64
 }
 
-// run is one incarnation of the child: one call of its Run function, from its start until its
-// return.
+// run is one incarnation of the child, from the start of its goroutine until its return.
 type run struct {
 	name     string
 	number   uint64

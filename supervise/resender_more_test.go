@@ -89,7 +89,7 @@ func oneInHand(crashes *int) recipe {
 	})
 }
 
-// windowInHand is a child that takes all messages it can before it crashes.
+// windowInHand is a child that takes as many messages as its window allows, and then crashes.
 func windowInHand(crashes *int) recipe {
 	return recipe{Name: "window", New: func() (supervise.Work[int, string, string], error) {
 		return func(ctx context.Context, in *inbox) error {

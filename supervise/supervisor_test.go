@@ -33,7 +33,7 @@ func (d *eventLog) log(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf("%v ", time.Since(d.start))+fmt.Sprintf(format, args...))
 }
 
-// take returns the lines since the last take.
+// take returns the lines since the last call, and removes them from the log.
 func (d *eventLog) take() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

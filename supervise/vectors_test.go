@@ -88,7 +88,8 @@ func decayWalk(d Decay, lives []time.Duration, src rand.Source) func() (time.Dur
 	}
 }
 
-// checkSutureServed checks the same case with a whole supervisor, by the clock.
+// checkSutureServed checks the same case with a whole supervisor, and compares the times of its
+// restarts.
 func checkSutureServed(t *testing.T, c vectors.Case, d Decay, lives []time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

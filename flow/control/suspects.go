@@ -13,7 +13,7 @@ import "time"
 // suspect by mistake is delivered soon. The other attempts are for the suspects in the order of
 // their due times.
 type suspects struct {
-	waiting       [suspectClasses]heap[*item] // index is the number of failures; the last heap is for more
+	waiting       [suspectClasses]heap[*item] // by number of failures, at most 15
 	n             int
 	allowed       float64 // seconds that attempts of suspects may still take
 	typical       float64 // mean seconds of an attempt

@@ -9,7 +9,7 @@ import (
 // items is the number of items in the model, numbered from 1.
 const items = 96
 
-// model is a naive ledger: one bit per item.
+// model is a simple ledger, with one bit for each item.
 type model struct {
 	opened, settled [items + 1]bool
 	tail            int
@@ -77,7 +77,7 @@ func (m *model) mark() (watermark int, above []Range) {
 	return watermark, above
 }
 
-// restart discards open ranges, as a crash does.
+// restart makes all open ranges unread again, as a crash does.
 func (m *model) restart() {
 	m.opened = [items + 1]bool{}
 	m.tail, _ = m.mark()

@@ -129,8 +129,8 @@ func TestPoolSharesEvenly(t *testing.T) {
 	}
 }
 
-// closed is a worker with exponential service times, kept as full as its pool allows by one sender,
-// in virtual time.
+// closed is a worker with exponential service times. In virtual time, one sender keeps as many
+// batches in flight to it as its pool allows.
 type closed struct {
 	pool    Pool
 	rnd     *rand.Rand

@@ -33,7 +33,7 @@ func newWorker(slots int, base time.Duration) *worker {
 		late: func(int) time.Duration { return 0 }}
 }
 
-// answer fills the window and processes the next answer.
+// answer sends batches until the window is full, and then passes the next answer to the window.
 func (k *worker) answer() {
 	for len(k.fly) < int(k.w.Limit()) {
 		place := 0
