@@ -37,7 +37,6 @@ type delay struct {
 	last         time.Duration // time of the last sample
 	since        time.Duration // samples sent earlier do not reflect the current window
 	startBefore  bool          // windowBefore was the window of a start-up, which is restored too
-	restarts     bool          // a failure restarts the start-up
 }
 
 const (
@@ -320,7 +319,7 @@ func (d *delay) OnUndo(time.Duration) {
 func (d *delay) Reset(time.Duration) {
 	d.verdict = verdict{cause: restarted, before: d.w, after: 1}
 	d.w, d.windowBefore, d.state = 1, 0, Unknown
-	d.start, d.startup, d.empty, d.presumedLost = d.restarts, startup{}, 0, 0
+	d.start, d.startup, d.empty, d.presumedLost = true, startup{}, 0, 0
 	d.step, d.noGrowthRounds = 0, 0
 	d.base.restart()
 	d.round = round{}
