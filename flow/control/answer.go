@@ -93,6 +93,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	}
 	suspects := l.onTime.lost
 	if l.hanging.isRecent() {
+		t.overtake(a)
 		suspects = 0
 	}
 	sample := window.Sample{

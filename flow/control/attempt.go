@@ -44,6 +44,7 @@ type attempt struct {
 	presumedLost   bool     // probably lost, see onTimeAttempts
 	lostCost       float64  // cost of the attempts presumed lost when it was sent
 	excluded       bool     // counted as not at the worker, see hanging
+	overtakenBy    int      // later attempts delivered while attempts hung recently
 
 	// The group.
 	totalCost    float64 // cost in flight in all lanes just after it was sent

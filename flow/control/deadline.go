@@ -177,7 +177,8 @@ func (t *attempts) timeout(a *attempt) {
 		return
 	}
 	window, breaker := t.evidence.countFailure(a, TimedOut)
-	if window && !overtaken && !l.hanging.isRecent() {
+	// Before the first delivery, the window is at its minimum, and bad data may be the only cause.
+	if window && l.est.known && !overtaken && !l.hanging.isRecent() {
 		l.win.OnTimeout(t.now, a.cost)
 		l.win.refresh()
 		if a != l.br.probe && a != t.lanes.global.probe {

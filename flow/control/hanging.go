@@ -12,8 +12,9 @@ import (
 // the worker, and their timeouts do not narrow the window.
 //
 // If attempts hung recently, later ones give up their places in the window (they no longer count
-// against its limit) long before they are overdue: when they take longer than nearly all others, or
-// twice as long as the queue before them explains, whichever comes first.
+// against its limit) long before they are overdue. An attempt does so when three attempts sent
+// later have been delivered, when it takes longer than nearly all others, or when it takes twice as
+// long as the queue before it explains, whichever comes first.
 //
 // Attempts that were overtaken always give up their places. Attempts that were not overtaken do so
 // as well, because bad data may have taken all places of a lane that delivers nothing. But their
@@ -113,8 +114,22 @@ func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	return overtaken
 }
 
-// giveUpPlace makes attempt a, which has reached the time of [hangingAfter], give up its place in
-// the window.
+// overtake records that attempt a was delivered before earlier attempts of its lane. An earlier
+// attempt gives up its place in the window if three later ones have overtaken it (the number of
+// duplicate acknowledgments in RFC 5681), and it is old enough to be presumed lost.
+func (t *attempts) overtake(a *attempt) {
+	l := a.lane
+	old := time.Duration(minLostAge * float64(l.est.smoothed()))
+	for b := l.onTime.first; b != nil && b.sent < a.sent; {
+		later := b.later
+		if b.overtakenBy++; b.overtakenBy >= overtaken && t.now-b.sent >= old {
+			t.giveUpPlace(b)
+		}
+		b = later
+	}
+}
+
+// giveUpPlace makes attempt a, which probably hangs, give up its place in the window.
 func (t *attempts) giveUpPlace(a *attempt) {
 	l := a.lane
 	if a.excluded || a.ofSuspect {

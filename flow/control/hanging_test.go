@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
 )
 
 // TestHangingAttemptsGiveUpTheirPlaces checks that, after an attempt hung while later ones were
@@ -60,4 +61,88 @@ func TestHangingAttemptsGiveUpTheirPlaces(t *testing.T) {
 	}
 	clear(hangs)
 	w.drain()
+}
+
+// TestOvertakenAttemptsGiveUpTheirPlaces checks that, after an attempt hung, the next hanging
+// attempt gives up its place soon after three later ones have been delivered. The round trips vary
+// so much that this attempt does not take unusually long yet.
+func TestOvertakenAttemptsGiveUpTheirPlaces(t *testing.T) {
+	w := newLanes(t, control.Config{}, 6, 1)
+	hangs := map[uint64]bool{}
+	sent := map[*modelTry]time.Duration{}
+	play := func(d time.Duration) {
+		for end := w.now + d; w.now < end; {
+			for w.offer(1, 0) {
+			}
+			for _, x := range w.running() {
+				if _, known := sent[x]; !known {
+					sent[x] = w.now
+				}
+			}
+			w.pass(20 * ms)
+			for _, x := range w.running() {
+				takes := 40 * ms
+				if x.item.seq%3 == 0 {
+					takes = 160 * ms
+				}
+				if at, ok := sent[x]; ok && !hangs[x.item.seq] && w.now-at >= takes {
+					w.answer(x, control.Delivered, 0)
+				}
+			}
+		}
+	}
+	lane := func() control.LaneStatus { return w.m.Status().Lanes[0] }
+	hang := func() {
+		for w.offer(1, 0) {
+		}
+		hangs[w.running()[len(w.running())-1].item.seq] = true
+	}
+	play(2 * sec)
+	hang()
+	for lane().TimedOut == 0 || lane().Hanging > 0 {
+		play(20 * ms)
+	}
+	hang()
+	if l := lane(); l.TimedOut != 1 || l.Hanging != 0 {
+		t.Fatalf("%d timed out and %d hang, want the first overdue: %+v", l.TimedOut, l.Hanging, l)
+	}
+	for range 6 {
+		if play(20 * ms); lane().Hanging > 0 {
+			break
+		}
+	}
+	if l := lane(); l.TimedOut != 1 || l.Hanging != 1 {
+		t.Errorf("%d timed out and %d hang, want the second to give up its place within 120 ms: "+
+			"%+v", l.TimedOut, l.Hanging, l)
+	}
+	clear(hangs)
+	w.drain()
+}
+
+// TestTimeoutsBeforeTheFirstDelivery checks that attempts that hang before the first delivery of a
+// worker neither lengthen the next timeout nor end the start-up of the window.
+func TestTimeoutsBeforeTheFirstDelivery(t *testing.T) {
+	w := newLanes(t, control.Config{Window: window.Queue{}}, 64, 1)
+	for range 3 {
+		if !w.offer(1, 0) {
+			t.Fatal("no room at a worker whose attempts are all overdue")
+		}
+		w.pass(2 * sec) // twice the timeout, as in every start-up
+	}
+	if l := w.m.Status().Lanes[0]; l.TimedOut != 3 || l.Timeout != sec {
+		t.Fatalf("%d timed out, and the timeout is %v; want 3 and 1s", l.TimedOut, l.Timeout)
+	}
+	for range 6 { // round trips, in which the window doubles
+		for w.offer(1, 0) {
+		}
+		w.pass(20 * ms)
+		for _, x := range w.running() {
+			if x.item.seq > 3 {
+				w.answer(x, control.Delivered, 0)
+			}
+		}
+	}
+	if l := w.m.Status().Lanes[0]; l.Window < 12 {
+		t.Errorf("the window is %v, want at least 12: %s", l.Window, l.Reason)
+	}
 }

@@ -37,7 +37,6 @@ func (c Credit) Validate() error { return validRange("credit", 0, c.Max) }
 func (c Credit) New() Window {
 	initial, top := filledRange(0, c.Max)
 	w := &credit{queueWindow: queueWindow{newDelay(initial, top, true)}}
-	w.restarts = true
 	return w
 }
 

@@ -36,7 +36,7 @@ type delay struct {
 	windowBefore float64       // window that a late ack restores; 0 if none
 	last         time.Duration // time of the last sample
 	since        time.Duration // samples sent earlier do not reflect the current window
-	restarts     bool          // a failure restarts the start-up
+	startBefore  bool          // windowBefore was the window of a start-up, which is restored too
 }
 
 const (
@@ -272,13 +272,14 @@ func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 func (d *delay) narrow(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
+	starting := d.start
 	d.start, d.step = false, 0
 	if !d.narrowed {
 		d.nextRound()
 		d.since = now
 		d.narrowed, d.floor, d.windowBefore = true, max(1, d.w*share), 0
 		if c == timedOut {
-			d.windowBefore = d.w
+			d.windowBefore, d.startBefore = d.w, starting
 			if d.presumedLost > 0 { // later batches were delivered: the worker drops the excess
 				d.floor = max(1, min(d.w, d.bdp()))
 			}
@@ -312,7 +313,7 @@ func (d *delay) OnUndo(time.Duration) {
 	}
 	d.verdict = verdict{cause: undone, before: d.w}
 	d.w = min(max(d.w, d.windowBefore), d.top)
-	d.windowBefore = 0
+	d.windowBefore, d.start = 0, d.start || d.startBefore
 	d.verdict.after = d.w
 	d.state = Normal
 }
@@ -320,7 +321,7 @@ func (d *delay) OnUndo(time.Duration) {
 func (d *delay) Reset(time.Duration) {
 	d.verdict = verdict{cause: restarted, before: d.w, after: 1}
 	d.w, d.windowBefore, d.state = 1, 0, Unknown
-	d.start, d.startup, d.empty, d.presumedLost = d.restarts, startup{}, 0, 0
+	d.start, d.startup, d.empty, d.presumedLost = true, startup{}, 0, 0
 	d.step, d.noGrowthRounds = 0, 0
 	d.base.restart()
 	d.round = round{}

@@ -45,7 +45,7 @@ func (q Queue) Validate() error { return validRange("queue", q.Initial, q.Max) }
 func (q Queue) New() Window {
 	initial, top := filledRange(q.Initial, q.Max)
 	w := &queueWindow{newDelay(initial, top, true)}
-	w.restarts, w.base.short = true, q.Short
+	w.base.short = q.Short
 	return w
 }
 
@@ -126,7 +126,6 @@ func (a AIMD) Validate() error { return validRange("aimd", a.Initial, a.Max) }
 func (a AIMD) New() Window {
 	initial, top := filledRange(a.Initial, a.Max)
 	w := &aimd{newDelay(initial, top, true)}
-	w.restarts = true
 	return w
 }
 

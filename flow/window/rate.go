@@ -29,7 +29,6 @@ func (r Rate) Validate() error { return validRange("rate", r.Initial, r.Max) }
 func (r Rate) New() Window {
 	initial, top := filledRange(r.Initial, r.Max)
 	w := &rate{delay: newDelay(initial, top, true)}
-	w.restarts = true
 	return w
 }
 

@@ -65,3 +65,17 @@ func TestRefusedIsTheLevel(t *testing.T) {
 		t.Errorf("window %v, want 20: a level above it says nothing", w.Limit())
 	}
 }
+
+// TestUndoRestoresTheStartUp checks that a timeout ends the start-up, and that the late answer
+// restores it.
+func TestUndoRestoresTheStartUp(t *testing.T) {
+	w := Queue{Initial: 4}.New().(*queueWindow)
+	w.OnTimeout(time.Second, 1)
+	if w.Starting() || w.Limit() != 2 {
+		t.Errorf("window %v, starting %v; want 2, false", w.Limit(), w.Starting())
+	}
+	w.OnUndo(time.Second + 100*ms)
+	if !w.Starting() || w.Limit() != 4 {
+		t.Errorf("window %v, starting %v; want 4, true", w.Limit(), w.Starting())
+	}
+}

@@ -306,8 +306,7 @@ func families(whole bool) (all []family) {
 // this yet (ADR 17).
 func (f family) least(seeds int) float64 {
 	switch {
-	case f.order != "free" || f.trouble != "" || f.bad > 0.5 || f.kind != "after: 1ms" &&
-		f.bad > 0.01:
+	case f.order != "free" || f.trouble != "" || f.bad > 0.5:
 		return 0
 	case seeds == 1:
 		return 0.92
