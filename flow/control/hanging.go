@@ -12,9 +12,9 @@ import (
 // the worker, and their timeouts do not narrow the window.
 //
 // If attempts hung recently, later ones give up their places in the window (they no longer count
-// against its limit) long before they are overdue. An attempt does so when three attempts sent
-// later have been delivered, when it takes longer than nearly all others, or when it takes twice as
-// long as the queue before it explains, whichever comes first.
+// against its limit) long before they are overdue. An attempt does so at the first of three events.
+// Three attempts sent later have been delivered, the attempt takes longer than nearly all others,
+// or it takes twice as long as the queue before it explains.
 //
 // Attempts that were overtaken always give up their places. Attempts that were not overtaken do so
 // as well, because bad data may have taken all places of a lane that delivers nothing. But their
@@ -115,8 +115,9 @@ func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 }
 
 // overtake records that attempt a was delivered before earlier attempts of its lane. An earlier
-// attempt gives up its place in the window if three later ones have overtaken it (the number of
-// duplicate acknowledgments in RFC 5681), and it is old enough to be presumed lost.
+// attempt gives up its place in the window if three later ones have overtaken it, and it has run
+// for more than 1.5 round trips (minLostAge). Three is the number of duplicate acknowledgments in
+// RFC 5681.
 func (t *attempts) overtake(a *attempt) {
 	l := a.lane
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
