@@ -122,7 +122,7 @@ func (p sequence) String() string {
 		describe(p.b) + ")"
 }
 
-// FirstNow returns a policy whose first wait is 0. Its second wait is the first wait of p, and so
+// FirstNow returns a policy with a first wait of 0. Its second wait is the first wait of p, and so
 // on. Use it for failures that mostly disappear at once.
 func FirstNow(p Policy) Policy { return firstNow{p} }
 

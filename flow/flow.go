@@ -68,9 +68,9 @@ type Attempt[T any] struct {
 	// Run and Index give the order in which attempts must take effect on an Ordered lane. Index
 	// counts from 0 within a Run. Run never decreases during the life of a Sender. After a failed
 	// attempt, all later attempts of its Run must fail, too. When all have returned, the next Run
-	// starts with the failed item. Example: the attempt with Run 1 and Index 1 fails. The attempt
-	// with Run 1 and Index 2 must then fail as well. Both items are sent again in Run 2, with Index
-	// 0 and 1.
+	// starts with the failed item. Example: of three attempts in a Run, with Index 0, 1 and 2, the
+	// one with Index 1 fails. The one with Index 2 must then fail as well. Both items are sent
+	// again in the next Run, with Index 0 and 1.
 	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue. The worker then counts as BUSY, and the

@@ -275,7 +275,8 @@ func (l *Limiter) wakeFirst() {
 	}
 }
 
-// Reservation is a number of events that Reserve has counted now, and that may happen later.
+// Reservation is a number of events that Reserve has counted in advance. They may happen after
+// Delay.
 type Reservation struct {
 	Delay   time.Duration // after which they may happen; zero means now
 	limiter *Limiter

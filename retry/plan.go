@@ -21,7 +21,8 @@ type plan struct {
 	failedAt  time.Duration // of the first failure after the last success or progress
 }
 
-// step describes an attempt that has ended without success, as the input of [plan.decide].
+// step is the input of [plan.decide]. It describes an attempt that has ended without success, or
+// the wait before a first poll.
 type step struct {
 	err        error
 	action     Action

@@ -182,9 +182,9 @@ type DrainingReader interface {
 //	read ──▶ unsent ──first attempt──▶ delivered, dead-lettered or dropped
 //	            └──Unwanted──▶ Withdrawn
 type WithdrawingReader interface {
-	// Unwanted reports whether the senders of all records of b have taken them back, so that the
-	// route must not deliver b. It is called before the first attempt of b. After it has returned
-	// true for b, it must always return true for b.
+	// Unwanted reports whether the senders want all records of b back, so that the route must not
+	// deliver b. It is called before the first attempt of b. After it has returned true for b, it
+	// must always return true for b.
 	Unwanted(b *Batch) bool
 	// Withdrawn tells the reader that no worker has got b, and that the route will not deliver it.
 	Withdrawn(b *Batch)

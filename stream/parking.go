@@ -54,7 +54,7 @@ type ParkingOptions interface {
 // OpenDeliveryStore is a [DeliveryStore] that its user closes.
 type OpenDeliveryStore interface {
 	DeliveryStore
-	// Counts returns the numbers of records in the store, by their state.
+	// Counts returns the counts of the store, as [ParkingSink].Parked does while the sink is open.
 	Counts(ctx context.Context) (ParkedCounts, error)
 	Close() error
 }
@@ -104,8 +104,8 @@ type Delivery struct {
 	Attempts  []DeliveryAttempt `json:"history,omitempty"`
 }
 
-// Operation describes the work that a receiver has accepted for a delivery and has not finished
-// yet. The sink polls for its result.
+// Operation describes the work that a receiver does for a delivery after it has accepted the
+// delivery. The sink polls for the result.
 type Operation struct {
 	Location string    `json:"location"` // without its query
 	Accepted time.Time `json:"accepted_at"`

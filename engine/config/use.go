@@ -13,8 +13,8 @@ import (
 )
 
 // use reads a component: `NAME: {options}`, `NAME:`, or just `NAME`. It returns false after an
-// error, which it records. The parameter what names the part of the config with the component, for
-// messages.
+// error, which it records. Messages name the part of the config with the component by the last
+// parameter.
 func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	key, options := n, (*yaml.Node)(nil)
 	switch {

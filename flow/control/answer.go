@@ -134,8 +134,8 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	t.group.observe(a, &sample, seconds, full)
 }
 
-// conclude applies the outcome of attempt a to the breaker and window of the lane, and to the item:
-// the item is settled, refused, cut or sent again.
+// conclude applies the outcome of attempt a to the lane (its breaker, and after a failure its
+// window) and to the item: the item is settled, refused, replaced by pieces or sent again.
 func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	l, it := a.lane, a.item
 	t.land(a)

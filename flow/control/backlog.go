@@ -216,9 +216,9 @@ func (b *backlog) put(it *item, failed *lane) {
 	b.again(it, failed)
 }
 
-// again returns an item to the queue of items that wait for a lane. A suspect waits as configured
-// by Config.Retry first. The caller has made sure that all running attempts of the item are
-// overdue.
+// again makes an item that was sent before wait for its next attempt: for a lane, among the
+// suspects, or for the time that Config.Retry demands. The caller has made sure that all running
+// attempts of the item are overdue.
 func (b *backlog) again(it *item, failed *lane) {
 	if it.state != inFlight {
 		return

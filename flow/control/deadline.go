@@ -102,9 +102,9 @@ func (t *attempts) excuse(late time.Duration) {
 	}
 }
 
-// expire handles the attempts that have reached their deadlines: they become overdue, and their
-// items go to other workers. Attempts that have reached only their early deadlines give up their
-// places in the window, see [hanging].
+// expire makes the attempts that have reached their deadlines overdue, see [attempts.timeout].
+// Attempts that have reached only their early deadlines give up their places in the window, see
+// [hanging].
 func (t *attempts) expire() {
 	for len(t.overdue) > 0 && t.overdue[0].at <= t.now {
 		a := t.overdue[0].a

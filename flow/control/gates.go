@@ -4,7 +4,8 @@ package control
 
 import "slices"
 
-// use is the purpose of an attempt: some gates do not apply to all of them.
+// use is a set of purposes of attempts, such as items in their turn and probes. A gate applies to
+// attempts of certain purposes only.
 type use uint8
 
 const (
@@ -139,7 +140,8 @@ func GateMeans(name string) string {
 	return ""
 }
 
-// addSharedGates makes the gates that all lanes share.
+// addSharedGates makes the gates that all lanes share, such as a limit on the records per second of
+// all lanes together.
 func (ls *lanes) addSharedGates() {
 	for _, k := range gateKinds {
 		if k.shared == nil {
@@ -166,8 +168,8 @@ func (ls *lanes) addLaneGates(l *lane) {
 	}
 }
 
-// binding returns the name of the first gate of l that is shut, or else of one that binds the whole
-// machine.
+// binding returns the name of the first gate that keeps l from taking an item. If no gate of l
+// does, it is a gate that keeps the whole machine from requesting items, or "none".
 func (m *Machine) binding(l *lane) string {
 	if l.at < 0 {
 		return gateNone

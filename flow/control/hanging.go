@@ -115,8 +115,9 @@ func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 }
 
 // overtake records that attempt a was delivered before earlier attempts of its lane. An earlier
-// attempt gives up its place in the window if three later ones have overtaken it, and it is old
-// enough to be presumed lost. RFC 5681 waits for three duplicate acknowledgments, too.
+// attempt gives up its place in the window if three later ones have overtaken it, and it has run
+// for at least 1.5 round trips (minLostAge). Three is the number of duplicate acknowledgments in
+// RFC 5681.
 func (t *attempts) overtake(a *attempt) {
 	l := a.lane
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))

@@ -71,7 +71,8 @@ func (r *retrying) remove(it *item) {
 	r.amount.remove(it)
 }
 
-// full reports whether the waiting items reach the bound.
+// full reports whether the items that wait for another attempt, the deferred ones and the items
+// behind them reach the bound of Config.Waiting.
 func (b *backlog) full() bool {
 	w, held, behind := &b.cfg.Waiting, &b.retrying.deferred.held, b.blockedByFailed()
 	return w.Cost > 0 && b.retrying.cost+held.cost+behind.cost >= w.Cost ||

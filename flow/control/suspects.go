@@ -5,7 +5,8 @@ package control
 import "time"
 
 // suspects holds the suspects: items that fail although their workers deliver others. Each waits as
-// configured by Config.Retry before each attempt, and its attempts take no place in a window.
+// configured by Config.Retry before each attempt, and its attempts do not count against the limit
+// of a window.
 //
 // Attempts of suspects take at most 5 % of the time that all attempts take, so a slow failure costs
 // more than a quick one. At least one may run if no other item needs the workers. Every second
@@ -42,8 +43,9 @@ func (q *suspects) remove(it *item) {
 	q.n--
 }
 
-// next returns the earliest time after now at which a suspect becomes due. It considers only the
-// first suspect of each class. It returns false if there is no such time.
+// next returns the earliest time after now at which a suspect becomes due. For each number of
+// failures, it considers only the suspect that is due first. It returns false if there is no such
+// time.
 func (q *suspects) next(now time.Duration) (at time.Duration, ok bool) {
 	if q.n == 0 {
 		return 0, false
@@ -71,8 +73,9 @@ func (q *suspects) pick(now time.Duration, fewest bool) (it *item) {
 	return it
 }
 
-// affords reports whether the time allowed covers the running attempts of suspects, so that one
-// more may start. If idle is true, no other item is in flight, and one suspect may always run.
+// affords reports whether one more attempt of a suspect may start: the time allowed covers the
+// expected time of those that run already. If idle is true, no other item is in flight, and one
+// suspect may always run.
 func (q *suspects) affords(idle bool) bool {
 	return q.allowed-float64(q.running)*q.typical >= 0 || q.running == 0 && idle
 }
@@ -99,7 +102,8 @@ func (q *suspects) spent(a *attempt, now time.Duration) {
 	q.typical += suspectWeight * (seconds - q.typical)
 }
 
-// waitAsSuspect makes the item wait among the suspects until due.
+// waitAsSuspect makes the item, which is a suspect, wait until the time due before its next
+// attempt.
 func (b *backlog) waitAsSuspect(it *item, due time.Duration) {
 	it.state, it.due = inSuspects, due
 	b.suspects.add(it)

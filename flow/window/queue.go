@@ -74,7 +74,8 @@ func filledRange(initial, top int) (int, int) {
 
 type queueWindow struct{ delay }
 
-// queueCut is the smallest share of the window that the failures of one round leave.
+// queueCut is the smallest share of the window that the failures of one round leave, unless the
+// worker drops batches (see [delay.narrow]).
 const queueCut = 0.5
 
 func (q *queueWindow) OnSample(s Sample) {
