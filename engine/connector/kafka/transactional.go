@@ -171,7 +171,7 @@ func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 
 // begin reads the offsets of fenced partitions, and starts the goroutines that run their
 // transactions. If a partition has no committed offset, begin commits its start position. If
-// MustExist is set for such a partition, begin instead closes its producer.
+// MustExist is set, begin instead leaves such a partition out and closes its producer.
 func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	keys := make([]topicPartition, len(made))
