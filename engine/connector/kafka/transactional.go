@@ -16,8 +16,8 @@ import (
 )
 
 // transactionalSink writes records and the offsets of the source's group in one transaction. It
-// implements stream.PartitionLedger. The ledger, the list of settled records, consists of the
-// group's offsets and their metadata.
+// implements stream.PartitionLedger. The ledger, the list of records that are delivered,
+// dead-lettered or dropped, consists of the group's offsets and their metadata.
 //
 // Each source partition has its own transactional id, made of group, topic and number. Take
 // initializes the id. The brokers then abort an open transaction of the partition's earlier owner.
