@@ -162,8 +162,9 @@ func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	return body, err
 }
 
-// down returns the outcome of an attempt if the child is not running because of err. The outcome is
-// Throttled until the next start of the child, or Misconfigured if the program cannot be started.
+// down returns the outcome of an attempt at a child that is not running. err is the reason. The
+// outcome is Throttled until the next start of the child, or Misconfigured if the program cannot be
+// started.
 func down(err error) error {
 	e, ok := errors.AsType[*child.DownError](err)
 	if !ok {

@@ -105,9 +105,10 @@ func (t *session) handleLine(line []byte) error {
 }
 
 // awaitCredit waits until q fits into the child's credit, the bound on the records that the child
-// has allowed so far. It does not wait if all batches are answered, since the child states a new
-// credit only in an answer. It then adds q to the unanswered batches. The caller must hold the
-// token of t.writing. After an error, nothing was written.
+// has allowed so far. It does not wait if the child has never stated a credit. It does not wait
+// either if all batches are answered, since the child states a new credit only in an answer. It
+// then adds q to the unanswered batches. The caller must hold the token of t.writing. After an
+// error, nothing was written.
 func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	for {
 		t.mu.Lock()

@@ -217,8 +217,8 @@ func TestSourceSchedule(t *testing.T) {
 	}
 }
 
-// TestSourceStopsFull checks that records that the source has read and cannot submit when it stops
-// count as lost, also the last one, which has no delimiter.
+// TestSourceStopsFull checks records that the source has read and cannot submit when it stops. They
+// count as lost, including the last one, which has no delimiter.
 func TestSourceStopsFull(t *testing.T) {
 	h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
 	o := exec.DefaultSourceOptions()

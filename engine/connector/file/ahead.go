@@ -15,8 +15,8 @@ const (
 )
 
 // ahead decides how much space to reserve after the end of the file: as much as was written in the
-// last second. Then most writes to a fast-growing file need not allocate space. The zero value is
-// ready to use.
+// previous or in the current second, whichever is more, but at most aheadMax. Then most writes to a
+// fast-growing file need not allocate space. The zero value is ready to use.
 type ahead struct {
 	upTo  int64     // offset up to which space is reserved
 	since time.Time // start of count
@@ -25,9 +25,10 @@ type ahead struct {
 	never bool      // the file system does not support reservations
 }
 
-// want returns the space to reserve before the bytes between the offsets from and end are written:
-// length bytes at offset at. Length 0 means no reservation. want also counts the
-// bytes of this write as written.
+// want is called before a write to the offsets from from to end. It returns the space to reserve:
+// length bytes at offset at. Length 0 means no reservation, because the file grows slowly, enough
+// space is reserved, or the file system cannot reserve. want also counts the bytes of this write as
+// written.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count

@@ -149,8 +149,8 @@ func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 
 // unrotate undoes rotations that are not in the checkpoint. want is the place in the checkpoint.
 // unrotate gives the rotated file with the identity of want its name back, and removes newer files,
-// because their records will be delivered again. If no rotated file has this identity, unrotate
-// does nothing.
+// because their records will be delivered again. It does nothing if the current file or no file has
+// this identity.
 func unrotate(dir vfs.Dir, name string, want place) error {
 	is := func(name string) (bool, error) {
 		info, err := dir.Stat(name)

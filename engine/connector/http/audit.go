@@ -77,7 +77,8 @@ type audit struct {
 	id, text  []byte
 }
 
-// Ledger implements stream.Audit. This sink has no ledger.
+// Ledger implements stream.Audit. A receiver over HTTP has no ledger, a list of the delivered
+// spans.
 func (a *audit) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }
 
 // Expect implements stream.Audit. It adds the lines of the kept records of b to the expected lines.

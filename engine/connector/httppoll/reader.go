@@ -103,8 +103,9 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// fill appends the loaded records up to the next settled range, and a span for them. After the last
-// record of the page, it changes to the next page.
+// fill appends the loaded records up to the next settled range (records that are delivered,
+// dead-lettered or dropped), and a span for them. After the last record of the page, it moves to
+// the next page. At a settled range, it moves to the end of this range.
 func (r *reader) fill(b *stream.Batch) error {
 	border := int64(math.MaxInt64)
 	if len(r.above) > 0 {
@@ -163,10 +164,10 @@ func (r *reader) follows() bool {
 	return r.content.next != "" && r.content.next != r.page.token
 }
 
-// endedHere reports whether the reader has read all records that the page had at the first reading.
-// The reader knows the end of these records only if a settled range (delivered, dead-lettered or
-// dropped records) begins on a later page. This page may have more records now. They must not be
-// read, because records on the later page are already settled.
+// endedHere reports whether the reader is at the end of the records that the loaded page had when
+// it was first read. The reader knows this end only if a settled range (delivered, dead-lettered or
+// dropped records) begins on a later page. The loaded page may have got more records since then.
+// They must not be read, because records on the later page are already settled.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
@@ -318,10 +319,10 @@ func (r *reader) load(res *response) error {
 	return r.took(r.index() < len(c.records))
 }
 
-// holdOpenLine removes the last line of a page from c if it has no line end and may still grow. It
-// counts as complete if the response after the next interval ends with the same line, if another
-// page follows, and in a finite run. Otherwise the rest of a line that the server is still writing
-// would be lost.
+// holdOpenLine removes the last line of a page from c if the line has no line end and may still
+// grow, and reports whether it has removed it. The line counts as complete in three cases: the
+// response after the next interval ends with the same line, another page follows, or the run is
+// finite (--once). If an incomplete line became a record, the rest of the line would be lost.
 func (r *reader) holdOpenLine(c *content) (held bool) {
 	if !c.open || r.once || c.next != "" && c.next != r.page.token {
 		r.openLine = ""
@@ -339,8 +340,9 @@ func (r *reader) holdOpenLine(c *content) (held bool) {
 }
 
 // took is called after a successful request. news means that the page has new records. If a settled
-// range follows, the page should have the records before this range. If they are missing in several
-// responses, took reports them, and skips them.
+// range (delivered, dead-lettered or dropped records) follows, the page should have the unsettled
+// records before it. If these are missing in several responses in a row, took reports them as
+// missing, and moves the reader to the settled range.
 func (r *reader) took(news bool) error {
 	turned := r.follows()
 	r.end = r.pace.page(r.now(), news, turned)

@@ -23,7 +23,8 @@ const (
 	typeProtobuf = "application/x-protobuf"
 )
 
-// decoded has the records in a body, and the response to send when they are settled.
+// decoded has the records in a body, and the response to send when all routes have delivered,
+// dead-lettered or dropped them.
 type decoded struct {
 	records intake.Records
 	reply   reply

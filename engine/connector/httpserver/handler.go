@@ -218,7 +218,8 @@ type busyError struct {
 // Error implements error.
 func (e *busyError) Error() string { return e.err.Error() }
 
-// deliver submits records to the routes and waits until all routes have settled them.
+// deliver submits records to the routes and waits until all routes have delivered, dead-lettered or
+// dropped them.
 func (s *Server) deliver(
 	ctx context.Context, tenant, key string, hash [sha256.Size]byte, d decoded, room *intake.Reservation,
 ) (reply, error) {

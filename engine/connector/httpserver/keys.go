@@ -79,7 +79,7 @@ func (k *keys) submitted(e *keyed, sub *intake.Submission, r reply) {
 	close(e.ready)
 }
 
-// failed forgets a request if none of its records were accepted.
+// failed forgets the request e. Call it if none of the request's records were accepted.
 func (k *keys) failed(e *keyed) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -93,7 +93,7 @@ func (k *keys) failed(e *keyed) {
 	}
 }
 
-// expire forgets requests that are too old. It also forgets the oldest requests
+// expire forgets requests that began longer than keep ago. It also forgets the oldest requests
 // while there are too many, or while their responses take too much memory.
 func (k *keys) expire(now time.Time) {
 	for {

@@ -17,9 +17,9 @@ const unitRecords = "records"
 // of 10 KiB costs at least 10 records.
 const priceBytes = 1 << 10
 
-// service decides which requests count as being served. If slots is 0, these are all requests that
-// a route has read. Otherwise, they are the first of these requests, in the order of reading, and
-// at most slots at the same time.
+// service decides which requests count as being served. With slots 0, each request counts from the
+// time when a route reads it until it is answered. Otherwise, at most slots requests count at the
+// same time. The others wait, in the order in which routes have read them.
 type service struct {
 	slots int // 0: no limit
 

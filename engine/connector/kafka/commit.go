@@ -54,8 +54,9 @@ type prepared struct {
 }
 
 // prepare returns the commits for marks, without those of ended assignments. The offset of a commit
-// is the watermark, and its metadata has the settled ranges above the watermark. If some ranges
-// exceed the size limit of the metadata, prepare omits and counts them.
+// is the watermark: all records below it are delivered, dead-lettered or dropped. Its metadata has
+// the settled ranges above the watermark. If some ranges exceed the size limit of the metadata,
+// prepare omits and counts them.
 func (r *reader) prepare(marks []stream.Mark) map[topicPartition]prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()

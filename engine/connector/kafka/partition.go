@@ -93,11 +93,11 @@ func (p *partition) discard() (bytes int64) {
 	return bytes
 }
 
-// fill appends records to b, up to its limits or the next settled range, and adds the span that
-// covers them. Some offsets have no record to deliver (compacted, aborted, or control records).
-// They belong to the span of the next record, or end the span. If b already has a span, fill
-// extends it to p.next. used are the appended records. bytes is the memory of all records taken
-// from p.fetched.
+// fill appends records to b, up to its limits or the next settled range (delivered, dead-lettered
+// or dropped records), and adds the span that covers them. Some offsets have no record to deliver
+// (compacted, aborted, or control records). They belong to the span of the next record, or end the
+// span. If b already has a span, fill extends it to p.next. used are the appended records. bytes is
+// the memory of all records taken from p.fetched.
 func (p *partition) fill(b *stream.Batch) (used []*kgo.Record, bytes int64) {
 	from, taken := p.next, 0
 	for taken < len(p.fetched) && !b.Full() {

@@ -16,8 +16,8 @@ import (
 )
 
 // transactionalSink writes records and the offsets of the source's group in one transaction. It
-// implements stream.PartitionLedger. The ledger, the list of settled records, consists of the
-// group's offsets and their metadata.
+// implements stream.PartitionLedger. The ledger, the list of records that are delivered,
+// dead-lettered or dropped, consists of the group's offsets and their metadata.
 //
 // Each source partition has its own transactional id, made of group, topic and number. Take
 // initializes the id. The brokers then abort an open transaction of the partition's earlier owner.
@@ -171,7 +171,7 @@ func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 
 // begin reads the offsets of fenced partitions, and starts the goroutines that run their
 // transactions. If a partition has no committed offset, begin commits its start position. If
-// MustExist is set for such a partition, begin instead closes its producer.
+// MustExist is set, begin instead leaves such a partition out and closes its producer.
 func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	keys := make([]topicPartition, len(made))

@@ -217,10 +217,11 @@ func (p *transactions) closeProducer() {
 	})
 }
 
-// fitting returns the jobs that can be delivered in one transaction. It finishes jobs that were
-// delivered before, also in part, and jobs with ranges that do not fit into the metadata of a
-// commit. If several jobs have common offsets, it returns the first and requeues the others, which
-// wait for the outcome of the first.
+// fitting returns the jobs that can be delivered in one transaction. It finishes three kinds of
+// jobs: jobs that were delivered before (success), jobs that were delivered in part (error), and
+// jobs with ranges that do not fit into the metadata of a commit (throttled). If several jobs have
+// common offsets, it returns the first and requeues the others, which wait for the outcome of the
+// first.
 func (p *transactions) fitting(jobs []*job) (fit []*job) {
 	after := p.progress
 	for _, j := range jobs {

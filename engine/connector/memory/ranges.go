@@ -10,7 +10,8 @@ import (
 // processes.
 func (r *reader) CanReadRanges(partitionID string) bool { return partitionID == r.source.part.ID }
 
-// ReadRanges implements stream.RangeReader. Records stay in the buffer until they are settled.
+// ReadRanges implements stream.RangeReader. Records stay in the buffer until all routes have
+// delivered, dead-lettered or dropped them.
 func (r *reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	s := r.source
 	if p.ID != s.part.ID {

@@ -132,7 +132,8 @@ func (r *reader) Remaining() int64 {
 	return r.source.buffer.end - r.At
 }
 
-// Commit implements stream.Reader. It frees records that all routes have settled.
+// Commit implements stream.Reader. It frees records that all routes have delivered, dead-lettered
+// or dropped.
 func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	s := r.source
 	s.mu.Lock()

@@ -31,7 +31,9 @@ func (c *cursor) begin() { c.from = c.last }
 // advance moves the cursor to the message with sequence seq, or only to a settled range before this
 // message. A settled range is a range of positions with records that are delivered, dead-lettered
 // or dropped. hasSpan means that the batch already has a span. A span must not continue beyond a
-// settled range.
+// settled range. Example: the cursor is at 10, the positions 11 to 20 are settled, and seq is 21.
+// With a span, advance returns endSpan. Without one, it moves the cursor to 21 and returns
+// takeMessage.
 func (c *cursor) advance(seq uint64, hasSpan bool) step {
 	n := int64(min(seq, math.MaxInt64))
 	for len(c.above) > 0 && n > c.above[0].From.Num {

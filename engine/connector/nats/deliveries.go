@@ -115,7 +115,8 @@ func (d *deliveries) take(m *message) arrival {
 	return queued
 }
 
-// add adds a run. Its first message must have at least the sequence seq.
+// add adds a run for the partition part. The run accepts only messages with the sequence seq or a
+// higher one.
 func (d *deliveries) add(part *stream.Partition, number uint32, seq uint64) {
 	d.runs = append(d.runs, &run{part: part, number: number, handedOut: seq - 1, last: seq - 1})
 }
@@ -199,9 +200,10 @@ func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	}
 }
 
-// settle marks the messages that the progress m covers as settled. For each message that was not
-// settled before, it appends the reply subject to replies. Unless above is set, it ignores the
-// settled ranges of m above the watermark.
+// settle marks the messages that the progress m covers as settled (delivered, dead-lettered or
+// dropped), in the run of m's partition and assignment. For each message that was not settled
+// before, it appends the reply subject to replies. Unless above is set, it ignores the settled
+// ranges of m above the watermark.
 func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []string {
 	for _, r := range d.runs {
 		if r.part.ID != m.Part.ID || r.number != m.Assignment {

@@ -187,7 +187,8 @@ func (r *logReader) Read(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// fill appends messages until b is full, a settled range follows, or the linger time has passed.
+// fill appends messages until b is full, the linger time has passed, or a range follows that is
+// settled (delivered, dead-lettered or dropped).
 func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content, err error) {
 	waiting := ctx
 	for !b.Full() {

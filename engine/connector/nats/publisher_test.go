@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestDecode checks the outcomes of responses, in this order: an acknowledgement is learned, and
-// later ones must not be taken for it.
+// TestDecode checks the outcomes of responses. Their order matters: decode remembers the text of an
+// acknowledgement, and must not mistake a different response for the same one.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	var p publisher

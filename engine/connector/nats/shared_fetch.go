@@ -223,8 +223,9 @@ const maxRuns = 8
 // place.
 const nakDelay = time.Second
 
-// place begins a run, a new partition of the session, with m. If maxRuns is reached, it replaces an
-// idle run. If no run is idle, it gives the message back to the server.
+// place begins a run, a new partition of the session, with m. If maxRuns is reached, it replaces a
+// run without unsettled messages. If there is no such run, or the engine does not assign the new
+// partition, place gives m back to the server.
 func (r *sharedReader) place(ctx context.Context, m *message) {
 	r.mu.Lock()
 	full, spare := len(r.d.runs) >= maxRuns, ""

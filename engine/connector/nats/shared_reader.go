@@ -24,8 +24,9 @@ import (
 //	signal  sends acknowledgements and in-progress signals
 //	watch   requests the state of the consumer every few seconds
 //
-// Every delivered message stays in deliveries until it is settled. Meanwhile, signal keeps the
-// server from redelivering it to another process.
+// Every delivered message stays in deliveries until its record is settled (delivered to the sink,
+// dead-lettered or dropped). Meanwhile, signal keeps the server from redelivering the message to
+// another process.
 type sharedReader struct {
 	s        *StreamSource
 	o        stream.OpenOptions

@@ -101,8 +101,9 @@ func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether the lane has nothing to do at the time now. It can then be deleted to
-// make room for another host. since is the same time as now, relative to laneSet.epoch.
+// isResting reports whether nothing is in flight or due at the lane at the time now, and no wait
+// for the rate limit is left. The lane can then be deleted to make room for another host. since is
+// the same time as now, relative to laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))
@@ -140,9 +141,10 @@ const (
 	slowAttempt // at a slow host
 )
 
-// attemptSlots counts the in-flight attempts and bounds them. There are places for quick attempts,
-// and extra places to which attempts move when they take long. Hosts that respond quickly thus
-// always find places. Attempts at slow hosts can begin only up to a share of the places:
+// attemptSlots counts the in-flight attempts and bounds them. At most `extra` long and slow
+// attempts do not count against the limit `attempts`, so that they take no places from hosts that
+// respond quickly. An attempt at a slow host begins only while fewer than `share` slow attempts are
+// in flight. Example with 256 attempts:
 //
 //	attempts 256:  | quick attempts; others only while no extra place is free |
 //	extra 192:     | long and slow attempts; at slow hosts at most 64 begin   |
@@ -220,9 +222,10 @@ func (p *attemptSlots) end(a *attempt) {
 	p.recent = slices.DeleteFunc(p.recent, func(other *attempt) bool { return other == a })
 }
 
-// end updates the lane at the end of an attempt, and returns its outcome for the circuit breaker.
-// If a delivery fails several times in a row, only its first failure counts. Failures of probes
-// always count.
+// end updates the lane at the end of an attempt of the delivery id. down means that the attempt has
+// failed because the host is down. end returns the outcome for the circuit breaker. If a delivery
+// fails several times without a success at the host, only its first failure counts. Failures of
+// probes always count.
 func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
 	if !down {

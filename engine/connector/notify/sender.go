@@ -221,8 +221,9 @@ func (s *sender) reload(ctx context.Context) error {
 	}
 }
 
-// meet schedules a visit of the host's lane at its due time, unless an earlier visit is scheduled.
-// If there is no room for a new lane, the host waits in the store.
+// meet schedules a visit of the host's lane at its due time. It does nothing if an earlier visit is
+// scheduled, or if the lane is to be scheduled later for another reason (see absence). If there is
+// no room for a new lane, the host waits in the store.
 func (s *sender) meet(h parked.Host, now time.Time) {
 	l := s.lanes.byID[h.ID]
 	if l == nil {
@@ -399,9 +400,10 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
-// revisit schedules the next visit of a lane. If there was no room for another attempt (full), the
-// visit is at the end of an attempt, when the rate limit allows one, or after roomPause. If more
-// deliveries may be due, it is now. Otherwise it is when the next delivery is due.
+// revisit schedules the next visit of a lane. full means that there was no room for another
+// attempt. The lane is then visited when the rate limit allows an attempt, or else at the end of an
+// in-flight attempt, or else after roomPause. If more deliveries may be due (more), the lane is
+// visited now. Otherwise it is visited when its next delivery is due.
 func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more bool) error {
 	l.full = full
 	switch {
@@ -428,10 +430,10 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 	return nil
 }
 
-// forget frees memory of an idle lane. If the lane has no deliveries, forget deletes it, but keeps
-// a slow lane, so that the next deliveries to its host still count as slow. forget deletes the
-// window of such a slow lane, and of a lane with a next delivery that is due only after
-// windowLasts.
+// forget frees memory of a lane if it is idle. A lane without deliveries is deleted, unless its
+// host is slow: the lane then stays without its window, so that the next deliveries to the host
+// still count as slow. A lane with deliveries loses only its window, and only if the next one is
+// due later than windowLasts from now.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):
@@ -443,8 +445,8 @@ func (s *sender) forget(l *lane, now time.Time) {
 }
 
 // skip returns a change in which the next n planned times of a delivery pass without an attempt.
-// Each skipped attempt gets an entry in the history. Skipped polls get none, because there may be
-// thousands of them.
+// The last attempt is never skipped. Each skipped attempt gets an entry in the history. Skipped
+// polls get none, because there may be thousands of them.
 func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) parked.Change {
 	c := parked.Change{Delivery: d, To: d.Progress}
 	schedule := d.Schedule(s.sink.o.schedule)
@@ -464,8 +466,9 @@ func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) p
 	return c
 }
 
-// begin starts an attempt if the host has room for it. skip means that the host is down: the
-// planned time must pass without an attempt.
+// begin starts an attempt if the limits on attempts and the host's window and rate allow it. A host
+// that is down gets only probes, and the last and forced attempts of deliveries, one at a time.
+// skip means that the planned time must pass without an attempt, because the host is down.
 func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, skip bool) {
 	if s.slots.isFullFor(l) || len(l.inFlight) >= s.sink.o.PerHost {
 		return false, false

@@ -84,7 +84,8 @@ func (s *Sign) validate() error {
 	return nil
 }
 
-// check returns an error if the keys file can be read and has no secrets with the given name.
+// check returns an error if the keys file has no secrets with the given name. An unreadable file is
+// no error, because each attempt reads it again.
 func (s *Sign) check(name string) error {
 	if s.keys == nil {
 		return nil

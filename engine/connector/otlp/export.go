@@ -67,8 +67,8 @@ func end(call grpc.ServerStream) context.CancelCauseFunc {
 
 var errSlow = errors.New("the message came too slowly")
 
-// export handles one request: it reads the message, and responds when all routes have settled the
-// records.
+// export handles one request: it reads the message, and responds when all routes have delivered,
+// dead-lettered or dropped the records.
 func (s *Server) export(call grpc.ServerStream) error {
 	s.host.Count("requests", 1)
 	if !s.authorized(call.Context()) {

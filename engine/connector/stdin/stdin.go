@@ -2,9 +2,9 @@
 //
 // Standard input cannot be read a second time. If the process is killed, records that were read and
 // not delivered are lost. A goroutine reads the input one buffer ahead. The source passes the
-// records to an intake (package intake), which keeps them in memory until they are settled. If the
-// intake is full, the source stops reading, and the program that writes to the pipe must wait
-// (backpressure).
+// records to an intake (package intake). The intake keeps them in memory until they are settled
+// (delivered, dead-lettered or dropped). If the intake is full, the source stops reading, and the
+// program that writes to the pipe must wait (backpressure).
 package stdin
 
 import (

@@ -188,7 +188,7 @@ func (b *Buffer) lostFrom(number uint64) uint64 {
 }
 
 // border returns the next position after r.At at which a batch has to end: the end of an earlier
-// batch, or the start of a settled range.
+// batch, or the start of a range that the route has already delivered, dead-lettered or dropped.
 func (r *reader) border() int64 {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()

@@ -97,8 +97,8 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 	return out, nil
 }
 
-// unsentError returns the error for a request whose response came before the request was written
-// completely. status is the status of this response.
+// unsentError returns the error for a request that got a response with the given status before it
+// was written completely.
 func unsentError(status int, cause error) error {
 	return fmt.Errorf(
 		"status %d is ignored, because the request was not written completely: %w", status,

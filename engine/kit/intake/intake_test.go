@@ -72,7 +72,7 @@ func (r *route) read() (texts []string, b *stream.Batch) {
 	return texts, b
 }
 
-// settle says that the route has settled batches, in any order.
+// settle reports the batches as settled by the route, in the given order.
 func (r *route) settle(batches ...*stream.Batch) {
 	for _, b := range batches {
 		for _, s := range b.Spans {

@@ -8,9 +8,9 @@
 // # The end of a batch
 //
 // A batch ends at the first record end at or after a multiple of Limits.Bytes from the file's
-// start. It ends earlier after Limits.Records records, at the start of a settled range, and at the
-// end of the file. Example with a limit of 1000 bytes and records of 300 bytes: the first batch
-// ends at 1200, the second at 2100.
+// start. It ends earlier after Limits.Records records, at the end of the file, and at the start of
+// a settled range, a range with records that are delivered, dead-lettered or dropped. Example with
+// a limit of 1000 bytes and records of 300 bytes: the first batch ends at 1200, the second at 2100.
 //
 // If the records are short, a batch may reach its record limit before its byte limit. A
 // batch with short records is one that has used a larger share of its record limit than of its byte

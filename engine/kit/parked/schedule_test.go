@@ -177,7 +177,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestForcedAttemptIsExtra checks that an operator's attempt uses up none of the schedule.
+// TestForcedAttemptIsExtra checks that an operator's attempt does not replace a planned attempt.
 func TestForcedAttemptIsExtra(t *testing.T) {
 	p := parked.Progress{Attempt: 15, Start: start, Due: start.Add(24 * hour)}
 	now := start.Add(hour)

@@ -223,7 +223,8 @@ func TestStoreIsBounded(t *testing.T) {
 	}
 }
 
-// TestCancelWhileInFlight checks that a cancellation outlives the attempt that runs beside it.
+// TestCancelWhileInFlight checks that a delivery that an operator cancels during an attempt stays
+// cancelled after the end of the attempt.
 func TestCancelWhileInFlight(t *testing.T) {
 	at := path(t)
 	s, other := open(t, at, 0), open(t, at, 0)

@@ -1,6 +1,6 @@
 // Package push has the common parts of sources to which clients push records: the options, and the
 // intake with an optional buffer on disk. A [Socket] does not acknowledge records. A [Server]
-// answers each request when its records are settled.
+// answers each request when its records are settled (delivered, dead-lettered or dropped).
 package push
 
 import (

@@ -123,7 +123,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// TestSocketErrors checks that Run returns why it cannot listen.
+// TestSocketErrors checks that Run returns an error with the reason if it cannot listen.
 func TestSocketErrors(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -172,10 +172,11 @@ type protocolError struct{ err error }
 func (e *protocolError) Error() string   { return e.err.Error() }
 func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// judge decides whether the unanswered records are blamed for the death of a child. They are not
-// blamed if the child has ended by itself after an answer, or because of a stray line. In this case
-// they are passed to the next child. If maxStray children in a row have written stray lines, judge
-// returns an error, and the route stops.
+// judge decides whether the unanswered records are blamed for the end of a child. died is the
+// reason of this end, or nil if the child lives. They are not blamed if the child has ended by
+// itself with status 0 after an answer, or because of a stray line (see phase). They are then
+// passed to the next child. If maxStray children in a row have written stray lines, judge returns
+// an error, and the route stops.
 func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	if died == nil {
 		p.stray = 0
@@ -192,8 +193,8 @@ func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	return !worked || !child.EndedCleanly(died), nil
 }
 
-// blame increments the number of deaths of the unanswered records. It dead-letters those that have
-// caused mayKill deaths.
+// blame increments the number of deaths of each unanswered record in part. It dead-letters a record
+// that has caused mayKill deaths.
 func (p *Processor) blame(part []*state, died error) {
 	for _, s := range part {
 		if s.done {

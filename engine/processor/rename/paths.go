@@ -14,10 +14,16 @@ type taken struct {
 	value stream.Field
 }
 
-// renamePaths renames fields if some names have paths. If the new name has no path, the result is a
-// flat field. If both names have a path, a flat field becomes a flat field, and a member becomes a
-// member. If only the new name has a path, a flat field becomes a member. After an error, the
-// record is unchanged, and the result is the pair that has failed.
+// renamePaths renames fields of record i if some names have paths. A path names a member of an
+// object. The table shows the results:
+//
+//	names with a path   flat field becomes   member becomes
+//	none                flat field           -
+//	only the old one    flat field           flat field
+//	only the new one    member               -
+//	both                flat field           member
+//
+// After an error, the record is unchanged, and the result is the pair that has failed.
 func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)
