@@ -125,9 +125,9 @@ func offerOf(part stream.Partition, c committed, b bounds,
 }
 
 // restart moves an offer, the position at which a partition resumes, to the start of the log. If
-// the offer was below the start, it keeps its settled ranges. If it was above the start, the log
-// was truncated or recreated, and new records have the old offsets. Then the settled ranges are
-// dropped.
+// the offer was below the start, it keeps its settled ranges above the start. If it was above the
+// start, the log was truncated or recreated, and new records have the old offsets. Then the settled
+// ranges are dropped.
 func restart(offer stream.PartitionOffer, start int64) stream.PartitionOffer {
 	if offer.Watermark.Num > start { // truncated: new records have the old offsets
 		offer.Above, offer.Origin = nil, stream.FromStart

@@ -40,9 +40,9 @@ func isRefusal(err error) bool {
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.PolicyViolation)
 }
 
-// settle derives the outcome of a batch from the errors of its kept records. A broker refuses all
-// records of a partition in a request if one of them is bad. So settle splits refused records in
-// half to be sent again, until only the bad ones are refused.
+// settle derives the outcome of a batch from the errors of its kept records. If one record is bad,
+// a broker refuses all records of the partition in the request. Therefore settle splits refused
+// records into halves that are sent again, until only the bad ones are refused.
 func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	groups := verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
 		return judge(err, byRecord)

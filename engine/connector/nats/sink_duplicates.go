@@ -69,9 +69,10 @@ func newDoubts() doubts {
 	return doubts{window: defaultWindow, since: make(map[string]time.Time)}
 }
 
-// begin returns the time of the first attempt of the batch with the given first record. This time
-// is now, unless an earlier attempt may have stored the batch. begin removes the batch from d. If
-// the new attempt also gets no response, the caller adds the batch again.
+// begin is called before an attempt to deliver the batch that begins with the record id. It returns
+// the time of the first attempt that may have stored the batch, or now if there is none, and
+// removes the batch from d. If the new attempt also gets no response, the caller adds the batch
+// again.
 func (d *doubts) begin(id string, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,8 +99,8 @@ func (d *doubts) add(id string, first time.Time) {
 }
 
 // firstUnanswered returns the index in kept of the first record that was sent and got no response
-// from a stream, or -1 if there is none. An invalid response is from another subscriber of the
-// subject.
+// from a stream, or -1 if there is none. An invalid response counts as none, because it is from
+// another subscriber of the subject.
 func (d *delivery) firstUnanswered() int {
 	for k, err := range d.fates {
 		if errors.Is(err, natsgo.ErrDisconnected) || errors.Is(err, natsgo.ErrPermissionViolation) ||

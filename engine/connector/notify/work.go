@@ -106,14 +106,16 @@ func (r *result) apply(
 	return next, err
 }
 
-// repeats reports whether a poll had the same result as the poll before it. The history contains
-// only the first of several equal results. The delivery itself has the number of polls.
+// repeats reports whether a poll has found the operation unfinished with the same detail as the
+// poll before it. The history contains only the first of several such polls. The delivery itself
+// has the number of polls.
 func (r *result) repeats(d *parked.Delivery, next parked.Progress) bool {
 	return r.event == parked.Pending && next.State == parked.Waiting &&
 		r.entry.Detail == d.Operation.Found
 }
 
-// breakOff cancels in-flight attempts when stopGrace has passed after the end of ctx.
+// breakOff waits for the end of ctx. It then cancels in-flight attempts after stopGrace, or as soon
+// as all workers have ended.
 func (s *sender) breakOff(ctx context.Context) error {
 	<-ctx.Done()
 	grace := time.NewTimer(stopGrace)

@@ -419,10 +419,10 @@ func (f *File) behind(before []byte) error {
 	return nil
 }
 
-// add counts the next size bytes of f as read: it extends the last span of b, or appends a new
-// span. In b.Data, these size bytes became the given number of bytes and records. own forces a new
-// span. This is necessary if the ends of the records in b.Data do not determine their ends in the
-// file.
+// add counts the next size bytes of f as read. In b.Data, these size bytes became the given number
+// of bytes and records. add extends the last span of b if it ends at these bytes, or else appends a
+// new span. own forces a new span. This is necessary if the ends of the records in b.Data do not
+// determine their ends in the file.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size

@@ -7,7 +7,8 @@ import "time"
 // lastReads bounds the reads from a connection during a drain. The system may have received data
 // that was not read yet because the intake was full. Its sender does not send it again, so it is
 // read until none is left. A sender that goes on sending must not delay the drain. Therefore a
-// connection gets no more reads once they have returned lastBytes, or have taken lastTime.
+// connection gets no more reads once its reads have returned lastBytes, or have taken lastTime in
+// total.
 type lastReads struct {
 	bytes int
 	spent time.Duration

@@ -35,8 +35,9 @@ func (k Kind) String() string { return [...]string{"none", "gzip", "zstd"}[k] }
 // MaxMagic is the number of bytes of a file that Detect examines.
 const MaxMagic = 4
 
-// Detect determines the compression of a file from its first bytes. If head has only two bytes,
-// these decide: they are the start of a compressed file that is still being written.
+// Detect determines the compression of a file from its first bytes. Two or three bytes of a gzip or
+// zstd header are enough, because the file may still be being written. A skippable zstd frame needs
+// four bytes.
 func Detect(head []byte) Kind {
 	begins := func(magic ...byte) bool {
 		n := min(len(head), len(magic))

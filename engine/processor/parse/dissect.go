@@ -139,7 +139,8 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 }
 
 // indexOf is like bytes.Index. It is faster in the usual case that the literal is found where its
-// first byte occurs for the first time. first reports this case.
+// first byte occurs for the first time. first reports this case, and is also true if s does not
+// contain this byte.
 func indexOf(s []byte, literal string) (at int, first bool) {
 	at = bytes.IndexByte(s, literal[0])
 	if at < 0 || len(s)-at >= len(literal) && string(s[at:at+len(literal)]) == literal {
