@@ -100,6 +100,7 @@ func TestOpenLine(t *testing.T) {
 			{[]string{"a\nb", "a\nb", "a\nbc\n"}, false, map[string][]string{
 				"one page": {"a", "b"}, "offset": {"a", "bc"}, // the second request follows at once
 			}[mode]},
+			{[]string{"a\na"}, false, []string{"a", "a"}},
 			{[]string{"a\nb"}, true, []string{"a", "b"}},
 		} {
 			t.Run(fmt.Sprintf("%s %q", mode, c.bodies), func(t *testing.T) {

@@ -36,6 +36,7 @@ type reader struct {
 	seen      map[digest]bool // with the option id: ids of the records before at
 	valid     validators      // validators of page
 	openLine  string          // the line that holdOpenLine has removed; "" if none
+	openAt    int64           // number of records before openLine
 	openSince time.Duration   // when it was first seen
 	end       bool            // the last request has reached the last page
 	unmet     int             // consecutive responses without the expected records, see took
@@ -209,7 +210,9 @@ func (r *reader) appendRecord(b *stream.Batch, i int) error {
 
 // nextPage moves the reader to the page after the loaded one.
 func (r *reader) nextPage() error {
-	r.before = digestOfAll(r.content.records)
+	if r.openLine == "" { // otherwise the next page begins with the line that was held back
+		r.before = digestOfAll(r.content.records)
+	}
 	if r.page.mode.perRecord() {
 		r.unload()
 		return nil
@@ -328,9 +331,10 @@ func (r *reader) holdOpenLine(c *content) (held bool) {
 		r.openLine = ""
 		return false
 	}
+	at := r.page.base + int64(len(c.records))
 	switch last := string(c.records[len(c.records)-1]); {
-	case last != r.openLine:
-		r.openLine, r.openSince = last, r.now()
+	case last != r.openLine || at != r.openAt:
+		r.openLine, r.openAt, r.openSince = last, at, r.now()
 	case r.now()-r.openSince >= r.s.o.Interval.Min/2: // not the request that follows at once
 		r.openLine = ""
 		return false

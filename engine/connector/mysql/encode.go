@@ -82,15 +82,16 @@ func statements(payload []byte, each func(sql string) error) error {
 // statement updates existing rows (upsert).
 //
 // MySQL updates a row that equals the new one in any unique index. If otherIndex is set, the
-// statement therefore fails if the key differs: it sets the key to NULL, which its columns do not
-// allow.
+// statement therefore fails if the key differs: it divides by zero. NULL would become 0 or the
+// current time in some columns.
 func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	otherIndex bool) (head, tail string) {
 	var set []string
 	for _, k := range key {
 		q := sqltable.Quote(k)
 		if otherIndex {
-			set = append(set, q+"=IF("+q+"<=>VALUES("+q+"),"+q+",NULL)")
+			same := q + "<=>VALUES(" + q + ")"
+			set = append(set, q+"=IF("+same+","+q+",1/("+same+"))")
 		}
 	}
 	for _, c := range columns {

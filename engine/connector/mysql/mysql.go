@@ -126,7 +126,7 @@ var session = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
 	"character_set_results": "utf8mb4",
 	"sql_mode": "'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES," +
-		"NO_ENGINE_SUBSTITUTION'",
+		"NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'",
 	"time_zone":    "'+00:00'",
 	"wait_timeout": "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",
 }

@@ -64,7 +64,7 @@ func outcome(err error) error {
 		return err
 	}
 	switch e.Number {
-	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1416, 1425, 1441, 1451,
+	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1365, 1366, 1406, 1411, 1416, 1425, 1441, 1451,
 		1452, 1526, 1644, 1690, 1748,
 		3140, 3141, 3150, 3156, 3157, 3819, 4025, 4038:
 		return &stream.Rejected{Err: fmt.Errorf("%s (error %d)", e.Message, e.Number)}

@@ -118,7 +118,7 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	collation string) string {
 	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, inKey bool) string {
 		decl := cmp.Or(c.Decl, declared[c.Type])
-		if strings.HasPrefix(decl, "timestamp") && !strings.HasSuffix(decl, " null") {
+		if strings.HasPrefix(decl, "timestamp") && !strings.Contains(decl, " null") {
 			decl += " null" // without it, some servers store the current time for NULL
 		}
 		if !inKey {
@@ -130,7 +130,7 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 		case sqltable.Bytes:
 			decl = "varbinary(" + strconv.Itoa(keyVarchar) + ")"
 		}
-		return strings.TrimSuffix(decl, " null")
+		return strings.TrimSuffix(strings.TrimSuffix(decl, " null"), " not")
 	}) + " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 }
 

@@ -78,26 +78,41 @@ func existing(t *testing.T, server *connectortest.Server) {
 // otherIndex checks that an upsert replaces only the row with the same key. A row that equals
 // another row in another unique index is rejected.
 func otherIndex(t *testing.T, server *connectortest.Server) {
-	d := fresh(t, server)
-	d.exec(t, "CREATE TABLE t (id int PRIMARY KEY, mail varchar(20) UNIQUE, n int)")
-	o := d.options("t")
-	o.Mode, o.Key, o.OnNewField = "upsert", []string{"id"}, "ignore"
-	lane := opened(t, o)[0]
-	if err := deliver(lane, connectortest.Records(t, `{"id":1,"mail":"a","n":1}`,
-		`{"id":2,"mail":"b","n":2}`)); err != nil {
-		t.Fatal(err)
-	}
-	err := deliver(lane, next(connectortest.Records(t, `{"id":3,"mail":"a","n":3}`), 1))
-	if _, ok := errors.AsType[*stream.Rejected](err); !ok {
-		t.Errorf("%v, want the record rejected", err)
-	}
-	err = deliver(lane, next(connectortest.Records(t, `{"id":2,"mail":"c","n":4}`), 2))
-	if err != nil {
-		t.Error(err)
-	}
-	got := d.column(t, "SELECT concat_ws(' ', id, mail, n) FROM t ORDER BY id")
-	if !slices.Equal(got, []string{"1 a 1", "2 c 4"}) {
-		t.Errorf("the table has %v", got)
+	for decl, ids := range map[string][3]string{
+		"int":                        {"1", "2", "3"},
+		"bigint AUTO_INCREMENT":      {"1", "2", "9223372036854775807"},
+		"varchar(20)":                {"x", "y", "é"},
+		"varbinary(20)":              {"x", "y", "z"},
+		"timestamp(6) NOT NULL":      {"2026-01-02 03:04:05.678901", "2026-01-03 00:00:00.000000", "2026-01-04 00:00:00"},
+		"decimal(65,20)":             {"1.00000000000000000001", "2.00000000000000000000", "3"},
+		"double":                     {"1.5", "2.5", "3.5"},
+		"datetime(6) DEFAULT now(6)": {"2026-01-02 03:04:05.678901", "2026-01-03 00:00:00.000000", "2026-01-04 00:00:00"},
+	} {
+		d := fresh(t, server)
+		d.exec(t, "CREATE TABLE t (id "+decl+" PRIMARY KEY, mail varchar(20) UNIQUE, n int)")
+		o := d.options("t")
+		o.Mode, o.Key, o.OnNewField = "upsert", []string{"id"}, "ignore"
+		o.Columns = []sqltable.ColumnOption{{Name: "id"}, {Name: "mail"}, {Name: "n"}}
+		lane := opened(t, o)[0]
+		record := func(id, mail string, n int) string {
+			return fmt.Sprintf(`{"id":%q,"mail":%q,"n":%d}`, id, mail, n)
+		}
+		if err := deliver(lane, connectortest.Records(t, record(ids[0], "a", 1),
+			record(ids[1], "b", 2))); err != nil {
+			t.Fatalf("%s: %v", decl, err)
+		}
+		err := deliver(lane, next(connectortest.Records(t, record(ids[2], "a", 3)), 1))
+		if _, ok := errors.AsType[*stream.Rejected](err); !ok {
+			t.Errorf("%s: %v, want the record rejected", decl, err)
+		}
+		err = deliver(lane, next(connectortest.Records(t, record(ids[1], "c", 4)), 2))
+		if err != nil {
+			t.Errorf("%s: %v", decl, err)
+		}
+		got := d.column(t, "SELECT concat_ws(' ', id, mail, n) FROM t ORDER BY id")
+		if !slices.Equal(got, []string{ids[0] + " a 1", ids[1] + " c 4"}) {
+			t.Errorf("%s: the table has %v", decl, got)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,7 +47,9 @@ func (s server) Connect(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	settings := session
-	if _, chosen := s.sink.config.RuntimeParams["synchronous_commit"]; !chosen {
+	chosen := s.sink.config.RuntimeParams
+	if chosen["synchronous_commit"] == "" &&
+		!strings.Contains(chosen["options"], "synchronous_commit") {
 		settings += durable
 	}
 	if _, err := c.PgConn().Exec(ctx, settings).ReadAll(); err != nil {

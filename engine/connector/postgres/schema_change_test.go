@@ -63,11 +63,12 @@ func TestOtherNamesOfTypes(t *testing.T) {
 func TestEncodingOfDatabase(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))
-	d.exec(t, "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' "+
+	name := "latin_" + d.schema // the server is shared by all runs of the test
+	d.exec(t, "CREATE DATABASE "+name+" ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' "+
 		"TEMPLATE template0")
 	o := d.options("t")
-	o.URL, o.Table = strings.Replace(d.url, "/postgres?", "/latin?", 1), "texts"
-	d.exec(t, "ALTER DATABASE latin SET synchronous_commit = off")
+	o.URL, o.Table = strings.Replace(d.url, "/postgres?", "/"+name+"?", 1), "texts"
+	d.exec(t, "ALTER DATABASE "+name+" SET synchronous_commit = off")
 	other := connect(t, o.URL+"&client_encoding=UTF8")
 	other.exec(t, "CREATE TABLE texts (t text, "+
 		"durable text DEFAULT current_setting('synchronous_commit'))")

@@ -248,7 +248,7 @@ func (p sharedPair) suspended(t *testing.T) {
 	}
 	var senders sync.WaitGroup
 	senders.Go(func() { a.post(t, "k", textOf("k", 5)) })
-	await(t, time.Minute, "the first process waits for the table", waiting("COPY%"))
+	await(t, time.Minute, "the first process waits for the table", waiting("DO%LOCK TABLE%"))
 	a.suspend(t)
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)

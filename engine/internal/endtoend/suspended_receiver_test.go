@@ -22,17 +22,24 @@ func TestSuspendedReceiver(t *testing.T) {
 	p.db = openPostgres(t, p.server.URL)
 	connectortest.Execute(t, p.db, `CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN NULL; END$$`)
+	// The server computes the default when COPY begins, before it asks for rows.
+	connectortest.Execute(t, p.db, `CREATE FUNCTION begins() RETURNS text LANGUAGE plpgsql
+		IMMUTABLE AS $$BEGIN PERFORM pg_advisory_xact_lock_shared(2); RETURN ''; END$$`)
 	t.Run("before the commit", func(t *testing.T) {
-		p.resent(t, "commits", "SELECT pg_advisory_xact_lock(1)")
+		p.resent(t, "commits", "SELECT pg_advisory_xact_lock(1)", "COPY%")
 	})
 	t.Run("before the rows", func(t *testing.T) {
-		p.resent(t, "copies", "LOCK TABLE copies IN EXCLUSIVE MODE")
+		p.resent(t, "copies", "SELECT pg_advisory_xact_lock(2)", "COPY%")
+	})
+	t.Run("before the copy", func(t *testing.T) {
+		p.resent(t, "changes", "LOCK TABLE changes IN EXCLUSIVE MODE", "DO%LOCK TABLE%")
 	})
 }
 
-// resent suspends the process at the place where it waits for the lock.
-func (p sharedPair) resent(t *testing.T, table, lock string) {
-	connectortest.Execute(t, p.db, "CREATE TABLE "+table+" (message text)")
+// resent suspends the process while the given query waits for the lock.
+func (p sharedPair) resent(t *testing.T, table, lock, query string) {
+	connectortest.Execute(t, p.db,
+		"CREATE TABLE "+table+" (message text, begun text DEFAULT begins())")
 	connectortest.Execute(t, p.db, "CREATE TRIGGER pass AFTER INSERT ON "+table+
 		" EXECUTE FUNCTION pass()")
 	a := newSharedNode(t, p.server.URL, table, "")
@@ -52,7 +59,7 @@ func (p sharedPair) resent(t *testing.T, table, lock string) {
 	sender := launch(t, nil, bin, "run", "--once", senderConfig(t, a, b))
 	await(t, time.Minute, "the first process waits for the lock", func() bool {
 		return number(p.db, `SELECT count(*) FROM pg_stat_activity
-			WHERE wait_event_type = 'Lock' AND query LIKE 'COPY%`+table+`%'`) > 0
+			WHERE wait_event_type = 'Lock' AND query LIKE '`+query+table+`%'`) > 0
 	})
 	a.suspend(t)
 	if err := tx.Rollback(); err != nil {

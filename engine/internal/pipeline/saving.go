@@ -30,7 +30,7 @@ type saver struct {
 	reader  stream.Reader // set before Run
 	resumed *resumed      // progress in the sink's ledger, used instead of the store's; may be nil
 
-	// quarter wakes Run to write immediately, because the unsaved bytes have reached a quarter of
+	// urgent wakes Run to write immediately, because the unsaved bytes have reached a quarter of
 	// checkpoint.replay or many partitions are new.
 	urgent chan struct{}
 

@@ -111,8 +111,11 @@ func (h *sourceHost) Routes() []string {
 
 // Progress implements stream.SourceHost.
 func (h *sourceHost) Progress(route string) (stream.OpenOptions, error) {
-	if h.pipe.state == nil {
+	switch {
+	case h.pipe.state == nil:
 		return stream.OpenOptions{}, errors.New("the pipeline does not run yet")
+	case h.pipe.sharing.on: // to open this progress would make the route's own saves fail
+		return stream.OpenOptions{}, errors.New("the progress of a shared pipeline is in its bucket")
 	}
 	store, err := h.pipe.positions(route, h.pipe.state)
 	if err != nil {

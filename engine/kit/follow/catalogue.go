@@ -109,6 +109,7 @@ func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lister.opened = true
+	r.opened = true
 	c.join(r)
 	return r
 }
@@ -143,7 +144,8 @@ func (c *Catalogue) join(r *Reader) {
 		}
 		cur := r.begin(f, f.entry)
 		if old != nil && f.by(old) != nil {
-			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 { // else the route has begun the file
+			// The route may have begun the file, or have progress that old did not have.
+			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && (old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo
 			}
 			cur.unsettled = max(cur.unsettled, f.by(old).unsettled)

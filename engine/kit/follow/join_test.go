@@ -324,6 +324,7 @@ func TestOnlyTheLedgerHasProgress(t *testing.T) {
 				part := stream.Partition{ID: id}
 				a.marks[id] = stream.Mark{Part: part, Watermark: stream.Position{Num: 6}}
 			}
+			d.put(t, "b.log", "4 four\n") // a file that is new
 			d.routes = []string{"a", "b"}
 			s := d.set(follow.Growing{FromEnd: true})
 			s.BeginRun()
@@ -333,7 +334,7 @@ func TestOnlyTheLedgerHasProgress(t *testing.T) {
 			a2 := d.open(s, "a", a.marks)
 			defer stop(t, a2, b2)
 			turns(t, 2, time.Second, a2, b2)
-			a2.want(t, d, "2 two", "3 three")
+			a2.want(t, d, "2 two", "3 three", "4 four")
 			b2.want(t, d)
 		})
 	}

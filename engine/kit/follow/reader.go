@@ -36,6 +36,7 @@ type Reader struct {
 	c        *Catalogue
 	o        stream.OpenOptions
 	marked   bool // the route has stored anything
+	opened   bool // Open has returned it; otherwise it stands for a route that is not open
 	activity activity
 	wake     chan struct{} // a notification came
 	listed   chan struct{} // another reader, or the catalogue, has listed the files

@@ -111,10 +111,10 @@ func (l *Listener) Evicted() int64 {
 // Close implements net.Conn.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
-		c.SetIdle(false)
 		c.l.mu.Lock()
 		c.closed = true
 		c.l.mu.Unlock()
+		c.SetIdle(false) // after closed is set, so that no other call makes it idle again
 		<-c.l.room
 	})
 	return c.Conn.Close()

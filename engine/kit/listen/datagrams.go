@@ -120,7 +120,7 @@ func (d *Datagrams) receive(c net.PacketConn) error {
 // dropped.
 func (d *Datagrams) keep(data []byte, peer string) {
 	d.mu.Lock()
-	full := d.bytes+len(data) > pendingBytes
+	full := d.bytes > 0 && d.bytes+len(data) > pendingBytes
 	if !full {
 		d.pending = append(d.pending, datagram{bytes.Clone(data), peer})
 		d.bytes += len(data) + intake.RecordOverhead

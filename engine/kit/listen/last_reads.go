@@ -15,19 +15,22 @@ type lastReads struct {
 }
 
 const (
-	lastBytes = 16 << 20 // more than the default buffers of a connection
-	lastTime  = 250 * time.Millisecond
+	lastBytes = 64 << 20 // more than the default buffers of a connection
+	lastTime  = time.Second
 	// lastWait is the time in which a read must get data. Data that was received before needs none.
 	lastWait = 10 * time.Millisecond
 )
 
 // deadline returns the deadline of a read that begins at now.
 func (l *lastReads) deadline(now time.Time) time.Time {
-	if l.bytes >= lastBytes || l.spent >= lastTime {
+	if l.ended() {
 		return past
 	}
 	return now.Add(lastWait)
 }
+
+// ended reports whether a limit is reached.
+func (l *lastReads) ended() bool { return l.bytes >= lastBytes || l.spent >= lastTime }
 
 // add counts a read of n bytes that took the given time.
 func (l *lastReads) add(n int, took time.Duration) {

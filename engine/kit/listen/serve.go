@@ -41,6 +41,9 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	}
 	until := time.Now().Add(wait)
 	var last lastReads
+	if s.isDraining() { // a client that connects again and again must not delay the drain
+		last.spent = lastTime
+	}
 	for {
 		drains := s.setReadDeadline(c, until, &last)
 		before, begun := f.Pending(), time.Now()
@@ -72,6 +75,10 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 			_ = s.Intake.Add(ctx, f.Rest()) // this fails only when the source stops
 			return
 		default:
+			if drains && last.bytes > 0 && last.ended() {
+				h.Log().Warn("connection closed by a stop while its client was sending",
+					"peer", peer)
+			}
 			if rest := f.Pending(); rest > 0 {
 				h.Count("bytes_discarded", int64(rest))
 				h.Log().Warn("connection closed inside a record", "peer", peer,

@@ -4,12 +4,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/stream/streamtest"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // malformed is a Framer for which all data is wrong.
@@ -106,7 +108,7 @@ func TestAcceptedAtStop(t *testing.T) {
 // TestSlowDrain checks that a client that goes on sending does not delay a drain.
 func TestSlowDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := streamtest.NewHost(t)
+		h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
 		in, err := intake.New(intake.Options{Name: "test"}, h)
 		if err != nil {
 			t.Fatal(err)
@@ -125,14 +127,29 @@ func TestSlowDrain(t *testing.T) {
 		s := &Streams{Intake: in, Host: h, IdleTime: time.Hour, Framer: func(string) Framer {
 			return &lines{intake.NewCutter(100, '\n', 0)}
 		}}
-		s.setDraining(true)
+		s.open = map[net.Conn]struct{}{server: {}}
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			s.pump(t.Context(), server, func(bool) {})
+		}()
+		synctest.Wait()
 		begun := time.Now()
-		s.pump(t.Context(), server, func(bool) {})
+		s.setDraining(true)
+		<-read
 		if took := time.Since(begun); took < lastTime || took > lastTime+lastWait {
 			t.Errorf("the connection was read for %v, want %v", took, lastTime)
 		}
-		if records := in.Held() / (2 + intake.RecordOverhead); records < 40 {
+		if records := in.Held() / (2 + intake.RecordOverhead); records < 160 {
 			t.Errorf("%d records were submitted, want one each %v", records, lastWait/2)
+		}
+		if want := "connection closed by a stop"; !strings.Contains(h.Logged(), want) {
+			t.Errorf("the log has no %q:\n%s", want, h.Logged())
+		}
+		begun = time.Now()
+		s.pump(t.Context(), server, func(bool) {}) // as for a client that has connected again
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("a connection that came during the drain was read for %v", took)
 		}
 		_ = client.Close()
 		_ = server.Close()

@@ -31,6 +31,8 @@ const (
 	// expiredFor is the time after the end of keep at which Load deletes a request. Until then, an
 	// open transaction of another process may still need the request.
 	expiredFor = time.Hour
+	// expireTime is the time after which Load ends this deletion, so that the route can start.
+	expireTime = 5 * time.Second
 )
 
 // rowsOfTarget returns the value of the column route for the rows of a ledger of RequestFormat. It
@@ -380,9 +382,10 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 }
 
 // expire deletes the requests that expired more than expiredFor ago, of all processes. The process
-// that has stored them may never start again.
+// that has stored them may never start again. After expireTime, it leaves the rest to later starts.
 func expire(ctx context.Context, l *Ledger, s Session) error {
-	bound := requestName(time.Now().Add(-l.keep - expiredFor))
+	begun := time.Now()
+	bound := requestName(begun.Add(-l.keep - expiredFor))
 	for last := ""; ; {
 		var ids []string
 		text := &Statement{SQL: l.d.shared(l.d.Expired),
@@ -402,7 +405,7 @@ func expire(ctx context.Context, l *Ledger, s Session) error {
 		if err != nil {
 			return fmt.Errorf("delete expired requests: %w", err)
 		}
-		if len(ids) < maxExpired {
+		if len(ids) < maxExpired || time.Since(begun) >= expireTime {
 			return nil
 		}
 	}
