@@ -218,6 +218,9 @@ func (r *Receiver) Handler(next http.Handler) http.Handler {
 		case slots <- struct{}{}:
 		case <-req.Context().Done():
 			arrival.Cancel()
+			// Without a response, net/http would send 200 OK if the connection still exists.
+			http.Error(w, http.StatusText(http.StatusServiceUnavailable),
+				http.StatusServiceUnavailable)
 			return
 		}
 		arrival.Serve()

@@ -82,11 +82,14 @@ func TestReceiverCanceled(t *testing.T) {
 		close(inside)
 		<-finish
 	}))
-	request := func(ctx context.Context) (flow.Report, bool) {
+	request := func(ctx context.Context, code int) (flow.Report, bool) {
 		req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil)
 		req.Header.Set(flow.SenderHeader, "s")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, req)
+		if w.Code != code {
+			t.Errorf("status %d, want %d", w.Code, code)
+		}
 		return flow.ParseGrant(w.Header().Get(flow.CreditHeader))
 	}
 	type grant struct {
@@ -95,14 +98,14 @@ func TestReceiverCanceled(t *testing.T) {
 	}
 	served := make(chan grant)
 	go func() {
-		report, ok := request(t.Context())
+		report, ok := request(t.Context(), http.StatusOK)
 		served <- grant{report, ok}
 	}()
 	<-inside
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 {
-		request(canceled)
+		request(canceled, http.StatusServiceUnavailable)
 	}
 	close(finish)
 	if g := <-served; !g.ok || g.Taken != 1 || g.QueueLen != 0 {

@@ -134,8 +134,11 @@ func (p *pacer) renew(now time.Duration) {
 		return
 	}
 	passed := int64((now-q.ends)/q.window) + 1
-	limit, debt := float64(q.limit), float64(min(q.left, 0)) // each window pays a part of the debt
-	q.left = int(min(debt+float64(passed)*limit, limit))
+	debt := float64(min(q.left, 0)) // each window pays a part of the debt
+	left := debt + float64(passed)*float64(q.limit)
+	if q.left = q.limit; left < float64(q.limit) {
+		q.left = int(left)
+	}
 	q.ends += q.window * time.Duration(passed)
 }
 

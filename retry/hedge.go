@@ -237,7 +237,8 @@ func (r *race[T]) nextResult() result[T] {
 
 // discardWinner discards v, the value of the winner, because Hedge panics.
 func (r *race[T]) discardWinner(v T) {
-	r.winner = 0 // end ends its context, too
+	r.winner = 0
+	r.cancelLosers() // its context ends, too, so that discard does not wait for a slow body
 	r.discard(v)
 }
 

@@ -85,7 +85,9 @@ func (r *Resender[K, M, R]) now() time.Duration { return time.Since(r.epoch) }
 
 // Send accepts a message. If it returns nil, the message is held until it is acknowledged or
 // dead-lettered. If a held message has the same key, Send returns ErrHeld. ctx bounds only the wait
-// until the limits allow another message.
+// until the limits allow another message. Callers that wait continue in order, so a small message
+// can wait behind a large one. A child that sends to its own Resender must therefore bound ctx, or
+// acknowledge its message first.
 func (r *Resender[K, M, R]) Send(ctx context.Context, key K, value M) error {
 	_, err := r.send(ctx, key, value, nil)
 	return err
@@ -114,7 +116,7 @@ func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, 
 func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M,
 	a *answer[R]) (spilled bool, err error) {
 	size := r.o.Size(value)
-	for first := false; ; first = true { // a caller that was woken goes before all others
+	for first := false; ; first = true { // a caller that was woken waits at the front
 		r.mu.Lock()
 		switch {
 		case r.closed:

@@ -96,6 +96,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		t.overtake(a)
 		suspects = 0
 	}
+	l.reportsTimes = l.reportsTimes || r.QueueWait > 0 || r.Service > 0
 	sample := window.Sample{
 		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
 		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects,
@@ -104,7 +105,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
 			QueueLen: r.QueueLen, Wait: r.QueueWait,
-			WaitKnown: r.Epoch != 0 && (r.QueueWait > 0 || r.Service > 0),
+			WaitKnown: r.Epoch != 0 && l.reportsTimes,
 		},
 	}
 	if l.win.starter != nil {

@@ -159,6 +159,10 @@ func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	return d
 }
 
+// startTimeouts is the number of timeouts of a lane that say nothing about its worker before the
+// first delivery.
+const startTimeouts = 8
+
 // timeout handles an attempt that has become overdue: it counts against its worker, unless the data
 // is to blame, and the item is sent to another worker. An item with keys waits until the attempt
 // has returned.
@@ -177,8 +181,9 @@ func (t *attempts) timeout(a *attempt) {
 		return
 	}
 	window, breaker := t.evidence.countFailure(a, TimedOut)
-	// Before the first delivery, the window is at its minimum, and bad data may be the only cause.
-	if window && l.est.known && !overtaken && !l.hanging.isRecent() {
+	// Bad data may be the only cause of the first timeouts before the first delivery.
+	known := l.est.known || l.stats.timedOut > startTimeouts
+	if window && known && !overtaken && !l.hanging.isRecent() {
 		l.win.OnTimeout(t.now, a.cost)
 		l.win.refresh()
 		if a != l.br.probe && a != t.lanes.global.probe {

@@ -27,6 +27,8 @@ type lane struct {
 	failureRate float64
 	lastStart   time.Duration
 	workerID    uint32 // Report.Epoch
+	// the worker has reported for how long a batch waited or was processed
+	reportsTimes bool
 
 	gates    gates // including the shared gates
 	hard     slots // Limits.InFlight

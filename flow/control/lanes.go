@@ -134,7 +134,7 @@ func (ls *lanes) restarted(l *lane, r *Report) {
 	}
 	if l.workerID != 0 {
 		ls.endProbe(l)
-		l.est = estimator{}
+		l.est, l.reportsTimes = estimator{}, false
 		l.win.Reset(ls.now)
 		l.win.refresh()
 	}

@@ -241,6 +241,9 @@ func (d *delay) grow(v *verdict, now time.Duration) {
 		d.empty = 0
 	}
 	d.w = min(d.w+step, d.top)
+	if d.w >= d.windowBefore {
+		d.windowBefore = 0 // nothing is left to undo
+	}
 	if calm {
 		d.step, d.queueBefore = d.w-v.before, v.queue
 		d.since, d.unsmoothed = now, true

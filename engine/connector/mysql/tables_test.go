@@ -79,14 +79,16 @@ func existing(t *testing.T, server *connectortest.Server) {
 // another row in another unique index is rejected.
 func otherIndex(t *testing.T, server *connectortest.Server) {
 	for decl, ids := range map[string][3]string{
-		"int":                        {"1", "2", "3"},
-		"bigint AUTO_INCREMENT":      {"1", "2", "9223372036854775807"},
-		"varchar(20)":                {"x", "y", "é"},
-		"varbinary(20)":              {"x", "y", "z"},
-		"timestamp(6) NOT NULL":      {"2026-01-02 03:04:05.678901", "2026-01-03 00:00:00.000000", "2026-01-04 00:00:00"},
-		"decimal(65,20)":             {"1.00000000000000000001", "2.00000000000000000000", "3"},
-		"double":                     {"1.5", "2.5", "3.5"},
-		"datetime(6) DEFAULT now(6)": {"2026-01-02 03:04:05.678901", "2026-01-03 00:00:00.000000", "2026-01-04 00:00:00"},
+		"int":                   {"1", "2", "3"},
+		"bigint AUTO_INCREMENT": {"1", "2", "9223372036854775807"},
+		"varchar(20)":           {"x", "y", "é"},
+		"varbinary(20)":         {"x", "y", "z"},
+		"timestamp(6) NOT NULL": {"2026-01-02 03:04:05.678901", "2026-01-03 00:00:00.000000",
+			"2026-01-04 00:00:00"},
+		"decimal(65,20)": {"1.00000000000000000001", "2.00000000000000000000", "3"},
+		"double":         {"1.5", "2.5", "3.5"},
+		"datetime(6) DEFAULT now(6)": {"2026-01-02 03:04:05.678901", "2026-01-03 00:00:00.000000",
+			"2026-01-04 00:00:00"},
 	} {
 		d := fresh(t, server)
 		d.exec(t, "CREATE TABLE t (id "+decl+" PRIMARY KEY, mail varchar(20) UNIQUE, n int)")
