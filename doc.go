@@ -15,6 +15,7 @@
 //   - [github.com/penstock-io/penstock/breaker]: when to stop calling a server that fails.
 //   - [github.com/penstock-io/penstock/rate]: how many calls to make in a time.
 //   - [github.com/penstock-io/penstock/httpclient]: all of these and hedging in one http.Client.
+//   - [github.com/penstock-io/penstock/inbox]: how to accept each webhook once.
 //   - [github.com/penstock-io/penstock/supervise]: which goroutines to restart, when and how often.
 //   - [github.com/penstock-io/penstock/flow]: how much to send at once and to which worker, with
 //     redelivery and resume.

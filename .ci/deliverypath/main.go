@@ -219,7 +219,9 @@ func (c *crossings) collect(
 	})
 }
 
-// called adds a method that is called, or bound for a call.
+// called adds the crossing that s is, if any. s selects a method, for a call or as a value (x.M
+// without a call). A method of one of the project's interfaces adds this interface. Signal and
+// Broadcast of a sync.Cond add place, which is a handoff to another goroutine.
 func (c *crossings) called(s *types.Selection, place string) {
 	if s == nil || s.Kind() != types.MethodVal {
 		return

@@ -77,7 +77,7 @@ type herd struct {
 // it keeps running.
 type member struct {
 	h      *herd
-	starts int // used only by its runs, which follow each other
+	starts int // only Serve uses it, and its calls do not overlap
 }
 
 // Serve implements the Service of both libraries.

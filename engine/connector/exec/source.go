@@ -27,8 +27,8 @@ func SourceComponent() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "exec", DefaultSourceOptions, NewSource)
 }
 
-// Source reads the output of one command. The records are kept in the intake until every route has
-// delivered, dead-lettered or dropped them.
+// Source reads the output of one command. Its Intake holds the records in memory until every route
+// has delivered, dead-lettered or dropped them.
 type Source struct {
 	*intake.Intake
 	o      SourceOptions
