@@ -1,7 +1,8 @@
 // Command hadoop-policies prints the waits of Hadoop's RetryPolicies, ported in backoff/compat.
-// Then it shows the same behavior for a client of two name nodes with package retry. The kind of an
-// error decides whether the client retries. A failover to the other node is immediate. A wait
-// follows only when both nodes have failed.
+// Then it does with package retry what a Hadoop client does with two name nodes, of which one is
+// active. The kind of an error decides. A node in standby leads to a failover. Safe mode leads to
+// another attempt at the same node after a wait. A denied permission ends the retry. A failover to
+// the other node is immediate, unless that node has failed too: then it follows after a wait.
 package main
 
 import (

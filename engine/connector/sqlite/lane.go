@@ -68,9 +68,11 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	return err
 }
 
-// failCanceled handles the cancellation of the Deliver call of a. If the batch of a still waits for
-// earlier batches, failCanceled fails all deliveries that the writer has not taken. Later batches
-// cannot be written without the batch of a. Earlier ones fail as well; all are delivered again.
+// failCanceled is called when the context of a Deliver call ends. The parameter a is the attempt of
+// that call. If its batch still waits for earlier batches, failCanceled fails all deliveries that
+// the writer has not taken: later batches cannot be written without this one, and earlier ones fail
+// as well. All are delivered again. Otherwise it does nothing. Then the batch is ready or is being
+// written, and the writer reports its result.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -134,8 +134,8 @@ func (u *unpacker) isWhole(f *file) bool {
 	return at <= now
 }
 
-// hasNothing reports whether a compressed file without an id has nothing to read, because it is
-// empty or cannot be read. It logs read errors.
+// hasNothing reports whether a compressed file without an id has nothing to read, because it cannot
+// be read or, if files grow, because it is empty. It logs read errors.
 func (u *unpacker) hasNothing(f *file, head []byte) bool {
 	switch {
 	case len(head) > 0:

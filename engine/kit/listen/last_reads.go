@@ -4,11 +4,12 @@ package listen
 
 import "time"
 
-// lastReads bounds the reads from a connection during a drain. The system may have received data
-// that was not read yet because the intake was full. Its sender does not send it again, so it is
-// read until none is left. A sender that goes on sending must not delay the drain. Therefore a
-// connection gets no more reads once its reads have returned lastBytes, or have taken lastTime in
-// total.
+// lastReads bounds the reads from a connection during a drain. While the memory of the source
+// (package intake) was full, the connection was not read. So the operating system may hold data
+// that was received from it. The sender believes that this data has arrived, and does not send it
+// again. Therefore the data is read until none is left. But a sender that goes on sending must not
+// delay the drain. A connection gets no more reads once its reads have returned lastBytes, or have
+// taken lastTime in total.
 type lastReads struct {
 	bytes int
 	spent time.Duration
