@@ -128,7 +128,7 @@ func (p place) openRegular(name string, flag int,
 
 // makeDir creates the directory part in dir unless it exists, and syncs dir. It syncs dir even if
 // the directory exists, because the process that created it may have been killed before the sync.
-// In this case, only I/O errors of the sync are returned.
+// If the directory existed, only I/O errors of the sync are returned.
 func makeDir(dir int, part string, perm fs.FileMode) error {
 	made := uninterrupted(func() error { return unix.Mkdirat(dir, part, uint32(perm.Perm())) })
 	if made != nil && !errors.Is(made, fs.ErrExist) {

@@ -439,7 +439,8 @@ func (s *Store) Failed() error {
 	return s.j.failed
 }
 
-// Held returns the numbers of ranges, records and bytes that only the store has.
+// Held returns the numbers of waiting ranges, records and bytes that the sender does not have in
+// memory. Ranges that Next has returned to the sender do not count.
 func (s *Store) Held() (ranges, records, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

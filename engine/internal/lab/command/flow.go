@@ -233,7 +233,8 @@ func (r *flowJSON) summary(s *flowsim.Summary) error {
 	return err
 }
 
-// flowTable prints a line for each scenario and algorithm, and then the bounds with their results.
+// flowTable prints a line for each scenario and algorithm. Below it is a line for each bound that
+// the scenario sets for this algorithm: ok or MISSED, the measured figure and the bound.
 type flowTable struct{ w *tabwriter.Writer }
 
 func (r *flowTable) end() error { return r.w.Flush() }

@@ -96,7 +96,7 @@ type entry struct {
 }
 
 // position returns the read position in the entry with the given key. It returns false if the entry
-// belongs to another input.
+// belongs to another input, or has no usable position, such as offset 0.
 func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 	part := strings.Split(key, "::")
 	if len(part) < 4 || part[0] != "filebeat" && part[0] != "filestream" {
