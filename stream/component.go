@@ -64,7 +64,7 @@ type SourceHost interface {
 	// far as the checkpoint has this progress now. A source that must recognize the data of every
 	// route does not have to wait until all of them have opened. The options of Open may differ:
 	// if the sink has a ledger, they have the progress in it. Progress fails if the checkpoint
-	// cannot be read, and before the pipeline runs.
+	// cannot be read, before the pipeline runs, and always if a cluster shares the pipeline.
 	Progress(route string) (OpenOptions, error)
 }
 

@@ -182,7 +182,10 @@ func (t *attempts) timeout(a *attempt) {
 	}
 	window, breaker := t.evidence.countFailure(a, TimedOut)
 	// Bad data may be the only cause of the first timeouts before the first delivery.
-	known := l.est.known || l.stats.timedOut > startTimeouts
+	if !l.est.known {
+		l.est.hung++
+	}
+	known := l.est.known || l.est.hung > startTimeouts
 	if window && known && !overtaken && !l.hanging.isRecent() {
 		l.win.OnTimeout(t.now, a.cost)
 		l.win.refresh()

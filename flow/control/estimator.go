@@ -27,6 +27,7 @@ type estimator struct {
 	serviceN  int
 	sampled   time.Duration // when a round trip was last measured
 	known     bool          // the lane has delivered since it came up
+	hung      int           // timeouts while not known
 	tail      tail
 }
 

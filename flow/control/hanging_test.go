@@ -119,6 +119,24 @@ func TestOvertakenAttemptsGiveUpTheirPlaces(t *testing.T) {
 	w.drain()
 }
 
+// TestManyTimeoutsBeforeTheFirstDelivery checks that the timeout of a worker that never delivers
+// doubles again after eight timeouts.
+func TestManyTimeoutsBeforeTheFirstDelivery(t *testing.T) {
+	w := newLanes(t, control.Config{Window: window.Queue{}}, 64, 1)
+	for n := range 9 {
+		if l := w.m.Status().Lanes[0]; l.Timeout != sec {
+			t.Fatalf("the timeout is %v after %d timeouts, want 1s", l.Timeout, n)
+		}
+		if !w.offer(1, 0) {
+			t.Fatal("no room at a worker whose attempts are all overdue")
+		}
+		w.pass(2 * sec)
+	}
+	if l := w.m.Status().Lanes[0]; l.Timeout != 2*sec {
+		t.Errorf("the timeout is %v after nine timeouts, want 2s", l.Timeout)
+	}
+}
+
 // TestTimeoutsBeforeTheFirstDelivery checks that attempts that hang before the first delivery of a
 // worker neither lengthen the next timeout nor end the start-up of the window.
 func TestTimeoutsBeforeTheFirstDelivery(t *testing.T) {

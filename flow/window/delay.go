@@ -241,9 +241,6 @@ func (d *delay) grow(v *verdict, now time.Duration) {
 		d.empty = 0
 	}
 	d.w = min(d.w+step, d.top)
-	if d.w >= d.windowBefore {
-		d.windowBefore = 0 // nothing is left to undo
-	}
 	if calm {
 		d.step, d.queueBefore = d.w-v.before, v.queue
 		d.since, d.unsmoothed = now, true
@@ -311,7 +308,8 @@ func (d *delay) Refused(now time.Duration, level float64) {
 }
 
 func (d *delay) OnUndo(time.Duration) {
-	if d.windowBefore == 0 {
+	if d.windowBefore == 0 || d.w > d.windowBefore { // nothing is left to undo
+		d.windowBefore = 0
 		return
 	}
 	d.verdict = verdict{cause: undone, before: d.w}

@@ -83,6 +83,28 @@ func TestGrownPage(t *testing.T) {
 	}
 }
 
+// TestOpenLineIgnoredOffset checks that a server that ignores the offset is noticed, even if its
+// responses end without a line end.
+func TestOpenLineIgnoredOffset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(0, 10)
+		a.handle = func(w nethttp.ResponseWriter, _ *nethttp.Request) bool {
+			_, _ = io.WriteString(w, "a\nb")
+			return true
+		}
+		x := open(t, a, "lines", false, nil, func(o *Options) {
+			o.Format, o.Offset = Lines, "offset"
+		})
+		if texts, _, err := x.read(time.Hour); err != nil || !slices.Equal(texts, []string{"a"}) {
+			t.Fatalf("read %q, %v", texts, err)
+		}
+		if _, _, err := x.read(time.Hour); err == nil ||
+			!strings.Contains(err.Error(), "the server ignores the paging") {
+			t.Errorf("Read = %v, want an error about the offset", err)
+		}
+	})
+}
+
 // TestOpenLine checks a page of lines that ends without a line end. The last line is read when it
 // is complete, or when a later response ends with the same line.
 func TestOpenLine(t *testing.T) {

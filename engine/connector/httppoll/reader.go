@@ -210,9 +210,11 @@ func (r *reader) appendRecord(b *stream.Batch, i int) error {
 
 // nextPage moves the reader to the page after the loaded one.
 func (r *reader) nextPage() error {
-	if r.openLine == "" { // otherwise the next page begins with the line that was held back
-		r.before = digestOfAll(r.content.records)
+	all := r.content.records
+	if r.openLine != "" { // load compares whole responses, with the line that was held back
+		all = append(all[:len(all):len(all)], []byte(r.openLine))
 	}
+	r.before = digestOfAll(all)
 	if r.page.mode.perRecord() {
 		r.unload()
 		return nil

@@ -89,10 +89,11 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	var set []string
 	for _, k := range key {
 		q := sqltable.Quote(k)
+		own := q // set to itself, or ON UPDATE CURRENT_TIMESTAMP would change it
 		if otherIndex {
-			same := q + "<=>VALUES(" + q + ")"
-			set = append(set, q+"=IF("+same+","+q+",1/("+same+"))")
+			own = "IF(1/(" + q + "<=>VALUES(" + q + "))," + q + "," + q + ")"
 		}
+		set = append(set, q+"="+own)
 	}
 	for _, c := range columns {
 		if !slices.Contains(key, c.Name) {
@@ -101,12 +102,8 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 		}
 	}
 	head = "INSERT INTO " + name.String() + " (" + sqltable.NamesOf(columns) + ") VALUES "
-	switch {
-	case len(key) == 0:
+	if len(key) == 0 {
 		return head, ""
-	case len(set) == 0: // a row with key columns only stays unchanged
-		q := sqltable.Quote(key[0])
-		set = append(set, q+"="+q)
 	}
 	return head, " ON DUPLICATE KEY UPDATE " + strings.Join(set, ",")
 }

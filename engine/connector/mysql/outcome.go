@@ -16,6 +16,7 @@ import (
 const (
 	noSuchTable, noSuchColumn, unknownTable = 1146, 1054, 1109
 	duplicate, lockWaited                   = 1062, 1205
+	divisionByZero                          = 1365 // see insertSQL
 )
 
 // numberOf returns the server's error number, or 0 if err is not from the server.
@@ -64,7 +65,10 @@ func outcome(err error) error {
 		return err
 	}
 	switch e.Number {
-	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1365, 1366, 1406, 1411, 1416, 1425, 1441, 1451,
+	case divisionByZero:
+		return &stream.Rejected{Err: fmt.Errorf("the row equals a row with another key in a unique "+
+			"index, or an expression of the table divides by zero (%s, error %d)", e.Message, e.Number)}
+	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1416, 1425, 1441, 1451,
 		1452, 1526, 1644, 1690, 1748,
 		3140, 3141, 3150, 3156, 3157, 3819, 4025, 4038:
 		return &stream.Rejected{Err: fmt.Errorf("%s (error %d)", e.Message, e.Number)}

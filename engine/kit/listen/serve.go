@@ -40,10 +40,7 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		wait = handshakeTime
 	}
 	until := time.Now().Add(wait)
-	var last lastReads
-	if s.isDraining() { // a client that connects again and again must not delay the drain
-		last.spent = lastTime
-	}
+	last := lastReads{spent: s.drainedFor()} // a client that connects again must not delay the drain
 	for {
 		drains := s.setReadDeadline(c, until, &last)
 		before, begun := f.Pending(), time.Now()
@@ -75,7 +72,7 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 			_ = s.Intake.Add(ctx, f.Rest()) // this fails only when the source stops
 			return
 		default:
-			if drains && last.bytes > 0 && last.ended() {
+			if drains && last.ended() {
 				h.Log().Warn("connection closed by a stop while its client was sending",
 					"peer", peer)
 			}

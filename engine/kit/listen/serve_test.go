@@ -146,10 +146,17 @@ func TestSlowDrain(t *testing.T) {
 		if want := "connection closed by a stop"; !strings.Contains(h.Logged(), want) {
 			t.Errorf("the log has no %q:\n%s", want, h.Logged())
 		}
+		s.setDraining(true)
+		time.Sleep(lastTime / 2)
 		begun = time.Now()
 		s.pump(t.Context(), server, func(bool) {}) // as for a client that has connected again
-		if took := time.Since(begun); took != 0 {
+		if took := time.Since(begun); took < lastTime/2 || took > lastTime/2+lastWait {
 			t.Errorf("a connection that came during the drain was read for %v", took)
+		}
+		begun = time.Now()
+		s.pump(t.Context(), server, func(bool) {})
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("a connection that came late in the drain was read for %v", took)
 		}
 		_ = client.Close()
 		_ = server.Close()

@@ -33,7 +33,8 @@ type Streams struct {
 	mu     sync.Mutex // guards the fields below
 	open   map[net.Conn]struct{}
 	drain  bool
-	closed bool // closeAll was called
+	since  time.Time // begin of the drain
+	closed bool      // closeAll was called
 }
 
 // Run accepts connections until ctx is done.
@@ -180,12 +181,22 @@ func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) (dra
 func (s *Streams) setDraining(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drain = on
+	s.drain, s.since = on, time.Now()
 	for c := range s.open {
 		if on {
 			_ = c.SetReadDeadline(past)
 		}
 	}
+}
+
+// drainedFor returns the time since the drain began, or 0 if the intake does not drain.
+func (s *Streams) drainedFor() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.drain {
+		return 0
+	}
+	return time.Since(s.since)
 }
 
 func (s *Streams) isDraining() bool {
