@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// heldItem is an item that the Sender holds: from the time when Next, Bisect or a [Split] returns it
-// until the call of Options.Released. The goroutine of the event loop owns it.
+// heldItem is an item that the Sender holds: from the time when Next, Bisect or a [Split] returns
+// it until the call of Options.Released. The goroutine of the event loop owns it.
 type heldItem[T any] struct {
 	Item[T]
 	seq     uint64

@@ -40,7 +40,8 @@ func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 		wait = handshakeTime
 	}
 	until := time.Now().Add(wait)
-	last := lastReads{spent: s.drainedFor()} // a client that connects again must not delay the drain
+	// A client that connects again and again must not delay the drain.
+	last := lastReads{spent: s.drainedFor()}
 	for {
 		drains := s.setReadDeadline(c, until, &last)
 		before, begun := f.Pending(), time.Now()
