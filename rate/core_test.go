@@ -224,6 +224,18 @@ func TestPacerPlansWindows(t *testing.T) {
 	}
 }
 
+// TestLargestLimit checks that the largest limit of a quota does not overflow when its next window
+// begins.
+func TestLargestLimit(t *testing.T) {
+	p := newPacer(Options{}.withDefaults())
+	p.observe(0, Advice{Remaining: 5, Reset: time.Second, Limit: math.MaxInt, Window: time.Second}, 0)
+	for now := 2 * time.Second; now < 5*time.Second; now += time.Second {
+		if !p.take(now, 1) {
+			t.Errorf("no event is allowed after %v: %d are left", now, p.quota.left)
+		}
+	}
+}
+
 // TestLongestPause checks that the longest MaxPause does not overflow.
 func TestLongestPause(t *testing.T) {
 	p := newPacer(Options{MaxPause: math.MaxInt64}.withDefaults())
