@@ -228,7 +228,8 @@ func TestPacerPlansWindows(t *testing.T) {
 // begins.
 func TestLargestLimit(t *testing.T) {
 	p := newPacer(Options{}.withDefaults())
-	p.observe(0, Advice{Remaining: 5, Reset: time.Second, Limit: math.MaxInt, Window: time.Second}, 0)
+	advice := Advice{Remaining: 5, Reset: time.Second, Limit: math.MaxInt, Window: time.Second}
+	p.observe(0, advice, 0)
 	for now := 2 * time.Second; now < 5*time.Second; now += time.Second {
 		if !p.take(now, 1) {
 			t.Errorf("no event is allowed after %v: %d are left", now, p.quota.left)
