@@ -190,6 +190,9 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 			if fo.doc != "" {
 				e.Hint = key + ": " + fo.doc
 			}
+			if fo.enum != nil {
+				e.Hint += "; want " + choice(fo.enum)
+			}
 		case len(l.errs) == before:
 			l.fail(at, "%s is empty", fo.name)
 		}
