@@ -65,16 +65,16 @@ func slicesOf(groups ...[]workload) (all []workload) {
 
 var streams = []workload{
 	{
-		name: "w1", about: "spool_dir -> drop, raw", kind: load.Combined,
+		name: "w1", about: "spool_dir -> drop, lines not parsed", kind: load.Combined,
 		want:      resident.with(.5, .25),
-		limitName: "go_count", limitAbout: "a Go loop that reads 256 KiB and counts line ends",
+		limitName: "go_count", limitAbout: "a Go loop that reads blocks of 256 KiB and counts line ends",
 		limit: func(e *env, in load.Input) (measure, error) { return e.limit(in, "count") },
 		ours:  func(e *env, in load.Input) (measure, error) { return e.once(in, toDrop) },
 	},
 	{
-		halved: true, name: "w2", about: "spool_dir -> file, raw, fsync: interval",
+		halved: true, name: "w2", about: "spool_dir -> file, lines not parsed, fsync: interval",
 		kind: load.Combined, want: resident.with(.6, 0),
-		limitName: "go_copy", limitAbout: "a Go copy by 256 KiB reads and writes",
+		limitName: "go_copy", limitAbout: "a Go loop that copies the file in blocks of 256 KiB",
 		limit: func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy") },
 		ours: func(e *env, in load.Input) (measure,
 			error) {
@@ -82,9 +82,9 @@ var streams = []workload{
 		},
 	},
 	{
-		halved: true, name: "w2_ack", about: "spool_dir -> file, raw, fsync: ack",
+		halved: true, name: "w2_ack", about: "spool_dir -> file, lines not parsed, fsync: ack",
 		kind: load.Combined, want: resident.with(.7, 0),
-		limitName: "go_copy_fsync", limitAbout: "the same copy and one fsync at its end",
+		limitName: "go_copy_fsync", limitAbout: "the same loop, and one fsync at its end",
 		limit: func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy_fsync") },
 		ours: func(e *env, in load.Input) (measure,
 			error) {
@@ -92,10 +92,10 @@ var streams = []workload{
 		},
 	},
 	{
-		halved: true, name: "w3", about: "spool_dir -> HTTP, 4 endpoints, bodies of 256 KiB, " +
-			"acked positions", kind: load.Combined,
+		halved: true, name: "w3", about: "spool_dir -> HTTP, 4 endpoints, bodies of 256 KiB",
+		kind: load.Combined,
 		want: resident.with(.6, 1), limitName: "go_post_4",
-		limitAbout: "a bare Go poster of 256 KiB bodies on 4 connections",
+		limitAbout: "a Go program that only posts bodies of 256 KiB on 4 connections",
 		limit:      func(e *env, in load.Input) (measure, error) { return e.posted(in, 4) },
 		ours: func(e *env, in load.Input) (measure, error) {
 			return e.intoReceiver(in, receiver.Behaviour{}, 4, "")
@@ -118,7 +118,8 @@ func real(of workload) workload {
 	return of
 }
 
-const encodingJSONAbout = "encoding/json to a map, add, drop, and back, in one goroutine"
+const encodingJSONAbout = "a Go loop in one goroutine that decodes each line into a map " +
+	"with encoding/json, adds and drops a field, and encodes it"
 
 var parses = []workload{
 	{
@@ -132,17 +133,19 @@ var parses = []workload{
 		},
 	},
 	{
-		name: "w4_json_http", about: "the same -> HTTP, 4 endpoints", kind: load.JSON,
+		name: "w4_json_http", about: "parse JSON, add a field, drop a field -> HTTP, 4 endpoints",
+		kind: load.JSON,
 		want: wants{ofLimit: 8},
 		size: quickOrFull{128 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json",
 		limitAbout: encodingJSONAbout,
 		limit:      encodedByGo, ours: parsedAndPosted,
 	},
 	accessLog("w4_combined", "combined", "go_lines",
-		"a one-thread loop over lines that touches each", .08, linesByGo),
+		"a Go loop in one thread that reads the first and the last byte of each line", .08,
+		linesByGo),
 	accessLog("w4_dissect", "dissect", "go_lines", "the same loop", .08, linesByGo),
 	accessLog("w4_regex", "regex", "go_regexp",
-		"Go's regexp alone on the same lines, in one goroutine", 1.5, matchedByGo),
+		"a Go loop in one goroutine that only matches the lines with package regexp", 1.5, matchedByGo),
 }
 
 func accessLog(name, format, limitName, about string, target float64,
@@ -171,8 +174,8 @@ func slowly(name, about string, s slow, during time.Duration, target, inFlight f
 	w := workload{
 		name: name, about: about, kind: load.Combined, pairs: quickOrFull{1, 3}, weight: 3,
 		want:      wants{ofLimit: target},
-		limitName: "bound", limitAbout: "requests of 1,000 records at the rate that the " +
-			"receiver serves",
+		limitName: "bound", limitAbout: "the receiver's highest rate, with 1,000 records " +
+			"per request",
 		input: func(e *env) (load.Input, error) {
 			if e.full || e.figures {
 				return e.inputOf(s.records(max(during, atLeast)))
@@ -205,21 +208,23 @@ func flakyLive(e *env) live {
 }
 
 var receivers = []workload{
-	slowly("w5", "HTTP, 50 ms a request, 20 at once, the rest queue; nothing tuned", slow50,
+	slowly("w5", "an HTTP receiver that needs 50 ms per request, serves 20 requests at once and "+
+		"queues the others; penstock's default settings", slow50,
 		10*time.Second, .97, 34),
-	slowly("w5_500ms", "HTTP, 500 ms a request, 40 at once: the first 20 s", slow500,
+	slowly("w5_500ms", "the same with 500 ms per request and 40 requests at once; the first 20 s",
+		slow500,
 		20*time.Second, .9, 0),
 	{
-		name: "w7", about: "a receiver that is healthy and failing in turn (503, hanging), " +
-			"live at 8 MB/s", kind: load.Combined,
+		name: "w7", about: "an HTTP receiver that alternates 5 s healthy and 5 s failing (answers " +
+			"503, or hangs); lines are written at 8 MB/s", kind: load.Combined,
 		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 1},
 		want:      wants{most: map[string]float64{"repeated": 0, "drain_s": 1}},
-		limitName: "fed", limitAbout: "what is written",
+		limitName: "fed", limitAbout: "the rate at which the lines are written",
 		limit: func(e *env, in load.Input) (measure, error) { return flakyLive(e).fed(in), nil },
 		ours:  func(e *env, _ load.Input) (measure, error) { return flakyLive(e).run(e) },
 	},
 	{
-		name: "w7_backlog", about: "the same with a whole file, the receiver takes 100 MB/s",
+		name: "w7_backlog", about: "the same with a complete file and a receiver of at most 100 MB/s",
 		kind: load.Combined,
 		size: quickOrFull{704 * mib, 3 * gib / 2}, pairs: quickOrFull{1, 1},
 		want:      wants{ofLimit: 1 / 2.1, most: map[string]float64{"repeated": 0}},
@@ -239,8 +244,8 @@ var receivers = []workload{
 func crashed(name, about string, size quickOrFull, most map[string]float64,
 	run func(*env, load.Input) (measure, error)) workload {
 	return workload{
-		name: name, about: "kill -9 five times " + about + ", batches of 500 records, replay: " +
-			replay, kind: load.Combined,
+		name: name, about: "kill -9 five times, delivering " + about + " in batches of 500 " +
+			"records, with checkpoint.replay: " + replay, kind: load.Combined,
 		size: size, pairs: quickOrFull{1, 2}, want: wants{most: most, least: allKills},
 		ours: longEnough(most, run),
 	}
@@ -262,8 +267,8 @@ var crashes = []workload{
 	crashed("w6", "into HTTP", quickOrFull{128 * mib, 512 * mib}, withinBound,
 		killedIntoHTTP),
 	{
-		name: "w6_live", about: "kill -9 five times at the end of a file that is written at 8 " +
-			"MB/s, into HTTP, nothing set",
+		name: "w6_live", about: "kill -9 five times while following a file that grows by 8 MB/s, " +
+			"delivering into HTTP with default settings",
 		kind: load.Combined, size: quickOrFull{1, 1}, pairs: quickOrFull{1, 2},
 		want: wants{most: atTheReceiver, least: allKills}, ours: killedLive,
 	},
@@ -284,8 +289,8 @@ var databases = []workload{
 		name: "w8", about: "lines -> SQLite", kind: load.Combined,
 		size: quickOrFull{64 * mib, 128 * mib}, want: wants{ofLimit: .9},
 		weight:    10, // seven pairs, 3 s each
-		limitName: "sqlite_inserts", limitAbout: "a bare loop of prepared inserts, same batch, " +
-			"synchronous = FULL",
+		limitName: "sqlite_inserts", limitAbout: "a Go loop of prepared inserts with the same " +
+			"batches and synchronous = FULL",
 		limit: insertedBare, ours: intoSQLite,
 	},
 	inPostgres(workload{
@@ -293,7 +298,7 @@ var databases = []workload{
 		kind: load.Combined,
 		size: quickOrFull{256 * mib, 512 * mib}, halved: true, pairs: quickOrFull{3, 7}, weight: 5,
 		want:      wants{ofLimit: 1.5, most: exact},
-		limitName: "psql_copy", limitAbout: `psql's \copy of the same rows, ready made`,
+		limitName: "psql_copy", limitAbout: `psql's \copy of the same rows, already parsed`,
 		limit: copiedByPsql, ours: intoPostgres,
 	}),
 }
@@ -312,7 +317,7 @@ var follows = []workload{
 		name: "w10", about: "100 files that grow by 100 MB/s together -> HTTP, 4 endpoints",
 		kind: load.Combined,
 		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 3}, limitName: "fed",
-		limitAbout: "what is written",
+		limitAbout: "the rate at which the files grow",
 		want: wants{ofLimit: .9, most: map[string]float64{"repeated": 0, "drain_s": 1,
 			"cores": .5}},
 		limit: func(e *env, in load.Input) (measure, error) { return hundred(e).fed(in), nil },
