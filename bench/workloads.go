@@ -66,10 +66,11 @@ func slicesOf(groups ...[]workload) (all []workload) {
 var streams = []workload{
 	{
 		name: "w1", about: "spool_dir -> drop, lines not parsed", kind: load.Combined,
-		want:      resident.with(.5, .25),
-		limitName: "go_count", limitAbout: "a Go loop that reads blocks of 256 KiB and counts line ends",
-		limit: func(e *env, in load.Input) (measure, error) { return e.limit(in, "count") },
-		ours:  func(e *env, in load.Input) (measure, error) { return e.once(in, toDrop) },
+		want:       resident.with(.5, .25),
+		limitName:  "go_count",
+		limitAbout: "a Go loop that reads blocks of 256 KiB and counts line ends",
+		limit:      func(e *env, in load.Input) (measure, error) { return e.limit(in, "count") },
+		ours:       func(e *env, in load.Input) (measure, error) { return e.once(in, toDrop) },
 	},
 	{
 		halved: true, name: "w2", about: "spool_dir -> file, lines not parsed, fsync: interval",
@@ -145,7 +146,8 @@ var parses = []workload{
 		linesByGo),
 	accessLog("w4_dissect", "dissect", "go_lines", "the same loop", .08, linesByGo),
 	accessLog("w4_regex", "regex", "go_regexp",
-		"a Go loop in one goroutine that only matches the lines with package regexp", 1.5, matchedByGo),
+		"a Go loop in one goroutine that only matches the lines with package regexp", 1.5,
+		matchedByGo),
 }
 
 func accessLog(name, format, limitName, about string, target float64,
@@ -215,8 +217,8 @@ var receivers = []workload{
 		slow500,
 		20*time.Second, .9, 0),
 	{
-		name: "w7", about: "an HTTP receiver that alternates 5 s healthy and 5 s failing (answers " +
-			"503, or hangs); lines are written at 8 MB/s", kind: load.Combined,
+		name: "w7", about: "an HTTP receiver that alternates 5 s healthy and 5 s failing " +
+			"(answers 503, or hangs); lines are written at 8 MB/s", kind: load.Combined,
 		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 1},
 		want:      wants{most: map[string]float64{"repeated": 0, "drain_s": 1}},
 		limitName: "fed", limitAbout: "the rate at which the lines are written",
@@ -224,9 +226,10 @@ var receivers = []workload{
 		ours:  func(e *env, _ load.Input) (measure, error) { return flakyLive(e).run(e) },
 	},
 	{
-		name: "w7_backlog", about: "the same with a complete file and a receiver of at most 100 MB/s",
-		kind: load.Combined,
-		size: quickOrFull{704 * mib, 3 * gib / 2}, pairs: quickOrFull{1, 1},
+		name:  "w7_backlog",
+		about: "the same with a complete file and a receiver of at most 100 MB/s",
+		kind:  load.Combined,
+		size:  quickOrFull{704 * mib, 3 * gib / 2}, pairs: quickOrFull{1, 1},
 		want:      wants{ofLimit: 1 / 2.1, most: map[string]float64{"repeated": 0}},
 		limitName: "healthy", limitAbout: "penstock while the receiver stays healthy",
 		limit: func(e *env, in load.Input) (measure,
