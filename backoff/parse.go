@@ -37,8 +37,8 @@ import (
 //	first_now(SPEC)    then(SPEC; 3; SPEC)    max(SPEC; SPEC)    sum(SPEC; SPEC)    limit(SPEC; 5)
 //
 // An error names the part that is wrong: an unknown policy or key, a key given twice, a value that
-// is negative, too large or not a number, or a max below the first wait. Parse reads the text of
-// String as the same policy.
+// is negative, too large or not a number, or a max below the first wait. Parse turns the text that
+// a policy's String returns into the same policy.
 //
 // The policies of other libraries are in package backoff/compat. Its Parse reads both.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }

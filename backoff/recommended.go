@@ -46,7 +46,7 @@ func (g recommendedGrowth) interval(n uint32) (time.Duration, bool) {
 	return odd / 2, true
 }
 
-func (g recommendedGrowth) settled(n uint32) bool {
+func (g recommendedGrowth) constantFrom(n uint32) bool {
 	d, _ := g.interval(n)
 	return g <= 0 || d == math.MaxInt64
 }

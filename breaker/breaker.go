@@ -45,8 +45,8 @@ func (e *OpenError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused returns true, because the breaker did not make the call. If the call was made inside
-// another breaker or limiter, that one ignores the error.
+// Refused returns true, because the breaker did not make the call. Another breaker or limiter
+// around the call ignores the error.
 func (e *OpenError) Refused() bool { return true }
 
 // LogValue implements slog.LogValuer. It returns a group of msg, state and wait. An unknown wait is

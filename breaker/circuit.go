@@ -15,10 +15,10 @@ import (
 // State is the state of a circuit.
 //
 //	from      to        when
-//	Closed    Open      Failures in a row, or FailureRate of the calls within Window
-//	Open      HalfOpen  the wait is over and a call asks
+//	Closed    Open      Failures calls in a row fail, or the share FailureRate within Window
+//	Open      HalfOpen  the wait is over and Allow is called
 //	HalfOpen  Closed    Probes calls succeeded
-//	HalfOpen  Open      a probe failed, or all were out for ProbeTimeout
+//	HalfOpen  Open      a probe failed, or all probes have run for ProbeTimeout
 type State uint8
 
 // The states.

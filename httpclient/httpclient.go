@@ -52,7 +52,8 @@ type Options struct {
 	Retry retry.Options
 
 	// Idempotent reports whether a request that is not idempotent by its method or header may
-	// nevertheless be sent twice. Such a request is not hedged. See retry.Transport.Idempotent.
+	// nevertheless be sent twice. Such a request is retried but not hedged. See
+	// retry.Transport.Idempotent.
 	Idempotent func(req *http.Request) bool
 
 	// Prepare, if not nil, is called before each attempt and may change req, for example to set a

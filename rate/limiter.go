@@ -123,8 +123,8 @@ func (e *RefusedError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused returns true, because the call was not made. If the call was made inside another breaker
-// or limiter, that one ignores the error.
+// Refused returns true, because the call was not made. A breaker or another limiter around the call
+// ignores the error.
 func (e *RefusedError) Refused() bool { return true }
 
 // LogValue implements slog.LogValuer. It returns a group of msg, reason and wait. An unknown wait

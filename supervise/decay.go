@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts how often
-// children end that are to be restarted, with or without an error. Each end adds 1 to the count,
-// and the count halves every HalfLife. While the count is at most Threshold, a child is restarted
-// at once. When the count exceeds Threshold, a pause begins, of a random length in [Pause, 1.5 *
+// Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts the ends of
+// children that are to be restarted, with or without an error. Each end adds 1 to the count, and
+// the count halves every HalfLife. While the count is at most Threshold, a child is restarted at
+// once. When the count exceeds Threshold, a pause begins, of a random length in [Pause, 1.5 *
 // Pause). All restarts of the supervisor wait until the pause has ended. If another child ends
 // during the pause, a new pause begins. After the pause the count is 0.
 //

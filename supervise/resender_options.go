@@ -151,10 +151,10 @@ func (e *DeadError) LogValue() slog.Value {
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
 	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without
-	// a recovery between them. Child comes back after the same number of crashes of Fallback, or
-	// when FallbackFor has passed if that is above 0 and earlier. If Child comes back because
-	// FallbackFor has passed, and then crashes within FallbackFor, Fallback replaces it after this
-	// one crash.
+	// a recovery between them. Child comes back after the same number of crashes of Fallback. If
+	// FallbackFor is above 0, Child comes back after FallbackFor at the latest. If Child comes back
+	// because FallbackFor has passed, and then crashes within FallbackFor, Fallback replaces it
+	// after this one crash.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration

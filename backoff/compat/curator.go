@@ -156,7 +156,8 @@ func (p CuratorFixed) Validate() error {
 	return nil
 }
 
-// CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait until MaxElapsed.
+// CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait each time, until MaxElapsed
+// has passed since the first attempt.
 //
 // Quirk: it measures the elapsed time, then waits, and only then refuses to retry. So the last wait
 // is useless. Next takes the sum of the waits as the elapsed time, and omits the useless wait.
@@ -201,9 +202,9 @@ var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMO
 	"SESSIONEXPIRED"}
 
 // CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
-// (CONNECTIONLOSS, ...). If sessionFailed is true, the policy is SessionFailedRetryPolicy, which
-// refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because
-// ZooKeeper has this code but no exception for it.
+// (CONNECTIONLOSS, ...). If sessionFailed is true, it reports this for SessionFailedRetryPolicy,
+// which refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because ZooKeeper has this
+// code but no exception for it.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

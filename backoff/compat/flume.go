@@ -11,7 +11,8 @@ import (
 )
 
 // Flume is the wait of Apache Flume 1.11's SpoolDirectorySource when its channel is full or throws:
-// 250 ms, doubling, at most Max. After a commit it starts over: use a new State. It never gives up.
+// 250 ms, doubling, at most Max. After a commit Flume starts over: use a new State. It never gives
+// up.
 //
 // Quirks: Max is not applied to the first wait, so with a Max of 100 ms the first wait is 250 ms.
 // With Off, every wait is 0, a hot loop. The wait is an int of milliseconds: with a Max near 2^31
@@ -139,7 +140,8 @@ func (p FlumeOrder) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p FlumeOrder) Validate() error { return nil }
 
-// FlumeOutcome is the outcome of one turn of a Flume runner.
+// FlumeOutcome is the outcome of one turn of a Flume runner. A runner calls a source or sink in a
+// loop, and a turn is one such call.
 type FlumeOutcome uint8
 
 // The outcomes of a turn.
@@ -201,14 +203,14 @@ func (p FlumeRunner) Turn(s backoff.State, o FlumeOutcome) (time.Duration, backo
 	return d, s
 }
 
-// Next implements backoff.Policy: a BACKOFF each time.
+// Next implements backoff.Policy as if each turn returned BACKOFF.
 func (p FlumeRunner) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
 	s.Step = s.N
 	d, s := p.Turn(s, FlumeBackoff)
 	return d, s, true
 }
 
-// Bounds implements backoff.Bounder, for a BACKOFF each time.
+// Bounds implements backoff.Bounder as if each turn returned BACKOFF.
 func (p FlumeRunner) Bounds(n int) (lowest, mean, highest time.Duration) {
 	d := p.wait(int64(step(n)) + 1)
 	return d, d, d

@@ -71,7 +71,8 @@ func SethvargoJitterPercent(percent uint64) SethvargoWrapper {
 // SethvargoFullJitter is WithFullJitter: uniform in [0, wait).
 func SethvargoFullJitter() SethvargoWrapper { return SethvargoWrapper{kind: sethvargoFull} }
 
-// SethvargoCapped is WithCappedDuration: at most limit. Zero makes every wait 0.
+// SethvargoCapped is WithCappedDuration: each wait is at most limit. A limit of zero makes every
+// wait 0.
 func SethvargoCapped(limit time.Duration) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoCapped, d: limit}
 }

@@ -33,8 +33,8 @@ type Transport struct {
 	Limiter *rate.Limiter
 	Options rate.Options
 
-	// MaxHosts bounds the number of hosts with a limiter. The Transport drops the least recently
-	// used limiters beyond it. Zero means 1000.
+	// MaxHosts bounds the number of hosts with a limiter. When it is exceeded, the Transport drops
+	// the least recently used limiter. Zero means 1000.
 	MaxHosts int
 
 	hosts perhost.Table[*rate.Limiter]
