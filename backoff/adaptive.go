@@ -17,7 +17,7 @@ import (
 type Adaptive struct {
 	Min  time.Duration // shortest interval; 0 means 1 s
 	Max  time.Duration // longest interval; 0 means 5 min
-	Grow float64       // factor after a fetch that went unused, above 1; 0 means 1.5
+	Grow float64       // factor after a fetch with unused data, above 1; 0 means 1.5
 	// Shrink, in [0, 1), is the factor by which a fetch with used data multiplies the interval.
 	// Zero means that the interval returns to Min at once.
 	Shrink float64

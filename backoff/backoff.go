@@ -60,7 +60,7 @@ type State struct {
 	// N is the number of waits so far, at most the largest uint32. It is also the step of the next
 	// wait.
 	N     uint32
-	Step  uint32        // for the policy itself (DecorrelatedV2: its last draw)
+	Step  uint32        // used by some policies (DecorrelatedV2: the last draw)
 	Prev  time.Duration // the last wait
 	Slept time.Duration // sum of the waits, saturating; a negative one counts as 0
 }

@@ -31,7 +31,7 @@ import (
 
 // OpenError is returned for a call that was not made because the breaker is open.
 type OpenError struct {
-	Wait time.Duration // until the next probe; zero if a probe is running now
+	Wait time.Duration // time until the next probe; zero if a probe is running now
 }
 
 // Error returns the state and the time until the next probe.
@@ -67,7 +67,7 @@ func (e *OpenError) LogValue() slog.Value {
 type Change struct {
 	From, To State
 	At       time.Time
-	Wait     time.Duration // until the next probe, if To is Open
+	Wait     time.Duration // time until the next probe, if To is Open
 	// Err is the error of the call that caused the change. It is nil if the call succeeded, or if
 	// it was a probe that timed out.
 	Err error
@@ -83,7 +83,7 @@ type Breaker struct {
 	mu        sync.Mutex
 	circuit   *Circuit // guarded by mu, as all that follows
 	changes   []Change // not yet reported
-	reporting bool     // a goroutine calls onChange
+	reporting bool     // a goroutine is calling onChange
 }
 
 // New returns a closed Breaker for one server. Give each server its own.

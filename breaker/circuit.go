@@ -298,7 +298,7 @@ const parts = 10
 
 // recent counts the calls, and the failed ones, within the last Options.Window.
 type recent struct {
-	width           time.Duration // of a part
+	width           time.Duration // length of a part
 	head            int64         // number of the current part
 	part            [parts]struct{ calls, failures int }
 	calls, failures int // sums of the parts

@@ -63,7 +63,7 @@ type Item[T any] struct {
 type Attempt[T any] struct {
 	Value  T      // of the item
 	ID     uint64 // unique in the Sender
-	Number int    // of this item, from 1
+	Number int    // number of this attempt of the item, from 1
 
 	// Run and Index give the order in which attempts must take effect on an Ordered lane. Index
 	// counts from 0 within a Run. Run never decreases during the life of a Sender. After a failed
@@ -125,8 +125,8 @@ type Producer[T any] interface {
 
 // Settlement describes how an item was settled.
 type Settlement struct {
-	Attempts     int    // started
-	Lane         string // that delivered the item; "" if DeadLettered
+	Attempts     int    // number of attempts that were started
+	Lane         string // name of the lane that delivered the item; "" if DeadLettered
 	ResumeToken  string // Report.ResumeToken of the delivering attempt
 	DeadLettered bool   // Options.DeadLetter has stored it
 	// Withdrawn means that the item was not delivered and will not be delivered by this Sender; see
@@ -149,7 +149,7 @@ const (
 // Failure is an attempt that did not deliver.
 type Failure struct {
 	Lane    string          // its name
-	Number  int             // of the attempt, from 1 for each item
+	Number  int             // number of this attempt of the item, from 1
 	Outcome control.Outcome // Misconfigured needs an operator
 	Err     error           // of Deliver; a *PanicError if it panicked
 	Died    bool            // the item, or the piece named by Split.Died, killed the worker

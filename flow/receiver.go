@@ -90,8 +90,8 @@ func (r *Receiver) Arrive(sender string, cost float64, network time.Duration) *A
 	return &Arrival{r: r, sender: hashOf(sender), cost: cost, network: network, arrived: time.Now()}
 }
 
-// begin prepares the Receiver at its first call. It sets the epoch, a number that is another one
-// after a restart of the program. The caller holds mu.
+// begin prepares the Receiver at its first call. It sets the epoch, a number that differs after
+// each restart of the program. The caller holds mu.
 func (r *Receiver) begin() {
 	if r.start.IsZero() {
 		r.start = time.Now()

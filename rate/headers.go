@@ -240,8 +240,8 @@ func parseRetryAfter(s string, now time.Time) (time.Duration, bool) {
 }
 
 const (
-	unixSeconds = 1e9  // a reset above it is no number of seconds from now but a Unix time,
-	unixMillis  = 1e12 // above it in milliseconds
+	unixSeconds = 1e9  // a reset above it is not seconds from now, but a Unix time;
+	unixMillis  = 1e12 // above this, it is a Unix time in milliseconds
 )
 
 func parseReset(s string, now time.Time) (time.Duration, bool) {

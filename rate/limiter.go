@@ -109,7 +109,7 @@ func (r Reason) String() string {
 // RefusedError is returned if the event is not allowed.
 type RefusedError struct {
 	Reason Reason
-	Wait   time.Duration // until it could probably happen; zero means never or not known
+	Wait   time.Duration // time until the event could happen; zero means never or not known
 }
 
 // Error names the reason and the expected wait.
@@ -145,7 +145,7 @@ type Limiter struct {
 	mu     sync.Mutex
 	pacer  *pacer    // guarded by mu, as all that follows
 	queue  list.List // of *caller, in order of arrival; only the first has a timer
-	wanted int       // events of all callers in queue
+	wanted int       // number of events that all callers in queue want
 }
 
 // caller is a caller in the queue.
@@ -328,8 +328,8 @@ func (l *Limiter) Observe(a Advice) {
 type Status struct {
 	Waiting      int
 	ExpectedWait time.Duration // of a new caller; zero if an event may happen now
-	PausedFor    time.Duration // by a server
-	Remaining    int           // of the quota that a server stated; -1 if none is known
+	PausedFor    time.Duration // remaining pause that a server asked for
+	Remaining    int           // events left in the quota that a server stated; -1 if unknown
 }
 
 // Status returns a snapshot of l.

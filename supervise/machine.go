@@ -45,11 +45,11 @@ type child struct {
 	afterEnd follow
 	// Key in the queue that holds the child: its next start, or the end of its Shutdown.
 	at          time.Duration
-	pos         int // in that queue
+	pos         int // index in that queue
 	incarnation uint64
 	since       time.Duration // time of its last start or end
 	backoff     backoff.State
-	delay       time.Duration // the last
+	delay       time.Duration // the last delay
 	err         error         // of the last end
 	patience    time.Duration // replaces a Shutdown of 0 if the child runs supervisors
 }

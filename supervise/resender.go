@@ -53,7 +53,7 @@ type run struct {
 	cancel   context.CancelCauseFunc
 	over     chan struct{} // closed when it has returned
 	fallback bool
-	cut      bool // was told to stop because it stalled
+	cut      bool // it was told to stop because it stalled
 }
 
 // answer is the reply that a Call waits for.

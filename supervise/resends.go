@@ -40,7 +40,7 @@ type held[K comparable, M, R any] struct {
 	incarnation uint64 // the last that took it
 	attempts    int
 	deaths      int
-	suspect     bool // was out at a crash and has not been settled since
+	suspect     bool // it was taken at a crash, and has not been settled since
 	state       backoff.State
 	err         error // of the last failure
 	reason      error // why it is dead-lettered

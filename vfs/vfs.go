@@ -53,7 +53,7 @@ type Dir interface {
 	// OpenFile opens a regular file with the os.O_ flags. A new file gets perm, and its name is
 	// durable only after Sync of the directory.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
-	Stat(name string) (Info, error) // of the name itself, symlinks not followed
+	Stat(name string) (Info, error) // describes the name itself: symlinks are not followed
 	// Entries lists the directory name ("." for the Dir itself) in no particular order. Entries
 	// that are deleted meanwhile are left out.
 	Entries(name string) ([]Entry, error)
@@ -65,7 +65,7 @@ type Dir interface {
 	// atomic call for this, a crash may leave both names.
 	RenameNew(oldName string, to Dir, newName string) error
 	Remove(name string) error
-	MakeDir(name string, perm fs.FileMode) (Dir, error) // like FS.MakeDir, beneath
+	MakeDir(name string, perm fs.FileMode) (Dir, error) // like FS.MakeDir, within d
 	OpenDir(name string) (Dir, error)
 	// Sync makes names that were made, renamed or removed in the directory itself durable.
 	Sync() error

@@ -20,7 +20,7 @@ import (
 // With StayAtCeiling the slot number stays at the ceiling, and the longest wait is 1023 slots.
 // [AkkaDefaults] has the article's settings.
 type Akka struct {
-	Slot time.Duration // 0 waits 0
+	Slot time.Duration // 0 means that every wait is 0
 	// Ceiling is the slot number at which a call starts over. If it is 1 or less, every call waits
 	// 0, unless StayAtCeiling is set.
 	Ceiling       int

@@ -58,7 +58,7 @@ func (p AWS) Validate() error { return nil }
 // Unlike in [AWS], the cap comes before the jitter, so waits do not pile up on it.
 type AWS2026 struct {
 	Base      time.Duration // 0 means 50 ms, as in the SDK
-	Max       time.Duration // 0 waits 0
+	Max       time.Duration // 0 means that every wait is 0
 	Throttled bool
 	Compat    bool // whether negative settings give negative waits, as in the original
 }

@@ -30,7 +30,7 @@ const CuratorMaxRetries = 29
 type Curator struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // CuratorMaxSleep if the original is created without a cap
-	MaxRetries int           // 0 or less: no retry
+	MaxRetries int           // 0 or less means no retry
 	Compat     bool          // whether negative settings give negative waits, as in the original
 }
 
@@ -119,8 +119,8 @@ func (p Curator) Validate() error { return nil }
 // wait each time.
 type CuratorFixed struct {
 	Sleep      time.Duration
-	MaxRetries int  // retries
-	Forever    bool // RetryForever: MaxRetries is ignored, and Sleep must be above 0
+	MaxRetries int  // maximum number of retries
+	Forever    bool // as in RetryForever; MaxRetries is ignored, and Sleep must be above 0
 	Compat     bool // whether a negative Sleep gives negative waits, as in the original
 }
 

@@ -19,8 +19,8 @@ import (
 // the doubling wraps to -100663296 ms, a hot loop (Compat only). [FlumeDefaults] has the settings
 // of a source that configures none.
 type Flume struct {
-	Max    time.Duration // maxBackoff, whole milliseconds; 0 waits 250 ms once and then 0
-	Off    bool          // backoff = false: wait 0
+	Max    time.Duration // maxBackoff in whole milliseconds; 0 means 250 ms once, then 0
+	Off    bool          // the setting backoff = false: every wait is 0
 	Compat bool
 }
 
@@ -62,7 +62,7 @@ func (p Flume) Validate() error { return nil }
 // 22nd failure on it is negative or 0, so that the sink is tried without a pause. From the 32nd on
 // it starts over at 1 s.
 type FlumePenalty struct {
-	Max    time.Duration // maxpenalty; 0 waits 0
+	Max    time.Duration // maxpenalty; 0 means that every wait is 0
 	Compat bool
 }
 
@@ -98,7 +98,7 @@ func (p FlumePenalty) Validate() error { return nil }
 // 2^f, at most Max. f is the number of failures, at most 16. f starts over if the time since the
 // previous failure is at least the penalty plus an hour.
 type FlumeOrder struct {
-	Max    time.Duration // maxTimeOut; 0 waits 0
+	Max    time.Duration // maxTimeOut; 0 means that every wait is 0
 	Compat bool          // whether a negative Max gives negative waits, as in the original
 }
 
@@ -165,8 +165,8 @@ func (o FlumeOutcome) String() string {
 // exception. Exceptions do not change the number of BACKOFFs. A negative Increment waits Max,
 // because Thread.sleep throws. A negative Max ends the original's runner, and waits 0 here.
 type FlumeRunner struct {
-	Increment time.Duration // 0 waits 0
-	Max       time.Duration // 0 waits 0
+	Increment time.Duration // 0 means that every wait is 0
+	Max       time.Duration // 0 means that every wait is 0
 	Sink      bool
 }
 

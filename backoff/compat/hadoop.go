@@ -173,7 +173,7 @@ func next(p Hadoop, s backoff.State, src rand.Source) (time.Duration, backoff.St
 type HadoopLimited struct {
 	rule       hadoopRule
 	maxRetries int64
-	maxTime    int64 // of fixed time, in unit
+	maxTime    int64 // maxTime of HadoopFixedTime, in unit
 	sleep      int64 // in unit
 	unit       JavaUnit
 	compat     bool

@@ -24,7 +24,7 @@ type HadoopFailover struct {
 	Fallback       Hadoop // nil means HadoopTryOnce
 	MaxFailovers   int
 	MaxRetries     int   // the short constructors of the original set 0
-	DelayMillis    int64 // milliseconds: an int64 of them may be beyond a Duration
+	DelayMillis    int64 // an int64 of milliseconds may be beyond a Duration
 	MaxDelayMillis int64 // milliseconds
 	Compat         bool
 }

@@ -5,7 +5,7 @@
 //
 // A [Chooser] gets the state of all lanes and picks one that can take the item. It is pure and not
 // safe for concurrent use. The state machine in package flow/control owns it. A [Policy] creates
-// one Chooser for each machine. The package runs under testing/synctest.
+// one Chooser for each state machine. The package runs under testing/synctest.
 package dispatch
 
 import (
@@ -17,7 +17,7 @@ import (
 // in the order of their numbers. A lane with a false Free cannot take the item now.
 type Candidate struct {
 	Lane int32
-	Free bool // gate open, room in the window, not excluded for this item
+	Free bool // may take the item: its window has room, and no limit or failure excludes it
 	// Full means that only the lane's window or limit keeps it from being Free.
 	Full     bool
 	Known    bool    // it has answered at least once since it came up

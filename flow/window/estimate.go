@@ -77,8 +77,8 @@ func (r *round) jitter() float64 {
 const (
 	roundWeight  = 0.5 // weight of the newest round in the moving mean
 	probeSamples = 8   // minimum samples of a drained probe
-	// minimum number of samples, as a multiple of the window; in fewer than two rounds, the rate is
-	// still that of the previous window
+	// minimum number of samples of a probe, as a multiple of the window; before two windows of
+	// samples have come back, the measured rate is still that of the previous window
 	probeRound       = 2
 	maxProbeSamples  = 1024 // maximum of the samples that a probe needs
 	probeShare       = 0.75 // share of the non-waiting window during a probe, which limits its cost
@@ -162,9 +162,10 @@ type base struct {
 // normalized round trip of s is x seconds. The result reports whether s must be left out of the
 // round, because a probe limited the window when its attempt was sent, or limits it now.
 //
-// In a start-up the base is uncertain, and a wrong base must be corrected. A sample that was alone
-// at the worker when sent may have waited for batches sent later: it is late, and they have
-// overtaken it. A sample that was not overtaken shows the variation of the worker.
+// A sample that was alone at the worker when it was sent normally shows the drained worker. In a
+// start-up it may be wrong: batches that were sent later may have overtaken and delayed it. So if
+// it was overtaken, it counts only if it is at most 1/8 longer than the base. A sample that was not
+// alone but came back first counts only for the variation of the worker.
 func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x

@@ -238,9 +238,9 @@ func (d *delay) probeEnded(before float64) {
 	}
 }
 
-// applyWeights sets the queue and its target in the verdict. The mean round trip says less about a
-// short queue. It only bounds the estimate, for a worker that slows down all calls instead of
-// letting some wait.
+// applyWeights sets the queue and its target in the verdict. The weights show a short queue better
+// than the mean round trip does. The mean only bounds their estimate, for a worker that slows down
+// all calls instead of letting some wait.
 func (d *delay) applyWeights(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean

@@ -55,13 +55,13 @@ const (
 	startLargeStep = 1.5  // later steps, which are smaller: an excess costs more than a round trip
 	startSmallStep = 1.25
 	startQueued    = 3.0 // samples, or a quarter of the window, that must show a queue to end it
-	// round trips during which a level that was just measured is not questioned
+	// round trips after the start-up during which the window does not grow, because the level of
+	// the worker was just measured
 	startNoGrowth = 8
 	// maximum share of a round for batches sent before it
 	startEarly       = 1.0 / 4
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
-	// If startEarly applied to a window of up to 25, the window would wait for its tenth answer for
-	// a round trip.
+	// maximum window with the larger share startNarrowEarly
 	startNarrow = 25.0
 	startFew    = 4.0 // up to this many answers at once need no additional queue
 	// Answers that come back within this share of the base after the widening belong to the
@@ -127,8 +127,8 @@ func (u *startup) full(w float64) bool {
 	return u.queued > 0 && float64(u.queued) >= min(startQueued, w/4)
 }
 
-// isFaster reports whether a worker that returns this many batches in x seconds is faster than at
-// any time before. Its answers may be slightly late.
+// isFaster reports whether a worker that returns this many batches in x seconds is clearly faster
+// than at any time before. It returns false if x is much longer than the base.
 func (u *startup) isFaster(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startVerySlow) && batches > startFasterPace*u.before*x
 }
@@ -239,8 +239,10 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 		if u.maxReturned <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
 			return bdp + low
 		}
-		// The worker serves several at once, and their answers come in bursts. Until the next
-		// batches arrive, more than low must wait. A round trip may touch two bursts.
+		// The worker serves several batches at once, and their answers come in bursts. While the
+		// next batches are on their way, more than low batches must wait at the worker. A round
+		// trip may contain two bursts, so that bdp is too high. Therefore the answers of one round,
+		// plus a queue, limit the level.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

@@ -30,10 +30,12 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 	return t
 }
 
-// passing returns the target of a batch after a record that ends at next, with which the batch has
-// the given number of records. This is t, with one exception: next has reached the multiple of the
-// byte limit, but the batch has used a larger share of its record limit than of its byte limit. The
-// target is then the start of the batch plus the byte limit.
+// passing returns the target of a batch with the given number of records, the last of which ends at
+// next. This is t, except for a batch of short records that has reached a multiple of the byte
+// limit. Its target is its start plus the byte limit.
+//
+// Example: the limits are 1000 bytes and 20 records, and a batch with records of 30 bytes begins at
+// 600. At 1020 it has 14 of 20 records, but only 420 of 1000 bytes. So its target is 1600.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {

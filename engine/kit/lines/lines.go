@@ -12,18 +12,21 @@
 // a settled range, a range with records that are delivered, dead-lettered or dropped. Example with
 // a limit of 1000 bytes and records of 300 bytes: the first batch ends at 1200, the second at 2100.
 //
-// If the records are short, a batch may reach its record limit before its byte limit. A
-// batch with short records is one that has used a larger share of its record limit than of its byte
-// limit. When it reaches a multiple, it continues to the first record end at or after Limits.Bytes
-// from its own start. Otherwise most batches would be full, and one at each multiple would be small.
+// If the records are short, a batch may reach its record limit before its byte limit. A batch with
+// short records is one that has used a larger share of its record limit than of its byte limit.
+// When it reaches a multiple, it continues to the first record end at or after Limits.Bytes from
+// its own start. Otherwise most batches would be full, and one at each multiple would be small.
+// Example with limits of 1000 bytes and 20 records, and records of 30 bytes: the batches end at
+// 600, 1200, 1800, and not at 600, 1020, 1620.
 //
-// Each cut depends only on the previous cut and the bytes after it. A reader that resumes at any
-// cut therefore makes the same cuts as the first reader. There are two exceptions for growing
-// files:
+// The end of a batch depends only on the end of the previous batch and the bytes after it. A reader
+// that resumes at the end of any batch therefore makes the same batches as the first reader. There
+// are two exceptions for growing files:
 //
 //   - A batch may end at the end of the file at that time.
-//   - The new bytes of a growing file are not cut at a multiple if all of them fit into the batch.
-//     Otherwise a hundred slowly growing files would cause two batches for each multiple.
+//   - A batch does not end at a multiple within the new bytes of a growing file if all of them fit
+//     into the batch. Otherwise a hundred slowly growing files would cause two batches for each
+//     multiple.
 //
 // Records have the same ids in any case.
 //

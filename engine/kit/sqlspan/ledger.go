@@ -51,20 +51,21 @@ type Ledger struct {
 	route any    // rows, in the form of an argument
 	fence any    // key of the row with the epoch; equal to route unless keep is set
 
-	// These fields are set only in a ledger of RequestFormat. byRoute is the dialect for the lock
-	// on Name, whereas d is the dialect for the lock on this process's own row.
+	// These fields are set only in a ledger of RequestFormat: the time for which requests are kept,
+	// and the id of this process. The statements of byRoute lock the row of the ledger's Name, and
+	// those of d the row of this process.
 	keep    time.Duration
 	own     string
 	byRoute Dialect
 
 	host  stream.Host
-	whole string // with OwnLetters: the route's ledger; "" otherwise
+	whole string // name of the route's ledger if this one is for dead letters; or ""
 	once  bool
 	epoch atomic.Int64 // 0 before Load
 	lost  chan error   // buffer of 1: why the route has to end
 
-	shared atomic.Bool // fenced by partition, since the first Take
-	owners ownerships  // with shared
+	shared atomic.Bool // set by the first Take: partitions have owners with epochs
+	owners ownerships  // used if shared is set
 }
 
 // NewLedger returns a ledger without a name. The ledger logs to h.
@@ -93,8 +94,9 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	l.route, l.fence = l.d.ID(l.rows), l.d.ID(fence)
 }
 
-// lettersSuffix ends the name of a ledger with the letters of a ledger of SharedFormat. Names in
-// the config contain no space.
+// lettersSuffix ends the name of a ledger for dead letters that are sent again. If the ledger of
+// the route has SharedFormat, they have this separate ledger ([stream.SinkOptions].OwnLetters).
+// Names in the config contain no space, so none of them is equal to its name.
 const lettersSuffix = " letters"
 
 // LedgerName implements [stream.TransactionalSink].
@@ -467,8 +469,8 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 	return judge(ctx, l, s, own, c)
 }
 
-// moveLetters takes over the letters that were replayed before the route's ledger got SharedFormat.
-// They would otherwise be delivered again.
+// moveLetters moves the entries of dead letters from the route's ledger to this one. They were
+// delivered before the route's ledger got SharedFormat, and would otherwise be delivered again.
 func moveLetters(ctx context.Context, l *Ledger, s Session) error {
 	const letters = " AND part LIKE 'letter.%'"
 	whole := l.d.ID(l.whole)

@@ -21,7 +21,7 @@ type ownership struct {
 // the broker gave them to this process. The zero value is ready for use. It is safe for concurrent
 // use.
 type ownerships struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards the other fields
 	all map[uint32]ownership
 }
 

@@ -41,7 +41,7 @@ type sim struct {
 	coming               int     // number of batches to come in a finite load
 
 	patience  fifo[*attempt] // attempts, ordered by the time at which they are abandoned
-	patient   bool           // an event is scheduled for the first attempt in patience
+	patient   bool           // an occurrence is scheduled for the first attempt in patience
 	abandon   time.Duration
 	canceled  []*attempt
 	block     []attempt // allocated attempts that are not in use yet
