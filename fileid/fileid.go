@@ -98,9 +98,9 @@ func New(f File, taken func(ID) bool) ID {
 }
 
 // fine reports whether a birth time distinguishes two files that have had the same inode. It does
-// if it is known and has a fraction of a second, because then the clock is not coarse. A fine clock
-// gives a whole second at most once in 250 times. Such a file counts as one without a fine birth
-// time, and its ID also holds a modification time.
+// if it is known and has a fraction of a second, because then the clock is not coarse. A clock with
+// a resolution of 4 ms or better gives a whole second at most once in 250 times. Such a file counts
+// as one without a fine birth time, and its ID also holds a modification time.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {

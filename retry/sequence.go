@@ -79,8 +79,8 @@ func (s *sequence) enter(ctx context.Context, o *Options) {
 	}
 }
 
-// elapsed returns the time since the start of the call or, if no setting needs the clock then,
-// since the first call of elapsed.
+// elapsed returns the time since the start of the call. If no setting needs the clock at the start,
+// it counts from the first call of elapsed instead.
 func (s *sequence) elapsed() time.Duration {
 	if !s.clocked {
 		s.started, s.clocked = time.Now(), true

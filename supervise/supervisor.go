@@ -28,8 +28,8 @@ type Supervisor struct {
 	serves   uint64        // calls of Serve
 	begun    time.Time     // start of the last Serve
 	done     chan struct{} // closed when the last Serve has returned
-	// needs is above.needs in the context of the last Serve. It is nil if this supervisor is not
-	// inside another one.
+	// needs is the function above.needs from the context of the last Serve. It is nil if this
+	// supervisor is not inside another one.
 	needs func(time.Duration)
 }
 

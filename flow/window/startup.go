@@ -206,7 +206,7 @@ func (d *delay) started(v *verdict, now time.Duration) {
 	if v.limited {
 		u.idle = 0
 	} else if u.idle++; u.idle >= startIdle && d.base.n >= probeSamples {
-		// This load gives no more information. A later burst must not meet a window that doubles.
+		// This load shows no more about the worker. A later burst must not meet a doubling window.
 		full = true
 	}
 	switch {

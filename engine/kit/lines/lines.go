@@ -216,7 +216,7 @@ func (l *Filler) fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 		case err != nil:
 			return NoRoom, err
 		case full && (c.Next < f.Size || !f.Sealed), closed && c.Next < f.Size:
-			// the start of a settled range is a cut
+			// a batch ends at the start of a settled range
 			return Full, nil
 		case c.Next < f.Size: // the rest is an incomplete record
 			return Drained, nil
