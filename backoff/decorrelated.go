@@ -130,7 +130,7 @@ func (p Walk) String() string { return "decorrelated" + cappedSpec(p.base, p.max
 // Smooth is the policy that [DecorrelatedV2] returns.
 type Smooth struct {
 	base, max time.Duration
-	// The step at which the highest wait reaches the cap. Later steps draw like this one.
+	// held is the step at which the highest wait reaches the cap. Later steps draw like this one.
 	held uint32
 }
 

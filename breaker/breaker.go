@@ -86,7 +86,7 @@ type Breaker struct {
 	reporting bool     // a goroutine is calling onChange
 }
 
-// New returns a closed Breaker for one server. Give each server its own.
+// New returns a closed Breaker for one server. Use one Breaker for each server.
 func New(o Options) (*Breaker, error) {
 	circuit, err := NewCircuit(o, nil)
 	if err != nil {

@@ -5,8 +5,9 @@ import "time"
 // attemptTable is the set of attempts that have not returned.
 type attemptTable[T any] struct {
 	byID map[uint64]*attempt[T]
-	// list of the attempts with a live context, in the order of their start. Since every attempt
-	// has the same time limit, this is also the order in which they are abandoned.
+	// first and last are the ends of a list of the attempts with a live context, in the order of
+	// their start. Since every attempt has the same time limit, this is also the order in which
+	// they are abandoned.
 	first, last *attempt[T]
 	free        []*attempt[T]
 }

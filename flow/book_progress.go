@@ -81,8 +81,8 @@ type progressTracker[R any] struct {
 	batches []entry[R] // in read order
 	closed  int        // entries of batches that have settled completely and are not yet removed
 
-	// a row or a part of a batch was invalid, and the watermark must not pass it: no batch is
-	// opened and no progress is saved any more
+	// broken is the error of an invalid row or part of a batch. The watermark must not pass it. So
+	// no batch is opened and no progress is saved any more.
 	broken  error
 	dirty   bool  // something has settled since the last takeProgress
 	unsaved int64 // bytes that have settled since the last takeProgress and are in the progress

@@ -142,7 +142,8 @@ const (
 	NotWithdrawn Withdrawal = iota
 	// StopSending starts no further attempt of the item. The running attempts may still deliver it.
 	StopSending
-	// CancelAttempts is StopSending, and the contexts of running attempts end with [ErrWithdrawn].
+	// CancelAttempts also starts no further attempt, and ends the contexts of the running attempts
+	// with the cause [ErrWithdrawn].
 	CancelAttempts
 )
 

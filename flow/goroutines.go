@@ -159,7 +159,8 @@ func produceOne[T any](ctx context.Context, p Producer[T], events *eventQueue[T]
 	defer func() {
 		if !returned {
 			err = caught("producer", recover())
-			// If p calls runtime.Goexit, this goroutine cannot run the loop; Run must.
+			// If p calls runtime.Goexit, this goroutine cannot run the loop, and the one of Run
+			// must.
 			defer events.wakeRun()
 		}
 		events.putOffer(it, err)

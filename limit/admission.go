@@ -19,7 +19,8 @@ type admission struct {
 	full      time.Duration // when the limit was last reached
 	delivered float64       // successes since the origin
 	failed    time.Duration // time of the failure that began the current round of the window
-	// Smoothed round trip of the successes in seconds; zero before the first.
+	// mean is the smoothed round trip of the successes in seconds. It is zero before the first
+	// success.
 	mean       float64
 	slots      []slot
 	free       []uint32 // indexes of slots without a call

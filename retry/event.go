@@ -14,8 +14,8 @@ type EventKind uint8
 const (
 	AttemptStarted EventKind = iota + 1 // an attempt begins
 	AttemptFailed                       // an attempt has failed; the next one begins after Wait
-	// Poll calls the probe again after Wait, because the probe returned ErrNotReady. With
-	// Options.WaitFirst, Poll also waits before the first call.
+	// Waiting means that Poll calls the probe again after Wait, because the probe returned
+	// ErrNotReady. With Options.WaitFirst, Poll also waits before the first call.
 	Waiting
 	Succeeded // an attempt has succeeded, which ends the call
 	Stopped   // the call has failed; Stop is the reason

@@ -30,7 +30,8 @@ type Restart uint8
 // The kinds of children.
 const (
 	Permanent Restart = iota // always restarted
-	// Restarted after an error, a panic or runtime.Goexit, but not after nil.
+	// Transient means that the child is restarted after an error, a panic or runtime.Goexit, but
+	// not after nil.
 	Transient
 	Temporary // never restarted; the child leaves the supervisor when it ends
 )

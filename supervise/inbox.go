@@ -102,7 +102,7 @@ func (m Message[K, M, R]) Nack(err error) bool {
 // ResenderStatus is a snapshot of a Resender.
 type ResenderStatus struct {
 	Name string `json:"name"`
-	// Name of the running Recipe; "" if none is running.
+	// Child is the name of the running Recipe, or "" if none is running.
 	Child    string        `json:"child,omitempty"`
 	Starts   uint64        `json:"starts"`
 	Held     int           `json:"held"`

@@ -43,7 +43,8 @@ type child struct {
 	state    State
 	alive    bool // an incarnation has started and not returned
 	afterEnd follow
-	// Key in the queue that holds the child: its next start, or the end of its Shutdown.
+	// at orders the queue that holds the child: it is the time of the child's next start, or the
+	// end of its Shutdown.
 	at          time.Duration
 	pos         int // index in that queue
 	incarnation uint64
@@ -213,7 +214,7 @@ func (m *machine) start(now time.Duration, c *child) {
 	c.incarnation++
 	c.since = now
 	m.alive++
-	// before the child runs, so that events of a nested supervisor come later
+	// Report this before the child runs, so that the events of a nested supervisor come later.
 	m.report(Event{Kind: Started, Child: c.Name, Incarnation: c.incarnation})
 	m.out = append(m.out, command{kind: commandStart, child: c})
 }

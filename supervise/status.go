@@ -15,7 +15,7 @@ type Status struct {
 	Restart  Restart   `json:"restart"`            // of a child
 	Strategy *Strategy `json:"strategy,omitempty"` // of a supervisor; nil for other nodes
 	Starts   uint64    `json:"starts"`
-	// Of its last start, or of its end if it is not running.
+	// Since is the time of the last start, or of the end if it is not running.
 	Since    time.Time `json:"since,omitzero"`
 	Next     time.Time `json:"next,omitzero"`   // Waiting: earliest start
 	Err      string    `json:"error,omitempty"` // of its last end, without the stack of a panic

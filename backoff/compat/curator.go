@@ -105,7 +105,7 @@ func curatorBounds(base, limit time.Duration,
 		middle := time.Duration(javaLong((float64(first) + float64(last)) / 2))
 		return ordered(first, middle, last)
 	}
-	// r = 0 counts as 1; from kept+1 on all are cut to the limit.
+	// A draw of r = 0 counts as 1. For draws above kept, the wait is cut to the limit.
 	count := float64(choices)
 	kept := max(math.Min(math.Floor(float64(limit)/float64(base)), count-1), 0)
 	sum := float64(first) + float64(base)*kept*(kept+1)/2 + float64(limit)*(count-1-kept)

@@ -25,8 +25,8 @@ type Candidate struct {
 	Work     float64 // cost in flight, overdue attempts included
 	Mean     float64 // mean cost of an item; 0 if not known yet
 	Rate     float64 // cost per second that it delivers; 0 if not known yet
-	// expected round trip of an item of mean cost if the worker has nothing else in flight, network
-	// included; 0 if not known yet
+	// Service is the expected round trip, including the network, of an item of mean cost if the
+	// worker has nothing else in flight. It is 0 if not known yet.
 	Service    time.Duration
 	Base       time.Duration // Service as measured by the lane's window; 0 if not known
 	Failures   float64       // recent share of failed attempts, 0 to 1

@@ -147,8 +147,8 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 
 // scanResult is the result of one scan of the lanes.
 type scanResult struct {
-	// best is the lane with the least expectation among the free, known lanes without failures;
-	// equal is the number of equally good lanes
+	// best is the lane with the least expectation among the free, known lanes without failures.
+	// equal is the number of equally good lanes.
 	best, equal int
 	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse

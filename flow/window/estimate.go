@@ -77,8 +77,9 @@ func (r *round) jitter() float64 {
 const (
 	roundWeight  = 0.5 // weight of the newest round in the moving mean
 	probeSamples = 8   // minimum samples of a drained probe
-	// minimum number of samples of a probe, as a multiple of the window; before two windows of
-	// samples have come back, the measured rate is still that of the previous window
+	// probeRound is the minimum number of samples of a probe, as a multiple of the window. Before
+	// two windows of samples have come back, the measured rate is still that of the previous
+	// window.
 	probeRound       = 2
 	maxProbeSamples  = 1024 // maximum of the samples that a probe needs
 	probeShare       = 0.75 // share of the non-waiting window during a probe, which limits its cost
@@ -105,11 +106,11 @@ const (
 	shortProbeShare     = 0.88            // share of the non-waiting window during a probe
 	shortProbeEvery     = 5 * time.Second // minimum interval of probes
 	shortProbeDoublings = 2               // maximum number of times that the interval doubles
-	// number of standard errors; a probe's mean that is further above the base indicates a slower
-	// worker
+	// If the mean of a probe is more than this number of standard errors above the base, the worker
+	// has become slower.
 	shortRise = 3
-	// number of standard errors; a round's mean that is further below the base indicates a faster
-	// worker
+	// If the mean of a round is more than this number of standard errors below the base, the worker
+	// has become faster.
 	shortFall = 4
 )
 

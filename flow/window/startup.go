@@ -33,7 +33,8 @@ type startup struct {
 	idle    int     // rounds in which the window was not used up
 	pace    float64 // maximum deliveries per second while a batch was in flight
 	before  float64 // pace at the start of the round
-	// number of batches that came back about one base round trip after the window was widened
+	// returned is the number of batches that came back about one base round trip after the window
+	// was widened.
 	returned    float64
 	maxReturned float64 // maximum of returned in any round
 	early       int     // answers in the round to batches sent before it
@@ -45,8 +46,8 @@ type startup struct {
 }
 
 const (
-	// factor by which the rate of a round must exceed the earlier rates; otherwise the round counts
-	// as flat
+	// startFaster is the factor by which the rate of a round must exceed the earlier rates.
+	// Otherwise the round counts as flat.
 	startFaster    = 1.15
 	startFlat      = 3    // flat rounds that end the start-up (BBR: the pipe is full)
 	startIdle      = 4    // unused rounds that end the start-up
@@ -55,13 +56,13 @@ const (
 	startLargeStep = 1.5  // later steps, which are smaller: an excess costs more than a round trip
 	startSmallStep = 1.25
 	startQueued    = 3.0 // samples, or a quarter of the window, that must show a queue to end it
-	// round trips after the start-up during which the window does not grow, because the level of
-	// the worker was just measured
+	// startNoGrowth is the number of round trips after the start-up during which the window does
+	// not grow, because the level of the worker was just measured.
 	startNoGrowth = 8
-	// maximum share of a round for batches sent before it
+	// startEarly is the maximum share of a round that batches sent before the round may have.
 	startEarly       = 1.0 / 4
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
-	// maximum window with the larger share startNarrowEarly
+	// startNarrow is the maximum window to which startNarrowEarly applies.
 	startNarrow = 25.0
 	startFew    = 4.0 // up to this many answers at once need no additional queue
 	// Answers that come back within this share of the base after the widening belong to the

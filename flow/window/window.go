@@ -23,7 +23,8 @@ const (
 	Normal               // answers within the threshold: the window grows
 	Slow                 // answers above the threshold: the window shrinks
 	Busy                 // a timeout or failure: the window shrinks at once
-	// one item is in flight to test the worker or to measure its drained round trip
+	// Probing means that one item is in flight, to test the worker or to measure its drained round
+	// trip.
 	Probing
 	Open      // paused after failures
 	Throttled // closed until Retry-After
@@ -54,17 +55,20 @@ type Algorithm interface {
 type Sample struct {
 	Now       time.Duration // when it was answered
 	RoundTrip time.Duration
-	// RoundTrip, converted to an item of the worker's mean cost; 0 means equal to RoundTrip
+	// Normal is RoundTrip, converted to an item of the worker's mean cost. 0 means equal to
+	// RoundTrip.
 	Normal time.Duration
 	Cost   float64 // of the item
 	Mean   float64 // mean cost of the worker's items; 0 means equal to Cost
-	// cost in flight at this worker just after the item was sent, overdue attempts included
+	// InFlightAtSend is the cost in flight at this worker just after the item was sent, including
+	// overdue attempts.
 	InFlightAtSend float64
-	// part of InFlightAtSend that is probably lost, because later answers have overtaken it long
-	// ago
+	// Lost is the part of InFlightAtSend that is probably lost, because answers to later attempts
+	// came long ago.
 	Lost         float64
 	PresumedLost int // attempts in flight now that are probably lost
-	// cost that the worker delivered since the item was sent, the item included; 0 if unknown
+	// Done is the cost that the worker has delivered since the item was sent, including the item. 0
+	// means unknown.
 	Done    float64
 	Limited bool   // the window was the limit when the attempt was sent
 	Late    bool   // the attempt had been treated as timed out
@@ -75,8 +79,8 @@ type Sample struct {
 // Advert is the window that a worker grants with an answer.
 type Advert struct {
 	Valid bool
-	// maximum cost that the worker will have accepted since its start; a total, so that lost
-	// advertisements do no harm
+	// Credit is the maximum cost that the worker will have accepted since its start. Since it is a
+	// total, lost advertisements do no harm.
 	Credit   uint64
 	Taken    uint64        // the cost that it has accepted since its start; 0 if not reported
 	Cost     uint64        // its own price of this batch; 0 if it counts the sender's cost

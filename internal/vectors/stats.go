@@ -185,8 +185,8 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 		_, ok := listed[sorted[i]]
 		if v := sorted[i]; !ok && cut(Nanos(v)) &&
 			(Nanos(v) == s.step.Min || Nanos(v) == s.step.Max) {
-			// the library has different values beyond an int64, which are one value here; the
-			// comparison of quantiles covers their share
+			// Different values of the library beyond an int64 are one value here. The comparison of
+			// quantiles covers their share.
 			ok = true
 		}
 		if !ok && got > 0.005 && !sameShare(got, 0.005, len(sorted), s.samples) {

@@ -8,8 +8,8 @@ import (
 // Op is a kind of call.
 type Op string
 
-// The kinds of calls. After read-only ones (OpStat, OpList, OpRead, OpOpenDir), Crashes yields
-// nothing.
+// The kinds of calls. Crashes simulates no crash after a call that only reads: OpStat, OpList,
+// OpRead and OpOpenDir.
 const (
 	OpOpen     Op = "open" // Open and OpenFile
 	OpRead     Op = "read" // Read and ReadAt

@@ -111,7 +111,7 @@ func (e *Evaluator) metaOf(name string, i int) any {
 	if name == "time" {
 		return e.batch.Time
 	}
-	// the value is a 64-bit number or a text, for which decode returns no error
+	// The value is a 64-bit number or a text, so decode returns no error.
 	v, _ := e.metaValue(name, i).decode()
 	return v
 }

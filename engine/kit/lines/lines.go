@@ -77,9 +77,10 @@ type Cursor struct {
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
 	searched int64 // with DeadLetter: the record at Next has no line end before this offset
-	// number of bytes by which the last batch exceeded its byte limit, due to a long last record
+	// beyond is the number of bytes by which the last batch exceeded its byte limit because of a
+	// long last record.
 	beyond int
-	// estimate of the size of the next batch in bytes, with a reserve; 0 if unknown
+	// guess is the estimated size of the next batch in bytes, with a reserve. It is 0 if unknown.
 	guess int
 }
 
@@ -129,11 +130,11 @@ type Result uint8
 
 // The results of Fill.
 const (
-	// all whole records up to Size were handed out; if the file is sealed, its last record and the
-	// seal too
+	// Drained means that all whole records up to Size were handed out. If the file is sealed, its
+	// last record and the seal were handed out as well.
 	Drained Result = iota
 	Full           // the batch is complete: hand it out and continue with an empty one
-	// the batch has other files and this one does not fit; nothing was added
+	// NoRoom means that the batch has other files and this one does not fit. Nothing was added.
 	NoRoom
 )
 
@@ -216,7 +217,7 @@ func (l *Filler) fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 		case err != nil:
 			return NoRoom, err
 		case full && (c.Next < f.Size || !f.Sealed), closed && c.Next < f.Size:
-			// a batch ends at the start of a settled range
+			// A batch ends at the start of a settled range.
 			return Full, nil
 		case c.Next < f.Size: // the rest is an incomplete record
 			return Drained, nil
@@ -298,7 +299,7 @@ func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	end int64) (d cut, have, long int, err error) {
 	base, room := len(b.Data), b.Limits().Records-b.Origins
-	// the record that reaches the target usually ends within slack bytes after it
+	// The record that reaches the target usually ends within slack bytes after the target.
 	slack := int64(min(b.Limits().Bytes/8, 4096) + 256)
 	whole := int(min(end, t.at+slack) - c.Next)
 	want := min(whole, firstLook)
@@ -342,8 +343,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	} else if d.records > 0 {
 		c.beyond = d.n - whole + d.n/8
 	}
-	// estimate the bytes of as many records as a batch may have, at the mean size of the records
-	// just read
+	// Estimate the size of a batch with the maximum number of records, if they have the mean size
+	// of those just read.
 	if d.records > 0 {
 		records := float64(b.Limits().Records)
 		c.guess = int(min(records*float64(d.n)/float64(d.records)*1.25+256, 1<<30))

@@ -109,8 +109,8 @@ func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 			dst = appendEscape(dst, c)
 		default:
 			from := len(dst)
-			// copy only 64 bytes at a time: copying the whole rest after each escape would be
-			// quadratic
+			// Copy only 64 bytes at a time. Copying the whole rest of s after each escape would
+			// take quadratic time.
 			dst = append(dst, s[i:min(i+64, len(s))]...)
 			size = plain(dst[from:])
 			dst = dst[:from+size]

@@ -288,9 +288,9 @@ func ascii(data []byte) int {
 	for ; len(rest) >= 32; rest = rest[32:] {
 		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
 		c, e := binary.LittleEndian.Uint64(rest[16:]), binary.LittleEndian.Uint64(rest[24:])
-		// x is one of a, b, c and e. The top bit of a byte of x is set if the byte is not ASCII.
-		// The top bit in x-ones is set if the byte is 0, and may also be set if it follows a byte
-		// that is 0.
+		// Let x be one of a, b, c and e. In x, the top bit of each byte that is not ASCII is set.
+		// In x-ones, the top bit of each byte that is 0 is set, and perhaps that of the byte after
+		// it.
 		if (a|b|c|e|(a-ones)|(b-ones)|(c-ones)|(e-ones))&tops != 0 {
 			return len(data) - len(rest)
 		}

@@ -186,7 +186,8 @@ type ether struct {
 	gap, frame, jam time.Duration
 	policy          backoff.Policy
 	rng             *rand.Rand
-	// Stations, ordered by the end of their backoff. Each station always has a frame to send.
+	// ready has the stations, ordered by the end of their backoff. Each station always has a frame
+	// to send.
 	ready      kernel.Kernel[int]
 	collisions []backoff.State // by station: collisions of its present frame
 	senders    []int

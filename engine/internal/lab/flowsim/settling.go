@@ -60,7 +60,7 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 		backlog = float64(l.Batches) * c.s.Size.Mean()
 	}
 	for i := range best {
-		// the full capacity, even if the load is less
+		// able is the full capacity, even if the load is less.
 		able := c.s.Capacity(time.Duration(i)*binWidth+binWidth/2) * binWidth.Seconds()
 		if open {
 			backlog += c.planned[i]
