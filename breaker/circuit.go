@@ -210,8 +210,9 @@ func (c *Circuit) Allow(now time.Duration) (Ticket, bool) {
 	return Ticket{c.epoch}, c.state != Open
 }
 
-// Done ends a call that Allow let through. If its failure opens the circuit, the circuit stays open
-// for at least the duration least, such as a server's Retry-After. Zero means no minimum.
+// Done ends a call that Allow let through. The parameter least is a minimum wait, such as a
+// server's Retry-After: if the failure of the call opens the circuit, it stays open for at least
+// that time. Zero means no minimum.
 func (c *Circuit) Done(now time.Duration, t Ticket, o Outcome, least time.Duration) {
 	if t.epoch != c.epoch || c.state == Open {
 		return

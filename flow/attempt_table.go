@@ -90,7 +90,7 @@ func newAlarm() *alarm {
 	return &alarm{timer: t}
 }
 
-// set makes the alarm fire no later than next.
+// set makes the alarm fire no later than the time that next returns.
 func (a *alarm) set(next func() (time.Duration, bool), start time.Time) {
 	at, ok := next()
 	if !ok || a.armed && a.at <= at {

@@ -28,8 +28,8 @@ type Advice struct {
 }
 
 // ParseHeaders reads an Advice from a response header: an http.Header, or any map with canonical
-// keys. The response was received at now. It returns false if the header states no rate limit. It
-// understands
+// keys. The parameter now is the time at which the response was received. ParseHeaders returns
+// false if the header states no rate limit. It understands
 //
 //	Retry-After: 30                          RFC 9110: seconds or a date
 //	RateLimit: "default";r=5;t=30            draft-ietf-httpapi-ratelimit-headers-08 and later

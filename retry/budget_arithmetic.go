@@ -46,7 +46,7 @@ type window struct {
 	sums   [2]int64
 }
 
-// advance drops the slices that are older than the window at now.
+// advance drops the slices that are older than the window.
 func (w *window) advance(now time.Duration) {
 	at := int64(now / w.width)
 	if at-w.newest >= windowParts {

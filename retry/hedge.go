@@ -18,8 +18,8 @@ type HedgeOptions struct {
 	Delay time.Duration
 	// MaxAttempts limits the attempts, including the first. Zero means 2.
 	MaxAttempts int
-	// Budget limits the attempts. If it refuses an attempt, Hedge starts no further ones. Allow may
-	// wait. Nil means no such limit.
+	// Budget limits the attempts. If it refuses an attempt, Hedge starts no further ones. Its
+	// method Allow may wait. Nil means no such limit.
 	Budget Budget
 	// Classify decides how to handle a failure, as in Options. Fail ends the call. After any other
 	// action, Hedge starts another attempt.

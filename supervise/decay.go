@@ -48,8 +48,8 @@ type decaying struct {
 	paused   bool
 }
 
-// failed counts an end at now and returns the length of the pause that starts with it. Zero means
-// that no pause starts: the child is restarted at once, or after the current pause.
+// failed counts the end of a child and returns the length of the pause that starts with it. Zero
+// means that no pause starts: the child is restarted at once, or after the current pause.
 func (c *decaying) failed(d Decay, now time.Duration, src rand.Source) time.Duration {
 	if !c.any {
 		c.any, c.failures = true, 1

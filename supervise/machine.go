@@ -370,7 +370,7 @@ func (m *machine) wait(c *child, due time.Duration) {
 	m.crowd = max(m.crowd, len(m.waits))
 }
 
-// tick does everything that is due at now: starts, reports of stuck children, the deadline.
+// tick does everything that is due: starts, reports of stuck children, the deadline.
 func (m *machine) tick(now time.Duration) {
 	m.resume(now)
 	for c := m.stops.first(); c != nil && c.at <= now; c = m.stops.first() {

@@ -121,7 +121,8 @@ func (m *Mem) call(op Op, path string, changes bool, do callBody) error {
 	return m.callWith(op, path, changes, orFault(do))
 }
 
-// callWith performs one call under the lock. If a fault applies, do handles it.
+// callWith performs one call under the lock. If a fault applies, it is passed to the function do,
+// which handles it.
 func (m *Mem) callWith(op Op, path string, changes bool, do callBody) error {
 	m.mu.Lock()
 	return m.callLocked(op, path, changes, do)

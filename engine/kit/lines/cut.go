@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// nextMultiple returns the first multiple of step greater than off.
+// nextMultiple returns the first multiple of step that is greater than the offset off.
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
 // target determines where a batch ends if it does not reach its record limit: at the first record
@@ -18,10 +18,10 @@ type target struct {
 	multiple  bool  // at is a multiple of the byte limit from the file's start
 }
 
-// targetOf returns the target of a batch that began at offset begun and continues at next. The
-// target is the first multiple of the byte limit greater than begun. Example: with a limit of 1000
-// and begun at 1200, it is 2000. If next has already reached this multiple, the target is begun
-// plus the byte limit, or next+1 if that is greater.
+// targetOf returns the target of a batch that began at the offset begun. The offset next is the end
+// of its last record. The target is the first multiple of the byte limit greater than begun.
+// Example: with a limit of 1000 and begun at 1200, it is 2000. If next has already reached this
+// multiple, the target is begun plus the byte limit, or next+1 if that is greater.
 func targetOf(begun, next int64, l stream.BatchLimits) target {
 	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
 	if next >= t.at {
@@ -44,10 +44,10 @@ func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	return t
 }
 
-// firstLong returns the offset of the first record in data that has more than most bytes, without
-// its line end. It returns -1 if there is none. data must begin at a record's start. firstLong
-// looks for the last line end in each window of most+1 bytes, so that its cost does not grow with
-// the number of records.
+// firstLong returns the offset of the first record in data that is too long, or -1 if there is
+// none. The parameter most is the maximum length of a record without its line end. data must begin
+// at a record's start. firstLong looks for the last line end in each window of most+1 bytes, so
+// that its cost does not grow with the number of records.
 func firstLong(data []byte, most int) int {
 	for pos := 0; len(data)-pos > most; {
 		i := bytes.LastIndexByte(data[pos:pos+most+1], '\n')

@@ -239,7 +239,8 @@ type seenBytes struct {
 	head, tail []byte // the first and the last bytes
 }
 
-// recordSeen stores the first and last bytes of data, which was read at offset from.
+// recordSeen stores the first and last bytes of data, which was read at the offset from in the
+// file.
 func (l *Filler) recordSeen(from int64, data []byte) {
 	s := &l.seen
 	s.from, s.size = from, len(data)

@@ -354,7 +354,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 }
 
 // read reads more bytes of f into b.Data. The part to read begins at offset off in the file and at
-// base in b.Data. Its first have bytes are in b.Data already; read completes it to want bytes.
+// base in b.Data. The parameter have is the number of its bytes that are in b.Data already, and
+// want is the number of bytes that it shall have.
 func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
 	if have == 0 && len(f.Before) > 0 {
@@ -389,10 +390,10 @@ func (f *File) readFull(buf []byte, off int64) error {
 	return err
 }
 
-// readBehind fills data[base:] from offset off, and checks the bytes of the file before off against
-// f.Before. It reads both with one call: it overwrites the last bytes of data[:base] for a moment
-// and restores them afterwards. If data[:base] is too short for this, it reads the preceding bytes
-// with a second call.
+// readBehind fills data[base:] with the bytes of the file at the offset off. It also compares the
+// bytes of the file before this offset with f.Before. It reads both with one call: it overwrites
+// the last bytes of data[:base] for a moment and restores them afterwards. If data[:base] is too
+// short for this, it reads the preceding bytes with a second call.
 func (f *File) readBehind(data []byte, base int, off int64) error {
 	n := len(f.Before)
 	if base < n {
@@ -425,8 +426,8 @@ func (f *File) behind(before []byte) error {
 
 // add counts the next size bytes of f as read. In b.Data, these size bytes became the given number
 // of bytes and records. add extends the last span of b if it ends at these bytes, or else appends a
-// new span. own forces a new span. This is necessary if the ends of the records in b.Data do not
-// determine their ends in the file.
+// new span. The parameter own demands a new span. This is necessary if the ends of the records in
+// b.Data do not determine their ends in the file.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size

@@ -35,7 +35,7 @@ func (m Meta) Check() error {
 	return nil
 }
 
-// Shape returns the schema in with the fields of m added.
+// Shape returns a copy of a schema to which the fields of m are added.
 func (m Meta) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
 	for _, f := range m {

@@ -70,7 +70,7 @@ func within(a, b fieldname.Name) bool {
 	return len(a.Path) > len(path) && slices.Equal(a.Path[:len(path)], path)
 }
 
-// Shape returns the schema in with the fields added.
+// Shape returns a copy of a schema to which the fields of o are added.
 func (o Options) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
 	add := func(name string, t stream.FieldType) {

@@ -398,8 +398,8 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 
 // Begin begins a transaction, and checks that the epoch is still that of this process. The epoch
 // cannot change until the transaction ends. Begin returns a FencedError if another process has
-// taken over the ledger. It runs the statements in more in the same transaction. In a ledger with
-// several owners, Begin checks no epoch: Add then checks the epochs of the partitions.
+// taken over the ledger. It also runs the statements of the parameter more in the transaction. In a
+// ledger with several owners, Begin checks no epoch: Add then checks the epochs of the partitions.
 func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
 	return l.begin(ctx, s, nil, more)
 }
@@ -419,8 +419,8 @@ func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 // Enter begins a transaction, checks the epochs as Begin and Add do, and stores the rows of spans.
 // It reports how many of the spans were already stored: none, all or a part. All means that the
 // batch was already delivered, and the transaction must be rolled back. With Part, the error is a
-// PartError, or an OverlapError if the spans contain requests. Enter runs the statements in more in
-// the same round trip.
+// PartError, or an OverlapError if the spans contain requests. Enter also runs the statements of
+// the parameter more, in the same round trip.
 func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	more ...*Statement) (Presence, error) {
 	own, c, statements := l.entries(spans)
@@ -430,9 +430,10 @@ func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	return judge(ctx, l, s, own, c)
 }
 
-// entries divides spans in two groups. own stores the spans of partitions that only this process
-// reads. c stores the spans of requests, which several processes may receive ([RequestFormat]).
-// Each is nil if its group is empty. statements has the statements of both groups.
+// entries divides spans in two groups. The result own stores the spans of partitions that only this
+// process reads. The result c stores the spans of requests, which several processes may receive
+// ([RequestFormat]). Each is nil if its group is empty. statements has the statements of both
+// groups.
 func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements []*Statement) {
 	others, requests := l.partition(spans)
 	if len(others) > 0 || len(requests) == 0 {

@@ -28,8 +28,9 @@ const (
 	maxRequests = 128 << 10
 	// maxExpired is the number of expired requests that Load deletes in one transaction.
 	maxExpired = 1000
-	// expiredFor is the time after the end of keep at which Load deletes a request. Until then, an
-	// open transaction of another process may still need the request.
+	// A request expires when it is older than the time keep of the ledger. expiredFor is the time
+	// after that at which Load deletes it. Until then, an open transaction of another process may
+	// still need the request.
 	expiredFor = time.Hour
 	// expireTime is the time after which Load ends this deletion, so that the route can start.
 	expireTime = 5 * time.Second
@@ -43,8 +44,8 @@ func rowsOfTarget(name, route, table string) string {
 	return name + " " + hex.EncodeToString(sum[:8])
 }
 
-// fenceOf returns the key of a row in RoutesTable: the row with the epoch of the process with the
-// id own.
+// fenceOf returns the key of a row in RoutesTable: the row with the epoch of a process. The
+// parameter own is the id of the process.
 func fenceOf(rows, own string) string { return rows + " " + own }
 
 // by separates the name of a request from the process that wrote its mark last.

@@ -231,7 +231,7 @@ func (f *File) end() {
 }
 
 // rewind empties the window of decompressed bytes. The next read begins a stream again, and reads
-// from offset off.
+// from the offset off on.
 func (f *File) rewind(off int64) {
 	f.end()
 	f.drop(f.hi)

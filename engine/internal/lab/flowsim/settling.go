@@ -91,8 +91,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled returns the time in seconds from bin `from` until got is at least 0.95 of best in each
-// later interval of span bins. It uses the bins before `to`.
+// settled returns the time, in seconds, from the bin with the index from until got is at least 0.95
+// of best in each later interval of span bins. It uses only the bins before the index to.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

@@ -94,7 +94,7 @@ const (
 // 1, 2, 3, 5 s and so on (Fibonacci numbers), up to an hour.
 const redeliverUnit, redeliverMost = time.Second, time.Hour
 
-// Config returns the configuration of a sender's state machine in scenario of.
+// Config returns the configuration of a sender's state machine for a scenario.
 func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	c := control.Config{Seed: seed, Window: s.Window, Dispatch: s.Policy, Timeout: of.Timeout}
 	c.Hedge.Share, c.Shared = s.Hedge, of.Shared != nil

@@ -62,9 +62,9 @@ type Summary struct {
 	OK       bool
 }
 
-// RunAll runs every plan with the seeds first, first+1, and so on. It uses GOMAXPROCS goroutines.
-// It calls done with each summary, in the order of the plans. If done returns an error, RunAll ends
-// and returns it.
+// RunAll runs every plan with as many seeds as the parameter seeds: first, first+1, and so on. It
+// uses GOMAXPROCS goroutines. It calls done with each summary, in the order of the plans. If done
+// returns an error, RunAll ends and returns it.
 func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 	done func(*Summary) error) error {
 	type task struct {

@@ -127,7 +127,7 @@ func (r *raster) line(points []point, c color.RGBA, width float64, dashed bool) 
 	r.fill(c, 1, outlines...)
 }
 
-// dashes cuts a line into parts of length on, with gaps of length off.
+// dashes cuts a line into dashes, which have the length on, and gaps, which have the length off.
 func dashes(points []point, on, off float64) (parts [][]point) {
 	left, drawing := on, true
 	var part []point
