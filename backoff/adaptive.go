@@ -12,8 +12,8 @@ import (
 
 // Adaptive computes the interval of a poller. The interval grows while the fetched data goes
 // unused, and shrinks when it is used. An Adaptive has no state: the caller keeps the interval. The
-// zero value starts at 1 s, multiplies the interval by 1.5 after each unused fetch, up to 5 min,
-// and returns to 1 s after a fetch with data that was used.
+// zero value starts at 1 s. After a fetch with unused data it multiplies the interval by 1.5, up to
+// 5 min. After a fetch with used data it returns to 1 s.
 type Adaptive struct {
 	Min  time.Duration // shortest interval; 0 means 1 s
 	Max  time.Duration // longest interval; 0 means 5 min

@@ -77,9 +77,9 @@ type Limits struct {
 	Shutdown time.Duration
 }
 
-// Work is one incarnation of a Resender's child. It takes messages from in and settles them, in any
-// order and from any goroutine, until ctx ends. An error, a panic or runtime.Goexit is a crash: the
-// next incarnation gets the messages that were not acknowledged.
+// Work is one incarnation of a Resender's child. It takes messages from the Inbox and settles them,
+// in any order and from any goroutine, until ctx ends. An error, a panic or runtime.Goexit is a
+// crash: the next incarnation gets the messages that were not acknowledged.
 type Work[K comparable, M, R any] func(ctx context.Context, in *Inbox[K, M, R]) error
 
 // Recipe makes a new child at each start, on the child's own goroutine. An error is a crash.

@@ -252,7 +252,8 @@ func (s *resends[K, M, R]) clear(h *held[K, M, R]) {
 
 // round ends a round of the probation if the child has no message any more. If a message of this
 // round was nacked, the next round is no larger. Otherwise the whole probation ends if no message
-// that was out at the crash is left. If some are left, the next round is twice as large.
+// is left that the child had taken at the crash. If some are left, the next round is twice as
+// large.
 func (s *resends[K, M, R]) round(now time.Duration) {
 	s.progress = now
 	if !s.probing || s.out.n > 0 {

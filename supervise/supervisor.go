@@ -217,8 +217,9 @@ func (k *serveRun) loop(nested bool) error {
 	}
 }
 
-// handleExitsLocked passes the inbox to the state machine. It returns the channels to close when
-// the events have been passed to OnEvent. The caller holds mu.
+// handleExitsLocked passes the returns of children (the field inbox) to the state machine. Their
+// events are passed to OnEvent later. The result has the channels to be closed after that. The
+// caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
 	for _, e := range s.inbox {
 		delete(s.lives, e.child)
