@@ -15,7 +15,7 @@ import (
 // State is the state of a circuit.
 //
 //	from      to        when
-//	Closed    Open      Failures calls in a row fail, or the share FailureRate within Window
+//	Closed    Open      Failures calls failed in a row, or the share FailureRate within Window
 //	Open      HalfOpen  the wait is over and Allow is called
 //	HalfOpen  Closed    Probes calls succeeded
 //	HalfOpen  Open      a probe failed, or all probes have run for ProbeTimeout

@@ -102,8 +102,8 @@ type pieces struct {
 	ends  []ledger.Position // the distinct positions of the rows, ascending
 	left  []int             // unsettled rows, by index in ends
 	total int               // sum of left
-	// bytes of settled parts that are not in the progress yet: one of their positions has another
-	// row that has not settled
+	// bytes counts the bytes of settled parts that are not in the progress yet, because another row
+	// at one of their positions has not settled.
 	bytes int64
 }
 

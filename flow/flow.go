@@ -73,9 +73,9 @@ type Attempt[T any] struct {
 	// again in the next Run, with Index 0 and 1.
 	Run, Index uint32
 
-	// Expect is the time from which the attempt is overdue. The worker then counts as BUSY, and the
-	// Sender tries the item at another worker. The context stays valid until Options.Abandon has
-	// passed. Zero means that the attempt is never overdue.
+	// Expect is the time from which the attempt is overdue. The window of the worker then shrinks
+	// (BUSY), and the Sender tries the item at another worker. The context stays valid until
+	// Options.Abandon has passed. Zero means that the attempt is never overdue.
 	Expect time.Time
 }
 

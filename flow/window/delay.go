@@ -166,7 +166,7 @@ func (d *delay) sample(s *Sample) bool {
 }
 
 // mayBeDropping reports whether the worker may be dropping attempts above some level. It may, if
-// later answers have overtaken many attempts.
+// answers to later attempts have come while many earlier attempts are still in flight.
 func (d *delay) mayBeDropping() bool {
 	share := lostShareNoisy
 	if d.base.steady() {

@@ -115,9 +115,10 @@ const (
 )
 
 // queue estimates the number q of batches, of w in flight, that wait at their worker. If q is
-// between low and high (the dead zone), the window does not change. With a noise of 0, the dead
-// zone is that of a worker without variation. With a noise of 1, it is that of square-root
-// staffing.
+// between low and high (the dead zone), the window does not change. The zone depends on noise, the
+// variation of the worker's round trips. Let r be the square root of the batches that do not wait.
+// With a noise of 0, the zone is from r/4 to 3r/4. With a noise of 1, it is from 1.5r to 3r
+// (square-root staffing).
 func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	share := 1.0
 	if mean > 0 {
@@ -278,9 +279,9 @@ func (b *base) noise() float64 {
 	return min(noisiest, noisy*math.Sqrt(b.squareDeviation)/b.value)
 }
 
-// zone returns the noise to be used for the dead zone of a window of w batches. In a wide window,
-// an error of one percent in the base is many batches, so the dead zone of a wide window stays
-// wide.
+// zone returns the noise to be used for the dead zone (see queue) of a window of w batches. For a
+// short queue, it is only a share of the noise. The share grows with the window: in a wide window,
+// an error of one percent in the base is many batches.
 func (b *base) zone(w float64) float64 {
 	if b.short {
 		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()

@@ -12,7 +12,7 @@ import (
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
 // target determines where a batch ends if it does not reach its record limit: at the first record
-// end at or after the offset at in the file.
+// end that is not before the field at, an offset in the file.
 type target struct {
 	at, begun int64 // begun is the offset at which the batch began
 	multiple  bool  // at is a multiple of the byte limit from the file's start
@@ -96,10 +96,11 @@ type cut struct {
 	full    bool // the batch ends at n, because it has reached a limit
 }
 
-// decide finds the end of the batch in data, which begins at a record's start, at offset off in the
-// file. The batch takes records up to the first one that ends at or after the offset target, but at
-// most room records. If data has no such end and fewer than room records, the batch takes all whole
-// records in data, and is not full.
+// decide finds the end of the batch in data, which begins at a record's start. The parameters off
+// and target are offsets in the file: the start of data, and the offset that the batch must reach.
+// The batch ends with the first record that ends at the target or after it, or after as many
+// records as the parameter room. If data contains neither end, the batch takes all whole records in
+// data, and is not full.
 func decide(data []byte, off, target int64, room int) cut {
 	var c cut
 	if before := target - 1 - off; before < int64(len(data)) {

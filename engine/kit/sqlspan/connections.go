@@ -55,8 +55,8 @@ const (
 	maxWorkers     = 100
 )
 
-// Workers returns the number of workers for the option of that name, 1 to 100. 0 selects four, or
-// one in a mode that must keep the order.
+// Workers returns the number of workers, from 1 to 100. The parameter n is the value of the option
+// workers. If it is 0, the result is four, or one in a mode that must keep the order.
 func Workers(n int, mode string) (int, error) {
 	switch {
 	case n == 0 && mode == sqltable.Upsert:

@@ -111,8 +111,8 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 // Writer has the steps of [Deliver] that depend on the database. The caller holds the connection.
 // If a method fails, [Server.Restore] rolls back the changes.
 type Writer[C Session] interface {
-	// Encode appends the rows of a batch without a payload, and returns the records that cannot be
-	// encoded.
+	// Encode encodes the rows of a batch without a payload, which has not been encoded yet. It
+	// appends them to dst and returns the records that cannot be encoded.
 	Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
 	// Prepare creates missing tables for a batch with data.
 	Prepare(ctx context.Context, c C, b *stream.Batch) error

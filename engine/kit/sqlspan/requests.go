@@ -17,8 +17,8 @@ import (
 // ([stream.RequestSource]). Each request has a row in the marks table, its mark. The mark is also
 // the lock of the request: a transaction inserts or locks the mark before it stores any part of the
 // request. Transactions that store parts of the same request therefore wait for each other, and
-// each of them sees the parts that are already stored. The name of a mark ends with the process
-// that wrote it last. Prune uses this name.
+// each of them sees the parts that are already stored. The name of a mark ends with the id of the
+// process that wrote it last. Prune uses this id.
 const RequestFormat = 3
 
 // Limits of Load in a ledger of RequestFormat.
@@ -432,7 +432,8 @@ func readRequests(ctx context.Context, l *Ledger, s Session) ([]stream.Mark, err
 // requests is the pattern of the ids of requests.
 const requests = stream.RequestPrefix + "%"
 
-// arrival begins the name of the mark of a request with a known time of arrival.
+// arrival is the beginning of the name of a mark, if the time at which its request arrived is
+// known.
 const arrival = "request of "
 
 // requestName returns the name of the mark of a request that arrived at a time, without the process
