@@ -103,7 +103,7 @@ func claim(l *Ledger, spans []stream.Span) *claims {
 }
 
 // markName returns the name to store in a partition's row of the marks table. If the partition is a
-// request, the name ends with the name of this process.
+// request, the name ends with the id of this process.
 func (l *Ledger) markName(p *stream.Partition) string {
 	name := strings.ToValidUTF8(strings.ReplaceAll(p.Name, "\x00", ""), "\uFFFD")
 	if l.ASCII.Load() {

@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Experiment tests one argument of the article on which flow control is based
-// (docs/flow-control.md). Its result is a table. The rows are variants of flow control, and the
-// columns are figures of one or two scenarios.
+// Experiment tests one claim of the article on which flow control is based (docs/flow-control.md).
+// Its result is a table. The rows are variants of flow control, and the columns are figures of one
+// or two scenarios.
 type Experiment struct {
 	Name, Question string
 	Columns        []Column
@@ -66,8 +66,8 @@ const (
 
 var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
 
-// Ablate runs the experiments, one for each argument of the article on which flow control is based.
-// An experiment compares runs with and without the feature that the argument is about.
+// Ablate runs the experiments, one for each claim of the article on which flow control is based. An
+// experiment compares runs with and without the feature that the claim is about.
 func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
 	all := experiments()
 	for i := range all {

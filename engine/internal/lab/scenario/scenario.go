@@ -216,8 +216,8 @@ type Knee struct {
 	Start float64 `yaml:"knee_start" min:"0" max:"1e6"`
 	Exp   float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means that the delay does not grow
 	Limit int     `yaml:"limit" min:"1" max:"10000000"` // 0 means no limit
-	// Action is the treatment of batches above Limit: "defer", the default, is an error after the
-	// delay; "drop" is no response.
+	// Action is the treatment of batches above Limit. With "defer", the default, the link responds
+	// with an error after the delay. With "drop", it does not respond.
 	Action string `yaml:"action" enum:"defer,drop"`
 }
 
