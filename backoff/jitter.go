@@ -25,7 +25,7 @@ var jitterNames = [...]string{none: "none", full: "full", equal: "equal",
 // jitter is the rule for drawing a wait from an interval.
 type jitter struct {
 	mode  jitterMode
-	width float64 // of proportional and additive, as a share of the interval
+	width float64 // width of proportional and additive jitter, as a share of the interval
 }
 
 // spread returns the lowest and the highest wait of an interval of length d. Both are in [0,

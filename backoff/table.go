@@ -22,7 +22,7 @@ func Table(delays ...time.Duration) Ladder {
 // Point is one line of a [Pattern].
 type Point struct {
 	From  uint32        // first step that waits Delay
-	Delay time.Duration // until the From of the next point
+	Delay time.Duration // wait at each step from From until the From of the next point
 }
 
 // Pattern returns a policy that chooses the wait by the step, counted from 0. The wait is the Delay

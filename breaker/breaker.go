@@ -278,7 +278,7 @@ type Budget struct {
 // concurrent calls have the same context.
 type running struct {
 	oldest Call
-	newer  []Call // in order of start
+	newer  []Call // the other attempts, in order of start
 }
 
 // Allow lets an attempt through, or returns an [*OpenError].

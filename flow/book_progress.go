@@ -20,7 +20,7 @@ type duplicateFilter struct {
 	ahead     []ledger.Range // settled before the restart and not passed by reading; ascending
 	unique    bool
 
-	newest ledger.Position // of the last row; zero: there was none
+	newest ledger.Position // position of the last row; zero if there was none
 	out    ledger.Position // end of the last batch returned to the sender
 	ties   int             // rows to deliver at position newest
 	passed bool            // a settled range has been passed since the last row to deliver

@@ -61,7 +61,7 @@ type Item[T any] struct {
 
 // Attempt is one delivery of one item to one worker.
 type Attempt[T any] struct {
-	Value  T      // of the item
+	Value  T      // value of the item
 	ID     uint64 // unique in the Sender
 	Number int    // number of this attempt of the item, from 1
 
@@ -152,7 +152,7 @@ type Failure struct {
 	Lane    string          // its name
 	Number  int             // number of this attempt of the item, from 1
 	Outcome control.Outcome // Misconfigured needs an operator
-	Err     error           // of Deliver; a *PanicError if it panicked
+	Err     error           // error of Deliver; a *PanicError if it panicked
 	Died    bool            // the item, or the piece named by Split.Died, killed the worker
 }
 

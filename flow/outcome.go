@@ -21,7 +21,7 @@ var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
 // most about 5 minutes. The attempt does not count as a failure, and its duration is not used as a
 // round trip.
 type Throttled struct {
-	After time.Duration // from now; 0 if the worker did not name a time
+	After time.Duration // wait from now; 0 if the worker did not name a time
 	Err   error         // the cause; may be nil
 }
 
@@ -95,7 +95,7 @@ func (e *Split[T]) Unwrap() error { return e.Err }
 type PanicError struct {
 	Where string // such as `worker "a"`; "callback" for a callback on the loop
 	Value any    // the panic value; nil for runtime.Goexit
-	Stack []byte // of the goroutine that panicked, as runtime/debug.Stack returns it
+	Stack []byte // stack of the goroutine that panicked, as runtime/debug.Stack returns it
 }
 
 // Error returns the place, the value and, on the following lines, the stack.

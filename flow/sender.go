@@ -16,7 +16,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultMaxBytes = 32 << 20    // bytes of unsettled items
-	DefaultAbandon  = time.Minute // of one attempt
+	DefaultAbandon  = time.Minute // time limit of one attempt
 )
 
 // Sender delivers the items of a Producer. Its methods are safe for concurrent use.
@@ -26,7 +26,7 @@ type Sender[T any] struct {
 
 	mu      sync.Mutex // guards the fields below; no callback runs under it
 	machine machine
-	names   []string // of lanes, by number; "" if the number is free
+	names   []string // names of the lanes, by number; "" if the number is free
 	started bool
 }
 

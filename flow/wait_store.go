@@ -17,7 +17,7 @@ type History = control.History
 
 // Wait is the wait of an item for its next attempt.
 type Wait struct {
-	After   time.Duration // from now until the attempt is due
+	After   time.Duration // time from now until the attempt is due
 	History History
 }
 

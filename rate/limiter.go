@@ -278,7 +278,7 @@ func (l *Limiter) wakeFirst() {
 // Reservation is a number of events that Reserve has counted in advance. They may happen after
 // Delay.
 type Reservation struct {
-	Delay   time.Duration // after which they may happen; zero means now
+	Delay   time.Duration // time after which the events may happen; zero means now
 	limiter *Limiter
 	n       int
 	at      time.Duration
@@ -327,7 +327,7 @@ func (l *Limiter) Observe(a Advice) {
 // Status is a snapshot of a Limiter.
 type Status struct {
 	Waiting      int
-	ExpectedWait time.Duration // of a new caller; zero if an event may happen now
+	ExpectedWait time.Duration // wait of a new caller; zero if an event may happen now
 	PausedFor    time.Duration // remaining pause that a server asked for
 	Remaining    int           // events left in the quota that a server stated; -1 if unknown
 }

@@ -40,7 +40,7 @@ const windowParts = 10
 
 // window holds two counts over a sliding window of time, such as calls and retries.
 type window struct {
-	width  time.Duration // of one slice
+	width  time.Duration // length of one slice
 	newest int64         // number of the newest slice, counted from time 0
 	slices [windowParts][2]int64
 	sums   [2]int64

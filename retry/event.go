@@ -44,7 +44,7 @@ type Event struct {
 	Attempt Attempt       // Stopped: Number is the number of attempts made
 	Action  Action        // AttemptFailed: how the failure is handled
 	Wait    time.Duration // AttemptFailed, Waiting: until the next attempt
-	Elapsed time.Duration // since the call
+	Elapsed time.Duration // time since the call
 	Err     error         // AttemptFailed, Waiting, Stopped: the failure; nil before a first poll
 	Stop    error         // Stopped: the reason, as in Error.Stop
 }

@@ -16,9 +16,9 @@ type plan struct {
 	row       int           // attempts that have ended since the start or the last progress
 	failovers int           // number of failovers so far
 	refreshed bool          // the previous failure led to a refresh
-	state     backoff.State // of the policy
+	state     backoff.State // state of the policy
 	failing   bool
-	failedAt  time.Duration // of the first failure after the last success or progress
+	failedAt  time.Duration // time of the first failure after the last success or progress
 }
 
 // step is the input of [plan.decide]. It describes an attempt that has ended without success, or
@@ -27,7 +27,7 @@ type step struct {
 	err        error
 	action     Action
 	after      time.Duration // the hint: 0 none, negative no wait
-	now        time.Duration // since the start; only if a limit of time is set
+	now        time.Duration // time since the start; only if a limit of time is set
 	contextErr error         // why the caller's context has ended; nil while it lives
 	suppressed bool          // an outer retry will try again
 	notReady   bool          // the probe of a poll returned ErrNotReady, which is no failure

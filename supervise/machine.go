@@ -17,7 +17,7 @@ type State uint8
 // The states.
 const (
 	Idle     State = iota // not started yet, or stopped to be restarted together with others
-	Waiting               // for its next start
+	Waiting               // waiting for its next start
 	Running               // started and not told to stop
 	Halting               // told to stop, and has not returned yet
 	Hanging               // told to stop, and has not returned within its Shutdown
@@ -51,7 +51,7 @@ type child struct {
 	since       time.Duration // time of its last start or end
 	backoff     backoff.State
 	delay       time.Duration // the last delay
-	err         error         // of the last end
+	err         error         // error of the last end
 	patience    time.Duration // replaces a Shutdown of 0 if the child runs supervisors
 }
 
@@ -81,7 +81,7 @@ const (
 type command struct {
 	kind  commandKind
 	child *child
-	cause error // of a cancel
+	cause error // cause of a cancellation
 	event Event
 }
 
@@ -106,8 +106,8 @@ type machine struct {
 	names       map[string]*child
 	seq         uint64
 	alive       int
-	waits       queue // of children in state Waiting
-	stops       queue // of children in state Halting
+	waits       queue // children in state Waiting
+	stops       queue // children in state Halting
 
 	slot   time.Duration // earliest time of the next staggered restart
 	crowd  int           // the highest number of waiting children since none waited

@@ -32,7 +32,7 @@ type Resender[K comparable, M, R any] struct {
 	detour   detour
 	live     *run  // the current incarnation
 	returned bool  // live has returned err
-	err      error // of live
+	err      error // error that live has returned
 	serving  bool
 	closed   bool
 	takers   []chan struct{} // callers of Next that wait, in order

@@ -116,7 +116,7 @@ type Dead[K comparable, M any] struct {
 	// Reason is or wraps ErrPoison, ErrAttempts, ErrAge or ErrFull. If the message was
 	// dead-lettered because Options.Retry gave up, Reason is another error.
 	Reason   error
-	Err      error // of its last failure; nil if there was none
+	Err      error // error of its last failure; nil if there was none
 	Attempts int
 	Deaths   int // crashes while the child had taken only this message
 	Age      time.Duration

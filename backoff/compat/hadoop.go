@@ -174,7 +174,7 @@ type HadoopLimited struct {
 	rule       hadoopRule
 	maxRetries int64
 	maxTime    int64 // maxTime of HadoopFixedTime, in unit
-	sleep      int64 // in unit
+	sleep      int64 // the sleep, in unit
 	unit       JavaUnit
 	compat     bool
 }

@@ -33,7 +33,7 @@ func (s SethvargoShape) String() string {
 // [SethvargoMaxDuration]. The zero value changes nothing.
 type SethvargoWrapper struct {
 	kind    sethvargoKind
-	d       time.Duration // of a jitter, a cap or a maximum
+	d       time.Duration // the range of a jitter, a cap or a maximum
 	percent uint64        // 1 to 100
 	retries uint64
 }

@@ -36,7 +36,7 @@ type Candidate struct {
 
 // Policy is a config value that creates choosers.
 type Policy interface {
-	Name() string // as in a config: "least_completion", "round_robin", "hash"
+	Name() string // name in configs, such as "least_completion"
 	New(src rand.Source) Chooser
 }
 

@@ -12,7 +12,7 @@ import (
 // comparison per lane.
 type expectations struct {
 	notified bool    // Changed is called for every change
-	cost     float64 // of the last item
+	cost     float64 // cost of the last item
 	filled   bool    // expect is for that cost
 	// expect has the expected time of the item at each lane in seconds. It is +Inf if the lane is
 	// not usable, and negative if the lane fails or is unknown and must be examined.

@@ -12,7 +12,7 @@ import (
 type round struct {
 	n        int
 	raw      time.Duration // sum of raw round trips
-	sum, sq  float64       // of normalized round trips, in seconds
+	sum, sq  float64       // sums of the normalized round trips and of their squares, in seconds
 	inFlight float64       // sum of the batches in flight when each sample was sent
 	limited  int           // number of samples sent at the limit
 	began    time.Duration // time of the last sample before the round
@@ -147,7 +147,7 @@ type base struct {
 	short           bool    // Queue.Short
 	reportsWait     bool    // the worker reports the wait of batches
 	epoch           uint32
-	waits           waits // for short
+	waits           waits // estimate of the waits, used if short is set
 	wasKnown        bool  // the base was no longer provisional at the start of the probe
 	probing         bool
 	narrow          float64 // the window during the probe

@@ -24,13 +24,13 @@ type waits struct {
 	drained float64 // mean weight of round trips without a queue
 	tilted  float64 // mean of their round trips multiplied by their weights
 	n       float64 // samples in drained and tilted, counted up to maxWaits
-	probed  weights // of the current probe, which may find that the base was wrong
+	probed  weights // weights of the current probe, which may find that the base was wrong
 	round   weights
 
 	minRoundTrip float64 // round trip of the round, in seconds
 	network      float64 // slowly rising minimum round trip, a bound of the network's share
 
-	share     float64 // of the base in the mean round trip before the worker's speed changed
+	share     float64 // share of the base in the mean round trip before the speed changed
 	following int     // rounds for which the base still follows such a change
 	// meanBefore is the mean round trip before the round in which the speed may have changed. It is
 	// 0 if there is no such round.

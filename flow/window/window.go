@@ -45,9 +45,9 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Algorithm is the configuration of a kind of window. It is immutable and safe for concurrent use.
 type Algorithm interface {
-	Name() string    // as in a config: "linear", "fixed"
+	Name() string    // name in configs, such as "linear"
 	Validate() error // names the invalid setting
-	New() Window     // for one worker
+	New() Window     // returns a window for one worker
 }
 
 // Sample has the measurements of one answered attempt. The attempts of a retried item have one
@@ -58,7 +58,7 @@ type Sample struct {
 	// Normal is RoundTrip, converted to an item of the worker's mean cost. 0 means equal to
 	// RoundTrip.
 	Normal time.Duration
-	Cost   float64 // of the item
+	Cost   float64 // cost of the item
 	Mean   float64 // mean cost of the worker's items; 0 means equal to Cost
 	// InFlightAtSend is the cost in flight at this worker just after the item was sent, including
 	// overdue attempts.

@@ -15,7 +15,7 @@ const (
 	OpRead     Op = "read" // Read and ReadAt
 	OpWrite    Op = "write"
 	OpTruncate Op = "truncate"
-	OpSync     Op = "sync" // of a file
+	OpSync     Op = "sync" // Sync of a file
 	OpSyncDir  Op = "sync directory"
 	OpRename   Op = "rename" // also RenameNew
 	OpRemove   Op = "remove"
@@ -28,7 +28,7 @@ const (
 
 // Call is one call through vfs.
 type Call struct {
-	N    int // the first is 1
+	N    int // number of the call, from 1
 	Op   Op
 	Path string // absolute; for a rename the new path; for an open file its current name
 	From string // for a rename: the old path

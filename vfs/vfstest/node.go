@@ -13,7 +13,7 @@ type node struct {
 	mode          fs.FileMode
 	links         uint64
 	born, changed time.Time
-	target        string // of a symlink
+	target        string // target of a symlink
 	// path is the name of a file that was opened, updated by renames.
 	path   string
 	locked bool

@@ -18,7 +18,7 @@ type Evaluator struct {
 	env     map[string]any
 	vm      vm.VM
 	scan    kitjson.Scanner
-	id      []byte // of the record for which meta.id was computed last
+	id      []byte // id of the record for which meta.id was computed last
 	out     []byte
 	same    stream.Field // if the program is a literal: its field, which is written once per batch
 	written bool         // same is valid

@@ -76,7 +76,7 @@ type Cursor struct {
 	Next  int64          // all bytes before it were handed out or settled; at a record's start
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
-	searched int64 // with DeadLetter: the record at Next has no line end before this offset
+	searched int64 // if DeadLetter is set: the record at Next has no line end before this
 	// beyond is the number of bytes by which the last batch exceeded its byte limit because of a
 	// long last record.
 	beyond int
@@ -143,9 +143,9 @@ const (
 type Filler struct {
 	Rules
 	deadLettered []deadLettered
-	records      []stream.Record // with Framing: of the current batch
+	records      []stream.Record // records of the current batch, if there is a Framing
 	badRecords   []badRecord     // those of records with invalid bytes, ascending
-	text         []byte          // of the current stretch, if it differs from the file's bytes
+	text         []byte          // text of the current stretch, if it differs from the file's bytes
 	fresh        []byte          // of the current frame
 	ends         []int           // of the current frame
 	seen         seenBytes

@@ -40,7 +40,7 @@ func (e *RecordError) Unwrap() error { return e.Err }
 type Maker struct {
 	format  string
 	headers []expr.Named
-	values  []*expr.Evaluator // of the headers
+	values  []*expr.Evaluator // evaluators of the values of the headers
 	batch   *stream.Batch
 	message uint32 // index of the name message in the batch
 	has     bool   // the batch has the name message

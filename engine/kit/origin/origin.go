@@ -141,7 +141,7 @@ type Adder struct {
 	host    string
 
 	part   *stream.Partition // the partition to which the cached values belong
-	values []string          // of file, host and the names in the pattern; "" if there is none
+	values []string          // file, host and the parts that the pattern matches; or ""
 	number []byte
 
 	refs  []fieldname.Ref // references to the fields, in the same order

@@ -208,7 +208,7 @@ type worker[C Session] struct {
 	*Lane[C]
 	of      *Connections[C]
 	writer  Writer[C] // owned by the holder of the connection, as is scratch
-	scratch []byte    // for batches without a payload
+	scratch []byte    // buffer for batches without a payload
 }
 
 // Deliver implements stream.Worker.

@@ -41,7 +41,7 @@ type Statement struct {
 // the tables of docs/formats/sql-tables.md. All lanes (connections) of the route's sink share the
 // ledger. It is safe for concurrent use after Open.
 type Ledger struct {
-	Name string // of the ledger, as in its tables
+	Name string // name of the ledger, as in its tables
 	// ASCII means that the names of partitions are stored in ASCII, because the database may lack
 	// their characters.
 	ASCII atomic.Bool

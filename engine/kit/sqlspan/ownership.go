@@ -68,7 +68,7 @@ func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool)
 // statements lock the epochs, and check compares them.
 type guard struct {
 	statements []*Statement
-	check      func() error // after the statements have run
+	check      func() error // to be called after the statements have run
 }
 
 // guard returns the guard for a transaction that writes spans. It checks the epoch of the route or,

@@ -60,7 +60,7 @@ type claims struct {
 	insert []*Statement
 	isNew  map[string]bool // requests without a mark before; with arrays, set by insert
 
-	stored map[string][]stream.Range // by request
+	stored map[string][]stream.Range // stored ranges by request
 }
 
 // claim returns the claims for spans, which must all belong to requests. It returns nil if spans is
@@ -227,7 +227,7 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 // OverlapError means that a part of a batch with requests is already stored, for example by another
 // process. The transaction is still open, and may continue with Finish.
 type OverlapError struct {
-	missing map[string][]stream.Range // by partition
+	missing map[string][]stream.Range // missing ranges by partition
 	rows    []stream.Span
 	ledger  *Ledger
 }

@@ -24,10 +24,10 @@ type Rows struct {
 
 	table   *Table
 	batch   *stream.Batch
-	columns []int // by index of the name in the batch; -1 if there is no column
+	columns []int // index of the column by index of the name in the batch; -1 if none
 	extra   []byte
 	scratch []byte
-	texts   []bool // by index of the column: accepts any text of a clean batch unchanged
+	texts   []bool // by column: it accepts any text of a clean batch unchanged
 	seen    int    // number of bytes of the batch's data known to be clean
 	unclean bool   // the batch's data has bytes that the database cannot store as text
 

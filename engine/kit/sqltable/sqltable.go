@@ -64,8 +64,8 @@ const (
 
 // Dialect describes a kind of database.
 type Dialect struct {
-	MaxName     int      // in bytes
-	MaxColumns  int      // of tables created from records
+	MaxName     int      // maximum length of a name in bytes
+	MaxColumns  int      // maximum number of columns of tables created from records
 	FoldCase    bool     // names that differ only in case are equal
 	Reserved    []string // names that columns cannot have
 	NoNUL       bool     // text cannot contain the byte 0
@@ -99,7 +99,7 @@ type Table struct {
 	Required []int
 
 	dialect *Dialect
-	index   map[string]int // of the columns that take fields
+	index   map[string]int // indexes of the columns that take fields
 	message int            // the column for unparsed records, or -1
 }
 

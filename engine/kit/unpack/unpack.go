@@ -87,7 +87,7 @@ type File struct {
 	kind Kind
 	o    Options
 	in   io.ReaderAt // compressed input; nil if closed
-	size int64       // of the compressed input
+	size int64       // size of the compressed input
 	seen inputSeen   // the input read so far
 
 	s      *stream // the running stream; nil if none runs

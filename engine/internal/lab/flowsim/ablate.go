@@ -29,7 +29,7 @@ type Column struct {
 // Row is one variant of flow control.
 type Row struct {
 	Name      string
-	Values    []float64 // by column
+	Values    []float64 // values of the columns, in order
 	spec      string
 	scenarios []string // as text, by Column.scenario; nil means those of the experiment
 }

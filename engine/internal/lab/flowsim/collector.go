@@ -19,7 +19,7 @@ type collector struct {
 
 	inFlight   float64 // cost of the in-flight batches
 	area, peak float64
-	roundTrips []time.Duration // of successful attempts
+	roundTrips []time.Duration // round trips of successful attempts
 	latencies  []time.Duration
 	lags       []time.Duration // age of the oldest unsettled batch, at intervals of watchEvery
 

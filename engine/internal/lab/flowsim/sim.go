@@ -49,7 +49,7 @@ type sim struct {
 	allJoined time.Duration
 	last      time.Duration // time of the last settlement
 	fig       collector
-	observers []Observer // by sender
+	observers []Observer // observers by sender
 	joining   int32      // number of the sender that is creating its lanes (one for each worker)
 	tracer    func(*control.Event, []control.Command)
 	omit      func(seq uint64, key uint32) bool

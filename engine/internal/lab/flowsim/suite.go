@@ -55,7 +55,7 @@ type Summary struct {
 	Scenario *scenario.Scenario
 	Spec     *Spec
 	First    uint64             // first seed
-	Runs     []scenario.Figures // by seed
+	Runs     []scenario.Figures // the figures of each run, by seed
 	Median   scenario.Figures
 	Worst    scenario.Figures
 	Verdicts []Verdict

@@ -33,7 +33,7 @@ type Scenario struct {
 	Bad     Bad             `yaml:"bad"`
 
 	Workers     []Worker
-	RTT, Jitter time.Duration // of the network; Jitter is the mean of an exponential addition
+	RTT, Jitter time.Duration // round trip of the network; Jitter is the mean of a random addition
 	Size        Size
 	Events      []Event
 	Shared      *Worker       // a server behind all workers, which only forward to it
