@@ -83,8 +83,9 @@ func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 // New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether
 // an ID belongs to other data. While it returns true, New raises Gen.
 //
-// If the file has at least MaxHead bytes, the ID depends only on the file, and not on the time of
-// the call. So a process that is killed before it stores the ID computes the same ID again.
+// If the file has at least MaxHead bytes and a birth time that distinguishes files, the ID does not
+// change while the file grows. So a process that is killed before it stores the ID computes the
+// same ID again.
 func New(f File, taken func(ID) bool) ID {
 	id := ID{Dev: f.Dev, Ino: f.Ino, Birth: f.Birth, Len: min(len(f.Head), MaxHead)}
 	id.Sum = sum(f.Head[:id.Len])

@@ -37,7 +37,8 @@ const swaps = 8
 // tries.
 var errSwapped = errors.New("changed its type repeatedly while it was opened")
 
-// child opens the directory name without following a symlink. name is one part of whole.
+// child opens a directory without following a symlink. The parameter name is its name in d. The
+// parameter whole is the path of which name is a part. It is for errors.
 func (d *osDir) child(op, whole, name string) (*osDir, error) {
 	for range swaps {
 		seen, err := d.root.Lstat(name)
@@ -286,7 +287,7 @@ func (d *osDir) MakeDir(name string, perm fs.FileMode) (Dir, error) {
 	return at, nil
 }
 
-// makeOne makes the directory name unless the name exists, and makes the name durable.
+// makeOne makes a directory unless its name exists, and makes the name durable.
 func (d *osDir) makeOne(name string, perm fs.FileMode) error {
 	err := d.root.Mkdir(name, perm)
 	if errors.Is(err, fs.ErrExist) {

@@ -117,7 +117,7 @@ const (
 // queue estimates the number q of batches, of w in flight, that wait at their worker. If q is
 // between low and high (the dead zone), the window does not change. The zone depends on noise, the
 // variation of the worker's round trips. Let r be the square root of the batches that do not wait.
-// With a noise of 0, the zone is from r/4 to 3r/4. With a noise of 1, it is from 1.5r to 3r
+// With a noise of 0, the zone is about r/4 to 3r/4. With a noise of 1, it is about 1.5r to 3r
 // (square-root staffing).
 func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	share := 1.0

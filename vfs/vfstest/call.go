@@ -138,7 +138,8 @@ func (f *file) callWith(op Op, changes bool, do callBody) error {
 	return f.m.callLocked(op, f.node.path, changes, do)
 }
 
-// orFault returns a body that returns the fault instead of running do.
+// orFault returns a callBody that runs the callBody do or, if a fault applies, returns the fault
+// instead.
 func orFault(do callBody) callBody {
 	return func(c *Call, f *Fault) error {
 		if f != nil {

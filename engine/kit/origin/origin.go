@@ -37,8 +37,8 @@ func (o Options) fields() (names []string) {
 	return names
 }
 
-// Validate returns an error for invalid options. key is the key in the source's options that
-// contains these options.
+// Validate returns an error for invalid options. The parameter key is the key of these options
+// among the options of the source. It is for errors.
 func (o Options) Validate(key string) error {
 	p, err := compile(o.Path)
 	if err != nil {
@@ -101,7 +101,8 @@ var token = regexp.MustCompile(`\{([^{}]*)\}|\*|[^{*]+|.`)
 // compile compiles a path pattern. In a pattern, {name} matches one or more characters except
 // slashes, as few as possible. * matches any number of characters except slashes. A pattern that
 // begins with a slash must match the whole path. Any other pattern is compared with the last parts
-// of the path: as many parts as the pattern has.
+// of the path: as many parts as the pattern has. Example: for /logs/web/a.log, the pattern
+// {app}/*.log gives the app "web".
 func compile(text string) (p pattern, err error) {
 	if text == "" {
 		return p, nil
