@@ -284,7 +284,7 @@ func readRows(ctx context.Context, l *Ledger, s Session,
 		err := scan(&m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
 		m.Watermark.Key = string(key)
 		if stream.IsRequest(m.Part.ID) {
-			m.Part.Name, _, _ = strings.Cut(m.Part.Name, by)
+			m.Part.Name, _, _ = strings.Cut(m.Part.Name, writtenBy)
 		}
 		marks = append(marks, m)
 		return err

@@ -48,8 +48,9 @@ func rowsOfTarget(name, route, table string) string {
 // parameter own is the id of the process.
 func fenceOf(rows, own string) string { return rows + " " + own }
 
-// by separates the name of a request from the process that wrote its mark last.
-const by = " by "
+// writtenBy stands in the name of a mark, between the name of the request and the id of the process
+// that wrote the mark last.
+const writtenBy = " by "
 
 // claims inserts or locks the marks of the requests in a batch (their rows in the marks table), in
 // a ledger of RequestFormat.
@@ -115,8 +116,8 @@ func (l *Ledger) markName(p *stream.Partition) string {
 		}, name)
 	}
 	if l.keep > 0 && stream.IsRequest(p.ID) {
-		name, _, _ = strings.Cut(name, by)
-		name += by + l.own
+		name, _, _ = strings.Cut(name, writtenBy)
+		name += writtenBy + l.own
 	}
 	return name
 }
@@ -450,7 +451,7 @@ func pruneRequests(l *Ledger, ids []string) []*Statement {
 	expired := requestName(time.Now().Add(-l.keep))
 	rows := make([][]any, len(ids))
 	for i, id := range slices.Sorted(slices.Values(ids)) { // the order of claims
-		rows[i] = []any{id, "%" + by + l.own, expired}
+		rows[i] = []any{id, "%" + writtenBy + l.own, expired}
 	}
 	return append(l.over(l.d.PruneRequests, kindsOfPrune, rows),
 		l.over(l.d.PruneOrphans, kindsOfPart, partsOf(ids))...)

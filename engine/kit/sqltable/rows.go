@@ -94,7 +94,7 @@ func (r *Rows) look(end int) bool {
 	data, d := r.batch.Data, r.table.dialect
 	to := min(max(end, r.seen+ahead), len(data))
 	if n := ascii(data[r.seen:to]); r.seen+n < to {
-		r.unclean = !d.takes(data[r.seen+n:])
+		r.unclean = !d.accepts(data[r.seen+n:])
 		to = len(data)
 	}
 	if !r.unclean {
@@ -274,9 +274,9 @@ func typeName(c *Column) string {
 	return c.Decl
 }
 
-// takes reports whether the database can store data as text. If it can, it can also store each part
+// accepts reports whether the database can store data as text. If it can, it can also store each part
 // of data that has whole characters.
-func (d *Dialect) takes(data []byte) bool {
+func (d *Dialect) accepts(data []byte) bool {
 	return (!d.UTF8 || utf8.Valid(data)) && (!d.NoNUL || bytes.IndexByte(data, 0) < 0)
 }
 

@@ -123,7 +123,7 @@ func New(kind Kind, o Options) *File {
 // the File keeps its state. Otherwise the File discards its state and begins again.
 func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.end()
-	ok, err := f.seen.stand(in, size)
+	ok, err := f.seen.matches(in, size)
 	if err != nil {
 		return err
 	}

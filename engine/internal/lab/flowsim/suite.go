@@ -154,7 +154,7 @@ func (s *Summary) judge() {
 // are the same.
 func (s *Spec) is(name string) bool {
 	if name == s.Name {
-		return s.carries() || s.Dispatch == DefaultDispatch
+		return s.namesDispatch() || s.Dispatch == DefaultDispatch
 	}
 	return name == s.Name+"+"+s.Dispatch
 }
