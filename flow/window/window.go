@@ -156,15 +156,15 @@ type Window interface {
 	// each batch counts as one. Otherwise it counts as its cost divided by its worker's mean cost.
 	Limit() float64
 	Batches() bool
-	OnSample(s Sample)                         // delivered
-	OnTimeout(now time.Duration, cost float64) // overdue
-	OnNack(now time.Duration, cost float64)    // retryable answer
-	OnUndo(now time.Duration)                  // a timeout was spurious: its late ack has arrived
+	OnSample(s Sample)                         // records a delivery
+	OnTimeout(now time.Duration, cost float64) // records that an attempt is overdue
+	OnNack(now time.Duration, cost float64)    // records a retryable answer
+	OnUndo(now time.Duration)                  // undoes a timeout, because a late ack has arrived
 	// Reset starts over at the minimum window. The owner calls it after the worker has restarted or
 	// its breaker (the pause after failures) has closed.
 	Reset(now time.Duration)
 	State() State
-	Reason() string // the figures of the last verdict as text
+	Reason() string // returns the figures of the last verdict as text
 	Epoch() uint32  // changes when samples sent before must not affect the new state
 }
 

@@ -192,7 +192,8 @@ func fixed(option string) (window.Algorithm, error) {
 	return f, f.Validate()
 }
 
-// namesDispatch reports whether the requested name contains a dispatch policy, as in "queue+round_robin".
+// namesDispatch reports whether the requested name contains a dispatch policy, as
+// "queue+round_robin" does.
 func (s *Spec) namesDispatch() bool { return strings.Contains(s.Name, "+") }
 
 // Title returns the name with the dispatch policy, for display.
