@@ -15,9 +15,9 @@ import (
 // State is the state of a circuit.
 //
 //	from      to        when
-//	Closed    Open      Failures calls failed in a row, or the share FailureRate within Window
+//	Closed    Open      as many calls as Failures fail in a row, or the share FailureRate fails
 //	Open      HalfOpen  the wait is over and Allow is called
-//	HalfOpen  Closed    Probes calls succeeded
+//	HalfOpen  Closed    as many calls as Probes have succeeded
 //	HalfOpen  Open      a probe failed, or all probes have run for ProbeTimeout
 type State uint8
 
@@ -64,8 +64,8 @@ type Options struct {
 	// value means that failures in a row do not open it.
 	Failures int
 
-	// FailureRate is the share of failed calls within Window that opens the breaker, up to 1. Zero
-	// means 0.5. A negative value means that the share does not open it.
+	// FailureRate is the share of failed calls, at most 1, that opens the breaker. It is computed
+	// over the time Window. Zero means 0.5. A negative value means that the share does not open it.
 	FailureRate float64
 	Window      time.Duration // Zero means 10s.
 	MinCalls    int           // Below it, FailureRate is not checked. Zero means 20.

@@ -41,9 +41,9 @@ type Fingerprint struct {
 	Len     int   // hashed bytes before At, 0 to MaxBefore
 	Sum     [proofSum]byte
 
-	// ModTime is the modification time of the file when it held exactly At bytes, in nanoseconds
-	// since 1970. Zero means that the file held more than At bytes, or that the time is unknown. If
-	// a file has At bytes and this time, it holds nothing new.
+	// ModTime is the modification time of the file, in nanoseconds since 1970, if the position At
+	// was the end of the file. Zero means that the file was longer, or that the time is unknown. If
+	// a file still ends at At and has this time, it holds nothing new.
 	ModTime int64
 	// Packed is the size of a compressed file that was read to the end of its data. At then counts
 	// decompressed bytes. Zero means that the file is not compressed, or that At is not the end.

@@ -17,9 +17,9 @@ var ErrSuperseded = errors.New("flow: attempt abandoned, another one has settled
 // CancelAttempts.
 var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
 
-// Throttled means that the worker is alive but full. It gets no attempts until After has passed, at
-// most about 5 minutes. The attempt does not count as a failure, and its duration is not used as a
-// round trip.
+// Throttled means that the worker is alive but full. It gets no attempts until the time After has
+// passed, or for about 5 minutes if After is longer. The attempt does not count as a failure, and
+// its duration is not used as a round trip.
 type Throttled struct {
 	After time.Duration // wait from now; 0 if the worker did not name a time
 	Err   error         // the cause; may be nil

@@ -13,7 +13,7 @@ type recent struct {
 }
 
 // allow records a restart and reports whether the limit allows it. As in OTP's supervisor, two
-// restarts that are exactly Within apart both count.
+// restarts both count if the time between them is exactly Within.
 func (r *recent) allow(now time.Duration) bool {
 	switch {
 	case r.Max == 0:

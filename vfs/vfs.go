@@ -69,11 +69,11 @@ type Dir interface {
 	OpenDir(name string) (Dir, error)
 	// Sync makes names that were made, renamed or removed in the directory itself durable.
 	Sync() error
-	// Lock locks the file name exclusively. It creates the file if it is missing, and never removes
-	// it. The lock is held until the result is closed or the process ends for any reason. If
-	// another holder has the lock, Lock returns ErrLocked at once. It returns errors.ErrUnsupported
-	// if the system has no such locks. text identifies this holder: Lock writes it into the file.
-	// If a later Lock is refused, its error contains that text.
+	// Lock locks the file with this name exclusively. It creates the file if it is missing, and
+	// never removes it. The lock is held until the result is closed or the process ends for any
+	// reason. If another holder has the lock, Lock returns ErrLocked at once. It returns
+	// errors.ErrUnsupported if the system has no such locks. text identifies this holder: Lock
+	// writes it into the file. If a later Lock is refused, its error contains that text.
 	Lock(name, text string) (io.Closer, error)
 	Close() error
 }

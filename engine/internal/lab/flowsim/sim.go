@@ -57,7 +57,7 @@ type sim struct {
 	adjust    func(*control.Config)
 }
 
-// Observer is a dispatch policy's chooser of lanes that must be notified of every response.
+// Observer is the chooser of a dispatch policy. The simulator must notify it of every response.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)

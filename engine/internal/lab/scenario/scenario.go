@@ -202,8 +202,8 @@ type Link struct {
 	FailFirst FailFirst `yaml:"fail_first"`
 }
 
-// FailFirst makes a link respond with errors to Failures batches in a row, after it has delivered
-// After batches.
+// FailFirst makes a link respond with errors to a number of batches in a row (Failures), after it
+// has delivered a number of others (After).
 type FailFirst struct {
 	After    int `yaml:"after" min:"0" max:"10000000"`
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
