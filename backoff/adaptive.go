@@ -12,14 +12,14 @@ import (
 
 // Adaptive computes the interval of a poller. The interval grows while the fetched data goes
 // unused, and shrinks when it is used. An Adaptive has no state: the caller keeps the interval. The
-// zero value starts at 1 s, multiplies the interval by 1.5 after each unused fetch, up to 5 min,
-// and returns to 1 s after a used one.
+// zero value starts at 1 s. After a fetch with unused data it multiplies the interval by 1.5, up to
+// 5 min. After a fetch with used data it returns to 1 s.
 type Adaptive struct {
 	Min  time.Duration // shortest interval; 0 means 1 s
 	Max  time.Duration // longest interval; 0 means 5 min
-	Grow float64       // factor after a fetch that went unused, above 1; 0 means 1.5
-	// Shrink is the factor after a fetch that was used, in [0, 1). Zero means that the interval
-	// returns to Min at once.
+	Grow float64       // factor after a fetch with unused data, above 1; 0 means 1.5
+	// Shrink, in [0, 1), is the factor by which a fetch with used data multiplies the interval.
+	// Zero means that the interval returns to Min at once.
 	Shrink float64
 }
 

@@ -15,29 +15,30 @@
 //		state = next
 //	}
 //
-// A [Policy] is an immutable value, safe for concurrent use. Its owner keeps the [State], 24 bytes
-// that may be stored with each message. Package retry is this loop with contexts, limits and
-// budgets.
+// A [Policy] is an immutable value, safe for concurrent use. The caller keeps the [State], 24 bytes
+// that may be stored with each message. Package retry runs this loop, and adds contexts, limits on
+// attempts and time, and retry budgets.
 //
 // # Which policy
 //
-// Use [Recommended] against contention. [Fixed], [Linear], [Exponential], [Polynomial],
-// [Fibonacci], [Table] and [Pattern] return a [Ladder]: an interval for each step, and a jitter
-// mode that draws the wait from it. [Random], [Slotted], [Decorrelated] and [DecorrelatedV2] draw
-// in other ways. [Limit], [Then], [Max], [Sum] and [FirstNow] combine policies. [Parse] reads a
-// policy from text and String writes it. Package backoff/compat has the policies of other
-// libraries, quirks included.
+// Use [Recommended] if many clients contend for one resource. [Fixed], [Linear], [Exponential],
+// [Polynomial], [Fibonacci], [Table] and [Pattern] return a [Ladder]: an interval for each step,
+// and a jitter mode that draws the wait from it. [Random], [Slotted], [Decorrelated] and
+// [DecorrelatedV2] draw in other ways. [Limit], [Then], [Max], [Sum] and [FirstNow] combine
+// policies. [Parse] reads a policy from text and String writes it. Package backoff/compat has the
+// policies of other libraries, quirks included.
 //
 // # Rules for every policy
 //
-//   - A wait is never negative and never above the policy's cap. A draw is made from the range cut
-//     to the cap, so the jitter is as wide at the cap as below it.
-//   - Arithmetic saturates at the largest time.Duration. No duration has a special meaning: the end
-//     of a sequence is the bool of Next.
+//   - A wait is never negative and never above the policy's cap. The part of a range above the cap
+//     is cut off before the draw, so waits do not pile up on the cap.
+//   - Arithmetic saturates at the largest time.Duration. No duration has a special meaning: the
+//     bool result of Next reports the end of a sequence.
 //   - No input panics. [Validate] returns an error for invalid settings; the waits of an invalid
 //     policy are undefined.
-//   - The same seed gives the same waits on every platform. Policies that compute in floats (a
-//     fractional factor or degree, DecorrelatedV2) agree within 1 ns for waits up to eleven days.
+//   - The same seed gives the same waits on every platform. For policies that compute in floats (a
+//     fractional factor or degree, DecorrelatedV2), the platforms agree within 1 ns for waits up to
+//     eleven days.
 //   - The package waits for nothing, reads no clock and starts no goroutine, so programs that use
 //     it run under testing/synctest.
 //
@@ -59,13 +60,13 @@ type State struct {
 	// N is the number of waits so far, at most the largest uint32. It is also the step of the next
 	// wait.
 	N     uint32
-	Step  uint32        // for the policy itself (DecorrelatedV2: its last draw)
+	Step  uint32        // used by some policies (DecorrelatedV2: the last draw)
 	Prev  time.Duration // the last wait
 	Slept time.Duration // sum of the waits, saturating; a negative one counts as 0
 }
 
-// After returns the state that follows s after a wait of d. The Next of a policy in another package
-// calls it.
+// After returns the state that follows s after a wait of d. Policies outside this package call it
+// in their Next.
 func (s State) After(d time.Duration) State {
 	if s.N < math.MaxUint32 {
 		s.N++

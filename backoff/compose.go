@@ -146,8 +146,8 @@ func (p firstNow) Validate() error { return Validate(p.p) }
 func (p firstNow) String() string  { return "first_now(" + describe(p.p) + ")" }
 
 // Sum returns a policy that waits for the sum of the waits of ps, at most the largest Duration. It
-// gives up as soon as one of ps does. Example: Sum(Exponential(...), Random(...)) is an exponential
-// with a fixed jitter on top. Without policies it waits 0.
+// gives up as soon as one of ps does. Example: Sum(Exponential(...), Random(time.Second)) adds a
+// random time below 1 s to each exponential wait. Without policies it waits 0.
 func Sum(ps ...Policy) Policy { return sum(slices.Clone(ps)) }
 
 type sum []Policy
@@ -156,8 +156,8 @@ func (ps sum) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return combine(ps, s, src, plus)
 }
 
-// combine joins the waits of all ps at state s by the function join. If a policy has changed
-// State.Step, combine keeps the new value.
+// combine joins the waits of all ps at state s with the function join. If a policy has changed
+// State.Step, the next state keeps the changed value.
 func combine(ps []Policy, s State, src rand.Source,
 	join func(a, b time.Duration) time.Duration) (time.Duration, State, bool) {
 	var total time.Duration

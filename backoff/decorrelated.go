@@ -89,7 +89,7 @@ func (p Walk) mean(n uint32) time.Duration {
 		edges[i] = lo * math.Exp(ratio*float64(i))
 	}
 	var share, next, density [cells]float64
-	share[0] = 1                     // the first wait follows one of base
+	share[0] = 1                     // the first wait is drawn as if the last wait was base
 	for i := range min(n, 100) + 1 { // the distribution is stable long before
 		clear(next[:])
 		clear(density[:])
@@ -130,7 +130,7 @@ func (p Walk) String() string { return "decorrelated" + cappedSpec(p.base, p.max
 // Smooth is the policy that [DecorrelatedV2] returns.
 type Smooth struct {
 	base, max time.Duration
-	// The step at which the highest wait reaches the cap. Later steps draw like this one.
+	// held is the step at which the highest wait reaches the cap. Later steps draw like this one.
 	held uint32
 }
 

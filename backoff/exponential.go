@@ -39,7 +39,7 @@ func (g exponentialGrowth) interval(n uint32) (time.Duration, bool) {
 	return scale(g.base, floatPower(g.factor, n)), true
 }
 
-func (g exponentialGrowth) settled(n uint32) bool {
+func (g exponentialGrowth) constantFrom(n uint32) bool {
 	d, _ := g.interval(n)
 	return g.base <= 0 || !(g.factor > 0) || g.factor == 1 || d == math.MaxInt64 || d == 0
 }

@@ -25,7 +25,7 @@ var jitterNames = [...]string{none: "none", full: "full", equal: "equal",
 // jitter is the rule for drawing a wait from an interval.
 type jitter struct {
 	mode  jitterMode
-	width float64 // of proportional and additive, as a share of the interval
+	width float64 // width of proportional and additive jitter, as a share of the interval
 }
 
 // spread returns the lowest and the highest wait of an interval of length d. Both are in [0,
@@ -49,7 +49,8 @@ func (j jitter) spread(d, limit time.Duration) (lo, hi time.Duration) {
 	return d, d
 }
 
-// share returns the width, at most MaxFloat32, or 0 if it is negative or NaN.
+// share returns the width of the jitter, relative to the interval. The result is at most
+// MaxFloat32. It is 0 if the width is negative or NaN.
 func (j jitter) share() float64 {
 	if j.width > 0 {
 		return min(j.width, math.MaxFloat32)

@@ -16,8 +16,8 @@ import (
 // [Table], [Pattern] and [Recommended] return a Ladder. The methods Full, Equal, Proportional,
 // Additive and Plain return a copy with another jitter mode. The zero Ladder waits 0 forever.
 type Ladder struct {
-	// p is never written after its constructor. A single pointer lets a Policy hold a Ladder
-	// without a copy at each call.
+	// The ladder does not change after construction. Since a Ladder is a single pointer, converting
+	// it to a Policy copies and allocates nothing.
 	p *ladder
 }
 
@@ -42,8 +42,8 @@ const maxRungs = 64
 // growth is the rule for the interval of step n, before the cap is applied.
 type growth interface {
 	interval(n uint32) (d time.Duration, ok bool) // ok false: the ladder ends before n
-	// settled reports whether all steps from n on have the interval of n.
-	settled(n uint32) bool
+	// constantFrom reports whether all steps from n on have the interval of n.
+	constantFrom(n uint32) bool
 	validate(max time.Duration) error
 	spec() string // name and keys as Parse reads them, without max and jitter
 }
@@ -56,7 +56,7 @@ func newLadder(g growth, j jitter, max time.Duration) Ladder {
 			break
 		}
 		p.rungs = append(p.rungs, r)
-		if d, _ := g.interval(n); max > 0 && d >= max || g.settled(n) {
+		if d, _ := g.interval(n); max > 0 && d >= max || g.constantFrom(n) {
 			p.last = n
 			break
 		}
@@ -100,8 +100,8 @@ func (p *ladder) at(n uint32) (rung, bool) {
 	return p.rung(n)
 }
 
-// Next implements Policy. It inlines at and draw, without their rare cases, because the calls would
-// double its cost.
+// Next implements Policy. It contains copies of the functions at and draw without their rare cases,
+// because calling them would double its cost.
 func (l Ladder) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	if l.p == nil {
 		return 0, s.After(0), true

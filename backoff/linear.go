@@ -14,15 +14,15 @@ func Fixed(d time.Duration) Ladder { return newLadder(fixedGrowth(d), jitter{}, 
 
 // Linear returns a policy that waits d, d+increment, d+2*increment, ... at most max. A max of 0
 // means no cap but the largest Duration. Do not use it if many clients contend for a resource: the
-// waits must then grow faster.
+// waits must then grow faster than linearly.
 func Linear(d, increment, max time.Duration) Ladder {
 	return newLadder(linearGrowth{d, increment}, jitter{}, max)
 }
 
 // Polynomial returns a policy that waits base * (n+1)^degree at step n, counted from 0, and at most
 // max. A max of 0 means no cap but the largest Duration. A whole degree is computed exactly, in
-// integers. A degree that is not above 0 counts as 0. If many clients contend once for a resource,
-// degree 2 serves all of them in the least time: see [Recommended].
+// integers. A degree that is not above 0 counts as 0. If many clients contend for a resource, use
+// degree 2: see [Recommended].
 func Polynomial(base time.Duration, degree float64, max time.Duration) Ladder {
 	return newLadder(polynomialGrowth{base, degree}, jitter{}, max)
 }
@@ -38,8 +38,8 @@ type fixedGrowth time.Duration
 func (g fixedGrowth) interval(uint32) (time.Duration, bool) {
 	return max(time.Duration(g), 0), true
 }
-func (g fixedGrowth) settled(uint32) bool { return true }
-func (g fixedGrowth) spec() string        { return "fixed delay=" + time.Duration(g).String() }
+func (g fixedGrowth) constantFrom(uint32) bool { return true }
+func (g fixedGrowth) spec() string             { return "fixed delay=" + time.Duration(g).String() }
 func (g fixedGrowth) validate(max time.Duration) error {
 	return checkBase("delay", time.Duration(g), max)
 }
@@ -50,7 +50,7 @@ func (g linearGrowth) interval(n uint32) (time.Duration, bool) {
 	return plus(max(g.first, 0), times(max(g.increment, 0), uint64(n))), true
 }
 
-func (g linearGrowth) settled(n uint32) bool {
+func (g linearGrowth) constantFrom(n uint32) bool {
 	d, _ := g.interval(n)
 	return g.increment <= 0 || d == math.MaxInt64
 }
@@ -86,7 +86,7 @@ func (g polynomialGrowth) interval(n uint32) (time.Duration, bool) {
 	return scale(base, math.Pow(float64(k), g.degree)), true
 }
 
-func (g polynomialGrowth) settled(n uint32) bool {
+func (g polynomialGrowth) constantFrom(n uint32) bool {
 	d, _ := g.interval(n)
 	return g.base <= 0 || !(g.degree > 0) || d == math.MaxInt64
 }
@@ -124,7 +124,7 @@ func (g fibonacciGrowth) interval(n uint32) (time.Duration, bool) {
 	return math.MaxInt64, true
 }
 
-func (g fibonacciGrowth) settled(n uint32) bool {
+func (g fibonacciGrowth) constantFrom(n uint32) bool {
 	d, _ := g.interval(n)
 	return g <= 0 || d == math.MaxInt64
 }

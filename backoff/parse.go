@@ -37,15 +37,15 @@ import (
 //	first_now(SPEC)    then(SPEC; 3; SPEC)    max(SPEC; SPEC)    sum(SPEC; SPEC)    limit(SPEC; 5)
 //
 // An error names the part that is wrong: an unknown policy or key, a key given twice, a value that
-// is negative, too large or not a number, or a max below the first wait. Parse reads the text of
-// String as the same policy.
+// is negative, too large or not a number, or a max below the first wait. Parse turns the text that
+// a policy's String returns into the same policy.
 //
 // The policies of other libraries are in package backoff/compat. Its Parse reads both.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
 
-// ParseWith is like Parse, but also accepts the policies in more, which maps each name to the
-// function that reads the policy. The returned policies are validated. Each should have a String
-// method with a text that ParseWith can read.
+// ParseWith is like Parse, but also accepts additional policies. The map more has, for the name of
+// each of them, the function that reads it. The returned policies are validated. Each should have a
+// String method with a text that ParseWith can read.
 func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, error) {
 	p, err := parser(more).parse(strings.TrimSpace(spec), 0)
 	if err != nil {

@@ -115,8 +115,8 @@ func (k *Settings) Float(key string, missing float64) float64 {
 	return f
 }
 
-// Number returns the value of a key, a whole number from least to 2^31-1, or false if the key is
-// not given.
+// Number returns the value of a key, a whole number of at most 2^31-1, or false if the key is not
+// given. The parameter least is the lowest valid number.
 func (k *Settings) Number(key string, least int) (int, bool) {
 	text, ok := k.Text(key)
 	if !ok {

@@ -13,8 +13,8 @@ import (
 type Uniform struct{ limit time.Duration }
 
 // Random returns a policy that draws each wait from [0, max), which excludes max. The waits do not
-// grow with the number of failures. So Random suits cases in which the number of clients is known.
-// A max of 0 or less waits 0.
+// grow with the number of failures. So Random suits cases in which the number of clients is known,
+// and max can be chosen for it. A max of 0 or less waits 0.
 func Random(max time.Duration) Uniform { return Uniform{max} }
 
 // Next implements Policy.
@@ -58,7 +58,7 @@ type Binary struct {
 // mean no limit.
 //
 //	Slotted(51200*time.Nanosecond, 10, 16) // 10 Mb/s: 512 bit times; 15 waits, at most 366.13 ms in all
-//	Slotted(51200*time.Nanosecond, 10, 17) // the articles' count of 16 retries: at most 418.51 ms in all
+//	Slotted(51200*time.Nanosecond, 10, 17) // 16 retries: at most 418.51 ms in all
 //
 // A slot is 5.12 us at 100 Mb/s. A negative slot counts as 0, a maxExponent outside 0 to 63 as the
 // nearer of the two, and a negative number of attempts as 1.

@@ -16,15 +16,15 @@ import (
 // The reasons, as measured with the setup of the AWS Architecture Blog (clients that read and write
 // one version, 100 trials):
 //
-//   - Jitter matters most: without it the same waits take 7 to 14 times as long. Full jitter
-//     costs as many calls as equal jitter and is a quarter to a third faster.
-//   - The wait has to be proportional to the latency of an attempt. Compared with a base of an
-//     eighth of the latency, a base of one latency saves 30 % of the calls and takes 2 % more
-//     time.
-//   - A square grows fast enough to spread out a crowd (any growth above linear is stable,
-//     Hastad, Leighton and Rogoff 1996) and does not overshoot as doubling does. For 50 to 190
-//     clients it beats full jitter over a doubling interval in time (2 to 15 %) and in calls
-//     (20 to 30 %). For 10 clients it takes somewhat longer than doubling.
+//   - Jitter matters most: without it the same waits take 7 to 14 times as long. Full jitter costs
+//     as many calls as equal jitter and is a quarter to a third faster.
+//   - The wait has to be proportional to the latency of an attempt. Compared with a base interval
+//     of an eighth of the latency, a base interval of one latency saves 30 % of the calls and takes
+//     2 % more time.
+//   - A square grows fast enough to spread out a crowd (any growth above linear is stable, Hastad,
+//     Leighton and Rogoff 1996) and does not overshoot as doubling does. For 50 to 190 clients it
+//     beats full jitter over a doubling interval in time (2 to 15 %) and in calls (20 to 30 %). For
+//     10 clients it takes somewhat longer than doubling.
 //
 // If new clients keep arriving, doubling has a higher throughput than a square. In that case, or if
 // the latency is unknown, use Exponential(...).Full().
@@ -46,7 +46,7 @@ func (g recommendedGrowth) interval(n uint32) (time.Duration, bool) {
 	return odd / 2, true
 }
 
-func (g recommendedGrowth) settled(n uint32) bool {
+func (g recommendedGrowth) constantFrom(n uint32) bool {
 	d, _ := g.interval(n)
 	return g <= 0 || d == math.MaxInt64
 }

@@ -22,7 +22,7 @@ func Table(delays ...time.Duration) Ladder {
 // Point is one line of a [Pattern].
 type Point struct {
 	From  uint32        // first step that waits Delay
-	Delay time.Duration // until the From of the next point
+	Delay time.Duration // wait at each step from From until the From of the next point
 }
 
 // Pattern returns a policy that chooses the wait by the step, counted from 0. The wait is the Delay
@@ -45,7 +45,7 @@ func (g tableGrowth) interval(n uint32) (time.Duration, bool) {
 	return max(g.delays[n], 0), true
 }
 
-func (g tableGrowth) settled(uint32) bool { return false }
+func (g tableGrowth) constantFrom(uint32) bool { return false }
 
 func (g tableGrowth) validate(time.Duration) error {
 	if len(g.delays) == 0 {
@@ -83,7 +83,7 @@ func (g patternGrowth) interval(n uint32) (time.Duration, bool) {
 	return max(g.points[i-1].Delay, 0), true
 }
 
-func (g patternGrowth) settled(n uint32) bool {
+func (g patternGrowth) constantFrom(n uint32) bool {
 	return len(g.points) == 0 || n >= g.points[len(g.points)-1].From
 }
 

@@ -31,7 +31,7 @@ import (
 
 // OpenError is returned for a call that was not made because the breaker is open.
 type OpenError struct {
-	Wait time.Duration // until the next probe; zero if a probe is running now
+	Wait time.Duration // time until the next probe; zero if a probe is running now
 }
 
 // Error returns the state and the time until the next probe.
@@ -45,8 +45,8 @@ func (e *OpenError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused returns true, because the breaker did not make the call. If the call was made inside
-// another breaker or limiter, that one ignores the error.
+// Refused returns true, because the breaker did not make the call. Another breaker or limiter
+// around the call ignores the error.
 func (e *OpenError) Refused() bool { return true }
 
 // LogValue implements slog.LogValuer. It returns a group of msg, state and wait. An unknown wait is
@@ -67,7 +67,7 @@ func (e *OpenError) LogValue() slog.Value {
 type Change struct {
 	From, To State
 	At       time.Time
-	Wait     time.Duration // until the next probe, if To is Open
+	Wait     time.Duration // time until the next probe, if To is Open
 	// Err is the error of the call that caused the change. It is nil if the call succeeded, or if
 	// it was a probe that timed out.
 	Err error
@@ -83,10 +83,10 @@ type Breaker struct {
 	mu        sync.Mutex
 	circuit   *Circuit // guarded by mu, as all that follows
 	changes   []Change // not yet reported
-	reporting bool     // a goroutine calls onChange
+	reporting bool     // a goroutine is calling onChange
 }
 
-// New returns a closed Breaker for one server. Give each server its own.
+// New returns a closed Breaker for one server. Use one Breaker for each server.
 func New(o Options) (*Breaker, error) {
 	circuit, err := NewCircuit(o, nil)
 	if err != nil {
@@ -278,7 +278,7 @@ type Budget struct {
 // concurrent calls have the same context.
 type running struct {
 	oldest Call
-	newer  []Call // in order of start
+	newer  []Call // the other attempts, in order of start
 }
 
 // Allow lets an attempt through, or returns an [*OpenError].

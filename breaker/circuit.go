@@ -15,10 +15,10 @@ import (
 // State is the state of a circuit.
 //
 //	from      to        when
-//	Closed    Open      Failures in a row, or FailureRate of the calls within Window
-//	Open      HalfOpen  the wait is over and a call asks
-//	HalfOpen  Closed    Probes calls succeeded
-//	HalfOpen  Open      a probe failed, or all were out for ProbeTimeout
+//	Closed    Open      as many calls as Failures fail in a row, or the share FailureRate fails
+//	Open      HalfOpen  the wait is over and Allow is called
+//	HalfOpen  Closed    as many calls as Probes have succeeded
+//	HalfOpen  Open      a probe failed, or all probes have run for ProbeTimeout
 type State uint8
 
 // The states.
@@ -64,8 +64,8 @@ type Options struct {
 	// value means that failures in a row do not open it.
 	Failures int
 
-	// FailureRate is the share of failed calls within Window that opens the breaker, up to 1. Zero
-	// means 0.5. A negative value means that the share does not open it.
+	// FailureRate is the share of failed calls, at most 1, that opens the breaker. It is computed
+	// over the time Window. Zero means 0.5. A negative value means that the share does not open it.
 	FailureRate float64
 	Window      time.Duration // Zero means 10s.
 	MinCalls    int           // Below it, FailureRate is not checked. Zero means 20.
@@ -210,8 +210,9 @@ func (c *Circuit) Allow(now time.Duration) (Ticket, bool) {
 	return Ticket{c.epoch}, c.state != Open
 }
 
-// Done ends a call that Allow let through. If its failure opens the circuit, the circuit stays open
-// for at least the duration least, such as a server's Retry-After. Zero means no minimum.
+// Done ends a call that Allow let through. The parameter least is a minimum wait, such as a
+// server's Retry-After: if the failure of the call opens the circuit, it stays open for at least
+// that time. Zero means no minimum.
 func (c *Circuit) Done(now time.Duration, t Ticket, o Outcome, least time.Duration) {
 	if t.epoch != c.epoch || c.state == Open {
 		return
@@ -298,7 +299,7 @@ const parts = 10
 
 // recent counts the calls, and the failed ones, within the last Options.Window.
 type recent struct {
-	width           time.Duration // of a part
+	width           time.Duration // length of a part
 	head            int64         // number of the current part
 	part            [parts]struct{ calls, failures int }
 	calls, failures int // sums of the parts

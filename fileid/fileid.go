@@ -83,8 +83,9 @@ func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 // New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether
 // an ID belongs to other data. While it returns true, New raises Gen.
 //
-// If the head of the file is complete, the ID depends on the file alone. So a process that is
-// killed before it stores the ID computes the same ID again.
+// If the file has at least MaxHead bytes and a birth time that distinguishes files, the ID does not
+// change while the file grows. So a process that is killed before it stores the ID computes the
+// same ID again.
 func New(f File, taken func(ID) bool) ID {
 	id := ID{Dev: f.Dev, Ino: f.Ino, Birth: f.Birth, Len: min(len(f.Head), MaxHead)}
 	id.Sum = sum(f.Head[:id.Len])
@@ -98,9 +99,9 @@ func New(f File, taken func(ID) bool) ID {
 }
 
 // fine reports whether a birth time distinguishes two files that have had the same inode. It does
-// if it is known and has a fraction of a second, because then the clock is not coarse. A fine clock
-// gives a whole second at most once in 250 times. Such a file counts as one without a fine birth
-// time, and its ID also holds a modification time.
+// if it is known and has a fraction of a second, because then the clock is not coarse. A clock with
+// a resolution of 4 ms or better gives a whole second at most once in 250 times. Such a file counts
+// as one without a fine birth time, and its ID also holds a modification time.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {

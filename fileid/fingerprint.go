@@ -41,9 +41,9 @@ type Fingerprint struct {
 	Len     int   // hashed bytes before At, 0 to MaxBefore
 	Sum     [proofSum]byte
 
-	// ModTime is the modification time of the file when it held exactly At bytes, in nanoseconds
-	// since 1970. Zero means that the file held more than At bytes, or that the time is unknown. If
-	// a file has At bytes and this time, it holds nothing new.
+	// ModTime is the modification time of the file, in nanoseconds since 1970, if the position At
+	// was the end of the file. Zero means that the file was longer, or that the time is unknown. If
+	// a file still ends at At and has this time, it holds nothing new.
 	ModTime int64
 	// Packed is the size of a compressed file that was read to the end of its data. At then counts
 	// decompressed bytes. Zero means that the file is not compressed, or that At is not the end.
@@ -59,8 +59,8 @@ func (p Fingerprint) WithHead(head []byte) Fingerprint {
 	return p
 }
 
-// WithPlace returns p for the reader's position at. The parameter before has the bytes of the file
-// directly before this position, of which at most the last MaxBefore are hashed.
+// WithPlace returns p for another position of the reader. The parameter before has the bytes of the
+// file directly before this position, of which at most the last MaxBefore are hashed.
 func (p Fingerprint) WithPlace(at int64, before []byte) Fingerprint {
 	before = before[max(0, len(before)-MaxBefore):]
 	p.At, p.Len, p.Sum, p.ModTime, p.Packed = at, len(before), [proofSum]byte{}, 0, 0

@@ -5,8 +5,9 @@ import "time"
 // attemptTable is the set of attempts that have not returned.
 type attemptTable[T any] struct {
 	byID map[uint64]*attempt[T]
-	// list of the attempts with a live context, in the order of their start. Since every attempt
-	// has the same time limit, this is also the order in which they are abandoned.
+	// first and last are the ends of a list of the attempts with a live context, in the order of
+	// their start. Since every attempt has the same time limit, this is also the order in which
+	// they are abandoned.
 	first, last *attempt[T]
 	free        []*attempt[T]
 }
@@ -89,7 +90,7 @@ func newAlarm() *alarm {
 	return &alarm{timer: t}
 }
 
-// set makes the alarm fire no later than next.
+// set makes the alarm fire no later than the time that next returns.
 func (a *alarm) set(next func() (time.Duration, bool), start time.Time) {
 	at, ok := next()
 	if !ok || a.armed && a.at <= at {

@@ -209,7 +209,8 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	defer func() { _ = end() }() // also when a callback panics
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
 	if err == nil {
-		// The last settled rows may have broken the tracker too late to end the sender.
+		// An error of the tracker (an invalid row or piece) ends the sender. But if the last
+		// settled rows caused it, the sender may have ended before.
 		err = b.broken()
 	}
 	if kept := end(); kept != nil { // a failed save has ended the sender; save nothing more

@@ -20,7 +20,7 @@ type duplicateFilter struct {
 	ahead     []ledger.Range // settled before the restart and not passed by reading; ascending
 	unique    bool
 
-	newest ledger.Position // of the last row; zero: there was none
+	newest ledger.Position // position of the last row; zero if there was none
 	out    ledger.Position // end of the last batch returned to the sender
 	ties   int             // rows to deliver at position newest
 	passed bool            // a settled range has been passed since the last row to deliver
@@ -81,8 +81,8 @@ type progressTracker[R any] struct {
 	batches []entry[R] // in read order
 	closed  int        // entries of batches that have settled completely and are not yet removed
 
-	// a row or a part of a batch was invalid, and the watermark must not pass it: no batch is
-	// opened and no progress is saved any more
+	// broken is the error of an invalid row or part of a batch. The watermark must not pass it. So
+	// no batch is opened and no progress is saved any more.
 	broken  error
 	dirty   bool  // something has settled since the last takeProgress
 	unsaved int64 // bytes that have settled since the last takeProgress and are in the progress
@@ -102,8 +102,8 @@ type pieces struct {
 	ends  []ledger.Position // the distinct positions of the rows, ascending
 	left  []int             // unsettled rows, by index in ends
 	total int               // sum of left
-	// bytes of settled parts that are not in the progress yet: one of their positions has another
-	// row that has not settled
+	// bytes counts the bytes of settled parts that are not in the progress yet, because another row
+	// at one of their positions has not settled.
 	bytes int64
 }
 

@@ -21,7 +21,7 @@ type eventQueue[T any] struct {
 
 // pendingEvents are the events since the last take.
 type pendingEvents[T any] struct {
-	now           time.Duration // of the take, since the start
+	now           time.Duration // time of the take, since the start
 	answers       []*attempt[T] // their at never decreases
 	offer         Item[T]
 	offered       bool  // offer is an item

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// fifo is the smallest machine that follows the protocol of package control: first in, first out,
-// the first lane with room, one timeout for all. Tests use it to measure the cost or the
-// bookkeeping of the Sender itself, not the decisions of the machine.
+// fifo is the smallest state machine that follows the protocol of package control. It sends items
+// in their order, each to the first lane with room, and has one timeout for all attempts. Tests use
+// it to measure the cost or the bookkeeping of the Sender itself, not the decisions of the machine.
 type fifo struct {
 	window  int           // of each lane
 	timeout time.Duration // of an attempt; 0: none

@@ -61,9 +61,9 @@ type Item[T any] struct {
 
 // Attempt is one delivery of one item to one worker.
 type Attempt[T any] struct {
-	Value  T      // of the item
+	Value  T      // value of the item
 	ID     uint64 // unique in the Sender
-	Number int    // of this item, from 1
+	Number int    // number of this attempt of the item, from 1
 
 	// Run and Index give the order in which attempts must take effect on an Ordered lane. Index
 	// counts from 0 within a Run. Run never decreases during the life of a Sender. After a failed
@@ -73,9 +73,9 @@ type Attempt[T any] struct {
 	// again in the next Run, with Index 0 and 1.
 	Run, Index uint32
 
-	// Expect is the time from which the attempt is overdue. The worker then counts as BUSY, and the
-	// Sender tries the item at another worker. The context stays valid until Options.Abandon has
-	// passed. Zero means that the attempt is never overdue.
+	// Expect is the time from which the attempt is overdue. The window of the worker then shrinks
+	// (BUSY), and the Sender tries the item at another worker. The context stays valid until
+	// Options.Abandon has passed. Zero means that the attempt is never overdue.
 	Expect time.Time
 }
 
@@ -125,8 +125,8 @@ type Producer[T any] interface {
 
 // Settlement describes how an item was settled.
 type Settlement struct {
-	Attempts     int    // started
-	Lane         string // that delivered the item; "" if DeadLettered
+	Attempts     int    // number of attempts that were started
+	Lane         string // name of the lane that delivered the item; "" if DeadLettered
 	ResumeToken  string // Report.ResumeToken of the delivering attempt
 	DeadLettered bool   // Options.DeadLetter has stored it
 	// Withdrawn means that the item was not delivered and will not be delivered by this Sender; see
@@ -142,16 +142,17 @@ const (
 	NotWithdrawn Withdrawal = iota
 	// StopSending starts no further attempt of the item. The running attempts may still deliver it.
 	StopSending
-	// CancelAttempts is StopSending, and the contexts of running attempts end with [ErrWithdrawn].
+	// CancelAttempts also starts no further attempt, and ends the contexts of the running attempts
+	// with the cause [ErrWithdrawn].
 	CancelAttempts
 )
 
 // Failure is an attempt that did not deliver.
 type Failure struct {
 	Lane    string          // its name
-	Number  int             // of the attempt, from 1 for each item
+	Number  int             // number of this attempt of the item, from 1
 	Outcome control.Outcome // Misconfigured needs an operator
-	Err     error           // of Deliver; a *PanicError if it panicked
+	Err     error           // error of Deliver; a *PanicError if it panicked
 	Died    bool            // the item, or the piece named by Split.Died, killed the worker
 }
 

@@ -23,7 +23,7 @@ type lane[T any] struct {
 	number  int32
 	up      bool // takes attempts; otherwise the lane only waits for its running ones
 	running int
-	fault   error // of its last attempt, if the outcome was Misconfigured
+	fault   error // error of its last attempt, if the outcome was Misconfigured
 	// replacement replaces an Ordered lane that is down, once the running attempts of the lane have
 	// returned. So no new attempt takes effect before an old one.
 	replacement *Lane[T]
@@ -34,7 +34,7 @@ type attempt[T any] struct {
 	Attempt[T]
 	item   *heldItem[T]
 	lane   *lane[T]
-	worker Worker[T] // of the lane when the attempt started
+	worker Worker[T] // worker of the lane when the attempt started
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -159,7 +159,8 @@ func produceOne[T any](ctx context.Context, p Producer[T], events *eventQueue[T]
 	defer func() {
 		if !returned {
 			err = caught("producer", recover())
-			// If p calls runtime.Goexit, this goroutine cannot run the loop; Run must.
+			// If p calls runtime.Goexit, this goroutine cannot run the loop, and the one of Run
+			// must.
 			defer events.wakeRun()
 		}
 		events.putOffer(it, err)

@@ -15,9 +15,9 @@ type heldItem[T any] struct {
 	running int              // attempts
 	sent    bool             // an attempt of it, or of an item that it replaces, was started
 	done    bool             // settled, or replaced by pieces
-	refusal error            // of the last attempt that refused it, or of the state machine
-	failure error            // of the last failed or timed-out attempt
-	tokens  []deliveredToken // of attempts that delivered it and reported a token
+	refusal error            // reason of the last attempt that refused it, or of the state machine
+	failure error            // error of the last failed or timed-out attempt
+	tokens  []deliveredToken // tokens of attempts that delivered it and reported a token
 }
 
 // deliveredToken is the Report.ResumeToken of an attempt. It is kept until the item settles, which
@@ -42,7 +42,7 @@ type store[T any] struct {
 	keys     keyTable
 	last     uint64 // sequence number
 	open     int    // items not yet settled or replaced
-	bytes    int64  // of the open items
+	bytes    int64  // bytes of the open items
 	free     []*heldItem[T]
 	deferred deferredItems[T] // items that Options.Waiting keeps
 }
@@ -111,7 +111,7 @@ func (s *store[T]) all() []*heldItem[T] {
 // number is used for another key.
 type keyTable struct {
 	numbers map[string]uint32
-	uses    []keyUse // by number
+	uses    []keyUse // the keys by their numbers
 	free    []uint32
 }
 

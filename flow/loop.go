@@ -28,7 +28,7 @@ type loop[T any] struct {
 	lanes   laneTable[T]
 	running attemptTable[T]
 
-	now      time.Duration // of the last event
+	now      time.Duration // time of the last event
 	queue    []control.Event
 	out      []control.Command
 	flushing bool
@@ -40,7 +40,7 @@ type loop[T any] struct {
 	alarm      *alarm
 	alarmFired atomic.Bool // the alarm has fired since the last round
 	done       bool        // everything is done, and the loop has ended
-	panicked   *PanicError // of a callback; nil if none has panicked
+	panicked   *PanicError // panic of a callback; nil if none has panicked
 
 	ask         chan struct{} // holds one: a request for an item
 	asked       bool
@@ -77,7 +77,8 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.claims.Store(1)
 	l.goroutines.produce(p, l)
 	l.items.deferred.start(l)
-	// Wait for base instead of ctx, because ctx may be done before base has its error.
+	// Wait for l.base, which is derived from ctx, instead of ctx. ctx may be done before base has
+	// its error.
 	done := l.base.Done()
 	for over := l.runToEnd(); !over; {
 		mine := false

@@ -17,11 +17,11 @@ var ErrSuperseded = errors.New("flow: attempt abandoned, another one has settled
 // CancelAttempts.
 var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
 
-// Throttled means that the worker is alive but full. It gets no attempts until After has passed, at
-// most about 5 minutes. The attempt does not count as a failure, and its duration is not used as a
-// round trip.
+// Throttled means that the worker is alive but full. It gets no attempts until the time After has
+// passed, or for about 5 minutes if After is longer. The attempt does not count as a failure, and
+// its duration is not used as a round trip.
 type Throttled struct {
-	After time.Duration // from now; 0 if the worker did not name a time
+	After time.Duration // wait from now; 0 if the worker did not name a time
 	Err   error         // the cause; may be nil
 }
 
@@ -95,7 +95,7 @@ func (e *Split[T]) Unwrap() error { return e.Err }
 type PanicError struct {
 	Where string // such as `worker "a"`; "callback" for a callback on the loop
 	Value any    // the panic value; nil for runtime.Goexit
-	Stack []byte // of the goroutine that panicked, as runtime/debug.Stack returns it
+	Stack []byte // stack of the goroutine that panicked, as runtime/debug.Stack returns it
 }
 
 // Error returns the place, the value and, on the following lines, the stack.

@@ -50,7 +50,7 @@ type packer[R any] struct {
 	bytes   int64
 	next    R // last row read, not yet in a batch; valid if hasNext
 	hasNext bool
-	err     error // of read; returned after the rows that precede it
+	err     error // error of reading; returned after the rows that precede it
 }
 
 // Pack returns a Producer that packs the rows of next into batches. A Sender delivers, retries and

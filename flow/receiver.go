@@ -16,8 +16,8 @@ import (
 
 // Headers of an advertised window. Their form is in docs/formats/advertised-window.md.
 const (
-	CreditHeader = "Penstock-Credit" // of a response
-	SenderHeader = "Penstock-Sender" // of a request
+	CreditHeader = "Penstock-Credit" // header of a response
+	SenderHeader = "Penstock-Sender" // header of a request
 )
 
 // Receiver advertises a worker's window to its senders: how much each of them may have in flight.
@@ -43,7 +43,7 @@ type Receiver struct {
 // Grant is the advertisement that a worker sends with a response.
 type Grant struct {
 	Report
-	Unit string // of the counts, as named by the request; "" if they are in the sender's cost
+	Unit string // unit of the counts, as named by the request; "" if it is the sender's cost
 }
 
 // String returns the grant as the value of [CreditHeader].
@@ -90,8 +90,8 @@ func (r *Receiver) Arrive(sender string, cost float64, network time.Duration) *A
 	return &Arrival{r: r, sender: hashOf(sender), cost: cost, network: network, arrived: time.Now()}
 }
 
-// begin prepares the Receiver at its first call. It sets the epoch, a number that is another one
-// after a restart of the program. The caller holds mu.
+// begin prepares the Receiver at its first call. It sets the epoch, a number that differs after
+// each restart of the program. The caller holds mu.
 func (r *Receiver) begin() {
 	if r.start.IsZero() {
 		r.start = time.Now()
@@ -275,10 +275,10 @@ func (g *granted) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
 // Origin is the content of [SenderHeader].
 type Origin struct {
-	Name    string        // of the sender; its address if it sends no name
+	Name    string        // name of the sender, or its address if it sends no name
 	Network time.Duration // the network's round trip as measured by the sender; 0 if unknown
-	Unit    string        // of Cost and of the grant, such as records; "" if it sends none
-	Cost    float64       // of this batch; 0 if it sends none
+	Unit    string        // unit of Cost and of the grant, such as records; "" if it sends none
+	Cost    float64       // cost of this batch; 0 if it sends none
 }
 
 // maxSenderCost bounds the cost that a request may state.

@@ -130,7 +130,8 @@ func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tal
 	return n
 }
 
-// Minimum coverage of the search: states, and states with a hedge in flight or past.
+// Minimum numbers of states that the search must visit: of all states, and of those in which a
+// batch is or was hedged.
 const (
 	leastStates = 100_000
 	leastHedged = 5_000

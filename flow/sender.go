@@ -16,7 +16,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultMaxBytes = 32 << 20    // bytes of unsettled items
-	DefaultAbandon  = time.Minute // of one attempt
+	DefaultAbandon  = time.Minute // time limit of one attempt
 )
 
 // Sender delivers the items of a Producer. Its methods are safe for concurrent use.
@@ -26,7 +26,7 @@ type Sender[T any] struct {
 
 	mu      sync.Mutex // guards the fields below; no callback runs under it
 	machine machine
-	names   []string // of lanes, by number; "" if the number is free
+	names   []string // names of the lanes, by number; "" if the number is free
 	started bool
 }
 
@@ -112,10 +112,10 @@ func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	return newLoop(s).run(ctx, p)
 }
 
-// SetLanes replaces the list of lanes. A lane with the name of an existing one keeps that one's
-// Worker and measurements, and gets the new Limits. A new name adds a lane. A lane whose name is
-// not in the list gets no further attempts. If it is Ordered and comes back in a later list, it
-// gets attempts only after its running ones have returned.
+// SetLanes replaces the list of lanes. A lane with the name of an existing lane keeps the Worker
+// and the measurements of that lane, and gets the new Limits. A new name adds a lane. A lane whose
+// name is not in the list gets no further attempts. If it is Ordered and comes back in a later
+// list, it gets attempts only after its running ones have returned.
 //
 // SetLanes returns before the change takes effect, and has no effect after Run. An error means that
 // l is invalid and nothing was changed.

@@ -17,7 +17,7 @@ type History = control.History
 
 // Wait is the wait of an item for its next attempt.
 type Wait struct {
-	After   time.Duration // from now until the attempt is due
+	After   time.Duration // time from now until the attempt is due
 	History History
 }
 
@@ -54,7 +54,7 @@ const numReturns = 2
 type deferredItems[T any] struct {
 	ask    [numReturns]chan context.Context // holds one: a request for an item; nil without a store
 	asked  [numReturns]bool
-	ctx    context.Context // of the requests
+	ctx    context.Context // context of the requests
 	cancel context.CancelFunc
 	n      int  // result of the last Held
 	ended  bool // Next has returned io.EOF

@@ -16,7 +16,7 @@
 //	hedge      sends a second request while a slow one runs; the breaker counts both as one call
 //	rate       waits for the server's rate limit, before the call takes a permit
 //	limit      permits as many requests in flight as the server bears; each request of a hedge needs a permit
-//	base       sends
+//	base       sends the request
 //
 // Breaker, rate and limit keep one state for each host. Programs that need another order, or access
 // to that state, nest the transports themselves: each has a field Next.
@@ -52,7 +52,8 @@ type Options struct {
 	Retry retry.Options
 
 	// Idempotent reports whether a request that is not idempotent by its method or header may
-	// nevertheless be sent twice. Such a request is not hedged. See retry.Transport.Idempotent.
+	// nevertheless be sent twice. Such a request is retried but not hedged. See
+	// retry.Transport.Idempotent.
 	Idempotent func(req *http.Request) bool
 
 	// Prepare, if not nil, is called before each attempt and may change req, for example to set a

@@ -36,8 +36,8 @@ type Key struct {
 	At     time.Time
 }
 
-// ErrKeyReused is returned by a Store if a key was recorded before with another digest. Two
-// different notifications have the same key.
+// ErrKeyReused is returned by a Store if a key was recorded before with another digest. This means
+// that two different notifications have the same key.
 var ErrKeyReused = errors.New("inbox: the key was used before, with another body")
 
 // Store runs changes in transactions of type T, such as *sql.Tx, and stores their keys. It is safe
@@ -89,7 +89,8 @@ var ErrRejected = errors.New("inbox: the notification is rejected")
 
 const defaultMaxBody = 1 << 20
 
-// Inbox accepts notifications, each once. It is an http.Handler, and safe for concurrent use.
+// Inbox accepts notifications and applies each of them once. It is an http.Handler, and safe for
+// concurrent use.
 type Inbox[T any] struct{ o Options[T] }
 
 // New returns an inbox.

@@ -19,7 +19,7 @@ const (
 	headerSignature = "Webhook-Signature"
 )
 
-// Sign sets the headers of Standard Webhooks for a notification that is sent at now. It is for
+// Sign sets the headers of Standard Webhooks for a notification that is sent now. It is for
 // senders. It makes one signature with each key, so the receiver needs only one of them. Sign each
 // repetition when it is sent, because receivers refuse old signatures.
 func (v *StandardWebhooks) Sign(header http.Header, id string, body []byte, now time.Time) {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Message is a notification whose signature is valid.
+// Message is a notification with a valid signature.
 type Message struct {
 	// ID identifies the notification and all its repetitions. It is the header Webhook-Id of
 	// Standard Webhooks, or else the header Idempotency-Key.
@@ -29,7 +29,8 @@ type Message struct {
 	Body   []byte
 }
 
-// Verifier checks that a request comes from its sender. It is safe for concurrent use.
+// Verifier checks that a request comes from a sender that knows a secret. It is safe for concurrent
+// use.
 type Verifier interface {
 	// Verify checks the signature of a request that was received at now. Its error is a
 	// *SignatureError.

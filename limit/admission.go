@@ -9,8 +9,8 @@ import (
 )
 
 // admission decides which calls may run now, which ones wait and which ones are refused. It reads
-// no clock: callers pass the time in, as the time since an origin. That time never decreases. A
-// caller waits only while the number of running calls is at the limit.
+// no clock: callers pass in the time since an origin, which never decreases. A caller waits only
+// while the number of running calls is at the limit.
 type admission struct {
 	window    window.Window
 	limit     int // whole slots of the window, at least 1
@@ -19,7 +19,8 @@ type admission struct {
 	full      time.Duration // when the limit was last reached
 	delivered float64       // successes since the origin
 	failed    time.Duration // time of the failure that began the current round of the window
-	// Smoothed round trip of the successes in seconds; zero before the first.
+	// mean is the smoothed round trip of the successes in seconds. It is zero before the first
+	// success.
 	mean       float64
 	slots      []slot
 	free       []uint32 // indexes of slots without a call
@@ -53,8 +54,8 @@ func newAdmission(o Options, clock time.Duration) *admission {
 	return a
 }
 
-// refresh copies the limit and the epoch from the window. It is called after each event that may
-// have changed the window.
+// refresh copies the limit and the epoch from the window. The epoch changes when the round trips of
+// earlier calls no longer count. It is called after each event that may have changed the window.
 func (a *admission) refresh() {
 	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
 }
@@ -116,8 +117,9 @@ func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 }
 
 // fail begins a new round of the window if the call in slot s started after the failure that began
-// the current round. A window shrinks once per round. Without a new round, no further failure could
-// shrink the window while no call succeeds.
+// the current round. A window shrinks at most once per round, and normally a round ends after
+// enough successes. So while no call succeeds, further failures shrink the window only because fail
+// begins the rounds.
 func (a *admission) fail(now time.Duration, s *slot) {
 	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
 		d.Discard(now)
@@ -167,8 +169,8 @@ func (a *admission) refuse(w *waiter, why Reason) {
 	w.wake()
 }
 
-// expectedWait returns the expected wait of a caller that has this many callers ahead of it, by
-// Little's law.
+// expectedWait returns the expected wait of a caller that has this many callers ahead of it. By
+// Little's law, a limit of L calls with round trips of T ends L/T calls per second.
 func (a *admission) expectedWait(ahead int) time.Duration {
 	return seconds(float64(ahead+1) * a.mean / float64(a.limit))
 }

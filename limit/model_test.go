@@ -58,8 +58,8 @@ func (m *naive) giveUp(caller int) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(w naiveWaiter) bool { return w.caller == caller })
 }
 
-// TestAdmissionAgainstModel checks after every step that the same callers run and the same are
-// refused as in the model.
+// TestAdmissionAgainstModel checks after every step that the same callers run, and that the same
+// callers are refused, as in the model.
 func TestAdmissionAgainstModel(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 2))

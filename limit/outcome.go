@@ -62,7 +62,7 @@ type Reason uint8
 const (
 	_            Reason = iota
 	QueueFull           // Options.MaxWaiting callers wait already, or waiting is off
-	QueueTooSlow        // its wait would exceed Options.MaxWait, or did
+	QueueTooSlow        // its wait would exceed, or has exceeded, Options.MaxWait
 	DeadlineSoon        // its context would end before the call could
 	Displaced           // a caller of higher priority took its place in a full queue
 )
@@ -84,7 +84,7 @@ func (r Reason) String() string {
 // caller may try another server.
 type RefusedError struct {
 	Reason Reason
-	Wait   time.Duration // until a new caller would probably get a slot; zero means not known
+	Wait   time.Duration // time until a new caller would get a permit; zero means not known
 }
 
 // Error names the reason and the expected wait.
@@ -98,6 +98,6 @@ func (e *RefusedError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused returns true, because the call was not made. If the call was made inside another breaker
-// or limiter, that one ignores the error.
+// Refused returns true, because the call was not made. A breaker or another limiter around the call
+// ignores the error.
 func (e *RefusedError) Refused() bool { return true }

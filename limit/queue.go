@@ -20,7 +20,7 @@ type waiter struct {
 //	from     to       when
 //	idle     waiting  it enters the queue
 //	waiting  granted  a slot is free
-//	waiting  refused  its time has passed, or another took its place
+//	waiting  refused  its longest wait has passed, or a waiter of higher priority displaced it
 //	waiting  idle     its caller gave up
 type waiterState uint8
 

@@ -21,8 +21,8 @@ type Status struct {
 	Limit        int
 	InFlight     int
 	Waiting      int
-	ExpectedWait time.Duration // of a new caller of priority Normal; zero if a permit is free
-	RoundTrip    time.Duration // smoothed; zero before the first success
+	ExpectedWait time.Duration // wait of a new caller of priority Normal; zero if a permit is free
+	RoundTrip    time.Duration // smoothed round trip; zero before the first success
 	Base         time.Duration // round trip at the server without a queue; zero if not known
 	State        window.State
 	Reason       string // the last change of the limit and its cause

@@ -24,7 +24,7 @@ func NewBucket(rate, burst float64) Bucket {
 	return Bucket{rate: max(rate, 0), burst: max(burst, 0), tokens: max(burst, 0)}
 }
 
-// slack absorbs the rounding of sums of fractions.
+// slack is the number of tokens that may be missing because of rounding errors.
 const slack = 1e-9
 
 // Tokens returns the number of tokens in the bucket. It is negative after Add took out more tokens

@@ -28,8 +28,8 @@ type Advice struct {
 }
 
 // ParseHeaders reads an Advice from a response header: an http.Header, or any map with canonical
-// keys. The response was received at now. It returns false if the header states no rate limit. It
-// understands
+// keys. The parameter now is the time at which the response was received. ParseHeaders returns
+// false if the header states no rate limit. It understands
 //
 //	Retry-After: 30                          RFC 9110: seconds or a date
 //	RateLimit: "default";r=5;t=30            draft-ietf-httpapi-ratelimit-headers-08 and later
@@ -240,8 +240,8 @@ func parseRetryAfter(s string, now time.Time) (time.Duration, bool) {
 }
 
 const (
-	unixSeconds = 1e9  // a reset above it is no number of seconds from now but a Unix time,
-	unixMillis  = 1e12 // above it in milliseconds
+	unixSeconds = 1e9  // a reset above it is not seconds from now, but a Unix time;
+	unixMillis  = 1e12 // above this, it is a Unix time in milliseconds
 )
 
 func parseReset(s string, now time.Time) (time.Duration, bool) {

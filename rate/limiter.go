@@ -109,7 +109,7 @@ func (r Reason) String() string {
 // RefusedError is returned if the event is not allowed.
 type RefusedError struct {
 	Reason Reason
-	Wait   time.Duration // until it could probably happen; zero means never or not known
+	Wait   time.Duration // time until the event could happen; zero means never or not known
 }
 
 // Error names the reason and the expected wait.
@@ -123,8 +123,8 @@ func (e *RefusedError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused returns true, because the call was not made. If the call was made inside another breaker
-// or limiter, that one ignores the error.
+// Refused returns true, because the call was not made. A breaker or another limiter around the call
+// ignores the error.
 func (e *RefusedError) Refused() bool { return true }
 
 // LogValue implements slog.LogValuer. It returns a group of msg, reason and wait. An unknown wait
@@ -145,7 +145,7 @@ type Limiter struct {
 	mu     sync.Mutex
 	pacer  *pacer    // guarded by mu, as all that follows
 	queue  list.List // of *caller, in order of arrival; only the first has a timer
-	wanted int       // events of all callers in queue
+	wanted int       // number of events that all callers in queue want
 }
 
 // caller is a caller in the queue.
@@ -278,7 +278,7 @@ func (l *Limiter) wakeFirst() {
 // Reservation is a number of events that Reserve has counted in advance. They may happen after
 // Delay.
 type Reservation struct {
-	Delay   time.Duration // after which they may happen; zero means now
+	Delay   time.Duration // time after which the events may happen; zero means now
 	limiter *Limiter
 	n       int
 	at      time.Duration
@@ -327,9 +327,9 @@ func (l *Limiter) Observe(a Advice) {
 // Status is a snapshot of a Limiter.
 type Status struct {
 	Waiting      int
-	ExpectedWait time.Duration // of a new caller; zero if an event may happen now
-	PausedFor    time.Duration // by a server
-	Remaining    int           // of the quota that a server stated; -1 if none is known
+	ExpectedWait time.Duration // wait of a new caller; zero if an event may happen now
+	PausedFor    time.Duration // remaining pause that a server asked for
+	Remaining    int           // events left in the quota that a server stated; -1 if unknown
 }
 
 // Status returns a snapshot of l.

@@ -25,8 +25,8 @@ const longest = math.MaxInt64 / 4
 // quota is the limit that a server has stated.
 type quota struct {
 	left   int
-	ends   time.Duration // of this window; zero means that nothing is known
-	limit  int           // of the next windows; zero means not known
+	ends   time.Duration // end of this window; zero means that nothing is known
+	limit  int           // events allowed in each of the next windows; zero means not known
 	window time.Duration
 }
 

@@ -29,7 +29,7 @@ type attemptKey struct{}
 // the attempt. A first attempt uses the caller's context itself, unless the call is nested, has a
 // key or suppresses nested retries.
 type attemptContext struct {
-	context.Context // the caller's
+	context.Context // the caller's context
 	attempt         Attempt
 }
 

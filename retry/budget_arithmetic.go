@@ -40,13 +40,13 @@ const windowParts = 10
 
 // window holds two counts over a sliding window of time, such as calls and retries.
 type window struct {
-	width  time.Duration // of one slice
+	width  time.Duration // length of one slice
 	newest int64         // number of the newest slice, counted from time 0
 	slices [windowParts][2]int64
 	sums   [2]int64
 }
 
-// advance drops the slices that are older than the window at now.
+// advance drops the slices that are older than the window.
 func (w *window) advance(now time.Duration) {
 	at := int64(now / w.width)
 	if at-w.newest >= windowParts {

@@ -17,8 +17,8 @@ const (
 	Fail                    // stop: trying again cannot help, or may do harm
 	Failover                // try the next of Options.Targets
 	Refresh                 // call Options.Refresh, then try again
-	// The attempt did some of the work before it failed: try again. The number of attempts, the
-	// waits and MaxFailing start over, as if this failure were the first one.
+	// Progress means that the attempt did some of the work before it failed: try again. The number
+	// of attempts, the waits and MaxFailing start over, as if this failure were the first one.
 	Progress
 )
 

@@ -14,8 +14,8 @@ type EventKind uint8
 const (
 	AttemptStarted EventKind = iota + 1 // an attempt begins
 	AttemptFailed                       // an attempt has failed; the next one begins after Wait
-	// Poll calls the probe again after Wait, because the probe returned ErrNotReady. With
-	// Options.WaitFirst, Poll also waits before the first call.
+	// Waiting means that Poll calls the probe again after Wait, because the probe returned
+	// ErrNotReady. With Options.WaitFirst, Poll also waits before the first call.
 	Waiting
 	Succeeded // an attempt has succeeded, which ends the call
 	Stopped   // the call has failed; Stop is the reason
@@ -44,7 +44,7 @@ type Event struct {
 	Attempt Attempt       // Stopped: Number is the number of attempts made
 	Action  Action        // AttemptFailed: how the failure is handled
 	Wait    time.Duration // AttemptFailed, Waiting: until the next attempt
-	Elapsed time.Duration // since the call
+	Elapsed time.Duration // time since the call
 	Err     error         // AttemptFailed, Waiting, Stopped: the failure; nil before a first poll
 	Stop    error         // Stopped: the reason, as in Error.Stop
 }

@@ -18,8 +18,8 @@ type HedgeOptions struct {
 	Delay time.Duration
 	// MaxAttempts limits the attempts, including the first. Zero means 2.
 	MaxAttempts int
-	// Budget limits the attempts. If it refuses an attempt, Hedge starts no further ones. Allow may
-	// wait. Nil means no such limit.
+	// Budget limits the attempts. If it refuses an attempt, Hedge starts no further ones. Its
+	// method Allow may wait. Nil means no such limit.
 	Budget Budget
 	// Classify decides how to handle a failure, as in Options. Fail ends the call. After any other
 	// action, Hedge starts another attempt.
@@ -127,7 +127,7 @@ type result[T any] struct {
 	number   int
 	value    T
 	err      error
-	refused  error // by the budget
+	refused  error // error of the budget, if it refused the attempt
 	panicked *PanicError
 }
 
@@ -143,14 +143,14 @@ type race[T any] struct {
 	ctx      context.Context // the caller's
 	attempt  Attempt         // the newest one
 	begun    time.Time
-	cancels  []context.CancelCauseFunc // of the attempts
+	cancels  []context.CancelCauseFunc // cancel functions of the attempts
 	running  int
 	refusals int
 	refused  error // error of the budget; if set, no further attempt starts
 	winner   int   // the number of the attempt that succeeded first
 	failures failures
 	hint     time.Duration
-	panicked *PanicError    // of an attempt that ended after another one had succeeded
+	panicked *PanicError    // panic of an attempt that ended after another one had succeeded
 	results  chan result[T] // has room for all results, so that no attempt blocks on it
 	decided  atomic.Bool    // an attempt has succeeded, or Hedge has stopped without a success
 }

@@ -26,7 +26,8 @@ var defaultPolicy backoff.Policy = backoff.Exponential(100*time.Millisecond, 2,
 // safe for concurrent use (a *rand.PCG is not). A negative duration, a negative Targets, or an
 // invalid Policy is refused with ErrOptions before the first attempt.
 type Options struct {
-	// Policy decides how long to wait between attempts. Nil means the default given above.
+	// Policy decides how long to wait between attempts. Nil means exponential backoff with full
+	// jitter, from 100 ms doubling to 30 s.
 	Policy backoff.Policy
 	// MaxAttempts limits the attempts, including the first. Zero means 10 (60 in Poll), or no limit
 	// if MaxElapsed or MaxFailing is set or if Policy ends by itself. A negative number means no

@@ -14,11 +14,11 @@ import (
 // plan is the state of a call from which the next wait, or the reason to stop, is computed.
 type plan struct {
 	row       int           // attempts that have ended since the start or the last progress
-	failovers int           // so far
+	failovers int           // number of failovers so far
 	refreshed bool          // the previous failure led to a refresh
-	state     backoff.State // of the policy
+	state     backoff.State // state of the policy
 	failing   bool
-	failedAt  time.Duration // of the first failure after the last success or progress
+	failedAt  time.Duration // time of the first failure after the last success or progress
 }
 
 // step is the input of [plan.decide]. It describes an attempt that has ended without success, or
@@ -27,11 +27,11 @@ type step struct {
 	err        error
 	action     Action
 	after      time.Duration // the hint: 0 none, negative no wait
-	now        time.Duration // since the start; only if a limit of time is set
+	now        time.Duration // time since the start; only if a limit of time is set
 	contextErr error         // why the caller's context has ended; nil while it lives
 	suppressed bool          // an outer retry will try again
-	notReady   bool          // the poll was not ready, which is no failure
-	patient    bool          // continues even if suppressed
+	notReady   bool          // the probe of a poll returned ErrNotReady, which is no failure
+	patient    bool          // the call continues even if suppressed is set
 }
 
 // decide returns the wait before the next attempt, or the reason to stop. The checks that need no

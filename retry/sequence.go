@@ -13,10 +13,10 @@ import (
 // waits, and asks the budget for permission. Only one goroutine uses it. Its methods get the
 // options as an argument, because a field would move the options to the heap.
 type sequence struct {
-	ctx        context.Context // of attempt
+	ctx        context.Context // context of attempt
 	attempt    Attempt         // the running one, or else the next one
-	suppressor *suppressor     // of the running attempt
-	outer      *suppressor     // of the attempt in which the call is made
+	suppressor *suppressor     // suppressor of the running attempt
+	outer      *suppressor     // suppressor of the attempt in which the call is made
 	plan
 	attempts int  // made so far
 	running  bool // an attempt runs
@@ -25,7 +25,7 @@ type sequence struct {
 	clocked  bool
 	started  time.Time
 	waited   time.Duration
-	hint     time.Duration // of the last failure
+	hint     time.Duration // hint of the last failure
 	timer    *time.Timer
 	failures failures
 }
@@ -79,8 +79,8 @@ func (s *sequence) enter(ctx context.Context, o *Options) {
 	}
 }
 
-// elapsed returns the time since the start of the call or, if no setting needs the clock then,
-// since the first call of elapsed.
+// elapsed returns the time since the start of the call. If no setting needs the clock at the start,
+// it counts from the first call of elapsed instead.
 func (s *sequence) elapsed() time.Duration {
 	if !s.clocked {
 		s.started, s.clocked = time.Now(), true

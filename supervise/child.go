@@ -30,7 +30,8 @@ type Restart uint8
 // The kinds of children.
 const (
 	Permanent Restart = iota // always restarted
-	// Restarted after an error, a panic or runtime.Goexit, but not after nil.
+	// Transient means that the child is restarted after an error, a panic or runtime.Goexit, but
+	// not after nil.
 	Transient
 	Temporary // never restarted; the child leaves the supervisor when it ends
 )
@@ -133,9 +134,9 @@ type Spec struct {
 }
 
 // Intensity limits restarts: the supervisor gives up instead of making more than Max restarts
-// within the time Within. Two restarts that are exactly Within apart both count. If Max is 0, there
-// is no limit. Example: Intensity{Max: 3, Within: time.Minute} allows 3 restarts, and gives up at a
-// fourth within a minute.
+// within the time Within. Two restarts both count if the time between them is exactly Within. If
+// Max is 0, there is no limit. Example: Intensity{Max: 3, Within: time.Minute} allows 3 restarts,
+// and gives up at a fourth within a minute.
 type Intensity struct {
 	Max    int
 	Within time.Duration

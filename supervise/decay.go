@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts how often
-// children end that are to be restarted, with or without an error. Each end adds 1 to the count,
-// and the count halves every HalfLife. While the count is at most Threshold, a child is restarted
-// at once. When the count exceeds Threshold, a pause begins, of a random length in [Pause, 1.5 *
+// Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts the ends of
+// children that are to be restarted, with or without an error. Each end adds 1 to the count, and
+// the count halves every HalfLife. While the count is at most Threshold, a child is restarted at
+// once. When the count exceeds Threshold, a pause begins, of a random length in [Pause, 1.5 *
 // Pause). All restarts of the supervisor wait until the pause has ended. If another child ends
 // during the pause, a new pause begins. After the pause the count is 0.
 //
@@ -48,8 +48,8 @@ type decaying struct {
 	paused   bool
 }
 
-// failed counts an end at now and returns the length of the pause that starts with it. Zero means
-// that no pause starts: the child is restarted at once, or after the current pause.
+// failed counts the end of a child and returns the length of the pause that starts with it. Zero
+// means that no pause starts: the child is restarted at once, or after the current pause.
 func (c *decaying) failed(d Decay, now time.Duration, src rand.Source) time.Duration {
 	if !c.any {
 		c.any, c.failures = true, 1

@@ -32,9 +32,9 @@ var (
 
 // A PanicError is a panic or a call of runtime.Goexit in a supervised goroutine.
 type PanicError struct {
-	Name  string // of the goroutine
+	Name  string // name of the goroutine
 	Value any    // the panic value; nil for runtime.Goexit
-	Stack []byte // as from runtime/debug.Stack, of the panicking goroutine
+	Stack []byte // stack of the goroutine, as runtime/debug.Stack returns it
 }
 
 // Error returns the name, the value and, on the following lines, the stack.

@@ -32,7 +32,7 @@ type Event struct {
 	Child       string // "" for the supervisor itself
 	Incarnation uint64 // counts the child's starts from 1
 	Err         error
-	Ran         time.Duration // since the start of the incarnation
+	Ran         time.Duration // time since the start of the incarnation
 	Restart     bool          // the child will be restarted
-	Delay       time.Duration // before the restart; Spec.Stagger may add to it
+	Delay       time.Duration // delay before the restart; Spec.Stagger may add to it
 }

@@ -20,7 +20,7 @@ type Group struct {
 	up     above // up.within is nil if the group runs under no supervisor
 
 	mu      sync.Mutex    // guards the fields below; nothing is called while it is held
-	err     error         // the first
+	err     error         // the first failure
 	running []*member     // in order of start
 	slots   chan struct{} // one element per goroutine; nil if there is no limit
 }

@@ -20,7 +20,7 @@ type Inbox[K comparable, M, R any] struct {
 type Message[K comparable, M, R any] struct {
 	Key     K
 	Value   M
-	Attempt int // the first is 1
+	Attempt int // number of the attempt, from 1
 
 	in *Inbox[K, M, R]
 	h  *held[K, M, R]
@@ -102,7 +102,7 @@ func (m Message[K, M, R]) Nack(err error) bool {
 // ResenderStatus is a snapshot of a Resender.
 type ResenderStatus struct {
 	Name string `json:"name"`
-	// Name of the running Recipe; "" if none is running.
+	// Child is the name of the running Recipe, or "" if none is running.
 	Child    string        `json:"child,omitempty"`
 	Starts   uint64        `json:"starts"`
 	Held     int           `json:"held"`
@@ -113,7 +113,7 @@ type ResenderStatus struct {
 	Streak   int           `json:"streak"`  // crashes since the child last recovered
 	Window   int           `json:"window"`  // messages that the child may hold now
 	Probing  bool          `json:"probing"` // the child has not recovered from its last crash
-	Backoff  backoff.State `json:"backoff"` // of the child
+	Backoff  backoff.State `json:"backoff"` // state of the child's Backoff
 	Fallback bool          `json:"fallback"`
 }
 
@@ -150,8 +150,8 @@ type Held[K comparable, M any] struct {
 	Out      bool // taken by the child
 	Attempts int
 	Deaths   int           // crashes while the child had taken only this message
-	State    backoff.State // failures and their delays
-	Err      error         // of the last failure
+	State    backoff.State // state of Options.Retry: failures and their delays
+	Err      error         // error of the last failure
 }
 
 // Messages returns a snapshot of the messages held, in no particular order. A program may save them

@@ -12,8 +12,8 @@ type recent struct {
 	at    int             // the oldest
 }
 
-// allow records a restart at now and reports whether the limit allows it. As in OTP's supervisor,
-// two restarts that are exactly Within apart both count.
+// allow records a restart and reports whether the limit allows it. As in OTP's supervisor, two
+// restarts both count if the time between them is exactly Within.
 func (r *recent) allow(now time.Duration) bool {
 	switch {
 	case r.Max == 0:

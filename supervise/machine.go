@@ -17,7 +17,7 @@ type State uint8
 // The states.
 const (
 	Idle     State = iota // not started yet, or stopped to be restarted together with others
-	Waiting               // for its next start
+	Waiting               // waiting for its next start
 	Running               // started and not told to stop
 	Halting               // told to stop, and has not returned yet
 	Hanging               // told to stop, and has not returned within its Shutdown
@@ -43,14 +43,15 @@ type child struct {
 	state    State
 	alive    bool // an incarnation has started and not returned
 	afterEnd follow
-	// Key in the queue that holds the child: its next start, or the end of its Shutdown.
+	// at orders the queue that holds the child: it is the time of the child's next start, or the
+	// end of its Shutdown.
 	at          time.Duration
-	pos         int // in that queue
+	pos         int // index in that queue
 	incarnation uint64
 	since       time.Duration // time of its last start or end
 	backoff     backoff.State
-	delay       time.Duration // the last
-	err         error         // of the last end
+	delay       time.Duration // the last delay
+	err         error         // error of the last end
 	patience    time.Duration // replaces a Shutdown of 0 if the child runs supervisors
 }
 
@@ -80,7 +81,7 @@ const (
 type command struct {
 	kind  commandKind
 	child *child
-	cause error // of a cancel
+	cause error // cause of a cancellation
 	event Event
 }
 
@@ -105,8 +106,8 @@ type machine struct {
 	names       map[string]*child
 	seq         uint64
 	alive       int
-	waits       queue // of children in state Waiting
-	stops       queue // of children in state Halting
+	waits       queue // children in state Waiting
+	stops       queue // children in state Halting
 
 	slot   time.Duration // earliest time of the next staggered restart
 	crowd  int           // the highest number of waiting children since none waited
@@ -213,7 +214,7 @@ func (m *machine) start(now time.Duration, c *child) {
 	c.incarnation++
 	c.since = now
 	m.alive++
-	// before the child runs, so that events of a nested supervisor come later
+	// Report this before the child runs, so that the events of a nested supervisor come later.
 	m.report(Event{Kind: Started, Child: c.Name, Incarnation: c.incarnation})
 	m.out = append(m.out, command{kind: commandStart, child: c})
 }
@@ -369,7 +370,7 @@ func (m *machine) wait(c *child, due time.Duration) {
 	m.crowd = max(m.crowd, len(m.waits))
 }
 
-// tick does everything that is due at now: starts, reports of stuck children, the deadline.
+// tick does everything that is due: starts, reports of stuck children, the deadline.
 func (m *machine) tick(now time.Duration) {
 	m.resume(now)
 	for c := m.stops.first(); c != nil && c.at <= now; c = m.stops.first() {

@@ -127,7 +127,7 @@ type detour struct {
 	back     time.Duration // maximum time with the fallback; 0 means no limit
 	fallback bool
 	trial    bool          // Child is back then, and one crash within back changes the recipe
-	crashes  int           // in a row, with this recipe
+	crashes  int           // number of crashes in a row with this recipe
 	since    time.Duration // time of the last change of the recipe
 }
 

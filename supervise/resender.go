@@ -32,7 +32,7 @@ type Resender[K comparable, M, R any] struct {
 	detour   detour
 	live     *run  // the current incarnation
 	returned bool  // live has returned err
-	err      error // of live
+	err      error // error that live has returned
 	serving  bool
 	closed   bool
 	takers   []chan struct{} // callers of Next that wait, in order
@@ -53,7 +53,7 @@ type run struct {
 	cancel   context.CancelCauseFunc
 	over     chan struct{} // closed when it has returned
 	fallback bool
-	cut      bool // was told to stop because it stalled
+	cut      bool // it was told to stop because it stalled
 }
 
 // answer is the reply that a Call waits for.
@@ -86,8 +86,9 @@ func (r *Resender[K, M, R]) now() time.Duration { return time.Since(r.epoch) }
 // Send accepts a message. If it returns nil, the message is held until it is acknowledged or
 // dead-lettered. If a held message has the same key, Send returns ErrHeld. ctx bounds only the wait
 // until the limits allow another message. Callers that wait continue in order, so a small message
-// can wait behind a large one. A child that sends to its own Resender must therefore bound ctx, or
-// acknowledge its message first.
+// can wait behind a large one. A child that sends to its own Resender must bound ctx, or
+// acknowledge its message first. Otherwise, it may wait forever for room that only its own ack
+// would make.
 func (r *Resender[K, M, R]) Send(ctx context.Context, key K, value M) error {
 	_, err := r.send(ctx, key, value, nil)
 	return err
@@ -188,7 +189,7 @@ func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K, value M, size i
 }
 
 // changedLocked wakes one waiting Next and one waiting sender if they can continue. Each of them
-// calls it again, so that one after the other is woken. The caller holds mu.
+// calls changedLocked again, so that all are woken one after the other. The caller holds mu.
 func (r *Resender[K, M, R]) changedLocked() {
 	if len(r.takers) > 0 && r.s.ready.n > 0 && r.s.hasRoom() {
 		close(r.takers[0])

@@ -77,9 +77,9 @@ type Limits struct {
 	Shutdown time.Duration
 }
 
-// Work is one incarnation of a Resender's child. It takes messages from in and settles them, in any
-// order and from any goroutine, until ctx ends. An error, a panic or runtime.Goexit is a crash: the
-// next incarnation gets the messages that were not acknowledged.
+// Work is one incarnation of a Resender's child. It takes messages from the Inbox and settles them,
+// in any order and from any goroutine, until ctx ends. An error, a panic or runtime.Goexit is a
+// crash: the next incarnation gets the messages that were not acknowledged.
 type Work[K comparable, M, R any] func(ctx context.Context, in *Inbox[K, M, R]) error
 
 // Recipe makes a new child at each start, on the child's own goroutine. An error is a crash.
@@ -116,7 +116,7 @@ type Dead[K comparable, M any] struct {
 	// Reason is or wraps ErrPoison, ErrAttempts, ErrAge or ErrFull. If the message was
 	// dead-lettered because Options.Retry gave up, Reason is another error.
 	Reason   error
-	Err      error // of its last failure; nil if there was none
+	Err      error // error of its last failure; nil if there was none
 	Attempts int
 	Deaths   int // crashes while the child had taken only this message
 	Age      time.Duration
@@ -151,10 +151,10 @@ func (e *DeadError) LogValue() slog.Value {
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
 	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without
-	// a recovery between them. Child comes back after the same number of crashes of Fallback, or
-	// when FallbackFor has passed if that is above 0 and earlier. If Child comes back because
-	// FallbackFor has passed, and then crashes within FallbackFor, Fallback replaces it after this
-	// one crash.
+	// a recovery between them. Child comes back after the same number of crashes of Fallback. If
+	// FallbackFor is above 0, Child comes back after FallbackFor at the latest. If Child comes back
+	// because FallbackFor has passed, and then crashes within FallbackFor, Fallback replaces it
+	// after this one crash.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration

@@ -17,7 +17,7 @@ var errStall = errors.New("supervise: the child stalled: it neither took nor set
 // serving is the state of one call of Serve.
 type serving[K comparable, M, R any] struct {
 	*Resender[K, M, R]
-	ctx    context.Context // of Serve
+	ctx    context.Context // context of Serve
 	path   string
 	tell   func(context.Context, Event)
 	nested bool
@@ -26,7 +26,7 @@ type serving[K comparable, M, R any] struct {
 	told   bool          // the child was told to stop
 	stop   time.Duration // when the child counts as stuck
 	stuck  bool          // it was reported as stuck
-	result error         // of Serve, if ending
+	result error         // result of Serve, if ending is set
 	ending bool
 	events []Event
 }

@@ -20,7 +20,7 @@ const (
 	removed       resendList = iota // no longer held
 	ready                           // may be taken
 	out                             // taken by the child, and not acknowledged yet
-	delayed                         // until its due time
+	delayed                         // waits until its due time
 	deadLettering                   // passed to Options.DeadLetter
 )
 
@@ -34,15 +34,15 @@ type held[K comparable, M, R any] struct {
 	answer   *answer[R] // nil if no Call waits
 
 	list        resendList
-	prev, next  *held[K, M, R] // in ready or out
-	pos         int            // in delayed
+	prev, next  *held[K, M, R] // neighbors in ready or out
+	pos         int            // index in delayed
 	due         time.Duration
-	incarnation uint64 // the last that took it
+	incarnation uint64 // the last incarnation that took it
 	attempts    int
 	deaths      int
-	suspect     bool // was out at a crash and has not been settled since
+	suspect     bool // it was taken at a crash, and has not been settled since
 	state       backoff.State
-	err         error // of the last failure
+	err         error // error of the last failure
 	reason      error // why it is dead-lettered
 }
 
@@ -145,8 +145,8 @@ func (q *later[K, M, R]) Pop() any {
 //	1024: crash   1: ack   2: ack   4: crash   1: ack   2: crash   1: crash, so it is this one
 type resends[K comparable, M, R any] struct {
 	limits  Limits
-	backoff backoff.Policy // of the child
-	retry   backoff.Policy // of a nacked message
+	backoff backoff.Policy // policy of the child
+	retry   backoff.Policy // policy of a nacked message
 	src     rand.Source
 
 	messages    map[K]*held[K, M, R]
@@ -158,11 +158,11 @@ type resends[K comparable, M, R any] struct {
 	incarnation uint64
 
 	probing  bool
-	window   int  // of this round
-	taken    int  // in this round
+	window   int  // size of this round
+	taken    int  // messages taken in this round
 	failed   bool // a message of this round was nacked
 	suspects int
-	state    backoff.State // of the child
+	state    backoff.State // state of the policy of the child
 	streak   int           // crashes since it last recovered
 	progress time.Duration // time of the last take or settle
 	resent   uint64        // attempts after a message's first
@@ -252,7 +252,8 @@ func (s *resends[K, M, R]) clear(h *held[K, M, R]) {
 
 // round ends a round of the probation if the child has no message any more. If a message of this
 // round was nacked, the next round is no larger. Otherwise the whole probation ends if no message
-// that was out at the crash is left. If some are left, the next round is twice as large.
+// is left that the child had taken at the crash. If some are left, the next round is twice as
+// large.
 func (s *resends[K, M, R]) round(now time.Duration) {
 	s.progress = now
 	if !s.probing || s.out.n > 0 {

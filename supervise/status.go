@@ -12,13 +12,13 @@ import (
 type Status struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`
-	Restart  Restart   `json:"restart"`            // of a child
-	Strategy *Strategy `json:"strategy,omitempty"` // of a supervisor; nil for other nodes
+	Restart  Restart   `json:"restart"`            // Restart of a child
+	Strategy *Strategy `json:"strategy,omitempty"` // Strategy of a supervisor; nil for other nodes
 	Starts   uint64    `json:"starts"`
-	// Of its last start, or of its end if it is not running.
+	// Since is the time of the last start, or of the end if it is not running.
 	Since    time.Time `json:"since,omitzero"`
 	Next     time.Time `json:"next,omitzero"`   // Waiting: earliest start
-	Err      string    `json:"error,omitempty"` // of its last end, without the stack of a panic
+	Err      string    `json:"error,omitempty"` // error of its last end, without a stack
 	Children []Status  `json:"children,omitempty"`
 }
 

@@ -22,7 +22,7 @@ func (m *machine) bound() time.Duration {
 	for c := m.first; c != nil; c = c.next {
 		most = max(most, c.mayTake())
 	}
-	// The extra second is for the reports of supervisors below.
+	// The extra second is for supervisors below this one, which report their stuck children.
 	return plus(m.spec.Shutdown, plus(most, time.Second))
 }
 

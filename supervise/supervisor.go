@@ -28,8 +28,8 @@ type Supervisor struct {
 	serves   uint64        // calls of Serve
 	begun    time.Time     // start of the last Serve
 	done     chan struct{} // closed when the last Serve has returned
-	// needs is above.needs in the context of the last Serve. It is nil if this supervisor is not
-	// inside another one.
+	// needs is the function above.needs from the context of the last Serve. It is nil if this
+	// supervisor is not inside another one.
 	needs func(time.Duration)
 }
 
@@ -217,8 +217,9 @@ func (k *serveRun) loop(nested bool) error {
 	}
 }
 
-// handleExitsLocked passes the inbox to the state machine. It returns the channels to close when
-// the events have been passed to OnEvent. The caller holds mu.
+// handleExitsLocked passes the returns of children (the field inbox) to the state machine. Their
+// events are passed to OnEvent later. The result has the channels to be closed after that. The
+// caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
 	for _, e := range s.inbox {
 		delete(s.lives, e.child)

@@ -41,8 +41,9 @@ func CheckName(op, name string, dirOK bool) error {
 	return nil
 }
 
-// NotRegular returns the error of operation op on name if op cannot use a file because of its
-// type, mode. part is name, or the part of name that is this file. The error wraps ErrNotRegular.
+// NotRegular returns an error for the operation op, which cannot use a file because of its type.
+// The parameter mode has the type. The parameter part is the element of the path name that is this
+// file. It equals name if name has only one element. The error wraps ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)
 	if part != name {

@@ -11,15 +11,15 @@ type GatherWriter interface {
 
 // Reserver is implemented by a File that can reserve disk space.
 type Reserver interface {
-	// Reserve allocates disk space for length bytes from offset from, without changing the file's
-	// size.
+	// Reserve allocates disk space for length bytes, beginning at the offset from, without changing
+	// the file's size.
 	Reserve(from, length int64) error
 }
 
 // WriteBacker is implemented by a File that can start writing cached data to disk without waiting.
 type WriteBacker interface {
-	// WriteBack starts writing the cached bytes from offset from up to offset to. It may block
-	// while the disk's queue is full.
+	// WriteBack starts writing the cached bytes between the offsets from and to. It may block while
+	// the disk's queue is full.
 	WriteBack(from, to int64) error
 }
 
@@ -81,18 +81,18 @@ func write(f File, p []byte) error {
 	return err
 }
 
-// Reserve allocates disk space for length bytes of f from offset from, which makes later writes
-// there cheaper. The file's size does not change. Reserve reports whether the space was allocated.
-// False is not an error: f is no [Reserver], the file system does not support it, or the disk is
-// full. Writes work as before. Truncating f to its own size frees unused space. Reserve is safe for
-// concurrent use.
+// Reserve allocates disk space for length bytes of f, beginning at the offset from. This makes
+// later writes there cheaper. The file's size does not change. Reserve reports whether the space
+// was allocated. False is not an error: f is no [Reserver], the file system does not support it, or
+// the disk is full. Writes work as before. Truncating f to its own size frees unused space. Reserve
+// is safe for concurrent use.
 func Reserve(f File, from, length int64) bool {
 	r, ok := f.(Reserver)
 	return ok && length > 0 && r.Reserve(from, length) == nil
 }
 
-// WriteBack starts writing a range of f to disk in the background: the bytes from offset from up to
-// offset to. A later Sync then has less to do. WriteBack itself makes nothing durable, and errors
+// WriteBack starts writing a range of f to disk in the background: the bytes between the offsets
+// from and to. A later Sync then has less to do. WriteBack itself makes nothing durable, and errors
 // of the disk are returned by Sync. It reports whether the writing was started. False is not an
 // error: f is no [WriteBacker] or the range is empty. WriteBack may block while the disk's queue is
 // full, and is safe for concurrent use.

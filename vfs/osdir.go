@@ -37,7 +37,8 @@ const swaps = 8
 // tries.
 var errSwapped = errors.New("changed its type repeatedly while it was opened")
 
-// child opens the directory name without following a symlink. name is one part of whole.
+// child opens a directory without following a symlink. The parameter name is its name in d. The
+// parameter whole is the path of which name is a part. It is for errors.
 func (d *osDir) child(op, whole, name string) (*osDir, error) {
 	for range swaps {
 		seen, err := d.root.Lstat(name)
@@ -70,8 +71,8 @@ func (d *osDir) child(op, whole, name string) (*osDir, error) {
 	return nil, &fs.PathError{Op: op, Path: whole, Err: errSwapped}
 }
 
-// parent resolves all parts of name but the last, and returns the last. done closes the directories
-// opened on the way.
+// parent resolves all parts of name but the last. It returns the directory that they lead to, and
+// the last part. The result done closes the directories opened on the way.
 func (d *osDir) parent(op, name string) (dir *osDir, last string, done func(), err error) {
 	if err := CheckName(op, name, false); err != nil {
 		return nil, "", nil, err
@@ -127,10 +128,10 @@ func (d *osDir) openFile(name string, flag int, perm fs.FileMode) (*osFile, erro
 	return &osFile{File: f, name: last}, nil
 }
 
-// openLast opens the regular file last of this directory. It checks the type before the open,
-// because opening a device can have effects. After the open it compares the opened file with the
-// checked one, because another file may have taken the name. Because of openFlags, opening a FIFO
-// does not block.
+// openLast opens a regular file of this directory. The parameter last is its name in the directory.
+// openLast checks the type before the open, because opening a device can have effects. After the
+// open it compares the opened file with the checked one, because another file may have taken the
+// name. Because of openFlags, opening a FIFO does not block.
 func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.File, error) {
 	for range swaps {
 		seen, err := d.root.Lstat(last)
@@ -286,7 +287,7 @@ func (d *osDir) MakeDir(name string, perm fs.FileMode) (Dir, error) {
 	return at, nil
 }
 
-// makeOne makes the directory name unless the name exists, and makes the name durable.
+// makeOne makes a directory unless its name exists, and makes the name durable.
 func (d *osDir) makeOne(name string, perm fs.FileMode) error {
 	err := d.root.Mkdir(name, perm)
 	if errors.Is(err, fs.ErrExist) {

@@ -16,7 +16,8 @@ func (d *osDir) RenameNew(oldName string, to Dir, newName string) error {
 	return d.move("rename without replacing", oldName, to, newName, linkAndRemove)
 }
 
-// move resolves both names to the directories that hold them and calls do with their last parts.
+// move resolves both names to the directories that hold them. It calls the function do with these
+// directories and the last parts of the names.
 func (d *osDir) move(op, oldName string, to Dir, newName string,
 	do func(*osDir, string, *osDir, string) error) error {
 	target, ok := to.(*osDir)

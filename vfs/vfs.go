@@ -53,7 +53,7 @@ type Dir interface {
 	// OpenFile opens a regular file with the os.O_ flags. A new file gets perm, and its name is
 	// durable only after Sync of the directory.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
-	Stat(name string) (Info, error) // of the name itself, symlinks not followed
+	Stat(name string) (Info, error) // describes the name itself: symlinks are not followed
 	// Entries lists the directory name ("." for the Dir itself) in no particular order. Entries
 	// that are deleted meanwhile are left out.
 	Entries(name string) ([]Entry, error)
@@ -65,15 +65,15 @@ type Dir interface {
 	// atomic call for this, a crash may leave both names.
 	RenameNew(oldName string, to Dir, newName string) error
 	Remove(name string) error
-	MakeDir(name string, perm fs.FileMode) (Dir, error) // like FS.MakeDir, beneath
+	MakeDir(name string, perm fs.FileMode) (Dir, error) // like FS.MakeDir, within d
 	OpenDir(name string) (Dir, error)
 	// Sync makes names that were made, renamed or removed in the directory itself durable.
 	Sync() error
-	// Lock locks the file name exclusively. It creates the file if it is missing, and never removes
-	// it. The lock is held until the result is closed or the process ends for any reason. If
-	// another holder has the lock, Lock returns ErrLocked at once. It returns errors.ErrUnsupported
-	// if the system has no such locks. text identifies this holder: Lock writes it into the file.
-	// If a later Lock is refused, its error contains that text.
+	// Lock locks the file with this name exclusively. It creates the file if it is missing, and
+	// never removes it. The lock is held until the result is closed or the process ends for any
+	// reason. If another holder has the lock, Lock returns ErrLocked at once. It returns
+	// errors.ErrUnsupported if the system has no such locks. text identifies this holder: Lock
+	// writes it into the file. If a later Lock is refused, its error contains that text.
 	Lock(name, text string) (io.Closer, error)
 	Close() error
 }

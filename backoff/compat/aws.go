@@ -53,12 +53,12 @@ func (p AWS) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p AWS) Validate() error { return nil }
 
-// AWS2026 is the policy of the same version under AWS_NEW_RETRIES_2026: U[0, 1) * min(x * 2^n,
-// Max), with x = Base, or 1 s if the service throttled the request. Unlike in AWS, the cap comes
-// before the jitter, so waits do not pile up on it.
+// AWS2026 is the policy of the same version if the environment variable AWS_NEW_RETRIES_2026 is
+// true: U[0, 1) * min(x * 2^n, Max), with x = Base, or 1 s if the service throttled the request.
+// Unlike in [AWS], the cap comes before the jitter, so waits do not pile up on it.
 type AWS2026 struct {
 	Base      time.Duration // 0 means 50 ms, as in the SDK
-	Max       time.Duration // 0 waits 0
+	Max       time.Duration // 0 means that every wait is 0
 	Throttled bool
 	Compat    bool // whether negative settings give negative waits, as in the original
 }

@@ -10,20 +10,21 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Cenkalti is the ExponentialBackOff of github.com/cenkalti/backoff v7, which is the same in v4
-// and v5: an interval that grows by Multiplier up to Max, and a wait uniform in
-// [(1-Randomization) interval, (1+Randomization) interval].
+// Cenkalti is the ExponentialBackOff of github.com/cenkalti/backoff v7, which is the same in v4 and
+// v5: an interval that grows by Multiplier up to Max, and a wait uniform in [(1-Randomization)
+// interval, (1+Randomization) interval].
 //
 // Quirks: The jitter comes after the cap, so waits reach (1+Randomization) Max. An Initial above
-// Max is waited once. A Multiplier below 1 shrinks the interval, and at 0 it starts over. A
-// Randomization above 1 gives negative waits with Compat, and 0 without. The original takes a
-// wait of -1 ns for Stop, its sign to give up. There is no limit of attempts or of time.
+// Max is waited once. A Multiplier below 1 shrinks the interval. When the interval is 0, it starts
+// over from Initial. A Randomization above 1 gives negative waits with Compat, and 0 without. The
+// original takes a wait of -1 ns for Stop, its sign to give up. There is no limit of attempts or of
+// time.
 //
 // [CenkaltiDefaults] has the settings of NewExponentialBackOff.
 type Cenkalti struct {
-	Initial       time.Duration // 0 waits 0
-	Max           time.Duration // 0 waits Initial each time
-	Multiplier    float64       // 0 waits Initial each time
+	Initial       time.Duration // 0 means that every wait is 0
+	Max           time.Duration // 0 means that every wait is Initial
+	Multiplier    float64       // 0 means that every wait is Initial
 	Randomization float64       // share of the interval to each side; 0 means no jitter
 	Compat        bool
 }

@@ -30,7 +30,7 @@ const CuratorMaxRetries = 29
 type Curator struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // CuratorMaxSleep if the original is created without a cap
-	MaxRetries int           // 0 or less: no retry
+	MaxRetries int           // 0 or less means no retry
 	Compat     bool          // whether negative settings give negative waits, as in the original
 }
 
@@ -105,7 +105,7 @@ func curatorBounds(base, limit time.Duration,
 		middle := time.Duration(javaLong((float64(first) + float64(last)) / 2))
 		return ordered(first, middle, last)
 	}
-	// r = 0 counts as 1; from kept+1 on all are cut to the limit.
+	// A draw of r = 0 counts as 1. For draws above kept, the wait is cut to the limit.
 	count := float64(choices)
 	kept := max(math.Min(math.Floor(float64(limit)/float64(base)), count-1), 0)
 	sum := float64(first) + float64(base)*kept*(kept+1)/2 + float64(limit)*(count-1-kept)
@@ -119,8 +119,8 @@ func (p Curator) Validate() error { return nil }
 // wait each time.
 type CuratorFixed struct {
 	Sleep      time.Duration
-	MaxRetries int  // retries
-	Forever    bool // RetryForever: MaxRetries is ignored, and Sleep must be above 0
+	MaxRetries int  // maximum number of retries
+	Forever    bool // as in RetryForever; MaxRetries is ignored, and Sleep must be above 0
 	Compat     bool // whether a negative Sleep gives negative waits, as in the original
 }
 
@@ -156,7 +156,8 @@ func (p CuratorFixed) Validate() error {
 	return nil
 }
 
-// CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait until MaxElapsed.
+// CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait each time, until MaxElapsed
+// has passed since the first attempt.
 //
 // Quirk: it measures the elapsed time, then waits, and only then refuses to retry. So the last wait
 // is useless. Next takes the sum of the waits as the elapsed time, and omits the useless wait.
@@ -201,9 +202,9 @@ var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMO
 	"SESSIONEXPIRED"}
 
 // CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
-// (CONNECTIONLOSS, ...). If sessionFailed is true, the policy is SessionFailedRetryPolicy, which
-// refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because
-// ZooKeeper has this code but no exception for it.
+// (CONNECTIONLOSS, ...). If sessionFailed is true, it reports this for SessionFailedRetryPolicy,
+// which refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because ZooKeeper has this
+// code but no exception for it.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

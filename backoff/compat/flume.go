@@ -11,15 +11,16 @@ import (
 )
 
 // Flume is the wait of Apache Flume 1.11's SpoolDirectorySource when its channel is full or throws:
-// 250 ms, doubling, at most Max. After a commit it starts over: use a new State. It never gives up.
+// 250 ms, doubling, at most Max. After a commit Flume starts over: use a new State. It never gives
+// up.
 //
 // Quirks: Max is not applied to the first wait, so with a Max of 100 ms the first wait is 250 ms.
 // With Off, every wait is 0, a hot loop. The wait is an int of milliseconds: with a Max near 2^31
 // the doubling wraps to -100663296 ms, a hot loop (Compat only). [FlumeDefaults] has the settings
 // of a source that configures none.
 type Flume struct {
-	Max    time.Duration // maxBackoff, whole milliseconds; 0 waits 250 ms once and then 0
-	Off    bool          // backoff = false: wait 0
+	Max    time.Duration // maxBackoff in whole milliseconds; 0 means 250 ms once, then 0
+	Off    bool          // the setting backoff = false: every wait is 0
 	Compat bool
 }
 
@@ -61,7 +62,7 @@ func (p Flume) Validate() error { return nil }
 // 22nd failure on it is negative or 0, so that the sink is tried without a pause. From the 32nd on
 // it starts over at 1 s.
 type FlumePenalty struct {
-	Max    time.Duration // maxpenalty; 0 waits 0
+	Max    time.Duration // maxpenalty; 0 means that every wait is 0
 	Compat bool
 }
 
@@ -97,7 +98,7 @@ func (p FlumePenalty) Validate() error { return nil }
 // 2^f, at most Max. f is the number of failures, at most 16. f starts over if the time since the
 // previous failure is at least the penalty plus an hour.
 type FlumeOrder struct {
-	Max    time.Duration // maxTimeOut; 0 waits 0
+	Max    time.Duration // maxTimeOut; 0 means that every wait is 0
 	Compat bool          // whether a negative Max gives negative waits, as in the original
 }
 
@@ -139,7 +140,8 @@ func (p FlumeOrder) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p FlumeOrder) Validate() error { return nil }
 
-// FlumeOutcome is the outcome of one turn of a Flume runner.
+// FlumeOutcome is the outcome of one turn of a Flume runner. A runner calls a source or sink in a
+// loop, and a turn is one such call.
 type FlumeOutcome uint8
 
 // The outcomes of a turn.
@@ -163,8 +165,8 @@ func (o FlumeOutcome) String() string {
 // exception. Exceptions do not change the number of BACKOFFs. A negative Increment waits Max,
 // because Thread.sleep throws. A negative Max ends the original's runner, and waits 0 here.
 type FlumeRunner struct {
-	Increment time.Duration // 0 waits 0
-	Max       time.Duration // 0 waits 0
+	Increment time.Duration // 0 means that every wait is 0
+	Max       time.Duration // 0 means that every wait is 0
 	Sink      bool
 }
 
@@ -201,14 +203,14 @@ func (p FlumeRunner) Turn(s backoff.State, o FlumeOutcome) (time.Duration, backo
 	return d, s
 }
 
-// Next implements backoff.Policy: a BACKOFF each time.
+// Next implements backoff.Policy as if each turn returned BACKOFF.
 func (p FlumeRunner) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
 	s.Step = s.N
 	d, s := p.Turn(s, FlumeBackoff)
 	return d, s, true
 }
 
-// Bounds implements backoff.Bounder, for a BACKOFF each time.
+// Bounds implements backoff.Bounder as if each turn returned BACKOFF.
 func (p FlumeRunner) Bounds(n int) (lowest, mean, highest time.Duration) {
 	d := p.wait(int64(step(n)) + 1)
 	return d, d, d

@@ -18,10 +18,10 @@ import (
 //
 // [GRPCDefaults] has the settings of the connection-backoff specification.
 type GRPC struct {
-	Base       time.Duration // 0 waits 0
-	Multiplier float64       // 0 waits 0 after the first
+	Base       time.Duration // 0 means that every wait is 0
+	Multiplier float64       // 0 means that only the first wait is not 0
 	Jitter     float64       // share of the interval to each side; 0 means none
-	Max        time.Duration // 0 waits Base once and then 0
+	Max        time.Duration // 0 means one wait of Base, and then waits of 0
 	Compat     bool
 }
 

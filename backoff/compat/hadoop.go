@@ -17,10 +17,11 @@ import (
 // and the number of failovers to another server. Each Hadoop is also a backoff.Policy. Its Next
 // takes every failure for an IOException of an idempotent call.
 //
-// The implementations: [HadoopTryOnce], [HadoopForever], [HadoopFixedCount], [HadoopFixedForever],
-// [HadoopFixedTime], [HadoopProportional], [HadoopExponential], [HadoopMultipleLinearRandom],
-// [HadoopFailover], [HadoopByException], [HadoopByRemoteException], [HadoopOtherThanRemoteAndSASL].
-// [HadoopMultiple] joins the decisions of several failures.
+// The following functions and types return or implement a Hadoop: [HadoopTryOnce], [HadoopForever],
+// [HadoopFixedCount], [HadoopFixedForever], [HadoopFixedTime], [HadoopProportional],
+// [HadoopExponential], [HadoopMultipleLinearRandom], [HadoopFailover], [HadoopByException],
+// [HadoopByRemoteException], [HadoopOtherThanRemoteAndSASL]. [HadoopMultiple] joins the decisions
+// of several failures.
 type Hadoop interface {
 	backoff.Policy
 	backoff.Validator
@@ -59,7 +60,7 @@ type HadoopDecision struct {
 	Reason string
 }
 
-// HadoopMultiple joins the decisions for a call that failed in several ways at once, as
+// HadoopMultiple joins the decisions for a call with several failures at the same time, as
 // RetryInvocationHandler does. If all decisions are to fail, the call fails. Otherwise the call
 // fails over if one of the decisions does, and the first such decision counts. Otherwise the call
 // is retried. The delay is the longest one.
@@ -172,8 +173,8 @@ func next(p Hadoop, s backoff.State, src rand.Source) (time.Duration, backoff.St
 type HadoopLimited struct {
 	rule       hadoopRule
 	maxRetries int64
-	maxTime    int64 // of fixed time, in unit
-	sleep      int64 // in unit
+	maxTime    int64 // maxTime of HadoopFixedTime, in unit
+	sleep      int64 // the sleep, in unit
 	unit       JavaUnit
 	compat     bool
 }

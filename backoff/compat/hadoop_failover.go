@@ -17,14 +17,15 @@ import (
 // about all other failures.
 //
 // Quirks: The first failover waits 0, and the second 2 * Delay on average. The delay is cut to
-// MaxDelay before the jitter, so it reaches 1.5 * MaxDelay. The product wraps, and so does the
-// shift at 64 (Compat only). MaxRetries limits the number of retries minus the number of failovers.
-// A remote AccessControlException is not refused at once: Fallback decides about it.
+// MaxDelay before the jitter, so it reaches 1.5 * MaxDelay. The product of Delay and the power of
+// two wraps, and so does the shift by 64 or more (Compat only). MaxRetries limits the number of
+// retries minus the number of failovers. A remote AccessControlException is not refused at once:
+// Fallback decides about it.
 type HadoopFailover struct {
 	Fallback       Hadoop // nil means HadoopTryOnce
 	MaxFailovers   int
 	MaxRetries     int   // the short constructors of the original set 0
-	DelayMillis    int64 // milliseconds: an int64 of them may be beyond a Duration
+	DelayMillis    int64 // an int64 of milliseconds may be beyond a Duration
 	MaxDelayMillis int64 // milliseconds
 	Compat         bool
 }

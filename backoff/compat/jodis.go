@@ -19,8 +19,8 @@ import (
 // only).
 type Jodis struct {
 	Base       time.Duration // whole milliseconds
-	MaxSleep   time.Duration // 0 waits 0
-	MaxElapsed time.Duration // below 0: no limit; 0: no retry
+	MaxSleep   time.Duration // 0 means that every wait is 0
+	MaxElapsed time.Duration // below 0 means no limit, 0 no retry
 	Compat     bool
 }
 

@@ -36,7 +36,7 @@ func (p Jpillora) ForAttempt(attempt, random float64) time.Duration {
 	}
 	switch {
 	case d > math.MaxInt64-512:
-		// the largest float64 below 2^63 is 2^63-1024; the original compares floats, too
+		// The largest float64 below 2^63 is 2^63-1024. The original also compares floats.
 		return high
 	case d != d || d < float64(low):
 		return low

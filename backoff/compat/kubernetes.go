@@ -158,7 +158,7 @@ func (p KubernetesLoop) Validate() error { return nil }
 type KubernetesJitter struct {
 	Duration  time.Duration
 	MaxFactor float64
-	Compat    bool // an overflow wraps, as on amd64
+	Compat    bool // whether an overflow wraps, as on amd64
 }
 
 // jitter returns the result of the original's wait.Jitter for a given draw (random) from [0, 1).

@@ -18,8 +18,8 @@ import (
 // original's comparison of floats and becomes the lowest int64. With a Base of 0, the wait is 0
 // times infinity from n = 1024 on. This is NaN, which also becomes the lowest int64.
 type KubernetesExponential struct {
-	Base   time.Duration // 0 waits 0
-	Max    time.Duration // 0 waits 0
+	Base   time.Duration // 0 means that every wait is 0
+	Max    time.Duration // 0 means that every wait is 0
 	Compat bool
 }
 
@@ -89,7 +89,7 @@ func (p KubernetesFastSlow) Validate() error { return nil }
 //
 // Quirk: the original keeps every item until Forget, without a limit. Here MaxItems is the limit.
 type KubernetesItems[K comparable] struct {
-	Policy backoff.Policy // KubernetesExponential, KubernetesFastSlow, or any other; nil waits 0
+	Policy backoff.Policy // such as KubernetesExponential; nil means that every wait is 0
 	// MaxItems is the maximum number of items kept. An item beyond it waits as after its first
 	// failure. 0 means 100,000.
 	MaxItems int

@@ -16,9 +16,9 @@ import (
 // supervise.
 //
 // Quirks: The jitter comes after the cap, so waits reach (1+RandomFactor) * Max. The jitter is too
-// narrow to spread a crowd of clients. With Compat, an overflow removes it: once Min * 2^n exceeds
-// an int64 of nanoseconds, the original waits exactly Max. The jitter returns when Min * 2^n
-// exceeds a float64. With a Min of 3 s, it is missing for n = 32 to 992.
+// narrow to spread a crowd of clients. With Compat, an overflow removes the jitter: once Min * 2^n
+// exceeds an int64 of nanoseconds, the original waits exactly Max. The jitter returns when Min *
+// 2^n exceeds a float64. With a Min of 3 s, it is missing for n = 32 to 992.
 //
 // Next gives up if a setting is out of range, because BackoffSupervisor refuses such settings.
 // Delay accepts any, as calculateDelay does.

@@ -34,7 +34,7 @@ func (t PollyType) String() string {
 // [PollyDefaults] has the settings of RetryStrategyOptions.
 type Polly struct {
 	Type       PollyType
-	Delay      time.Duration // 0 waits 0
+	Delay      time.Duration // 0 means that every wait is 0
 	Max        time.Duration // 0 means none, which is null in Polly
 	Jitter     bool
 	MaxRetries int // 1 or more

@@ -13,8 +13,8 @@ import (
 
 // Resilience4j is an IntervalFunction of resilience4j 2.3. At each step, the interval is multiplied
 // and truncated to whole milliseconds. The wait is drawn from (1 - Randomization) to (1 +
-// Randomization) times the interval, and then cut to Max. With a Multiplier of 1 it is the
-// original's function named of, or with Random the one named ofRandomized. [Resilience4jDefaults]
+// Randomization) times the interval, and then cut to Max. With a Multiplier of 1 it is
+// IntervalFunction.of, or IntervalFunction.ofRandomized if Random is set. [Resilience4jDefaults]
 // has the settings of ofExponentialBackoff.
 //
 // Quirks: An interval of 1 ms times 1.5 stays 1 ms. A Multiplier below 1 shrinks the interval to 0.
@@ -36,8 +36,8 @@ type Resilience4j struct {
 }
 
 // Resilience4jDefaults returns the settings of IntervalFunction.ofExponentialBackoff(): 500 ms,
-// times 1.5, no cap. Randomization is 0.5, as in ofExponentialRandomBackoff(), and is used with
-// Random.
+// times 1.5, no cap. Randomization is 0.5, as in ofExponentialRandomBackoff(), and is used only if
+// Random is set.
 func Resilience4jDefaults() Resilience4j {
 	return Resilience4j{Initial: 500 * time.Millisecond, Multiplier: 1.5, Randomization: .5}
 }

@@ -33,7 +33,7 @@ func (s SethvargoShape) String() string {
 // [SethvargoMaxDuration]. The zero value changes nothing.
 type SethvargoWrapper struct {
 	kind    sethvargoKind
-	d       time.Duration // of a jitter, a cap or a maximum
+	d       time.Duration // the range of a jitter, a cap or a maximum
 	percent uint64        // 1 to 100
 	retries uint64
 }
@@ -71,7 +71,8 @@ func SethvargoJitterPercent(percent uint64) SethvargoWrapper {
 // SethvargoFullJitter is WithFullJitter: uniform in [0, wait).
 func SethvargoFullJitter() SethvargoWrapper { return SethvargoWrapper{kind: sethvargoFull} }
 
-// SethvargoCapped is WithCappedDuration: at most limit. Zero makes every wait 0.
+// SethvargoCapped is WithCappedDuration: each wait is at most limit. A limit of zero makes every
+// wait 0.
 func SethvargoCapped(limit time.Duration) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoCapped, d: limit}
 }

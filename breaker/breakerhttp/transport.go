@@ -32,8 +32,8 @@ type Transport struct {
 	Breaker *breaker.Breaker
 	Options breaker.Options
 
-	// MaxHosts bounds the number of hosts with a breaker. The Transport drops the least recently
-	// used breakers beyond it. Zero means 1000.
+	// MaxHosts bounds the number of hosts with a breaker. When it is exceeded, the Transport drops
+	// the least recently used breaker. Zero means 1000.
 	MaxHosts int
 
 	// Judge returns the error that a request reports to the breaker, nil for success. Nil means
@@ -43,8 +43,8 @@ type Transport struct {
 	hosts perhost.Table[*breaker.Breaker]
 }
 
-// StatusError is the error that the breaker gets for a response that is a failure of its server.
-// Clients do not see it.
+// StatusError is the error that the breaker gets for a response that counts as a failure of its
+// server. Clients do not see it.
 type StatusError struct {
 	Status int           // such as 503
 	Wait   time.Duration // the Retry-After of the response; zero if it has none

@@ -5,7 +5,7 @@
 //
 // A [Chooser] gets the state of all lanes and picks one that can take the item. It is pure and not
 // safe for concurrent use. The state machine in package flow/control owns it. A [Policy] creates
-// one Chooser for each machine. The package runs under testing/synctest.
+// one Chooser for each state machine. The package runs under testing/synctest.
 package dispatch
 
 import (
@@ -17,7 +17,7 @@ import (
 // in the order of their numbers. A lane with a false Free cannot take the item now.
 type Candidate struct {
 	Lane int32
-	Free bool // gate open, room in the window, not excluded for this item
+	Free bool // may take the item: its window has room, and no limit or failure excludes it
 	// Full means that only the lane's window or limit keeps it from being Free.
 	Full     bool
 	Known    bool    // it has answered at least once since it came up
@@ -25,8 +25,8 @@ type Candidate struct {
 	Work     float64 // cost in flight, overdue attempts included
 	Mean     float64 // mean cost of an item; 0 if not known yet
 	Rate     float64 // cost per second that it delivers; 0 if not known yet
-	// expected round trip of an item of mean cost if the worker has nothing else in flight, network
-	// included; 0 if not known yet
+	// Service is the expected round trip, including the network, of an item of mean cost if the
+	// worker has nothing else in flight. It is 0 if not known yet.
 	Service    time.Duration
 	Base       time.Duration // Service as measured by the lane's window; 0 if not known
 	Failures   float64       // recent share of failed attempts, 0 to 1
@@ -36,7 +36,7 @@ type Candidate struct {
 
 // Policy is a config value that creates choosers.
 type Policy interface {
-	Name() string // as in a config: "least_completion", "round_robin", "hash"
+	Name() string // name in configs, such as "least_completion"
 	New(src rand.Source) Chooser
 }
 

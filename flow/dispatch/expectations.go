@@ -12,12 +12,13 @@ import (
 // comparison per lane.
 type expectations struct {
 	notified bool    // Changed is called for every change
-	cost     float64 // of the last item
+	cost     float64 // cost of the last item
 	filled   bool    // expect is for that cost
-	// expected time of the item at each lane in seconds; +Inf if the lane is not usable; negative
-	// if the lane fails or is unknown, and must be examined
+	// expect has the expected time of the item at each lane in seconds. It is +Inf if the lane is
+	// not usable, and negative if the lane fails or is unknown and must be examined.
 	expect []float64
-	// until this time, no free lane has been idle for so long that it must be measured again
+	// stale is the time until which no free lane will have been idle for so long that it must be
+	// measured again.
 	stale time.Duration
 }
 

@@ -18,14 +18,14 @@ type Holder interface {
 }
 
 const (
-	// idleFactor makes dispatch use an idle lane earlier than the waiting item alone would justify.
-	// While a lane idles, all later items wait longer, too. With 1, only the waiting item would
-	// count.
+	// idleFactor makes dispatch use an idle lane earlier than the waiting item alone would justify,
+	// because while a lane idles, all later items wait longer as well. A factor of 1 would take
+	// only the waiting item into account.
 	idleFactor = 1 / 1.6
-	// A lane is covered if it has at least about minCover batches more in flight than it holds
-	// without a queue. Such a lane does not idle between an answer and the arrival of the next
-	// batch. A lane that holds many batches may serve in parallel, as in package window. It must
-	// have coverRoot times the square root of their number more in flight.
+	// minCover and coverRoot define a covered lane: a lane with so many batches in flight that its
+	// worker does not idle between an answer and the arrival of the next batch. If the worker holds
+	// b batches without a queue, this takes about b + minCover batches in flight. If b is large, it
+	// takes b + coverRoot*sqrt(b), because the worker may serve in parallel (as in package window).
 	minCover  = 2.5
 	coverRoot = 1.5
 	// silentAfter is the time without an answer, in round trips without a queue, after which no

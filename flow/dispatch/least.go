@@ -20,10 +20,11 @@ import (
 // better of two random lanes is not stable with unequal workers (arXiv 2004.00538). Of equally good
 // lanes, the faster one is chosen, and then a random one.
 //
-// With a Band above 0, the choice is random among all lanes whose expected time exceeds the best by
-// at most that factor. Use it if several senders share the workers. Each sender knows only its own
-// work in flight, so without a Band all of them would pick the same lane (Mitzenmacher, How useful
-// is old information?, 2000).
+// With a Band above 0, the choice is random among all lanes with an expected time of at most (1 +
+// Band) times the best one. Example: with a Band of 0.1 and a best time of 100 ms, these are the
+// lanes with at most 110 ms. Use a Band if several senders share the workers. Each sender knows
+// only its own work in flight, so without a Band all of them would pick the same lane
+// (Mitzenmacher, How useful is old information?, 2000).
 //
 // A lane that was not used for max(1 s, 20 round trips) gets one item. So a lane that was once slow
 // is measured again. For a lane that has never answered, the median expected time is assumed. With
@@ -146,8 +147,8 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 
 // scanResult is the result of one scan of the lanes.
 type scanResult struct {
-	// best is the lane with the least expectation among the free, known lanes without failures;
-	// equal is the number of equally good lanes
+	// best is the lane with the least expectation among the free, known lanes without failures.
+	// equal is the number of equally good lanes.
 	best, equal int
 	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse

@@ -6,13 +6,13 @@ import "slices"
 
 // Entry describes a policy for configs, traces and simulators, which refer to it by its name.
 type Entry struct {
-	Policy                      // with its defaults
+	Policy                      // the policy with its defaults
 	With   func(Options) Policy // returns the policy with these settings; nil if it has none
 }
 
 // Options are the settings that configs have for dispatch.
 type Options struct {
-	Band float64 // of LeastCompletion
+	Band float64 // the Band of LeastCompletion
 }
 
 var registry = []Entry{

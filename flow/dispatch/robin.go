@@ -8,7 +8,7 @@ import (
 )
 
 // RoundRobin uses one lane after the other and skips lanes that are not free. docs/flow-control.md
-// compares it with other policies, as part of system D.
+// compares it with other policies: system D there, a flow control built on Storm, uses it.
 type RoundRobin struct{}
 
 // Name returns "round_robin".

@@ -69,10 +69,11 @@ func (r Range) String() string { return fmt.Sprintf("(%v, %v]", r.From, r.To) }
 type Ledger struct {
 	watermark Position // everything at or before it is settled
 	tail      Position // everything at or before it was opened, or was settled before the restart
-	// the ranges between watermark and tail, each starting at the end of the previous one
+	// open has the ranges between watermark and tail, each starting at the end of the previous one.
 	open    ring
 	pending int // entries of open that are not settled
-	// settled before the restart, and not reached by Open yet; ascending, disjoint, not adjacent
+	// restored has the ranges that were settled before the restart and that Open has not reached
+	// yet. They are ascending, disjoint and not adjacent.
 	restored []Range
 }
 

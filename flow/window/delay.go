@@ -29,8 +29,8 @@ type delay struct {
 	state          State
 	verdict        verdict
 	presumedLost   int // attempts in flight that are probably lost
-	// a timeout or nack has narrowed the window since the last verdict; a timeout does so at most
-	// once per round
+	// narrowed means that a timeout or nack has narrowed the window since the last verdict. A
+	// timeout does so at most once per round.
 	narrowed     bool
 	floor        float64       // lower bound of this round's narrowing
 	windowBefore float64       // window that a late ack restores; 0 if none
@@ -48,7 +48,8 @@ const (
 	uselessShare = 0.9
 	uselessRest  = 16 // round trips for which the window rests after a useless step
 
-	// The window does not grow while one attempt in this many is probably lost.
+	// The window does not grow if so many attempts in flight are probably lost: one in 16 if round
+	// trips hardly vary (steady), and otherwise one in four.
 	lostShareSteady = 16.0
 	lostShareNoisy  = 4.0
 
@@ -165,7 +166,7 @@ func (d *delay) sample(s *Sample) bool {
 }
 
 // mayBeDropping reports whether the worker may be dropping attempts above some level. It may, if
-// later answers have overtaken many attempts.
+// answers to later attempts have come while many earlier attempts are still in flight.
 func (d *delay) mayBeDropping() bool {
 	share := lostShareNoisy
 	if d.base.steady() {
@@ -190,14 +191,16 @@ func (d *delay) endRound() *verdict {
 	v.mean = d.round.smooth()
 	d.base.followMean(v.mean, d.round.jitter())
 	v.base = d.base.value
-	// The round trips of a round depend on the batches in flight when its batches were sent. This
-	// number is less than the window in the start-up, and if the window is not used up.
+	// The queue is computed from the number of batches that were in flight when the batches of the
+	// round were sent. It is less than the window in the start-up, and if the load does not use up
+	// the window.
 	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
 		d.base.zone(d.inFlight))
 	switch {
 	case moved:
-		// The round trips of the round are relative to the old base: keep the window.
+		// The base has just changed, and the round trips of this round are relative to the old one.
+		// So keep the window.
 		v.queue = (v.low + v.high) / 2
 		v.low, v.high = v.queue, v.queue
 	case weighs:

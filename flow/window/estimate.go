@@ -12,7 +12,7 @@ import (
 type round struct {
 	n        int
 	raw      time.Duration // sum of raw round trips
-	sum, sq  float64       // of normalized round trips, in seconds
+	sum, sq  float64       // sums of the normalized round trips and of their squares, in seconds
 	inFlight float64       // sum of the batches in flight when each sample was sent
 	limited  int           // number of samples sent at the limit
 	began    time.Duration // time of the last sample before the round
@@ -77,8 +77,9 @@ func (r *round) jitter() float64 {
 const (
 	roundWeight  = 0.5 // weight of the newest round in the moving mean
 	probeSamples = 8   // minimum samples of a drained probe
-	// minimum number of samples, as a multiple of the window; in fewer than two rounds, the rate is
-	// still that of the previous window
+	// probeRound is the minimum number of samples of a probe, as a multiple of the window. Before
+	// two windows of samples have come back, the measured rate is still that of the previous
+	// window.
 	probeRound       = 2
 	maxProbeSamples  = 1024 // maximum of the samples that a probe needs
 	probeShare       = 0.75 // share of the non-waiting window during a probe, which limits its cost
@@ -105,18 +106,19 @@ const (
 	shortProbeShare     = 0.88            // share of the non-waiting window during a probe
 	shortProbeEvery     = 5 * time.Second // minimum interval of probes
 	shortProbeDoublings = 2               // maximum number of times that the interval doubles
-	// number of standard errors; a probe's mean that is further above the base indicates a slower
-	// worker
+	// If the mean of a probe is more than this number of standard errors above the base, the worker
+	// has become slower.
 	shortRise = 3
-	// number of standard errors; a round's mean that is further below the base indicates a faster
-	// worker
+	// If the mean of a round is more than this number of standard errors below the base, the worker
+	// has become faster.
 	shortFall = 4
 )
 
 // queue estimates the number q of batches, of w in flight, that wait at their worker. If q is
-// between low and high (the dead zone), the window does not change. With a noise of 0, the dead
-// zone is that of a worker without variation. With a noise of 1, it is that of square-root
-// staffing.
+// between low and high (the dead zone), the window does not change. The zone depends on noise, the
+// variation of the worker's round trips. Let r be the square root of the batches that do not wait.
+// With a noise of 0, the zone is about r/4 to 3r/4. With a noise of 1, it is about 1.5r to 3r
+// (square-root staffing).
 func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	share := 1.0
 	if mean > 0 {
@@ -145,7 +147,7 @@ type base struct {
 	short           bool    // Queue.Short
 	reportsWait     bool    // the worker reports the wait of batches
 	epoch           uint32
-	waits           waits // for short
+	waits           waits // estimate of the waits, used if short is set
 	wasKnown        bool  // the base was no longer provisional at the start of the probe
 	probing         bool
 	narrow          float64 // the window during the probe
@@ -162,9 +164,10 @@ type base struct {
 // normalized round trip of s is x seconds. The result reports whether s must be left out of the
 // round, because a probe limited the window when its attempt was sent, or limits it now.
 //
-// In a start-up the base is uncertain, and a wrong base must be corrected. A sample that was alone
-// at the worker when sent may have waited for batches sent later: it is late, and they have
-// overtaken it. A sample that was not overtaken shows the variation of the worker.
+// A sample that was alone at the worker when it was sent normally shows the drained worker. In a
+// start-up it may be wrong: batches that were sent later may have overtaken and delayed it. So if
+// it was overtaken, it counts only if it is at most 1/8 longer than the base. A sample that was not
+// alone but came back first counts only for the variation of the worker.
 func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
@@ -276,9 +279,9 @@ func (b *base) noise() float64 {
 	return min(noisiest, noisy*math.Sqrt(b.squareDeviation)/b.value)
 }
 
-// zone returns the noise to be used for the dead zone of a window of w batches. In a wide window,
-// an error of one percent in the base is many batches, so the dead zone of a wide window stays
-// wide.
+// zone returns the noise to be used for the dead zone (see queue) of a window of w batches. For a
+// short queue, it is only a share of the noise. The share grows with the window: in a wide window,
+// an error of one percent in the base is many batches.
 func (b *base) zone(w float64) float64 {
 	if b.short {
 		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()

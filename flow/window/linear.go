@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Step is the frequency at which a linear window takes a verdict.
+// Step determines how often a linear window decides whether to grow or to shrink.
 type Step uint8
 
 // The steps.
 const (
-	PerRound Step = iota // once per round of Limit acks, on the round's mean
-	// on every ack, as in the original article; without congestion, the window then doubles in each
-	// round trip
+	PerRound Step = iota // once per round of Limit acks, by the round's mean
+	// PerAck decides on every ack, as in the original article. Without congestion, the window then
+	// doubles in each round trip.
 	PerAck
 )
 
@@ -37,7 +37,8 @@ const (
 type Linear struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000
-	// maximum raw round trip that is NORMAL; 0 means that the queue decides, as described above
+	// Threshold is the maximum round trip that is NORMAL, whatever the cost of the batch. 0 means
+	// that the queue decides, as described above.
 	Threshold time.Duration
 	Step      Step
 }

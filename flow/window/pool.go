@@ -55,11 +55,12 @@ const (
 	poolExpiry = 10 * time.Minute // a sender that is silent for this long starts over
 	poolLow    = 0.55             // low mark of the waiting batches, without the network's part
 	poolHigh   = 1.15             // high mark, without the network's part
-	// part of the low mark that depends on the network: this number times the square root of the
-	// number of batches in the network
+	// The low mark is poolLow, plus rootLow times the square root of the number of batches in the
+	// network.
 	rootLow  = 1.2
 	rootHigh = 2.35 // the same part of the high mark
-	// maximum number of senders; a further sender replaces the one that was silent for longest
+	// maxPoolSenders is the maximum number of senders. A further sender replaces the one that was
+	// silent for longest.
 	maxPoolSenders = 1024
 )
 

@@ -42,7 +42,7 @@ const (
 
 type rate struct {
 	delay
-	rates [rateRounds]float64 // of the last rounds, in deliveries per second
+	rates [rateRounds]float64 // rates of the last rounds, in deliveries per second
 	next  int
 }
 

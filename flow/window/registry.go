@@ -10,7 +10,7 @@ import (
 // Entry describes an algorithm for configs, traces, explanations and simulators, which refer to it
 // by its name.
 type Entry struct {
-	Algorithm                            // with its defaults
+	Algorithm                            // the algorithm with its defaults
 	With       func(o Options) Algorithm // returns the algorithm with these settings
 	Adverts    bool                      // it needs workers that advertise their windows
 	Experiment bool                      // it is only for simulators, not for configs
@@ -19,7 +19,7 @@ type Entry struct {
 // Options are the settings that configs have for windows. An algorithm ignores the settings of
 // other algorithms.
 type Options struct {
-	Size         int // of a fixed window
+	Size         int // size of a fixed window
 	Initial, Max int
 	Threshold    time.Duration
 	PerAck       bool

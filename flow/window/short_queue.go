@@ -24,16 +24,16 @@ type waits struct {
 	drained float64 // mean weight of round trips without a queue
 	tilted  float64 // mean of their round trips multiplied by their weights
 	n       float64 // samples in drained and tilted, counted up to maxWaits
-	probed  weights // of the current probe, which may find that the base was wrong
+	probed  weights // weights of the current probe, which may find that the base was wrong
 	round   weights
 
 	minRoundTrip float64 // round trip of the round, in seconds
 	network      float64 // slowly rising minimum round trip, a bound of the network's share
 
-	share     float64 // of the base in the mean round trip before the worker's speed changed
+	share     float64 // share of the base in the mean round trip before the speed changed
 	following int     // rounds for which the base still follows such a change
-	// mean round trip before the round in which the speed may have changed; 0 if there is no such
-	// round
+	// meanBefore is the mean round trip before the round in which the speed may have changed. It is
+	// 0 if there is no such round.
 	meanBefore   float64
 	foundByProbe bool // a probe has found the change of speed, and its mean counts, too
 	confirmed    int  // consecutive probes that agreed with the base
@@ -56,31 +56,32 @@ func (w *weights) add(x float64) {
 }
 
 const (
-	waitsWidth = 0.3 // of the base: the width of the weight
+	waitsWidth = 0.3 // width of the weight, as a share of the base
 	minWaits   = 48  // samples before the drained weight is used
 	maxWaits   = 800
 
-	networkRise = 0.02 // share of the difference, per round
-	maxNetwork  = 0.5  // of the base; without any variation all of it would seem to be network
+	networkRise = 0.02 // share of the difference by which the network's estimate rises per round
+	maxNetwork  = 0.5  // maximum of that estimate, as a share of the base
 
-	// The calls in the network fluctuate by about the square root of their number. That many
-	// waiting calls keep the worker busy.
+	// The number of calls in the network fluctuates by about its square root. So a queue of about
+	// that length keeps the worker busy.
 	shortTarget = 0.7
 	shortExtra  = 0.1
-	shortGain   = 0.4  // of the difference from the target, per round
+	shortGain   = 0.4  // share of the difference from the target by which a round moves the window
 	shortStep   = 0.25 // maximum change per round, in square roots of the window; at least one call
 	shortEmpty  = 4    // rounds below half of the target before the window grows by a call,
 	shortGrowth = 8    // or by this fraction of itself
-	// allowed difference of the two estimates of the queue, in square roots of the calls being
-	// served
+	// shortSlack is the allowed difference between the two estimates of the queue, as a multiple of
+	// the square root of the number of calls being served.
 	shortSlack = 1.0
 
-	// If the mean round trip changes by more than this between two rounds, and the window does not
-	// explain it, the worker's speed has changed.
-	speedJitter    = 5    // standard errors, and
-	minSpeedChange = 0.4  // of its logarithm
-	speedWait      = 0.15 // of the base: the least apparent wait at a worker that has become slower
-	speedRounds    = 3    // rounds in which the base follows
+	// The worker's speed has changed if two conditions hold. The logarithm of the mean round trip
+	// changes between two rounds by more than minSpeedChange and by more than speedJitter standard
+	// errors. The change of the window does not explain this.
+	speedJitter    = 5
+	minSpeedChange = 0.4
+	speedWait      = 0.15 // minimum apparent wait at a slower worker, as a share of the base
+	speedRounds    = 3    // rounds in which the base follows a change of the speed
 	speedWeight    = 0.3  // weight of a round after a probe has measured the new base
 )
 
@@ -230,17 +231,17 @@ func (d *delay) speedChange(mean, before float64) speedChange {
 	return speedSame
 }
 
-// probeEnded is called after a probe, with the base from before the probe. If the probe has found a
-// change of the worker's speed, the base follows this change in the next rounds.
+// probeEnded is called after a probe, with the base that was known before the probe. If the probe
+// has found a change of the worker's speed, the base follows this change in the next rounds.
 func (d *delay) probeEnded(before float64) {
 	if w := &d.base.waits; d.usesWeights() && w.confirmed == 0 && d.round.smoothed > 0 {
 		w.share, w.following, w.foundByProbe = before/d.round.smoothed, speedRounds, true
 	}
 }
 
-// applyWeights sets the queue and its target in the verdict. The mean round trip says less about a
-// short queue. It only bounds the estimate, for a worker that slows down all calls instead of
-// letting some wait.
+// applyWeights sets the queue and its target in the verdict. The weights show a short queue better
+// than the mean round trip does. The mean only bounds their estimate, for a worker that slows down
+// all calls instead of letting some wait.
 func (d *delay) applyWeights(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean

@@ -33,7 +33,8 @@ type startup struct {
 	idle    int     // rounds in which the window was not used up
 	pace    float64 // maximum deliveries per second while a batch was in flight
 	before  float64 // pace at the start of the round
-	// number of batches that came back about one base round trip after the window was widened
+	// returned is the number of batches that came back about one base round trip after the window
+	// was widened.
 	returned    float64
 	maxReturned float64 // maximum of returned in any round
 	early       int     // answers in the round to batches sent before it
@@ -45,8 +46,8 @@ type startup struct {
 }
 
 const (
-	// factor by which the rate of a round must exceed the earlier rates; otherwise the round counts
-	// as flat
+	// startFaster is the factor by which the rate of a round must exceed the earlier rates.
+	// Otherwise the round counts as flat.
 	startFaster    = 1.15
 	startFlat      = 3    // flat rounds that end the start-up (BBR: the pipe is full)
 	startIdle      = 4    // unused rounds that end the start-up
@@ -55,13 +56,13 @@ const (
 	startLargeStep = 1.5  // later steps, which are smaller: an excess costs more than a round trip
 	startSmallStep = 1.25
 	startQueued    = 3.0 // samples, or a quarter of the window, that must show a queue to end it
-	// round trips during which a level that was just measured is not questioned
+	// startNoGrowth is the number of round trips after the start-up during which the window does
+	// not grow, because the level of the worker was just measured.
 	startNoGrowth = 8
-	// maximum share of a round for batches sent before it
+	// startEarly is the maximum share of a round that batches sent before the round may have.
 	startEarly       = 1.0 / 4
 	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
-	// If startEarly applied to a window of up to 25, the window would wait for its tenth answer for
-	// a round trip.
+	// startNarrow is the maximum window to which startNarrowEarly applies.
 	startNarrow = 25.0
 	startFew    = 4.0 // up to this many answers at once need no additional queue
 	// Answers that come back within this share of the base after the widening belong to the
@@ -127,8 +128,8 @@ func (u *startup) full(w float64) bool {
 	return u.queued > 0 && float64(u.queued) >= min(startQueued, w/4)
 }
 
-// isFaster reports whether a worker that returns this many batches in x seconds is faster than at
-// any time before. Its answers may be slightly late.
+// isFaster reports whether a worker that returns this many batches in x seconds is clearly faster
+// than at any time before. It returns false if x is much longer than the base.
 func (u *startup) isFaster(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startVerySlow) && batches > startFasterPace*u.before*x
 }
@@ -206,7 +207,7 @@ func (d *delay) started(v *verdict, now time.Duration) {
 	if v.limited {
 		u.idle = 0
 	} else if u.idle++; u.idle >= startIdle && d.base.n >= probeSamples {
-		// This load gives no more information. A later burst must not meet a window that doubles.
+		// This load shows no more about the worker. A later burst must not meet a doubling window.
 		full = true
 	}
 	switch {
@@ -239,8 +240,10 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 		if u.maxReturned <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
 			return bdp + low
 		}
-		// The worker serves several at once, and their answers come in bursts. Until the next
-		// batches arrive, more than low must wait. A round trip may touch two bursts.
+		// The worker serves several batches at once, and their answers come in bursts. While the
+		// next batches are on their way, more than low batches must wait at the worker. A round
+		// trip may contain two bursts, so that bdp is too high. Therefore the answers of one round,
+		// plus a queue, limit the level.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

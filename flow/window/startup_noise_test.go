@@ -99,7 +99,7 @@ func TestStartUpSteps(t *testing.T) {
 
 // TestStartUpOneLate checks that one randomly late answer in a round trip changes no step.
 func TestStartUpOneLate(t *testing.T) {
-	// of the round trips of 12 and 32
+	// The numbers of the answers in the round trips with windows of 12 and of 32.
 	for _, c := range []struct{ first, last int }{{4, 14}, {16, 46}} {
 		for one := c.first; one <= c.last; one++ {
 			k := newWorker(40, 50*ms)
@@ -137,8 +137,8 @@ func TestStartUpStall(t *testing.T) {
 	}
 }
 
-// TestStartUpQueueIsNoStall checks that batches that wait for a place end the start-up at the
-// number of places. (A single one that waits may arrive after the round trip.)
+// TestStartUpQueueIsNoStall checks that batches that wait at the worker end the start-up near the
+// number of batches that it serves at once. It must not take them for a stall.
 func TestStartUpQueueIsNoStall(t *testing.T) {
 	for _, slots := range []int{3, 8, 11, 15, 20, 27, 31} {
 		for seed := range uint64(10) {

@@ -23,7 +23,8 @@ const (
 	Normal               // answers within the threshold: the window grows
 	Slow                 // answers above the threshold: the window shrinks
 	Busy                 // a timeout or failure: the window shrinks at once
-	// one item is in flight to test the worker or to measure its drained round trip
+	// Probing means that one item is in flight, to test the worker or to measure its drained round
+	// trip.
 	Probing
 	Open      // paused after failures
 	Throttled // closed until Retry-After
@@ -44,9 +45,9 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Algorithm is the configuration of a kind of window. It is immutable and safe for concurrent use.
 type Algorithm interface {
-	Name() string    // as in a config: "linear", "fixed"
+	Name() string    // name in configs, such as "linear"
 	Validate() error // names the invalid setting
-	New() Window     // for one worker
+	New() Window     // returns a window for one worker
 }
 
 // Sample has the measurements of one answered attempt. The attempts of a retried item have one
@@ -54,17 +55,20 @@ type Algorithm interface {
 type Sample struct {
 	Now       time.Duration // when it was answered
 	RoundTrip time.Duration
-	// RoundTrip, converted to an item of the worker's mean cost; 0 means equal to RoundTrip
+	// Normal is RoundTrip, converted to an item of the worker's mean cost. 0 means equal to
+	// RoundTrip.
 	Normal time.Duration
-	Cost   float64 // of the item
+	Cost   float64 // cost of the item
 	Mean   float64 // mean cost of the worker's items; 0 means equal to Cost
-	// cost in flight at this worker just after the item was sent, overdue attempts included
+	// InFlightAtSend is the cost in flight at this worker just after the item was sent, including
+	// overdue attempts.
 	InFlightAtSend float64
-	// part of InFlightAtSend that is probably lost, because later answers have overtaken it long
-	// ago
+	// Lost is the part of InFlightAtSend that is probably lost, because answers to later attempts
+	// came long ago.
 	Lost         float64
 	PresumedLost int // attempts in flight now that are probably lost
-	// cost that the worker delivered since the item was sent, the item included; 0 if unknown
+	// Done is the cost that the worker has delivered since the item was sent, including the item. 0
+	// means unknown.
 	Done    float64
 	Limited bool   // the window was the limit when the attempt was sent
 	Late    bool   // the attempt had been treated as timed out
@@ -75,8 +79,8 @@ type Sample struct {
 // Advert is the window that a worker grants with an answer.
 type Advert struct {
 	Valid bool
-	// maximum cost that the worker will have accepted since its start; a total, so that lost
-	// advertisements do no harm
+	// Credit is the maximum cost that the worker will have accepted since its start. Since it is a
+	// total, lost advertisements do no harm.
 	Credit   uint64
 	Taken    uint64        // the cost that it has accepted since its start; 0 if not reported
 	Cost     uint64        // its own price of this batch; 0 if it counts the sender's cost
@@ -138,8 +142,8 @@ func (s *Sample) batches() float64 {
 	return 1
 }
 
-// drained reports whether the worker was drained, that is had no other item of this sender, when
-// the item was sent.
+// drained reports whether the worker was drained when the item was sent, which means that it had no
+// other item of this sender.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
 // overtaken reports whether another item came back while this one was in flight.
@@ -152,15 +156,15 @@ type Window interface {
 	// each batch counts as one. Otherwise it counts as its cost divided by its worker's mean cost.
 	Limit() float64
 	Batches() bool
-	OnSample(s Sample)                         // delivered
-	OnTimeout(now time.Duration, cost float64) // overdue
-	OnNack(now time.Duration, cost float64)    // retryable answer
-	OnUndo(now time.Duration)                  // a timeout was spurious: its late ack has arrived
+	OnSample(s Sample)                         // records a delivery
+	OnTimeout(now time.Duration, cost float64) // records that an attempt is overdue
+	OnNack(now time.Duration, cost float64)    // records a retryable answer
+	OnUndo(now time.Duration)                  // undoes a timeout, because a late ack has arrived
 	// Reset starts over at the minimum window. The owner calls it after the worker has restarted or
 	// its breaker (the pause after failures) has closed.
 	Reset(now time.Duration)
 	State() State
-	Reason() string // the figures of the last verdict as text
+	Reason() string // returns the figures of the last verdict as text
 	Epoch() uint32  // changes when samples sent before must not affect the new state
 }
 

@@ -10,10 +10,10 @@ import (
 )
 
 // Table maps hosts to values. If there are more than a maximum number of hosts, it drops the least
-// recently used. It is safe for concurrent use. The zero value is an empty table.
+// recently used one. It is safe for concurrent use. The zero value is an empty table.
 type Table[T any] struct {
 	mu      sync.Mutex
-	entries map[string]*list.Element // of recent
+	entries map[string]*list.Element // elements of recent, by host
 	recent  list.List                // of *entry[T], the most recently used first
 }
 

@@ -11,9 +11,8 @@ import (
 
 // deviations is the number of standard errors by which a value measured from our draws may differ
 // from that of the library. In a normal distribution, a share of 8e-11 of the values lies further
-// from the mean than 6.5 standard errors. With 10,000 comparisons per
-// run, a correct policy is refused with a probability below 1e-6. Seeds are fixed, so each run
-// gives the same result.
+// from the mean than 6.5 standard errors. With 10,000 comparisons in a run, a correct policy is
+// refused with a probability below 1e-6. Seeds are fixed, so each run gives the same result.
 const deviations = 6.5
 
 // beyond returns the number of our draws that may lie above the library's highest draw, or below
@@ -185,8 +184,8 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 		_, ok := listed[sorted[i]]
 		if v := sorted[i]; !ok && cut(Nanos(v)) &&
 			(Nanos(v) == s.step.Min || Nanos(v) == s.step.Max) {
-			// the library has different values beyond an int64, which are one value here; the
-			// comparison of quantiles covers their share
+			// Different values of the library beyond an int64 are one value here. The comparison of
+			// quantiles covers their share.
 			ok = true
 		}
 		if !ok && got > 0.005 && !sameShare(got, 0.005, len(sorted), s.samples) {

@@ -11,7 +11,7 @@ import (
 
 // Subject is a policy to compare with a case.
 type Subject struct {
-	Err error // from the construction or the validation; nil: none
+	Err error // error of the construction or the validation; nil if there was none
 	// At returns the wait at step n without the steps before it. ok is false if the policy gives up
 	// or refuses.
 	At func(n int, src rand.Source) (d time.Duration, ok bool)

@@ -33,7 +33,7 @@ type Handler struct {
 
 	once    sync.Once
 	limiter *limit.Limiter // Limiter, or the one made from Options
-	err     error          // of Options
+	err     error          // error in Options
 }
 
 // Status returns a snapshot of the limiter, or the zero Status if Options are invalid.

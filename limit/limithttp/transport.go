@@ -39,8 +39,8 @@ type Transport struct {
 	Limiter *limit.Limiter
 	Options limit.Options
 
-	// MaxHosts bounds the number of hosts with a limiter. The Transport drops the least recently
-	// used limiters beyond it. Zero means 1000.
+	// MaxHosts bounds the number of hosts with a limiter. When it is exceeded, the Transport drops
+	// the least recently used limiter. Zero means 1000.
 	MaxHosts int
 
 	// Priority returns the priority of a request. Nil means limit.Normal for all.

@@ -33,8 +33,8 @@ type Transport struct {
 	Limiter *rate.Limiter
 	Options rate.Options
 
-	// MaxHosts bounds the number of hosts with a limiter. The Transport drops the least recently
-	// used limiters beyond it. Zero means 1000.
+	// MaxHosts bounds the number of hosts with a limiter. When it is exceeded, the Transport drops
+	// the least recently used limiter. Zero means 1000.
 	MaxHosts int
 
 	hosts perhost.Table[*rate.Limiter]
@@ -64,9 +64,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Advice returns the rate limit that a response states, or false if it states none. The response
-// was received at now. Advice uses Retry-After of the statuses 429 and 503 only, because it has
-// other meanings elsewhere.
+// Advice returns the rate limit that a response states, or false if it states none. The parameter
+// now is the time at which the response was received. Advice uses Retry-After of the statuses 429
+// and 503 only, because it has other meanings elsewhere.
 func Advice(resp *http.Response, now time.Time) (rate.Advice, bool) {
 	a, ok := rate.ParseHeaders(resp.Header, now)
 	if !ok || resp.StatusCode == http.StatusTooManyRequests ||

@@ -8,14 +8,14 @@ import (
 // Op is a kind of call.
 type Op string
 
-// The kinds of calls. After read-only ones (OpStat, OpList, OpRead, OpOpenDir), Crashes yields
-// nothing.
+// The kinds of calls. Crashes simulates no crash after a call that only reads: OpStat, OpList,
+// OpRead and OpOpenDir.
 const (
 	OpOpen     Op = "open" // Open and OpenFile
 	OpRead     Op = "read" // Read and ReadAt
 	OpWrite    Op = "write"
 	OpTruncate Op = "truncate"
-	OpSync     Op = "sync" // of a file
+	OpSync     Op = "sync" // Sync of a file
 	OpSyncDir  Op = "sync directory"
 	OpRename   Op = "rename" // also RenameNew
 	OpRemove   Op = "remove"
@@ -28,7 +28,7 @@ const (
 
 // Call is one call through vfs.
 type Call struct {
-	N    int // the first is 1
+	N    int // number of the call, from 1
 	Op   Op
 	Path string // absolute; for a rename the new path; for an open file its current name
 	From string // for a rename: the old path
@@ -121,7 +121,8 @@ func (m *Mem) call(op Op, path string, changes bool, do callBody) error {
 	return m.callWith(op, path, changes, orFault(do))
 }
 
-// callWith performs one call under the lock. If a fault applies, do handles it.
+// callWith performs one call under the lock. If a fault applies, it is passed to the function do,
+// which handles it.
 func (m *Mem) callWith(op Op, path string, changes bool, do callBody) error {
 	m.mu.Lock()
 	return m.callLocked(op, path, changes, do)
@@ -137,7 +138,8 @@ func (f *file) callWith(op Op, changes bool, do callBody) error {
 	return f.m.callLocked(op, f.node.path, changes, do)
 }
 
-// orFault returns a body that returns the fault instead of running do.
+// orFault returns a callBody that runs the callBody do or, if a fault applies, returns the fault
+// instead.
 func orFault(do callBody) callBody {
 	return func(c *Call, f *Fault) error {
 		if f != nil {

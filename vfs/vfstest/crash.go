@@ -17,8 +17,8 @@ const (
 	DataAll    Data = "kept"   // all survive: only the process died
 	DataNone   Data = "lost"   // all are lost
 	DataPrefix Data = "prefix" // the first writes of each file survive, the last of these in part
-	// All bytes survive, except for a part of the page that was written last in each file: half of
-	// its new bytes survive, and after them come old bytes or zeros.
+	// DataTorn means that all bytes survive, except for a part of the page that was written last in
+	// each file. Half of its new bytes survive, and after them come old bytes or zeros.
 	DataTorn Data = "torn"
 )
 

@@ -13,8 +13,8 @@ type node struct {
 	mode          fs.FileMode
 	links         uint64
 	born, changed time.Time
-	target        string // of a symlink
-	// for a file that was opened: the name, updated by renames
+	target        string // target of a symlink
+	// path is the name of a file that was opened, updated by renames.
 	path   string
 	locked bool
 
@@ -119,8 +119,8 @@ func (n *node) sync(failed bool) {
 
 // nameOp is one unsynced change of directories.
 type nameOp struct {
-	// One change or, for a rename, two: the creation of the new name, then the removal of the old
-	// one, which may be in another directory.
+	// changes has one change or, for a rename, two: the creation of the new name, then the removal
+	// of the old one, which may be in another directory.
 	changes []change
 }
 

@@ -18,7 +18,7 @@ type Evaluator struct {
 	env     map[string]any
 	vm      vm.VM
 	scan    kitjson.Scanner
-	id      []byte // of the record for which meta.id was computed last
+	id      []byte // id of the record for which meta.id was computed last
 	out     []byte
 	same    stream.Field // if the program is a literal: its field, which is written once per batch
 	written bool         // same is valid
@@ -111,7 +111,7 @@ func (e *Evaluator) metaOf(name string, i int) any {
 	if name == "time" {
 		return e.batch.Time
 	}
-	// the value is a 64-bit number or a text, for which decode returns no error
+	// The value is a 64-bit number or a text, so decode returns no error.
 	v, _ := e.metaValue(name, i).decode()
 	return v
 }
@@ -131,7 +131,7 @@ func (e *Evaluator) metaValue(name string, i int) value {
 }
 
 // start returns the offset of the start of record i in its file. This is the end of the previous
-// record, or the start of the span.
+// record, or the start of the span for its first record.
 func start(b *stream.Batch, i int) int64 {
 	r := &b.Records[i]
 	for k := i - 1; k >= 0 && b.Records[k].Span == r.Span; k-- {

@@ -51,8 +51,8 @@ type Program struct {
 	all    bool     // it uses $env as a whole, and so may read any field
 	meta   bool     // it reads meta
 	result stream.FieldType
-	// the schema is known, so that a null cannot come from a misspelled name: a comparison with
-	// null is then false instead of an error
+	// lenient means that a comparison with null is false instead of an error. It is set if the
+	// schema is known: then a null cannot come from a misspelled name.
 	lenient bool
 
 	condition condition   // nil if the virtual machine is needed
@@ -147,7 +147,7 @@ func typed(text string, in stream.Schema, names []string,
 			return stream.BoolType, nil
 		}
 	}
-	// the type of a JSON or number field is unknown to the library
+	// The library does not know the type of a JSON or number field, so it is taken from the schema.
 	if id, ok := program.Node().(*ast.IdentifierNode); ok {
 		if at := in.Find(id.Value); at >= 0 {
 			return in.Fields[at].Type, nil

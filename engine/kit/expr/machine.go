@@ -76,8 +76,8 @@ var orders = map[string]struct {
 	">=": {"isMoreOrEqual", runtime.MoreOrEqual},
 }
 
-// ordering returns the compile options that make an order comparison with null false instead of an
-// error.
+// ordering returns compile options with which an order comparison with null, such as x < null, is
+// false instead of an error.
 func ordering() []expr.Option {
 	options := []expr.Option{expr.Patch(nullable{})}
 	for _, o := range orders {

@@ -41,8 +41,8 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	return kindOf(text), append(dst, text...), nil
 }
 
-// kindOf returns the kind of a field with the value text, which is JSON: an array, an object, a
-// text or a number.
+// kindOf returns the kind of a field, given its value as JSON: an array, an object, a text or a
+// number.
 func kindOf(text []byte) stream.Kind {
 	if text[0] == '[' || text[0] == '{' || text[0] == '"' {
 		return stream.JSON

@@ -19,8 +19,8 @@ const (
 	truth       // num is 0 or 1
 	whole       // an integer in num; raw has the digits if it was parsed
 	broken      // a float64; its bits are in num; raw has the digits if it was parsed
-	text        // in raw
-	nested      // in raw: an array or object as JSON
+	text        // a text, which is in raw
+	nested      // an array or object, which is in raw as JSON
 )
 
 var kindNames = [...]string{"null or missing", "true or false", "a number", "a number", "text",

@@ -22,7 +22,7 @@ type encoded struct {
 	lines bool // inner finds lines
 	onBad bad
 	name  string
-	text  *sync.Pool // of *[]byte: memory for decoded text
+	text  *sync.Pool // memory for decoded text, as *[]byte
 }
 
 // stretch is the number of bytes that are decoded at first to find a record's end. If they do not

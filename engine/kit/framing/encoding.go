@@ -102,7 +102,8 @@ var bads = map[string]bad{"keep": keepBad, "replace": replaceBad, "drop": dropBa
 	"dead_letter": deadLetterBad, "fail": failBad}
 
 // decode appends data to dst as UTF-8. Bytes that are not a character become U+FFFD, or are omitted
-// if onBad is dropBad. at is the offset in data of the first such bytes, or -1 if there are none.
+// if onBad is dropBad. The result at is the offset in data of the first such bytes, or -1 if there
+// are none.
 func (c charset) decode(dst, data []byte, onBad bad) (out []byte, at int) {
 	at = -1
 	for i := 0; i < len(data); {
@@ -170,8 +171,8 @@ func (c charset) mark(data []byte) int {
 	return 0
 }
 
-// lineEnd returns the offset of the first line end in data at or after from, or -1. data must begin
-// with a whole character.
+// lineEnd returns the offset of the first line end in data, searching from the offset from on, or
+// -1. data must begin with a whole character.
 func (c charset) lineEnd(data []byte, from int) int {
 	if !c.wide() {
 		if i := bytes.IndexByte(data[from:], '\n'); i >= 0 {

@@ -74,8 +74,8 @@ func (j joins) Next(data []byte, last bool) lines.Frame {
 	}
 }
 
-// mark updates open, the list of streams with an incomplete record. It adds stream if the record is
-// partial, and removes it otherwise.
+// mark updates open, the list of streams with an incomplete record. It adds stream if its last
+// piece was partial, and removes it otherwise.
 func mark(open [][]byte, stream []byte, partial bool) [][]byte {
 	for i, s := range open {
 		if bytes.Equal(s, stream) {

@@ -14,7 +14,8 @@ import (
 type joinRule func(first, before, line []byte) bool
 
 // multiline joins several lines into one record. A record ends before a line that does not belong
-// to it. If closes is set, it also ends after a line that matches the expression last.
+// to it. If the field closes is set, it also ends after a line that matches the regular expression
+// in the field last.
 type multiline struct {
 	belongs joinRule
 	closes  bool

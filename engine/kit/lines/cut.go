@@ -8,20 +8,20 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// nextMultiple returns the first multiple of step greater than off.
+// nextMultiple returns the first multiple of step that is greater than the offset off.
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
 // target determines where a batch ends if it does not reach its record limit: at the first record
-// end at or after the offset at in the file.
+// end that is not before the field at, an offset in the file.
 type target struct {
 	at, begun int64 // begun is the offset at which the batch began
 	multiple  bool  // at is a multiple of the byte limit from the file's start
 }
 
-// targetOf returns the target of a batch that began at offset begun and continues at next. The
-// target is the first multiple of the byte limit greater than begun. Example: with a limit of 1000
-// and begun at 1200, it is 2000. If next has already reached this multiple, the target is begun
-// plus the byte limit, or next+1 if that is greater.
+// targetOf returns the target of a batch that began at the offset begun. The offset next is the end
+// of its last record. The target is the first multiple of the byte limit greater than begun.
+// Example: with a limit of 1000 and begun at 1200, it is 2000. If next has already reached this
+// multiple, the target is begun plus the byte limit, or next+1 if that is greater.
 func targetOf(begun, next int64, l stream.BatchLimits) target {
 	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
 	if next >= t.at {
@@ -30,10 +30,12 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 	return t
 }
 
-// passing returns the target of a batch after a record that ends at next, with which the batch has
-// the given number of records. This is t, with one exception: next has reached the multiple of the
-// byte limit, but the batch has used a larger share of its record limit than of its byte limit. The
-// target is then the start of the batch plus the byte limit.
+// passing returns the target of a batch with the given number of records, the last of which ends at
+// next. This is t, except for a batch of short records that has reached a multiple of the byte
+// limit. Its target is its start plus the byte limit.
+//
+// Example: the limits are 1000 bytes and 20 records, and a batch with records of 30 bytes begins at
+// 600. At 1020 it has 14 of 20 records, but only 420 of 1000 bytes. So its target is 1600.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at &&
 		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {
@@ -42,10 +44,10 @@ func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	return t
 }
 
-// firstLong returns the offset of the first record in data that has more than most bytes, without
-// its line end. It returns -1 if there is none. data must begin at a record's start. firstLong
-// looks for the last line end in each window of most+1 bytes, so that its cost does not grow with
-// the number of records.
+// firstLong returns the offset of the first record in data that is too long, or -1 if there is
+// none. The parameter most is the maximum length of a record without its line end. data must begin
+// at a record's start. firstLong looks for the last line end in each window of most+1 bytes, so
+// that its cost does not grow with the number of records.
 func firstLong(data []byte, most int) int {
 	for pos := 0; len(data)-pos > most; {
 		i := bytes.LastIndexByte(data[pos:pos+most+1], '\n')
@@ -94,10 +96,11 @@ type cut struct {
 	full    bool // the batch ends at n, because it has reached a limit
 }
 
-// decide finds the end of the batch in data, which begins at a record's start, at offset off in the
-// file. The batch takes records up to the first one that ends at or after the offset target, but at
-// most room records. If data has no such end and fewer than room records, the batch takes all whole
-// records in data, and is not full.
+// decide finds the end of the batch in data, which begins at a record's start. The parameters off
+// and target are offsets in the file: the start of data, and the offset that the batch must reach.
+// The batch ends with the first record that ends at the target or after it, or after as many
+// records as the parameter room. If data contains neither end, the batch takes all whole records in
+// data, and is not full.
 func decide(data []byte, off, target int64, room int) cut {
 	var c cut
 	if before := target - 1 - off; before < int64(len(data)) {

@@ -67,8 +67,9 @@ func (e *TextError) Group() (reason, detail string) {
 		"correct encoding, or choose decode_error: replace", e.Encoding), e.Error()
 }
 
-// framed appends records found by a Framing, from c.Next up to offset end or until the batch is
-// full. closed means that the last record ends at end. For lines, stretch does the same.
+// framed appends records found by a Framing, from c.Next up to the offset end, or until the batch
+// is full. The parameter closed means that the last record ends at end. For lines, stretch does the
+// same.
 func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits := b.Limits()
@@ -239,7 +240,8 @@ type seenBytes struct {
 	head, tail []byte // the first and the last bytes
 }
 
-// recordSeen stores the first and last bytes of data, which was read at offset from.
+// recordSeen stores the first and last bytes of data, which was read at the offset from in the
+// file.
 func (l *Filler) recordSeen(from int64, data []byte) {
 	s := &l.seen
 	s.from, s.size = from, len(data)

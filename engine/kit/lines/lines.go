@@ -12,18 +12,21 @@
 // a settled range, a range with records that are delivered, dead-lettered or dropped. Example with
 // a limit of 1000 bytes and records of 300 bytes: the first batch ends at 1200, the second at 2100.
 //
-// If the records are short, a batch may reach its record limit before its byte limit. A
-// batch with short records is one that has used a larger share of its record limit than of its byte
-// limit. When it reaches a multiple, it continues to the first record end at or after Limits.Bytes
-// from its own start. Otherwise most batches would be full, and one at each multiple would be small.
+// If the records are short, a batch may reach its record limit before its byte limit. A batch with
+// short records is one that has used a larger share of its record limit than of its byte limit.
+// When it reaches a multiple, it continues to the first record end at or after Limits.Bytes from
+// its own start. Otherwise most batches would be full, and one at each multiple would be small.
+// Example with limits of 1000 bytes and 20 records, and records of 30 bytes: the batches end at
+// 600, 1200, 1800, and not at 600, 1020, 1620.
 //
-// Each cut depends only on the previous cut and the bytes after it. A reader that resumes at any
-// cut therefore makes the same cuts as the first reader. There are two exceptions for growing
-// files:
+// The end of a batch depends only on the end of the previous batch and the bytes after it. A reader
+// that resumes at the end of any batch therefore makes the same batches as the first reader. There
+// are two exceptions for growing files:
 //
 //   - A batch may end at the end of the file at that time.
-//   - The new bytes of a growing file are not cut at a multiple if all of them fit into the batch.
-//     Otherwise a hundred slowly growing files would cause two batches for each multiple.
+//   - A batch does not end at a multiple within the new bytes of a growing file if all of them fit
+//     into the batch. Otherwise a hundred slowly growing files would cause two batches for each
+//     multiple.
 //
 // Records have the same ids in any case.
 //
@@ -73,10 +76,11 @@ type Cursor struct {
 	Next  int64          // all bytes before it were handed out or settled; at a record's start
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
-	searched int64 // with DeadLetter: the record at Next has no line end before this offset
-	// number of bytes by which the last batch exceeded its byte limit, due to a long last record
+	searched int64 // if DeadLetter is set: the record at Next has no line end before this
+	// beyond is the number of bytes by which the last batch exceeded its byte limit because of a
+	// long last record.
 	beyond int
-	// estimate of the size of the next batch in bytes, with a reserve; 0 if unknown
+	// guess is the estimated size of the next batch in bytes, with a reserve. It is 0 if unknown.
 	guess int
 }
 
@@ -126,11 +130,11 @@ type Result uint8
 
 // The results of Fill.
 const (
-	// all whole records up to Size were handed out; if the file is sealed, its last record and the
-	// seal too
+	// Drained means that all whole records up to Size were handed out. If the file is sealed, its
+	// last record and the seal were handed out as well.
 	Drained Result = iota
 	Full           // the batch is complete: hand it out and continue with an empty one
-	// the batch has other files and this one does not fit; nothing was added
+	// NoRoom means that the batch has other files and this one does not fit. Nothing was added.
 	NoRoom
 )
 
@@ -139,9 +143,9 @@ const (
 type Filler struct {
 	Rules
 	deadLettered []deadLettered
-	records      []stream.Record // with Framing: of the current batch
+	records      []stream.Record // records of the current batch, if there is a Framing
 	badRecords   []badRecord     // those of records with invalid bytes, ascending
-	text         []byte          // of the current stretch, if it differs from the file's bytes
+	text         []byte          // text of the current stretch, if it differs from the file's bytes
 	fresh        []byte          // of the current frame
 	ends         []int           // of the current frame
 	seen         seenBytes
@@ -213,7 +217,7 @@ func (l *Filler) fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 		case err != nil:
 			return NoRoom, err
 		case full && (c.Next < f.Size || !f.Sealed), closed && c.Next < f.Size:
-			// the start of a settled range is a cut
+			// A batch ends at the start of a settled range.
 			return Full, nil
 		case c.Next < f.Size: // the rest is an incomplete record
 			return Drained, nil
@@ -238,8 +242,8 @@ func seal(b *stream.Batch, c *Cursor, f File) {
 		Last: true})
 }
 
-// stretch appends records from c.Next up to offset end, or until the batch is full. closed means
-// that the last record ends at end, even without a line end.
+// stretch appends records from c.Next up to the offset end, or until the batch is full. The
+// parameter closed means that the last record ends at end, even without a line end.
 func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)
@@ -295,7 +299,7 @@ func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	end int64) (d cut, have, long int, err error) {
 	base, room := len(b.Data), b.Limits().Records-b.Origins
-	// the record that reaches the target usually ends within slack bytes after it
+	// The record that reaches the target usually ends within slack bytes after the target.
 	slack := int64(min(b.Limits().Bytes/8, 4096) + 256)
 	whole := int(min(end, t.at+slack) - c.Next)
 	want := min(whole, firstLook)
@@ -339,8 +343,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	} else if d.records > 0 {
 		c.beyond = d.n - whole + d.n/8
 	}
-	// estimate the bytes of as many records as a batch may have, at the mean size of the records
-	// just read
+	// Estimate the size of a batch with the maximum number of records, if they have the mean size
+	// of those just read.
 	if d.records > 0 {
 		records := float64(b.Limits().Records)
 		c.guess = int(min(records*float64(d.n)/float64(d.records)*1.25+256, 1<<30))
@@ -350,7 +354,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 }
 
 // read reads more bytes of f into b.Data. The part to read begins at offset off in the file and at
-// base in b.Data. Its first have bytes are in b.Data already; read completes it to want bytes.
+// base in b.Data. The parameter have is the number of its bytes that are in b.Data already, and
+// want is the number of bytes that it shall have.
 func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
 	if have == 0 && len(f.Before) > 0 {
@@ -385,10 +390,10 @@ func (f *File) readFull(buf []byte, off int64) error {
 	return err
 }
 
-// readBehind fills data[base:] from offset off, and checks the bytes of the file before off against
-// f.Before. It reads both with one call: it overwrites the last bytes of data[:base] for a moment
-// and restores them afterwards. If data[:base] is too short for this, it reads the preceding bytes
-// with a second call.
+// readBehind fills data[base:] with the bytes of the file at the offset off. It also compares the
+// bytes of the file before this offset with f.Before. It reads both with one call: it overwrites
+// the last bytes of data[:base] for a moment and restores them afterwards. If data[:base] is too
+// short for this, it reads the preceding bytes with a second call.
 func (f *File) readBehind(data []byte, base int, off int64) error {
 	n := len(f.Before)
 	if base < n {
@@ -421,8 +426,8 @@ func (f *File) behind(before []byte) error {
 
 // add counts the next size bytes of f as read. In b.Data, these size bytes became the given number
 // of bytes and records. add extends the last span of b if it ends at these bytes, or else appends a
-// new span. own forces a new span. This is necessary if the ends of the records in b.Data do not
-// determine their ends in the file.
+// new span. The parameter own demands a new span. This is necessary if the ends of the records in
+// b.Data do not determine their ends in the file.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size

@@ -40,7 +40,7 @@ func (e *RecordError) Unwrap() error { return e.Err }
 type Maker struct {
 	format  string
 	headers []expr.Named
-	values  []*expr.Evaluator // of the headers
+	values  []*expr.Evaluator // evaluators of the values of the headers
 	batch   *stream.Batch
 	message uint32 // index of the name message in the batch
 	has     bool   // the batch has the name message
@@ -69,8 +69,8 @@ func (m *Maker) Begin(b *stream.Batch) {
 	}
 }
 
-// Headers calls add for each header of record i, except headers with the value null. add may keep
-// value.
+// Headers calls add for each header of record i, except headers with the value null. The function
+// add may keep the slice value.
 func (m *Maker) Headers(i int, add func(name string, value []byte) error) error {
 	for k, e := range m.values {
 		name := m.headers[k].Name

@@ -35,7 +35,7 @@ func (m Meta) Check() error {
 	return nil
 }
 
-// Shape returns the schema in with the fields of m added.
+// Shape returns a copy of a schema to which the fields of m are added.
 func (m Meta) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
 	for _, f := range m {
@@ -50,7 +50,7 @@ func (m Meta) Shape(in stream.Schema) stream.Schema {
 // goroutine.
 type MetaAdder struct {
 	names   []string       // names of the flat fields; "" if the field is not added
-	last    []stream.Field // of the previous record of the batch
+	last    []stream.Field // the fields that were added to the previous record of the batch
 	any     bool
 	scratch []byte
 }

@@ -109,8 +109,8 @@ func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 			dst = appendEscape(dst, c)
 		default:
 			from := len(dst)
-			// copy only 64 bytes at a time: copying the whole rest after each escape would be
-			// quadratic
+			// Copy only 64 bytes at a time. Copying the whole rest of s after each escape would
+			// take quadratic time.
 			dst = append(dst, s[i:min(i+64, len(s))]...)
 			size = plain(dst[from:])
 			dst = dst[:from+size]
@@ -139,8 +139,8 @@ func plain(s []byte) int {
 	return i
 }
 
-// runeAt returns the length of the character at i, or 1 for an invalid byte. same reports whether
-// it can be copied unchanged.
+// runeAt returns the length of the character at index i, or 1 for an invalid byte. The result same
+// reports whether the character can be copied unchanged.
 func runeAt[T []byte | string](s T, i int) (size int, same bool) {
 	var buf [utf8.UTFMax]byte
 	n := copy(buf[:], s[i:min(i+utf8.UTFMax, len(s))])

@@ -107,9 +107,9 @@ const (
 	tops = 0x8080808080808080
 )
 
-// special looks for bytes in w that are not ASCII or need an escape in a JSON string. The lowest
-// byte with its top bit set in the result is the first such byte; higher bits are meaningless. The
-// result is 0 if there is none.
+// special looks in w, which holds eight bytes of a text, for bytes that are not ASCII or need an
+// escape in a JSON string. The lowest byte with its top bit set in the result is the first such
+// byte; higher bits are meaningless. The result is 0 if there is none.
 func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
 
 // control is like special, but ignores quotes and backslashes. Only the top bit of each byte in the

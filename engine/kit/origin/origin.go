@@ -37,8 +37,8 @@ func (o Options) fields() (names []string) {
 	return names
 }
 
-// Validate returns an error for invalid options. key is the key in the source's options that
-// contains these options.
+// Validate returns an error for invalid options. The parameter key is the key of these options
+// among the options of the source. It is for errors.
 func (o Options) Validate(key string) error {
 	p, err := compile(o.Path)
 	if err != nil {
@@ -70,7 +70,7 @@ func within(a, b fieldname.Name) bool {
 	return len(a.Path) > len(path) && slices.Equal(a.Path[:len(path)], path)
 }
 
-// Shape returns the schema in with the fields added.
+// Shape returns a copy of a schema to which the fields of o are added.
 func (o Options) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
 	add := func(name string, t stream.FieldType) {
@@ -101,7 +101,8 @@ var token = regexp.MustCompile(`\{([^{}]*)\}|\*|[^{*]+|.`)
 // compile compiles a path pattern. In a pattern, {name} matches one or more characters except
 // slashes, as few as possible. * matches any number of characters except slashes. A pattern that
 // begins with a slash must match the whole path. Any other pattern is compared with the last parts
-// of the path: as many parts as the pattern has.
+// of the path: as many parts as the pattern has. Example: for /logs/web/a.log, the pattern
+// {app}/*.log gives the app "web".
 func compile(text string) (p pattern, err error) {
 	if text == "" {
 		return p, nil
@@ -141,7 +142,7 @@ type Adder struct {
 	host    string
 
 	part   *stream.Partition // the partition to which the cached values belong
-	values []string          // of file, host and the names in the pattern; "" if there is none
+	values []string          // file, host and the parts that the pattern matches; or ""
 	number []byte
 
 	refs  []fieldname.Ref // references to the fields, in the same order

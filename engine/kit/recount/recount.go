@@ -20,9 +20,9 @@ import (
 
 const (
 	buckets  = 256
-	sumBytes = 16 // of a hash
+	sumBytes = 16 // size of a hash
 	maxID    = 1 << 12
-	bufBytes = 8 << 10 // of each file's buffer
+	bufBytes = 8 << 10 // size of each file's buffer
 )
 
 type sum [sumBytes]byte

@@ -15,10 +15,10 @@ import (
 // compares the two tables, so that both sides of each comparison have the same type.
 type Audited[C Session] struct {
 	Server Server[C]
-	Ledger *Ledger // after Open
+	Ledger *Ledger // the ledger of the sink, after Open
 	Shape  *sqltable.Shape
 	Table  sqltable.Name
-	Key    []string // of mode upsert: only keys are compared, since later records replace rows
+	Key    []string // the key in mode upsert, in which only keys are compared
 
 	// Find sets the columns in Shape and reports whether the table exists.
 	Find func(ctx context.Context, c C) (exists bool, err error)

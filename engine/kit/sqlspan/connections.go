@@ -55,8 +55,8 @@ const (
 	maxWorkers     = 100
 )
 
-// Workers returns the number of workers for the option of that name, 1 to 100. 0 selects four, or
-// one in a mode that must keep the order.
+// Workers returns the number of workers, from 1 to 100. The parameter n is the value of the option
+// workers. If it is 0, the result is four, or one in a mode that must keep the order.
 func Workers(n int, mode string) (int, error) {
 	switch {
 	case n == 0 && mode == sqltable.Upsert:
@@ -69,9 +69,9 @@ func Workers(n int, mode string) (int, error) {
 	return n, nil
 }
 
-// Open creates the lanes, and does not connect them. Their names begin with to, the destination.
-// The Ledger must be open. kind is the sink's name, as in the config. It is part of the name of a
-// goroutine, which ends the route when another process has taken over the ledger.
+// Open creates the lanes, and does not connect them. Their names begin with the destination (the
+// parameter to). The Ledger must be open. kind is the sink's name, as in the config. It is part of
+// the name of a goroutine, which ends the route when another process has taken over the ledger.
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own = NewLane[C](s.database)
 	for range workers {
@@ -208,7 +208,7 @@ type worker[C Session] struct {
 	*Lane[C]
 	of      *Connections[C]
 	writer  Writer[C] // owned by the holder of the connection, as is scratch
-	scratch []byte    // for batches without a payload
+	scratch []byte    // buffer for batches without a payload
 }
 
 // Deliver implements stream.Worker.

@@ -68,9 +68,10 @@ type Dialect struct {
 	// than a bound. Arguments: route, part, pattern, bound. PruneOrphans deletes the spans of a
 	// partition that has no row in $marks. Arguments: route, part.
 	PruneRequests, PruneOrphans string
-	// Expired returns the parts of at most maxExpired requests, ordered, that follow a part and
-	// whose names in $marks contain a time and are less than a bound. It omits rows that other
-	// transactions lock, if the database supports this. Arguments: route, part, bound.
+	// Expired returns the parts (ids) of at most maxExpired requests, in ascending order. The parts
+	// are greater than a given part. The names of the requests in $marks contain a time, and are
+	// less than a bound. It omits rows that other transactions lock, if the database supports this.
+	// Arguments: route, part, bound.
 	Expired string
 
 	// PresentEpochs and CreateEpochs are Present and Create for the table $epochs. This table has

@@ -79,7 +79,7 @@ type entry struct {
 	ledger   *Ledger
 	spans    []stream.Span
 	insert   []*Statement
-	inserted map[place]bool // with arrays
+	inserted map[place]bool // rows that were inserted; set if Dialect.Arrays is set
 	marks    map[string]stream.Position
 }
 

@@ -94,9 +94,9 @@ func (l *Lane[C]) Close() {
 	}
 }
 
-// Lanes returns a [stream.Lane] for each worker. Its name consists of the destination to and a
-// number. Each lane delivers one batch at a time. If there is a single lane, it is ordered: it
-// delivers the records of each partition in order.
+// Lanes returns a [stream.Lane] for each worker. Its name consists of the destination (the
+// parameter to) and a number. Each lane delivers one batch at a time. If there is a single lane, it
+// is ordered: it delivers the records of each partition in order.
 func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	lanes := make([]stream.Lane, len(workers))
 	for i, w := range workers {
@@ -111,8 +111,8 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 // Writer has the steps of [Deliver] that depend on the database. The caller holds the connection.
 // If a method fails, [Server.Restore] rolls back the changes.
 type Writer[C Session] interface {
-	// Encode appends the rows of a batch without a payload, and returns the records that cannot be
-	// encoded.
+	// Encode encodes the rows of a batch without a payload, which has not been encoded yet. It
+	// appends them to dst and returns the records that cannot be encoded.
 	Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
 	// Prepare creates missing tables for a batch with data.
 	Prepare(ctx context.Context, c C, b *stream.Batch) error

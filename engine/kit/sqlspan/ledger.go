@@ -41,7 +41,7 @@ type Statement struct {
 // the tables of docs/formats/sql-tables.md. All lanes (connections) of the route's sink share the
 // ledger. It is safe for concurrent use after Open.
 type Ledger struct {
-	Name string // of the ledger, as in its tables
+	Name string // name of the ledger, as in its tables
 	// ASCII means that the names of partitions are stored in ASCII, because the database may lack
 	// their characters.
 	ASCII atomic.Bool
@@ -51,20 +51,21 @@ type Ledger struct {
 	route any    // rows, in the form of an argument
 	fence any    // key of the row with the epoch; equal to route unless keep is set
 
-	// These fields are set only in a ledger of RequestFormat. byRoute is the dialect for the lock
-	// on Name, whereas d is the dialect for the lock on this process's own row.
+	// These fields are set only in a ledger of RequestFormat: the time for which requests are kept,
+	// and the id of this process. The statements of byRoute lock the row of the ledger's Name, and
+	// those of d the row of this process.
 	keep    time.Duration
 	own     string
 	byRoute Dialect
 
 	host  stream.Host
-	whole string // with OwnLetters: the route's ledger; "" otherwise
+	whole string // name of the route's ledger if this one is for dead letters; or ""
 	once  bool
 	epoch atomic.Int64 // 0 before Load
 	lost  chan error   // buffer of 1: why the route has to end
 
-	shared atomic.Bool // fenced by partition, since the first Take
-	owners ownerships  // with shared
+	shared atomic.Bool // set by the first Take: partitions have owners with epochs
+	owners ownerships  // used if shared is set
 }
 
 // NewLedger returns a ledger without a name. The ledger logs to h.
@@ -93,8 +94,9 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	l.route, l.fence = l.d.ID(l.rows), l.d.ID(fence)
 }
 
-// lettersSuffix ends the name of a ledger with the letters of a ledger of SharedFormat. Names in
-// the config contain no space.
+// lettersSuffix ends the name of a ledger for dead letters that are sent again. If the ledger of
+// the route has SharedFormat, they have this separate ledger ([stream.SinkOptions].OwnLetters).
+// Names in the config contain no space, so none of them is equal to its name.
 const lettersSuffix = " letters"
 
 // LedgerName implements [stream.TransactionalSink].
@@ -282,7 +284,7 @@ func readRows(ctx context.Context, l *Ledger, s Session,
 		err := scan(&m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
 		m.Watermark.Key = string(key)
 		if stream.IsRequest(m.Part.ID) {
-			m.Part.Name, _, _ = strings.Cut(m.Part.Name, by)
+			m.Part.Name, _, _ = strings.Cut(m.Part.Name, writtenBy)
 		}
 		marks = append(marks, m)
 		return err
@@ -396,8 +398,8 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 
 // Begin begins a transaction, and checks that the epoch is still that of this process. The epoch
 // cannot change until the transaction ends. Begin returns a FencedError if another process has
-// taken over the ledger. It runs the statements in more in the same transaction. In a ledger with
-// several owners, Begin checks no epoch: Add then checks the epochs of the partitions.
+// taken over the ledger. It also runs the statements of the parameter more in the transaction. In a
+// ledger with several owners, Begin checks no epoch: Add then checks the epochs of the partitions.
 func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
 	return l.begin(ctx, s, nil, more)
 }
@@ -417,8 +419,8 @@ func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 // Enter begins a transaction, checks the epochs as Begin and Add do, and stores the rows of spans.
 // It reports how many of the spans were already stored: none, all or a part. All means that the
 // batch was already delivered, and the transaction must be rolled back. With Part, the error is a
-// PartError, or an OverlapError if the spans contain requests. Enter runs the statements in more in
-// the same round trip.
+// PartError, or an OverlapError if the spans contain requests. Enter also runs the statements of
+// the parameter more, in the same round trip.
 func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	more ...*Statement) (Presence, error) {
 	own, c, statements := l.entries(spans)
@@ -428,9 +430,10 @@ func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	return judge(ctx, l, s, own, c)
 }
 
-// entries divides spans in two groups. own stores the spans of partitions that only this process
-// reads. c stores the spans of requests, which several processes may receive ([RequestFormat]).
-// Each is nil if its group is empty. statements has the statements of both groups.
+// entries divides spans in two groups. The result own stores the spans of partitions that only this
+// process reads. The result c stores the spans of requests, which several processes may receive
+// ([RequestFormat]). Each is nil if its group is empty. statements has the statements of both
+// groups.
 func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements []*Statement) {
 	others, requests := l.partition(spans)
 	if len(others) > 0 || len(requests) == 0 {
@@ -467,8 +470,8 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 	return judge(ctx, l, s, own, c)
 }
 
-// moveLetters takes over the letters that were replayed before the route's ledger got SharedFormat.
-// They would otherwise be delivered again.
+// moveLetters moves the entries of dead letters from the route's ledger to this one. They were
+// delivered before the route's ledger got SharedFormat, and would otherwise be delivered again.
 func moveLetters(ctx context.Context, l *Ledger, s Session) error {
 	const letters = " AND part LIKE 'letter.%'"
 	whole := l.d.ID(l.whole)

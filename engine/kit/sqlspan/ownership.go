@@ -21,7 +21,7 @@ type ownership struct {
 // the broker gave them to this process. The zero value is ready for use. It is safe for concurrent
 // use.
 type ownerships struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards the other fields
 	all map[uint32]ownership
 }
 
@@ -68,7 +68,7 @@ func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool)
 // statements lock the epochs, and check compares them.
 type guard struct {
 	statements []*Statement
-	check      func() error // after the statements have run
+	check      func() error // to be called after the statements have run
 }
 
 // guard returns the guard for a transaction that writes spans. It checks the epoch of the route or,

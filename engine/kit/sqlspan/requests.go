@@ -17,8 +17,8 @@ import (
 // ([stream.RequestSource]). Each request has a row in the marks table, its mark. The mark is also
 // the lock of the request: a transaction inserts or locks the mark before it stores any part of the
 // request. Transactions that store parts of the same request therefore wait for each other, and
-// each of them sees the parts that are already stored. The name of a mark ends with the process
-// that wrote it last. Prune uses this name.
+// each of them sees the parts that are already stored. The name of a mark ends with the id of the
+// process that wrote it last. Prune uses this id.
 const RequestFormat = 3
 
 // Limits of Load in a ledger of RequestFormat.
@@ -28,8 +28,9 @@ const (
 	maxRequests = 128 << 10
 	// maxExpired is the number of expired requests that Load deletes in one transaction.
 	maxExpired = 1000
-	// expiredFor is the time after the end of keep at which Load deletes a request. Until then, an
-	// open transaction of another process may still need the request.
+	// A request expires when it is older than the time keep of the ledger. expiredFor is the time
+	// after that at which Load deletes it. Until then, an open transaction of another process may
+	// still need the request.
 	expiredFor = time.Hour
 	// expireTime is the time after which Load ends this deletion, so that the route can start.
 	expireTime = 5 * time.Second
@@ -43,12 +44,13 @@ func rowsOfTarget(name, route, table string) string {
 	return name + " " + hex.EncodeToString(sum[:8])
 }
 
-// fenceOf returns the key of a row in RoutesTable: the row with the epoch of the process with the
-// id own.
+// fenceOf returns the key of a row in RoutesTable: the row with the epoch of a process. The
+// parameter own is the id of the process.
 func fenceOf(rows, own string) string { return rows + " " + own }
 
-// by separates the name of a request from the process that wrote its mark last.
-const by = " by "
+// writtenBy stands in the name of a mark, between the name of the request and the id of the process
+// that wrote the mark last.
+const writtenBy = " by "
 
 // claims inserts or locks the marks of the requests in a batch (their rows in the marks table), in
 // a ledger of RequestFormat.
@@ -59,7 +61,7 @@ type claims struct {
 	insert []*Statement
 	isNew  map[string]bool // requests without a mark before; with arrays, set by insert
 
-	stored map[string][]stream.Range // by request
+	stored map[string][]stream.Range // stored ranges by request
 }
 
 // claim returns the claims for spans, which must all belong to requests. It returns nil if spans is
@@ -102,7 +104,7 @@ func claim(l *Ledger, spans []stream.Span) *claims {
 }
 
 // markName returns the name to store in a partition's row of the marks table. If the partition is a
-// request, the name ends with the name of this process.
+// request, the name ends with the id of this process.
 func (l *Ledger) markName(p *stream.Partition) string {
 	name := strings.ToValidUTF8(strings.ReplaceAll(p.Name, "\x00", ""), "\uFFFD")
 	if l.ASCII.Load() {
@@ -114,8 +116,8 @@ func (l *Ledger) markName(p *stream.Partition) string {
 		}, name)
 	}
 	if l.keep > 0 && stream.IsRequest(p.ID) {
-		name, _, _ = strings.Cut(name, by)
-		name += by + l.own
+		name, _, _ = strings.Cut(name, writtenBy)
+		name += writtenBy + l.own
 	}
 	return name
 }
@@ -226,7 +228,7 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 // OverlapError means that a part of a batch with requests is already stored, for example by another
 // process. The transaction is still open, and may continue with Finish.
 type OverlapError struct {
-	missing map[string][]stream.Range // by partition
+	missing map[string][]stream.Range // missing ranges by partition
 	rows    []stream.Span
 	ledger  *Ledger
 }
@@ -431,7 +433,8 @@ func readRequests(ctx context.Context, l *Ledger, s Session) ([]stream.Mark, err
 // requests is the pattern of the ids of requests.
 const requests = stream.RequestPrefix + "%"
 
-// arrival begins the name of the mark of a request with a known time of arrival.
+// arrival is the beginning of the name of a mark, if the time at which its request arrived is
+// known.
 const arrival = "request of "
 
 // requestName returns the name of the mark of a request that arrived at a time, without the process
@@ -448,7 +451,7 @@ func pruneRequests(l *Ledger, ids []string) []*Statement {
 	expired := requestName(time.Now().Add(-l.keep))
 	rows := make([][]any, len(ids))
 	for i, id := range slices.Sorted(slices.Values(ids)) { // the order of claims
-		rows[i] = []any{id, "%" + by + l.own, expired}
+		rows[i] = []any{id, "%" + writtenBy + l.own, expired}
 	}
 	return append(l.over(l.d.PruneRequests, kindsOfPrune, rows),
 		l.over(l.d.PruneOrphans, kindsOfPart, partsOf(ids))...)

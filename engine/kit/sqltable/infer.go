@@ -140,7 +140,7 @@ func Made(d *Dialect, columns []Column, o *Options) []Column {
 		if slices.ContainsFunc(all, func(c Column) bool { return c.Name == k }) {
 			continue
 		}
-		// a field with such a name, as ID if the key is id, is stored in the JSON column
+		// Example: if the key is id, a field ID is stored in the JSON column.
 		all = slices.DeleteFunc(all, func(c Column) bool { return d.same(c.Name, k) })
 		all = append(all, Column{Name: k})
 	}

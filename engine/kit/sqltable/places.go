@@ -59,7 +59,8 @@ func (r *Rows) place(fields []stream.Field) (places []Place, most int) {
 		switch c := r.columns[f.Name]; {
 		case c >= 0 && r.places[c].Field < 0:
 			r.places[c].Field = int32(k)
-		// a repeated field, or a field that goes to the JSON column or causes a refusal
+		// Row must handle a repeated field, and a field that goes to the JSON column or causes a
+		// refusal.
 		case c >= 0 || r.table.New != Ignore:
 			direct = false
 		}

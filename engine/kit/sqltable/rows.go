@@ -24,10 +24,10 @@ type Rows struct {
 
 	table   *Table
 	batch   *stream.Batch
-	columns []int // by index of the name in the batch; -1 if there is no column
+	columns []int // index of the column by index of the name in the batch; -1 if none
 	extra   []byte
 	scratch []byte
-	texts   []bool // by index of the column: accepts any text of a clean batch unchanged
+	texts   []bool // by column: it accepts any text of a clean batch unchanged
 	seen    int    // number of bytes of the batch's data known to be clean
 	unclean bool   // the batch's data has bytes that the database cannot store as text
 
@@ -94,7 +94,7 @@ func (r *Rows) look(end int) bool {
 	data, d := r.batch.Data, r.table.dialect
 	to := min(max(end, r.seen+ahead), len(data))
 	if n := ascii(data[r.seen:to]); r.seen+n < to {
-		r.unclean = !d.takes(data[r.seen+n:])
+		r.unclean = !d.accepts(data[r.seen+n:])
 		to = len(data)
 	}
 	if !r.unclean {
@@ -274,9 +274,9 @@ func typeName(c *Column) string {
 	return c.Decl
 }
 
-// takes reports whether the database can store data as text. If it can, it can also store each part
-// of data that has whole characters.
-func (d *Dialect) takes(data []byte) bool {
+// accepts reports whether the database can store data as text. If it can, it can also store each
+// part of data with whole characters.
+func (d *Dialect) accepts(data []byte) bool {
 	return (!d.UTF8 || utf8.Valid(data)) && (!d.NoNUL || bytes.IndexByte(data, 0) < 0)
 }
 
@@ -288,9 +288,9 @@ func ascii(data []byte) int {
 	for ; len(rest) >= 32; rest = rest[32:] {
 		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
 		c, e := binary.LittleEndian.Uint64(rest[16:]), binary.LittleEndian.Uint64(rest[24:])
-		// x is one of a, b, c and e. The top bit of a byte of x is set if the byte is not ASCII.
-		// The top bit in x-ones is set if the byte is 0, and may also be set if it follows a byte
-		// that is 0.
+		// Let x be one of a, b, c and e. In x, the top bit of each byte that is not ASCII is set.
+		// In x-ones, the top bit of each byte that is 0 is set, and perhaps that of the byte after
+		// it.
 		if (a|b|c|e|(a-ones)|(b-ones)|(c-ones)|(e-ones))&tops != 0 {
 			return len(data) - len(rest)
 		}

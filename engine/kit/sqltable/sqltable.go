@@ -24,13 +24,14 @@ const (
 	Text    Type = iota // text; accepts every value unchanged
 	Integer             // 64-bit integers
 	Number              // any number, with all its digits
-	// 64-bit binary floats; the only type that rounds numbers, used if the config asks for it
+	// Float is for 64-bit binary floats. It is the only type that rounds numbers. It is used only
+	// if the config asks for it.
 	Float
 	Bool  //
 	JSON  // any value as JSON; objects and arrays unchanged
 	Other // a database type, which validates each text itself
-	// raw bytes: a text \x and two hexadecimal digits per byte is stored as these bytes, another
-	// text as its own bytes
+	// Bytes is for raw bytes. A text that begins with \x has two hexadecimal digits for each byte.
+	// Any other text is stored as its own bytes.
 	Bytes
 )
 
@@ -38,9 +39,11 @@ const (
 type Column struct {
 	Name string
 	Type Type
-	// the database's name of the type, if Type is Other; "" means the dialect's name of Type
+	// Decl is the database's name of the type, if Type is Other. "" means the dialect's name of
+	// Type.
 	Decl string
-	// the database has a default value, which is used unless the config lists the column
+	// Own means that the database has a default value, which is used unless the config lists the
+	// column.
 	Own bool
 
 	// Nested means that the name of the column can also be a path. Example: if a record has no
@@ -61,8 +64,8 @@ const (
 
 // Dialect describes a kind of database.
 type Dialect struct {
-	MaxName     int      // in bytes
-	MaxColumns  int      // of tables created from records
+	MaxName     int      // maximum length of a name in bytes
+	MaxColumns  int      // maximum number of columns of tables created from records
 	FoldCase    bool     // names that differ only in case are equal
 	Reserved    []string // names that columns cannot have
 	NoNUL       bool     // text cannot contain the byte 0
@@ -96,7 +99,7 @@ type Table struct {
 	Required []int
 
 	dialect *Dialect
-	index   map[string]int // of the columns that take fields
+	index   map[string]int // indexes of the columns that take fields
 	message int            // the column for unparsed records, or -1
 }
 

@@ -98,7 +98,7 @@ func (f *File) begin() error {
 	s.src = input{in: f.in, off: m.raw, size: f.size, seen: &f.seen}
 	f.s, f.run = s, 0
 	if err := f.o.Decoders.begin(s); err != nil {
-		return s.why(err)
+		return s.typedError(err)
 	}
 	for s.at < f.hi { // skip bytes that are in the window already or are not needed
 		n, err := s.read(f.buffer()[:min(chunkSize, f.hi-s.at)])
@@ -231,7 +231,7 @@ func (f *File) end() {
 }
 
 // rewind empties the window of decompressed bytes. The next read begins a stream again, and reads
-// from offset off.
+// from the offset off on.
 func (f *File) rewind(off int64) {
 	f.end()
 	f.drop(f.hi)

@@ -47,8 +47,8 @@ func (s *inputSeen) add(p []byte) {
 	}
 }
 
-// stand reports whether the input still has the bytes described by s.
-func (s *inputSeen) stand(in io.ReaderAt, size int64) (bool, error) {
+// matches reports whether the input still has the bytes described by s.
+func (s *inputSeen) matches(in io.ReaderAt, size int64) (bool, error) {
 	if size < s.off {
 		return false, nil
 	}
@@ -132,13 +132,13 @@ func (s *stream) read(p []byte) (n int, err error) {
 		}
 	}
 	if err != nil && err != io.EOF {
-		err = s.why(err)
+		err = s.typedError(err)
 	}
 	return n, err
 }
 
-// why converts an error of a decoder to one of the package's errors.
-func (s *stream) why(err error) error {
+// typedError converts an error of a decoder to one of the errors of this package.
+func (s *stream) typedError(err error) error {
 	if s.src.err != nil {
 		return s.src.err
 	}

@@ -87,7 +87,7 @@ type File struct {
 	kind Kind
 	o    Options
 	in   io.ReaderAt // compressed input; nil if closed
-	size int64       // of the compressed input
+	size int64       // size of the compressed input
 	seen inputSeen   // the input read so far
 
 	s      *stream // the running stream; nil if none runs
@@ -123,7 +123,7 @@ func New(kind Kind, o Options) *File {
 // the File keeps its state. Otherwise the File discards its state and begins again.
 func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.end()
-	ok, err := f.seen.stand(in, size)
+	ok, err := f.seen.matches(in, size)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (f *File) Attach(in io.ReaderAt, size int64) error {
 	return nil
 }
 
-// Is reports whether the File is open with the input in and the given size.
+// Is reports whether the File is open with this input and this size.
 func (f *File) Is(in io.ReaderAt, size int64) bool {
 	return f.in != nil && f.in == in && f.size == size
 }
@@ -158,9 +158,9 @@ func (f *File) Kind() Kind { return f.kind }
 // was read. The File uses at most about n bytes of memory.
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
-// Size decompresses up to offset to, or to the end of the stream. It returns the number of bytes
-// that the stream is known to have. end reports whether the stream has no more bytes; Err then
-// returns the reason.
+// Size decompresses up to an offset (the parameter to), or to the end of the stream. It returns the
+// number of bytes that the stream is known to have. The result end reports whether the stream has
+// no more bytes. Err then returns the reason.
 func (f *File) Size(to int64) (size int64, end bool) {
 	for f.total < 0 && f.hi < to && f.in != nil {
 		f.more()
@@ -221,7 +221,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 // ended reports whether hi is the end of the stream.
 func (f *File) ended() bool { return f.total >= 0 && f.hi >= f.total }
 
-// copy copies bytes of the window to p, starting at offset at.
+// copy copies bytes of the window to p. They begin at the given offset of the decompressed stream.
 func (f *File) copy(p []byte, at int64) (n int) {
 	i, lo := int((at-f.lo)/chunkSize), int64(0)
 	if i >= len(f.chunks) {
@@ -257,7 +257,7 @@ func (f *File) trim(keep int64) {
 	}
 }
 
-// drop frees the chunks that end at or before offset to.
+// drop frees the chunks that end at or before an offset.
 func (f *File) drop(to int64) {
 	for len(f.chunks) > 0 && f.lo+int64(len(f.chunks[0])) <= to {
 		f.lo += int64(len(f.chunks[0]))

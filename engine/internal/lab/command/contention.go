@@ -42,7 +42,7 @@ type contentionResult struct {
 	TimeSDMs float64 `json:"time_sd_ms"`
 	Calls    float64 `json:"calls"`
 	CallsSD  float64 `json:"calls_sd"`
-	// mean number of clients per trial that gave up before they had succeeded
+	// GaveUp is the mean number of clients per trial that gave up before they had succeeded.
 	GaveUp float64 `json:"gave_up,omitempty"`
 }
 

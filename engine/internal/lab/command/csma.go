@@ -29,11 +29,13 @@ type csmaResult struct {
 	Stations  int     `json:"stations"`
 	FrameBits int     `json:"frame_bits"`
 	Formula   float64 `json:"formula"` // Metcalfe and Boggs
-	// result of a simulation of this model, in which each of Q stations sends with probability 1/Q
+	// Ideal is the utilisation in a simulation of the model of Metcalfe and Boggs, in which each of
+	// Q stations sends with probability 1/Q.
 	Ideal     float64 `json:"ideal"`
 	BEB       float64 `json:"beb"`        // utilisation with the real backoff
 	LostShare float64 `json:"lost_share"` // share of frames that were given up
-	// share of frames sent by the sender of the previous frame (capture effect)
+	// WinsInARow is the share of frames that were sent by the sender of the previous frame
+	// (capture effect).
 	WinsInARow float64 `json:"wins_in_a_row"`
 	Longest    int     `json:"longest_in_row"` // most frames in a row by one station
 }

@@ -29,7 +29,7 @@ func (f *flowFlags) files(plans []flowsim.Plan) error {
 	}
 	for _, p := range plans {
 		for _, spec := range p.Specs {
-			if err := f.one(p.Scenario, spec); err != nil {
+			if err := f.writeFirst(p.Scenario, spec); err != nil {
 				return fmt.Errorf("sim flow: %s: %s: %w", p.Scenario.Name, spec.Name, err)
 			}
 		}
@@ -37,8 +37,8 @@ func (f *flowFlags) files(plans []flowsim.Plan) error {
 	return nil
 }
 
-// one repeats the run with the first seed, to write its plot and trace.
-func (f *flowFlags) one(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
+// writeFirst repeats the run with the first seed, and writes its plot and trace.
+func (f *flowFlags) writeFirst(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
 	o := flowsim.Options{Seed: f.seed}
 	if f.plot != "" {
 		o.Series = &flowsim.Series{}

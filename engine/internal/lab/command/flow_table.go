@@ -40,7 +40,7 @@ type tableFigure struct {
 
 var (
 	goodputPercent = tableFigure{scenario.Goodput, 100}
-	// A row may show an additional figure, which depends on the events of its scenario.
+	// tableExtras are figures that a row shows in addition if its scenario has certain events.
 	tableExtras = []struct {
 		what string
 		when func(s *scenario.Scenario) bool

@@ -186,9 +186,10 @@ type ether struct {
 	gap, frame, jam time.Duration
 	policy          backoff.Policy
 	rng             *rand.Rand
-	// Stations, ordered by the end of their backoff. Each station always has a frame to send.
+	// ready has the stations, ordered by the end of their backoff. Each station always has a frame
+	// to send.
 	ready      kernel.Kernel[int]
-	collisions []backoff.State // by station: collisions of its present frame
+	collisions []backoff.State // number of collisions of the present frame, by station
 	senders    []int
 	idle       time.Duration // the cable is idle from this time on, after the interframe gap
 	last, row  int           // the last sender, and the number of its frames in a row

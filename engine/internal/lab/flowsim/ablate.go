@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Experiment tests one argument of the article on which flow control is based
-// (docs/flow-control.md). Its result is a table. The rows are variants of flow control, and the
-// columns are figures of one or two scenarios.
+// Experiment tests one claim of the article on which flow control is based (docs/flow-control.md).
+// Its result is a table. The rows are variants of flow control, and the columns are figures of one
+// or two scenarios.
 type Experiment struct {
 	Name, Question string
 	Columns        []Column
@@ -29,7 +29,7 @@ type Column struct {
 // Row is one variant of flow control.
 type Row struct {
 	Name      string
-	Values    []float64 // by column
+	Values    []float64 // values of the columns, in order
 	spec      string
 	scenarios []string // as text, by Column.scenario; nil means those of the experiment
 }
@@ -66,8 +66,8 @@ const (
 
 var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
 
-// Ablate runs the experiments, one for each argument of the article on which flow control is based.
-// An experiment compares runs with and without the feature that the argument is about.
+// Ablate runs the experiments, one for each claim of the article on which flow control is based. An
+// experiment compares runs with and without the feature that the claim is about.
 func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
 	all := experiments()
 	for i := range all {

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/flowsim"
 )
 
-// TestAblate checks that each experiment confirms the article's argument.
+// TestAblate checks that each experiment confirms the article's claim.
 func TestAblate(t *testing.T) {
 	all, err := flowsim.Ablate(t.Context(), 1, 1)
 	if err != nil {

@@ -192,12 +192,13 @@ func fixed(option string) (window.Algorithm, error) {
 	return f, f.Validate()
 }
 
-// carries reports whether the requested name contains a dispatch policy, as in "queue+round_robin".
-func (s *Spec) carries() bool { return strings.Contains(s.Name, "+") }
+// namesDispatch reports whether the requested name contains a dispatch policy, as
+// "queue+round_robin" does.
+func (s *Spec) namesDispatch() bool { return strings.Contains(s.Name, "+") }
 
 // Title returns the name with the dispatch policy, for display.
 func (s *Spec) Title() string {
-	if s.carries() || s.Dispatch == DefaultDispatch {
+	if s.namesDispatch() || s.Dispatch == DefaultDispatch {
 		return s.Name
 	}
 	return s.Name + "+" + s.Dispatch

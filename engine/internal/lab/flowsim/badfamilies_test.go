@@ -369,8 +369,8 @@ func TestFamilies(t *testing.T) {
 }
 
 // TestRefusalsAtTheStart checks that bad data in the first moments does not keep a worker at one
-// batch in flight for long. In these runs, the first refusals look like a level of attempts in
-// flight that the worker refuses. For one worker, batches 3 and 13 are bad, as in
+// batch in flight for long. In these runs, the first refusals look as if the worker refused all
+// attempts above a certain number in flight. For one worker, batches 3 and 13 are bad, as in
 // [TestFamiliesOverHTTP].
 func TestRefusalsAtTheStart(t *testing.T) {
 	for workers, seeds := range map[int][]uint64{

@@ -19,7 +19,7 @@ type collector struct {
 
 	inFlight   float64 // cost of the in-flight batches
 	area, peak float64
-	roundTrips []time.Duration // of successful attempts
+	roundTrips []time.Duration // round trips of successful attempts
 	latencies  []time.Duration
 	lags       []time.Duration // age of the oldest unsettled batch, at intervals of watchEvery
 
@@ -45,8 +45,8 @@ func (c *collector) begin(s *scenario.Scenario, series *Series) {
 	}
 }
 
-// advance adds the in-flight cost, times the time from one event to the next, to the integral area.
-// It omits the warm-up.
+// advance adds to c.area, an integral over time: the in-flight cost times the seconds from one
+// event to the next. It omits the warm-up.
 func (c *collector) advance(from, to time.Duration) {
 	if from = max(from, c.warm); to > from {
 		c.area += c.inFlight * (to - from).Seconds()

@@ -32,7 +32,8 @@ type receiver struct {
 	service time.Duration // of one item
 	network time.Duration // round trip
 	others  int           // items of other senders that are always in the queue
-	// each item whose number is a multiple of this fails after its service; 0 means none fails
+	// the items with numbers that are multiples of fails fail after their service; 0 means that
+	// none fails
 	fails int
 }
 

@@ -48,7 +48,7 @@ type sender struct {
 	awake   bool
 	flying  map[uint64]*attempt
 	got     float64         // cost delivered since the last sender has joined, without repetitions
-	windows []Sent          // by lane, for algorithms that are notified of attempts
+	windows []Sent          // windows by lane, for algorithms that are notified of attempts
 	atLane  []int           // number of in-flight attempts by lane, for windows
 	refused []control.Event // responses to Bisect and DeadLetter, not yet passed on
 }

@@ -15,8 +15,8 @@ import (
 type server struct {
 	num   int32
 	cfg   scenario.Worker
-	rnd   *rand.Rand // for service times
-	fate  *rand.Rand // for errors
+	rnd   *rand.Rand // random numbers for service times
+	fate  *rand.Rand // random numbers for errors
 	speed float64    // multiple of the nominal rate; 0 while the worker is paused
 	queue fifo[waiting]
 	busy  []*job

@@ -60,7 +60,7 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 		backlog = float64(l.Batches) * c.s.Size.Mean()
 	}
 	for i := range best {
-		// the full capacity, even if the load is less
+		// able is the full capacity, even if the load is less.
 		able := c.s.Capacity(time.Duration(i)*binWidth+binWidth/2) * binWidth.Seconds()
 		if open {
 			backlog += c.planned[i]
@@ -91,8 +91,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled returns the time in seconds from bin `from` until got is at least 0.95 of best in each
-// later interval of span bins. It uses the bins before `to`.
+// settled returns the time, in seconds, from the bin with the index from until got is at least 0.95
+// of best in each later interval of span bins. It uses only the bins before the index to.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

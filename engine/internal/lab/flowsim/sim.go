@@ -41,7 +41,7 @@ type sim struct {
 	coming               int     // number of batches to come in a finite load
 
 	patience  fifo[*attempt] // attempts, ordered by the time at which they are abandoned
-	patient   bool           // an event is scheduled for the first attempt in patience
+	patient   bool           // an occurrence is scheduled for the first attempt in patience
 	abandon   time.Duration
 	canceled  []*attempt
 	block     []attempt // allocated attempts that are not in use yet
@@ -49,7 +49,7 @@ type sim struct {
 	allJoined time.Duration
 	last      time.Duration // time of the last settlement
 	fig       collector
-	observers []Observer // by sender
+	observers []Observer // observers by sender
 	joining   int32      // number of the sender that is creating its lanes (one for each worker)
 	tracer    func(*control.Event, []control.Command)
 	omit      func(seq uint64, key uint32) bool
@@ -57,7 +57,7 @@ type sim struct {
 	adjust    func(*control.Config)
 }
 
-// Observer is a dispatch policy's chooser of lanes that must be notified of every response.
+// Observer is the chooser of a dispatch policy. The simulator must notify it of every response.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
@@ -94,7 +94,7 @@ const (
 // 1, 2, 3, 5 s and so on (Fibonacci numbers), up to an hour.
 const redeliverUnit, redeliverMost = time.Second, time.Hour
 
-// Config returns the configuration of a sender's state machine in scenario of.
+// Config returns the configuration of a sender's state machine for a scenario.
 func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	c := control.Config{Seed: seed, Window: s.Window, Dispatch: s.Policy, Timeout: of.Timeout}
 	c.Hedge.Share, c.Shared = s.Hedge, of.Shared != nil

@@ -55,16 +55,16 @@ type Summary struct {
 	Scenario *scenario.Scenario
 	Spec     *Spec
 	First    uint64             // first seed
-	Runs     []scenario.Figures // by seed
+	Runs     []scenario.Figures // the figures of each run, by seed
 	Median   scenario.Figures
 	Worst    scenario.Figures
 	Verdicts []Verdict
 	OK       bool
 }
 
-// RunAll runs every plan with the seeds first, first+1, and so on. It uses GOMAXPROCS goroutines.
-// It calls done with each summary, in the order of the plans. If done returns an error, RunAll ends
-// and returns it.
+// RunAll runs every plan with as many seeds as the parameter seeds: first, first+1, and so on. It
+// uses GOMAXPROCS goroutines. It calls done with each summary, in the order of the plans. If done
+// returns an error, RunAll ends and returns it.
 func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 	done func(*Summary) error) error {
 	type task struct {
@@ -154,7 +154,7 @@ func (s *Summary) judge() {
 // are the same.
 func (s *Spec) is(name string) bool {
 	if name == s.Name {
-		return s.carries() || s.Dispatch == DefaultDispatch
+		return s.namesDispatch() || s.Dispatch == DefaultDispatch
 	}
 	return name == s.Name+"+"+s.Dispatch
 }

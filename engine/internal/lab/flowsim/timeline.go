@@ -233,7 +233,7 @@ func (t *timeline) curve(c curve, step float64, y func(float64) float64) {
 		c.color, extra)
 }
 
-// roundStep returns the smallest number that is at least v and 1, 2 or 5 times a power of ten.
+// roundStep returns the smallest of the numbers 1, 2 and 5 times a power of ten that is at least v.
 func roundStep(v float64) float64 {
 	if v <= 0 {
 		return 1

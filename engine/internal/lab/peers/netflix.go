@@ -95,8 +95,8 @@ type vegas struct {
 
 const (
 	vegasAlpha, vegasBeta = 3, 6
-	// After about vegasProbe * limit updates, the next round trip becomes the new base. The number
-	// is multiplied by a random factor from 0.5 to 1.
+	// After f * vegasProbe * limit updates, the next round trip becomes the new base. f is a random
+	// number from 0.5 to 1.
 	vegasProbe = 30
 	vegasSeed  = 5681
 )

@@ -31,12 +31,12 @@ func (PeakEWMA) New(src rand.Source) dispatch.Chooser {
 
 const (
 	peakTau     = 10 * time.Second
-	peakPenalty = math.MaxFloat64 / 4 // of a lane with pending batches and no response yet
+	peakPenalty = math.MaxFloat64 / 4 // load of a lane with pending batches and no response yet
 )
 
 type peak struct {
 	rnd  *rand.Rand
-	cost map[int32]*decaying // by lane; never iterated
+	cost map[int32]*decaying // moving mean of round trips by lane; never iterated
 }
 
 type decaying struct {

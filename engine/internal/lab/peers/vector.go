@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// VectorARC is Vector's adaptive request concurrency. It updates its limit at intervals of the
-// moving mean of round trips. Zero fields mean Vector's defaults.
+// VectorARC is Vector's adaptive request concurrency. The interval between two updates of its limit
+// is the moving mean of the round trips. Zero fields mean Vector's defaults.
 //
 // The limit grows by one if three conditions hold: it was reached, no response signaled back
 // pressure, and the mean of the interval is not above the moving mean. The limit shrinks to nine

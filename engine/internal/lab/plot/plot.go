@@ -111,7 +111,7 @@ const (
 	legendRow                = 18.0
 	barTop                   = 30.0
 	barRight                 = 64.0
-	barStep, tallBarStep     = 22.0, 38.0 // with the name beside the bar, and above it
+	barStep, tallBarStep     = 22.0, 38.0 // heights of a bar with its name beside it, and above it
 	maxNameBeside            = 14         // letters
 )
 

@@ -91,7 +91,9 @@ func (r *raster) area(points []point, c color.RGBA, opacity float64) { r.fill(c,
 
 func (r *raster) dot(at point, radius float64, c color.RGBA) { r.fill(c, 1, circle(at, radius)) }
 
-// circle returns the outline of a circle. Its direction is that of the segments of a line.
+// circle returns the outline of a circle. Its points have the same sense of rotation as the
+// outlines of line segments. Otherwise, the areas of a joint and of a segment would cancel each
+// other where they overlap.
 func circle(at point, radius float64) []point {
 	const corners = 20
 	outline := make([]point, corners)
@@ -127,7 +129,7 @@ func (r *raster) line(points []point, c color.RGBA, width float64, dashed bool) 
 	r.fill(c, 1, outlines...)
 }
 
-// dashes cuts a line into parts of length on, with gaps of length off.
+// dashes cuts a line into dashes, which have the length on, and gaps, which have the length off.
 func dashes(points []point, on, off float64) (parts [][]point) {
 	left, drawing := on, true
 	var part []point

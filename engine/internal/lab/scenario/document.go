@@ -104,7 +104,8 @@ type throttle struct {
 	RetryAfter time.Duration `yaml:"retry_after" min:"1ms" max:"1h"`
 }
 
-// chosen are the workers of an event: all workers, a list of indices, or a number of the fastest.
+// chosen are the workers of an event: all workers, those with the listed indices, or the fastest
+// ones, of which the number is given.
 type chosen struct {
 	Fastest int   `yaml:"fastest" min:"1"`
 	Listed  []int `yaml:",list" min:"0"`

@@ -22,8 +22,8 @@ const linkLevels = 200
 
 // Best returns the maximum delivery rate of a link, and the number of in-flight batches (level) at
 // which the link reaches it without refusing batches. At level l, the delay of a batch is delay *
-// (1 + jitter + s(l) + s(rate)). s is the method Growth of the two knees, and rate is the resulting
-// number of batches per second.
+// (1 + jitter + g(l) + h(rate)). g and h are the methods Growth of the knees Concurrency and Rate,
+// and rate is the resulting number of batches per second.
 func (l *Link) Best() (rate float64, level int) {
 	most := linkLevels
 	if l.Concurrency.Limit > 0 {

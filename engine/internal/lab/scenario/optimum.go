@@ -24,8 +24,8 @@ func (s *Scenario) Nominal() float64 {
 	return sum
 }
 
-// Capacity returns the highest possible delivery rate at the time at, in cost per second. It takes
-// the events at that time into account.
+// Capacity returns the highest possible delivery rate at a time, in cost per second. It takes the
+// events at that time into account.
 func (s *Scenario) Capacity(at time.Duration) float64 {
 	if s.Link != nil {
 		return s.Nominal()
@@ -43,8 +43,8 @@ func (s *Scenario) Capacity(at time.Duration) float64 {
 	return sum
 }
 
-// able returns the rate of worker i at the time at. If a worker advertises an empty window, it must
-// not be used, and its rate is 0.
+// able returns the rate of worker i at a time. If a worker advertises an empty window, it must not
+// be used, and its rate is 0.
 func (s *Scenario) able(i int, at time.Duration) float64 {
 	rate, limit := s.Workers[i].Rate, math.Inf(1)
 	if s.Shared != nil {

@@ -33,7 +33,7 @@ type Scenario struct {
 	Bad     Bad             `yaml:"bad"`
 
 	Workers     []Worker
-	RTT, Jitter time.Duration // of the network; Jitter is the mean of an exponential addition
+	RTT, Jitter time.Duration // round trip of the network; Jitter is the mean of a random addition
 	Size        Size
 	Events      []Event
 	Shared      *Worker       // a server behind all workers, which only forward to it
@@ -54,14 +54,16 @@ type Service string
 const (
 	Exponential   Service = "exponential"
 	Deterministic Service = "deterministic"
-	// With probability 0.1, exponential with mean 5.05, otherwise exponential with mean 0.55.
+	// Hyper draws from an exponential distribution with mean 5.05 in one case of ten, and otherwise
+	// from one with mean 0.55.
 	Hyper Service = "hyper"
 )
 
 // Workload is the load of all senders together.
 type Workload struct {
 	Saturated bool // an endless backlog
-	// Poisson is the share of the nominal rate of all workers.
+	// Poisson makes batches arrive at random times (a Poisson process). It is their mean rate, as a
+	// share of the nominal rate of all workers.
 	Poisson float64       `yaml:"poisson" min:"1e-6" max:"1000"`
 	Every   time.Duration `yaml:"every" min:"1us" max:"1h"` // interval between batches
 	// Batches is the number of batches. All arrive at time 0, or at intervals of Every. 0 means
@@ -143,12 +145,13 @@ func (s Size) Mean() float64 {
 // EventKind is a kind of event.
 type EventKind uint8
 
-// Values of EventKind. Each comment has a worker as its subject.
+// The kinds of events. Each comment describes what a worker does during the event.
 const (
 	Rate  EventKind = iota + 1 // changes the service rate
 	Hang                       // accepts batches and responds to none, including earlier ones
 	Pause                      // stops serving, and continues after the event
-	// responds with an error with probability Share, After the arrival of a batch
+	// responds with an error to a share of the batches (Event.Share), when the time Event.After has
+	// passed since their arrival
 	Fail
 	Throttle // responds with 429 to batches above Limit per second
 	Restart  // loses its queue and has a new epoch
@@ -161,11 +164,13 @@ type Event struct {
 	At, For time.Duration // For 0 means until the end
 	Workers []int
 	Factor  float64 // Rate: multiple of the nominal rate; 0 means that Limit is used
-	// Rate: cost per second. Throttle: batches per second. Credit: the advertised window.
+	// Limit is in cost per second for Rate, in batches per second for Throttle, and the advertised
+	// window for Credit.
 	Limit float64
 	After time.Duration // Fail
 	Share float64       // Fail
-	// Fail: outcome of the responses. 0 means control.Retryable. A file cannot set it.
+	// Outcome is the outcome of the responses, for Fail. 0 means control.Retryable. A file cannot
+	// set it.
 	Outcome control.Outcome
 	Hint    time.Duration // Throttle: Retry-After; 0 means none
 }
@@ -197,8 +202,8 @@ type Link struct {
 	FailFirst FailFirst `yaml:"fail_first"`
 }
 
-// FailFirst makes a link respond with errors to Failures batches in a row, after it has delivered
-// After batches.
+// FailFirst makes a link respond with errors to a number of batches in a row (Failures), after it
+// has delivered a number of others (After).
 type FailFirst struct {
 	After    int `yaml:"after" min:"0" max:"10000000"`
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
@@ -211,8 +216,8 @@ type Knee struct {
 	Start float64 `yaml:"knee_start" min:"0" max:"1e6"`
 	Exp   float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means that the delay does not grow
 	Limit int     `yaml:"limit" min:"1" max:"10000000"` // 0 means no limit
-	// Action is the treatment of batches above Limit: "defer", the default, is an error after the
-	// delay; "drop" is no response.
+	// Action is the treatment of batches above Limit. With "defer", the default, the link responds
+	// with an error after the delay. With "drop", it does not respond.
 	Action string `yaml:"action" enum:"defer,drop"`
 }
 
