@@ -28,22 +28,22 @@ type bare struct {
 var bares = []bare{
 	{"cat", "cat FILE | cat >/dev/null", catPiped},
 	{"zcat", "zcat FILE.gz | cat >/dev/null, in bytes of text", zcatPiped},
-	{"go_count", "reads of 256 KiB, line ends counted",
+	{"go_count", "read in blocks of 256 KiB, and count line ends",
 		func(e *env, in load.Input) (measure, error) {
 			return e.limit(in, "count")
 		}},
-	{"go_lines", "each line touched, one thread", linesByGo},
-	{"go_copy", "a copy", func(e *env, in load.Input) (measure, error) {
+	{"go_lines", "read the first and the last byte of each line, in one thread", linesByGo},
+	{"go_copy", "copy the file", func(e *env, in load.Input) (measure, error) {
 		return e.copied(in, "copy")
 	}},
-	{"go_copy_fsync", "a copy and an fsync", func(e *env, in load.Input) (measure, error) {
+	{"go_copy_fsync", "copy the file, and one fsync", func(e *env, in load.Input) (measure, error) {
 		return e.copied(in, "copy_fsync")
 	}},
-	{"go_post_1", "bodies of 256 KiB posted on one connection",
+	{"go_post_1", "post bodies of 256 KiB on one connection",
 		func(e *env, in load.Input) (measure, error) {
 			return e.posted(in, 1)
 		}},
-	{"go_post_4", "the same on four", func(e *env, in load.Input) (measure, error) {
+	{"go_post_4", "post bodies of 256 KiB on four connections", func(e *env, in load.Input) (measure, error) {
 		return e.posted(in, 4)
 	}},
 }

@@ -283,7 +283,7 @@ func (v *view) compare(entries []result.Entry, abouts []About) {
 		v.Compared = append(v.Compared, c)
 		var settings []string
 		for _, s := range rival.Elsewhere[a.Name] {
-			settings = append(settings, s.Program+": "+s.Setting)
+			settings = append(settings, s.Program+" ("+s.Setting+")")
 		}
 		v.Settings = append(v.Settings, a.Name+": "+strings.Join(settings, ", "))
 	}
