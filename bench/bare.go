@@ -43,9 +43,10 @@ var bares = []bare{
 		func(e *env, in load.Input) (measure, error) {
 			return e.posted(in, 1)
 		}},
-	{"go_post_4", "post bodies of 256 KiB on four connections", func(e *env, in load.Input) (measure, error) {
-		return e.posted(in, 4)
-	}},
+	{"go_post_4", "post bodies of 256 KiB on four connections",
+		func(e *env, in load.Input) (measure, error) {
+			return e.posted(in, 4)
+		}},
 }
 
 // bareLines measures the machine without penstock and returns a line for each measurement. It omits

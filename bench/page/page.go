@@ -189,7 +189,7 @@ type view struct {
 	Limits   []result.Line
 	Programs []string
 	Compared []compared
-	Settings []string // settings of the shares that were measured on other machines
+	Settings []string // cells with the settings of the shares from other machines
 	Faults   []rival.Fault
 	Runs     []result.Run
 	absent   []string
@@ -285,7 +285,7 @@ func (v *view) compare(entries []result.Entry, abouts []About) {
 		for _, s := range rival.Elsewhere[a.Name] {
 			settings = append(settings, s.Program+" ("+s.Setting+")")
 		}
-		v.Settings = append(v.Settings, a.Name+": "+strings.Join(settings, ", "))
+		v.Settings = append(v.Settings, a.Name+" | "+strings.Join(settings, ", "))
 	}
 }
 
