@@ -26,6 +26,7 @@ type StreamSink struct {
 	o      SinkOptions
 	host   stream.Host
 	client *client
+	route  string    // pipeline and route, with a slash after each; set by Open
 	makers sync.Pool // of *messageMaker
 	out    *publisher
 	bytes  *semaphore.Weighted // of published messages that are not acknowledged
@@ -50,7 +51,7 @@ func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 	}
 	s := &StreamSink{o: o, host: h, bytes: semaphore.NewWeighted(maxInFlight),
 		places: semaphore.NewWeighted(maxUnacked), doubts: newDoubts()}
-	s.makers.New = func() any { return newMessageMaker(&s.o) }
+	s.makers.New = func() any { return newMessageMaker(&s.o, s.route) }
 	for _, name := range sinkCounters {
 		h.Count(name, 0)
 	}
@@ -80,7 +81,7 @@ func (s *StreamSink) Open(ctx context.Context, o stream.SinkOptions) error {
 		c.close()
 		return err
 	}
-	s.client, s.out = c, out
+	s.client, s.out, s.route = c, out, o.Pipeline+"/"+o.Route+"/"
 	closed := make(chan struct{})
 	c.conn.SetClosedHandler(func(*natsgo.Conn) { close(closed) }) // not called for our own Close
 	if err := s.check(ctx); err != nil {

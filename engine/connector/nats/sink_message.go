@@ -18,15 +18,16 @@ type messageMaker struct {
 	*messages.Maker
 	o       *SinkOptions
 	subject *expr.Evaluator // nil: a fixed subject
-	id      *expr.Evaluator // nil: the record's id
+	id      *expr.Evaluator // nil: route and record's id
+	route   string          // pipeline and route, with a slash after each
 	scratch []byte
 	message natsgo.Msg // made last
 	idValue []string   // of its header Nats-Msg-Id
 }
 
-func newMessageMaker(o *SinkOptions) *messageMaker {
+func newMessageMaker(o *SinkOptions, route string) *messageMaker {
 	return &messageMaker{
-		Maker: messages.NewMaker(o.Format, o.headers), o: o,
+		Maker: messages.NewMaker(o.Format, o.headers), o: o, route: route,
 		subject: expr.NewEvaluator(o.subject), id: expr.NewEvaluator(o.id),
 		message: natsgo.Msg{Header: make(natsgo.Header)}, idValue: make([]string, 1),
 	}
@@ -76,9 +77,11 @@ func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 }
 
 // recordID returns the id of record i by which the stream recognizes a message that it already has.
+// A stream compares the ids of all its subjects, and a record has the same id in all routes. So the
+// id contains the route. Otherwise a stream that two routes write to would drop the messages of one.
 func (t *messageMaker) recordID(b *stream.Batch, i int) (string, error) {
 	if t.id == nil {
-		t.scratch = b.AppendRecordID(t.scratch[:0], i)
+		t.scratch = b.AppendRecordID(append(t.scratch[:0], t.route...), i)
 		return string(t.scratch), nil
 	}
 	text, err := t.id.AppendText(t.scratch[:0], i)

@@ -36,7 +36,8 @@ func sinkOn(
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Open(t.Context(), stream.SinkOptions{Lanes: func([]stream.Lane) {}}); err != nil {
+	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r",
+		Lanes: func([]stream.Lane) {}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
@@ -86,7 +87,7 @@ func TestSinkRepeats(t *testing.T) {
 		t.Fatalf("the stream has %d messages: %v", len(got), got)
 	}
 	b.Split()
-	if want := string(b.AppendRecordID(nil, 1)); got[1].Header.Get("Nats-Msg-Id") != want {
+	if want := "p/r/" + string(b.AppendRecordID(nil, 1)); got[1].Header.Get("Nats-Msg-Id") != want {
 		t.Errorf("the id is %q, want %q", got[1].Header.Get("Nats-Msg-Id"), want)
 	}
 	if n := h.Counted("duplicates"); n != 3 {
@@ -482,5 +483,39 @@ pipelines:
 	checkAll(t, got, texts)
 	if n := got.repeats(); n > 0 {
 		t.Errorf("%d messages are stored twice", n)
+	}
+}
+
+// TestSinkRoutes checks that two routes can write the same records to one stream. The stream compares
+// the ids of all its subjects.
+func TestSinkRoutes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	st, err := c.js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: "OUT", Subjects: []string{"out.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := c.publish("a", 10)
+	n, err := c.run(fmt.Sprintf(`
+state: /state
+pipelines:
+  p:
+    source: { nats: { url: %q, stream: ORDERS } }
+    routes:
+      one:
+        sink: { nats: { url: %q, subject: out.one, format: raw } }
+      two:
+        sink: { nats: { url: %q, subject: out.two, format: raw } }
+`, c.url(), c.url(), c.url()), newArrivals(), route{once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.stored(st); len(got) != 2*len(texts) {
+		t.Errorf("%d stored, want %d", len(got), 2*len(texts))
 	}
 }
