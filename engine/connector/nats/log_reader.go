@@ -103,11 +103,11 @@ func (r *logReader) begin(info *jetstream.StreamInfo) error {
 	mark, known := r.o.Resume(r.part.ID)
 	r.cursor = cursor{last: mark.Watermark.Num, above: mark.Above}
 	if !known {
-		at := int64(info.State.FirstSeq) - 1
-		if r.s.o.Start == startLatest && len(r.gone) == 0 {
+		at, latest := int64(info.State.FirstSeq)-1, r.s.o.Start == startLatest && len(r.gone) == 0
+		if latest {
 			at = int64(info.State.LastSeq)
 		}
-		r.cursor.last, r.first = max(at, 0), at > 0
+		r.cursor.last, r.first = max(at, 0), latest || at > 0
 		return nil
 	}
 	if last := int64(info.State.LastSeq); r.cursor.last > last {
@@ -174,9 +174,10 @@ const (
 // Read implements stream.Reader.
 func (r *logReader) Read(ctx context.Context, b *stream.Batch) error {
 	r.cursor.begin()
-	if r.first {
+	if r.first { // the span is empty if the stream is empty
 		r.first = false
-		extendSpan(b, stream.Span{Part: r.part}, 0, r.cursor.last)
+		b.Spans = append(b.Spans, stream.Span{Part: r.part,
+			Range: stream.Range{To: stream.Position{Num: r.cursor.last}}})
 		return nil
 	}
 	used, err := r.fill(ctx, b)
