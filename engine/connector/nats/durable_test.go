@@ -236,6 +236,44 @@ func TestSharedGone(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
+// TestSharedRecreated checks that a session that waits for its sink notices a recreated stream. It
+// must not take the new messages for settled ones, which have the same sequences.
+func TestSharedRecreated(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	got := newArrivals()
+	settled := c.publish("a", 10)
+	n := c.start(got, route{source: durable + ", memory: 1MiB, max_ack_pending: 100000",
+		pipeline: "batch: { records: 5, linger: 0s }"})
+	until(t, "all messages", func() bool {
+		return got.distinct() == len(settled) && c.isDone("d")
+	})
+	hold := make(chan struct{})
+	got.set(func(a *arrivals) { a.hold = hold })
+	c.publish("b", 20_000)
+	until(t, "a full memory", func() bool { return c.consumer("d").NumAckPending > 1500 })
+	config := c.consumer("d").Config
+	if err := c.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.create(nil).CreateConsumer(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	texts := c.publish("c", 10)
+	got.set(func(a *arrivals) { a.hold = nil })
+	close(hold)
+	until(t, "acknowledgements", func() bool { return c.isDone("d") })
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range texts {
+		if got.counts[text] == 0 {
+			t.Errorf("%q is lost", text)
+		}
+	}
+}
+
 // TestSharedPurge checks that messages purged before delivery are counted.
 func TestSharedPurge(t *testing.T) {
 	t.Parallel()

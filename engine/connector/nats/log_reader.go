@@ -32,6 +32,7 @@ type logReader struct {
 	meta   *messages.MetaAdder
 
 	messages jetstream.MessagesContext // nil if consume must be called
+	checked  string                    // name of the last consumer whose stream was checked
 	cursor   cursor
 	first    bool     // the engine does not know the position chosen by the option start yet
 	held     *content // the next message, after a settled range
@@ -284,6 +285,14 @@ func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*co
 	if err != nil {
 		return nil, err
 	}
+	// The library creates a consumer of another name after an error. The stream may then be another.
+	if meta.Consumer != r.checked {
+		if _, err := r.checkStream(ctx); err != nil {
+			r.stop() // the message is fetched again
+			return nil, err
+		}
+		r.checked = meta.Consumer
+	}
 	return &content{
 		seq:     meta.Sequence.Stream,
 		subject: m.Subject(),
@@ -301,24 +310,34 @@ func (r *logReader) look(ctx context.Context) (ended bool, err error) {
 	if err := r.client.refused(); err != nil {
 		return false, err
 	}
+	switch final, err := r.checkStream(ctx); {
+	case final:
+		return false, err
+	case err != nil || !r.o.Once:
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
+	defer cancel()
+	_, err = r.message(ctx, uint64(r.cursor.last)+1)
+	return errors.Is(err, jetstream.ErrMsgNotFound), nil
+}
+
+// checkStream returns an error if the stream is not known to be the opened one. If final is set,
+// the stream was deleted or recreated, or an operator must change something.
+func (r *logReader) checkStream(ctx context.Context) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
 	defer cancel()
 	info, err := r.stream.Info(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return false, fmt.Errorf("stream %q was deleted while it was read: %w", r.s.o.Stream, err)
-	case err != nil && isFinal(err):
-		return false, r.client.requestError(r.s.o.Stream, err)
+		return true, fmt.Errorf("stream %q was deleted while it was read: %w", r.s.o.Stream, err)
 	case err != nil:
-		return false, nil
+		return isFinal(err), r.client.requestError(r.s.o.Stream, err)
 	case r.client.identity(info) != r.part.ID:
-		return false, fmt.Errorf("stream %q was deleted and created again while it was read",
+		return true, fmt.Errorf("stream %q was deleted and created again while it was read",
 			r.s.o.Stream)
-	case !r.o.Once:
-		return false, nil
 	}
-	_, err = r.message(ctx, uint64(r.cursor.last)+1)
-	return errors.Is(err, jetstream.ErrMsgNotFound), nil
+	return false, nil
 }
 
 // message returns the first message of the stream with sequence seq or a higher one.

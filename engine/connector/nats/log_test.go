@@ -377,6 +377,29 @@ func TestLogGone(t *testing.T) {
 	until(t, "the messages of the new stream", func() bool { return got.distinct() == len(texts) })
 }
 
+// TestLogRecreated checks that a stream that is recreated while it is read is read from its start,
+// even if it soon has more messages than before.
+func TestLogRecreated(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	got := newArrivals()
+	texts := c.publish("a", 10)
+	c.start(got, route{})
+	until(t, "all messages", func() bool { return got.distinct() == len(texts) })
+	if err := c.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	c.create(nil)
+	texts = append(texts, c.publish("c", 20)...)
+	until(t, "the last message", func() bool {
+		got.mu.Lock()
+		defer got.mu.Unlock()
+		return got.counts["c-19"] > 0
+	})
+	checkAll(t, got, texts)
+}
+
 // TestLogServerRestarts checks that a server restart loses and repeats nothing.
 func TestLogServerRestarts(t *testing.T) {
 	t.Parallel()

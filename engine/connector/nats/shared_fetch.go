@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -38,17 +39,27 @@ func (r *sharedReader) fetch(ctx context.Context) {
 	}
 	var state backoff.State
 	var refusedSince time.Duration // when the servers began to refuse; 0 if they do not
-	large := false
+	large, check := false, false   // check: the stream may be another one since the last pull
 	for {
-		room, err := r.awaitRoom(ctx)
+		room, waited, err := r.awaitRoom(ctx)
 		if err != nil {
 			return
 		}
-		begun := r.now()
-		n, err := r.pull(ctx, room, large)
+		if check = check || waited; check {
+			var final bool
+			if final, err = r.checkConnected(ctx); final {
+				r.fail(err)
+				return
+			}
+		}
+		begun, n := r.now(), 0
+		if err == nil {
+			n, err = r.pull(ctx, room, large)
+		}
 		if ctx.Err() != nil {
 			return
 		}
+		check = err != nil
 		// A pull ends at once without an error if the next message is larger than the room.
 		large = err == nil && n == 0 && r.now()-begun < pullTime/2
 		if err == nil {
@@ -65,12 +76,6 @@ func (r *sharedReader) fetch(ctx context.Context) {
 			r.fail(refused)
 			return
 		}
-		if r.client.conn.IsConnected() {
-			if _, _, final, checked := r.checkShared(ctx); final {
-				r.fail(checked)
-				return
-			}
-		}
 		wait, next, _ := pullBackoff.Next(state, nil)
 		state = next
 		if retry.Sleep(ctx, wait) != nil {
@@ -79,20 +84,31 @@ func (r *sharedReader) fetch(ctx context.Context) {
 	}
 }
 
+// checkConnected checks with checkShared that the stream and the consumer are those that were
+// opened. During a pull this is not needed, because a pull ends with an error if its consumer is
+// deleted.
+func (r *sharedReader) checkConnected(ctx context.Context) (final bool, err error) {
+	if !r.client.conn.IsConnected() {
+		return false, natsgo.ErrDisconnected
+	}
+	_, _, final, err = r.checkShared(ctx)
+	return final, err
+}
+
 // awaitRoom waits until the queued messages leave at least half of the option Memory free. It
-// returns the number of free bytes.
-func (r *sharedReader) awaitRoom(ctx context.Context) (int64, error) {
-	for {
+// returns the number of free bytes, and reports whether it has waited.
+func (r *sharedReader) awaitRoom(ctx context.Context) (free int64, waited bool, err error) {
+	for ; ; waited = true {
 		r.mu.Lock()
 		room, changed := int64(r.s.o.Memory)-r.d.bytes, r.room
 		r.mu.Unlock()
 		select {
 		case <-r.stopped:
-			return 0, context.Canceled
+			return 0, waited, context.Canceled
 		default:
 		}
 		if room >= int64(r.s.o.Memory)/2 {
-			return room, ctx.Err()
+			return room, waited, ctx.Err()
 		}
 		select {
 		case <-changed:
@@ -100,7 +116,7 @@ func (r *sharedReader) awaitRoom(ctx context.Context) (int64, error) {
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
-			return 0, ctx.Err()
+			return 0, waited, ctx.Err()
 		}
 	}
 }
