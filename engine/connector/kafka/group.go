@@ -218,7 +218,11 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 		if !ok {
 			c.offset = -1
 		}
-		offer, lost, err := offerOf(part, c, logs[i], &r.s.o)
+		log := logs[i]
+		if c.offset < 0 && r.isNew(key) {
+			log.end = log.start // start: latest must skip no records
+		}
+		offer, lost, err := offerOf(part, c, log, &r.s.o)
 		if err != nil {
 			r.count("partitions_stopped", 1)
 			r.s.host.Fault(err)
@@ -235,6 +239,12 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 		offers = append(offers, offer)
 	}
 	return parts, offers
+}
+
+// isNew reports whether a partition was created after the reader was opened. The client notices new
+// partitions up to 30 s after their creation, and they may have records by then.
+func (r *reader) isNew(key topicPartition) bool {
+	return r.partitions != nil && int(key.num) >= r.partitions[key.topic]
 }
 
 // keepStart commits the start positions of partitions that begin at the end of their logs. Without

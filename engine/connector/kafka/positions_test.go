@@ -359,3 +359,44 @@ func TestNewPartitions(t *testing.T) {
 	}
 	checkAll(t, got, append(texts, "third"))
 }
+
+// TestLatestOfNewPartitions checks that `start: latest` does not skip records of partitions and
+// topics that are created while the source runs. The source finds them only later.
+func TestLatestOfNewPartitions(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, kfake.SeedTopics(1, "log.a"))
+	c.produce("log.a", "old", 1, 10)
+	got := newArrivals()
+	c.start(got, route{source: `, topic_pattern: 'log\..*', start: latest`, pipeline: small})
+	until(t, "the start", func() bool {
+		at, _ := c.committed("g", "log.a", 0)
+		return at == 10
+	})
+	if _, err := c.admin.CreatePartitions(t.Context(), 1, "log.a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.admin.CreateTopic(t.Context(), 1, 1, nil, "log.b"); err != nil {
+		t.Fatal(err)
+	}
+	other := withClient(t, &cluster{t: t}, c.seeds())
+	other.send(&kgo.Record{Topic: "log.a", Partition: 1, Value: []byte("partition")},
+		&kgo.Record{Topic: "log.b", Value: []byte("topic")})
+	refused := false
+	c.ControlKey(int16(kmsg.Fetch), func(q kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if refused {
+			return nil, nil, false
+		}
+		res, err, ok := refuseFetch(q, kerr.NotLeaderForPartition) // the client refreshes its metadata
+		refused = ok
+		return res, err, ok
+	})
+	until(t, "new assignments", func() bool {
+		a, _ := c.committed("g", "log.a", 1)
+		b, _ := c.committed("g", "log.b", 0)
+		return a >= 0 && b >= 0
+	})
+	c.send(&kgo.Record{Topic: "log.a", Value: []byte("last")})
+	until(t, "the last record", func() bool { return len(got.missing([]string{"last"})) == 0 })
+	checkAll(t, got, []string{"partition", "topic", "last"})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -68,8 +69,9 @@ func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Re
 		return nil, err
 	}
 	r.admin = kadm.NewClient(r.client)
+	r.partitions, err = s.check(ctx, r.admin)
 	close(r.made)
-	if err := s.check(ctx, r.admin); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	r.start()
@@ -178,27 +180,32 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 	return append(out, kgo.ConsumeTopics(s.o.Topics...)), nil
 }
 
-// check checks that the topics exist. If no topic matches the pattern, it logs a warning.
-func (s *GroupSource) check(ctx context.Context, admin *kadm.Client) error {
+// check checks that the topics exist, and returns the number of partitions of each topic. If no
+// topic matches the pattern, it logs a warning.
+func (s *GroupSource) check(ctx context.Context, admin *kadm.Client) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
 	defer cancel()
 	m, err := admin.Metadata(ctx, s.o.Topics...)
 	if err != nil {
-		return brokerError(err, s.o.Brokers)
+		return nil, brokerError(err, s.o.Brokers)
 	}
 	for _, name := range s.o.Topics {
 		if err := m.Topics[name].Err; err != nil {
-			return topicError(name, err)
+			return nil, topicError(name, err)
 		}
 	}
-	if s.o.pattern == nil {
-		return nil
-	}
-	for name := range m.Topics {
-		if s.o.pattern.MatchString(name) {
-			return nil
+	partitions := make(map[string]int)
+	for name, t := range m.Topics {
+		switch {
+		case !s.o.reads(name):
+		case t.Err != nil: // the number is not known
+			partitions[name] = math.MaxInt
+		default:
+			partitions[name] = len(t.Partitions)
 		}
 	}
-	s.host.Log().Warn("no topic matches yet", "topic_pattern", s.o.TopicPattern)
-	return nil
+	if len(partitions) == 0 {
+		s.host.Log().Warn("no topic matches yet", "topic_pattern", s.o.TopicPattern)
+	}
+	return partitions, nil
 }
