@@ -236,6 +236,33 @@ func TestSharedGone(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
+// TestSharedRoutes checks that {route} names a different consumer for each route of all pipelines, so
+// that each route gets all messages.
+func TestSharedRoutes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	texts := c.publish("a", 10)
+	const pipeline = `
+  %s:
+    source: { nats: { url: %q, stream: ORDERS, durable: "d-{route}" } }
+    routes: { %s: { sink: memory } }
+`
+	got := newArrivals()
+	n, err := c.run("state: /state\npipelines:"+fmt.Sprintf(pipeline, "a-b", c.url(), "c")+
+		fmt.Sprintf(pipeline, "a", c.url(), "b-c"), got, route{once: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.wait(); err != nil {
+		t.Fatal(err)
+	}
+	checkAll(t, got, texts)
+	if n := got.repeats(); n != len(texts) {
+		t.Errorf("%d messages arrived twice, want %d", n, len(texts))
+	}
+}
+
 // TestSharedRecreated checks that a session that waits for its sink notices a recreated stream. It
 // must not take the new messages for settled ones, which have the same sequences.
 func TestSharedRecreated(t *testing.T) {

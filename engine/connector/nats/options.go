@@ -26,7 +26,7 @@ type SourceOptions struct {
 	Connection
 	Stream        string        `yaml:"stream" required:"true" doc:"name of the stream"`
 	Subject       string        `yaml:"subject" doc:"read only messages of this subject, which may have wildcards"`
-	Durable       string        `yaml:"durable" doc:"consumer that processes share; {route} is the name of the route"`
+	Durable       string        `yaml:"durable" doc:"consumer that processes share; {route} stands for PIPELINE=ROUTE"`
 	Start         string        `yaml:"start" enum:"earliest,latest" doc:"where a new consumer, or a source without a position, starts"`
 	Truncated     string        `yaml:"truncated" enum:"stop,earliest" doc:"without durable: reaction if unread messages were deleted"`
 	AckWait       time.Duration `yaml:"ack_wait" doc:"for a new consumer: time until others get the messages of a dead process"`

@@ -85,7 +85,8 @@ func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.R
 }
 
 // durableOf returns the name of the durable consumer of a route. Each route needs its own, because
-// routes read independently.
+// routes read independently. In place of {route} it has PIPELINE=ROUTE: consumers must not have
+// slashes in their names, and pipelines and routes have no equals signs.
 func (s *StreamSource) durableOf(route string) (string, error) {
 	name := s.o.Durable
 	if h, ok := s.host.(stream.SourceHost); ok && len(h.Routes()) > 1 &&
@@ -94,8 +95,7 @@ func (s *StreamSource) durableOf(route string) (string, error) {
 			"the routes of this pipeline would share the messages of consumer %q; write durable: %s-%s",
 			name, name, routeMark)
 	}
-	name = strings.ReplaceAll(name, routeMark,
-		strings.NewReplacer("/", "-", ".", "-").Replace(route))
+	name = strings.ReplaceAll(name, routeMark, strings.ReplaceAll(route, "/", "="))
 	if err := checkName(name); err != nil {
 		return "", fmt.Errorf("durable: %w", err)
 	}
