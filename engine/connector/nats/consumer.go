@@ -164,6 +164,11 @@ func (r *sharedReader) checkShared(
 	if info, err = r.consumer.Info(ctx); err != nil {
 		return nil, 0, isFinal(err), r.goneError(err)
 	}
+	if !info.Created.Equal(r.began) {
+		return nil, 0, true, fmt.Errorf(
+			"consumer %q of stream %q was deleted and created again while it was read",
+			r.durable, r.s.o.Stream)
+	}
 	return info, now.State.FirstSeq, false, nil
 }
 

@@ -35,6 +35,7 @@ type sharedReader struct {
 	consumer jetstream.Consumer
 	config   jetstream.ConsumerConfig
 	created  time.Time // of the stream
+	began    time.Time // creation of the consumer
 	identity string    // of the stream
 	session  string
 	count    func(string, int64)
@@ -78,7 +79,8 @@ func (s *StreamSource) openShared(
 	}
 	return &sharedReader{
 		s: s, o: o, durable: durable, client: c, consumer: consumer, config: consumer.CachedInfo().Config,
-		created: info.Created, identity: c.identity(info), session: rand.Text()[:13],
+		created: info.Created, began: consumer.CachedInfo().Created, identity: c.identity(info),
+		session: rand.Text()[:13],
 		count: s.counter(&o, sharedCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
 		begun: time.Now(),
 		nudge: make(chan struct{}, 1), stopped: make(chan struct{}), fetched: make(chan struct{}),
