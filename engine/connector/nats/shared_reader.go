@@ -81,7 +81,7 @@ func (s *StreamSource) openShared(
 		s: s, o: o, durable: durable, client: c, consumer: consumer, config: consumer.CachedInfo().Config,
 		created: info.Created, began: consumer.CachedInfo().Created, identity: c.identity(info),
 		session: rand.Text()[:13],
-		count: s.counter(&o, sharedCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
+		count:   s.counter(&o, sharedCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
 		begun: time.Now(),
 		nudge: make(chan struct{}, 1), stopped: make(chan struct{}), fetched: make(chan struct{}),
 		d: newDeliveries(), owned: make(map[string]bool), changed: make(chan struct{}), room: make(chan struct{}),
