@@ -236,8 +236,8 @@ func TestSharedGone(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
-// TestSharedRoutes checks that {route} names a different consumer for each route of all pipelines, so
-// that each route gets all messages.
+// TestSharedRoutes checks that {route} names a different consumer for each route of all pipelines.
+// Each route then gets all messages.
 func TestSharedRoutes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

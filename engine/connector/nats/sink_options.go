@@ -15,7 +15,7 @@ type SinkOptions struct {
 	Connection
 	Subject expr.Text            `yaml:"subject" required:"true" doc:"subject; a text that is no subject is an expression"`
 	Stream  string               `yaml:"stream" doc:"name of the stream that must take the messages; empty: any"`
-	ID      expr.Text            `yaml:"id" doc:"expression of Nats-Msg-Id; empty: the names of pipeline and route, and the id of the record"`
+	ID      expr.Text            `yaml:"id" doc:"expression of Nats-Msg-Id; empty: PIPELINE/ROUTE/ and the id of the record"`
 	Headers map[string]expr.Text `yaml:"headers" doc:"expressions of the headers, by name; null leaves a header out"`
 	Format  string               `yaml:"format" enum:"json,raw" doc:"form of the data: an object of the fields, or the record's text"`
 

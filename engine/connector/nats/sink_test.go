@@ -486,8 +486,8 @@ pipelines:
 	}
 }
 
-// TestSinkRoutes checks that two routes can write the same records to one stream. The stream compares
-// the ids of all its subjects.
+// TestSinkRoutes checks that two routes can write the same records to one stream. The stream
+// compares the ids of all its subjects.
 func TestSinkRoutes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
