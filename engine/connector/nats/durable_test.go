@@ -267,10 +267,10 @@ func TestSharedRoutes(t *testing.T) {
 // consumer. It must not take messages of the new one for settled messages with the same sequences.
 func TestSharedRecreated(t *testing.T) {
 	t.Parallel()
-	for _, what := range []string{"stream", "consumer"} {
-		t.Run(what, func(t *testing.T) {
+	for _, kind := range []string{"stream", "consumer"} {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			sharedRecreated(t, what == "stream")
+			sharedRecreated(t, kind == "stream")
 		})
 	}
 }

@@ -32,7 +32,7 @@ type logReader struct {
 	meta   *messages.MetaAdder
 
 	messages jetstream.MessagesContext // nil if consume must be called
-	checked  string                    // name of the last consumer whose stream was checked
+	checked  string                    // name of the consumer at the last check of the stream
 	cursor   cursor
 	first    bool     // the engine does not know the position chosen by the option start yet
 	held     *content // the next message, after a settled range
