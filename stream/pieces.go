@@ -52,8 +52,9 @@ func (b *Batch) Pick(index []int) *Batch {
 	return p.Batch
 }
 
-// stretchStart returns the first record that goes with kept record k. This is k itself, or the
-// first record of the batch if k is the first kept record.
+// stretchStart returns the start of the stretch of kept record k: k and the records that go with it
+// into the same piece (see Pick). The start is k itself, or the first record of the batch if k is
+// the first kept record.
 func stretchStart(records []Record, k int) int {
 	for i := k - 1; i >= 0; i-- {
 		if records[i].State == Kept {
@@ -63,8 +64,8 @@ func stretchStart(records []Record, k int) int {
 	return 0
 }
 
-// stretchEnd returns the index after the last record that goes with kept record k. The records up
-// to the next kept one go with k.
+// stretchEnd returns the end of the stretch of kept record k: the index of the next kept record, or
+// the number of records if there is none.
 func stretchEnd(records []Record, k int) int {
 	for k++; k < len(records) && records[k].State != Kept; k++ {
 	}

@@ -213,7 +213,8 @@ type Worker struct {
 	InFlight  int     `json:"in_flight"`               // attempts
 	RoundTrip float64 `json:"round_trip_seconds"`      // smoothed
 	Base      float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
-	// Timeout is the round trip after which a batch is sent to another worker as well.
+	// Timeout is the duration of an attempt after which its batch is sent to another worker as
+	// well.
 	Timeout       float64 `json:"timeout_seconds"`
 	Delivered     uint64  `json:"delivered"` // number of attempts, like the counts below
 	Failed        uint64  `json:"failed"`
