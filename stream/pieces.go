@@ -19,10 +19,12 @@ func (b *Batch) Cut(i, j int) *Batch {
 }
 
 // Pick returns a piece of b: the kept records (neither dropped nor dead-lettered) with the given
-// ascending indexes, as a batch that covers exactly their parts of the spans. Records that are
-// not kept, and spans without records, go with the kept record before them. At the start of b
-// they go with the first kept record. So if several Picks divide the kept records among them,
-// each part of b is in exactly one of them. Pick calls Split.
+// ascending indexes, as a batch that covers exactly their parts of the spans. Records that are not
+// kept, and spans without records, go with the kept record before them. At the start of b they go
+// with the first kept record. So if several Picks divide the kept records among them, each part of
+// b is in exactly one of them. Example: of the records 0 to 4, records 1 and 2 are dropped. Pick of
+// record 0 covers the positions of records 0 to 2, and Pick of records 3 and 4 those of records 3
+// and 4. Pick calls Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := newPiece(b)
