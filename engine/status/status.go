@@ -287,7 +287,8 @@ func problems(r *Route) (out []string) {
 				opening.Round(time.Second)))
 	}
 	for _, w := range r.Workers {
-		// Without data, the worker would stay misconfigured even after the problem was fixed.
+		// A worker stays misconfigured until its next attempt, even if the problem was fixed.
+		// Without data there is no next attempt, so it must not make the process unready.
 		if w.Misconfigured && r.InFlight+r.Waiting > 0 {
 			out = append(out,
 				fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name, r.LastFault))
