@@ -88,8 +88,8 @@ type Options struct {
 	// LogLevel is the level of Log. If it is set, the level can be changed at the admin address.
 	LogLevel *slog.LevelVar
 
-	// Manifest records the data that was read and delivered of each partition, with hashes. Nil
-	// means that nothing is recorded. Do not share Totals between engines.
+	// Manifest counts the data that was read and delivered from each partition, with a hash of it.
+	// Nil means that nothing is recorded. Do not share Totals between engines.
 	Manifest *manifest.Totals
 }
 

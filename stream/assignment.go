@@ -42,10 +42,11 @@ type AssignedReader interface {
 
 // Assignments is the engine's side of an [AssignedSource], one for each Reader. The source calls it
 // when the broker assigns or revokes partitions. It is safe for concurrent use, and may be called
-// from the start of Open until Close has returned. Three rules prevent deadlocks: Open must not
-// wait for a call, Read must not make one, and the caller must not hold a lock that Commit or Owns
-// takes. Calls for one partition must not overlap. To revoke a partition that is still being
-// assigned, the source cancels the ctx of Assign and waits until Assign returns.
+// from the start of Open until Close has returned. Three rules prevent deadlocks. Open must not
+// wait for a call of Assignments to return. Read must not call Assignments. The caller must not
+// hold a lock that Commit or Owns takes. Calls for one partition must not overlap. To revoke a
+// partition that is still being assigned, the source cancels the ctx of Assign and waits until
+// Assign returns.
 //
 //	Assign ──▶ assigned ──Revoke──▶ revoking ──▶ ended
 //	              └──────────Lost──────┴─────────▶ ended
@@ -99,8 +100,8 @@ const (
 
 // Assignment is the period in which one Reader owns one partition.
 type Assignment struct {
-	// Number is unique in the Reader. Spans and marks carry it, so that an earlier assignment of
-	// the same partition is never taken for this one.
+	// Number is unique among the assignments of a Reader. Spans and marks carry it. Thus a late
+	// batch of an earlier assignment of the same partition is not mistaken for a batch of this one.
 	Number uint32
 	// Mark is the progress to resume from: read after its watermark, and skip the ranges in Above.
 	Mark Mark
@@ -126,9 +127,11 @@ type PartitionLedger interface {
 	// the partition.
 	Take(ctx context.Context, parts []Taking) ([]Taken, error)
 	// Confirm allows deliveries for assignments of the latest Take. Between Take and Confirm the
-	// engine verifies that this process still owns the partitions. Without this check, a process
-	// that was suspended before Take, and lost the partitions meanwhile, would begin an epoch and
-	// write in it although another process owns the partitions. Confirm does no I/O.
+	// engine verifies that this process still owns the partitions. The check is needed because a
+	// process may be suspended just before Take. While it is suspended, the broker gives the
+	// partitions to another process. When it resumes, Take begins an epoch that is newer than that
+	// of the present owner. Without the check, it would then write to partitions that it does not
+	// own. Confirm does no I/O.
 	Confirm(assignments []uint32)
 	// Release removes assignments. It does no I/O and waits for nothing.
 	Release(assignments []uint32)
@@ -140,9 +143,10 @@ type Taking struct {
 	Part       Partition
 	// Start is the progress that Take stores for a partition that is missing in the ledger.
 	Start Mark
-	// MustExist means that Take does not take a partition that is missing in the ledger. The engine
-	// sets it if the broker stores progress of the partition, because the ledger should then have
-	// the partition as well.
+	// MustExist means that Take does not take the partition if the ledger does not contain it. The
+	// engine sets MustExist if the broker stores progress of the partition. In this case the ledger
+	// should contain the partition as well. If it does not, the ledger was lost, or it is another
+	// one.
 	MustExist bool
 }
 

@@ -36,8 +36,8 @@ type Batch struct {
 	refs   atomic.Int32
 	// this batch's raw bytes are Data[lo:hi]; hi 0 means all bytes of the spans, except in a piece
 	lo, hi uint32
-	// a record was dropped, dead-lettered, added or parsed: the raw bytes no longer represent the
-	// records
+	// true after a record was dropped, dead-lettered, added or parsed: the raw bytes then no longer
+	// represent the records
 	changed bool
 	reasons map[int]error
 	arena   arena
@@ -229,8 +229,8 @@ func (b *Batch) Encode(e Encoder) (err error) {
 // page is the size of a memory page; see Align.
 const page = 4096
 
-// Align reserves n bytes in an empty batch, so that reading them from a file is fast. Readers call
-// it before they read many bytes at offset off. It does nothing if the batch is not empty.
+// Align prepares an empty batch for a fast read of n bytes at offset off of a file: it reserves
+// memory for them. It does nothing if the batch is not empty.
 //
 // The first byte gets the same offset in its memory page as the byte at off has in its page of the
 // file. The kernel copies from the page cache to the arena with rep movsb. On some processors this
@@ -249,8 +249,9 @@ func (b *Batch) Align(off int64, n int) {
 // arena is the memory for the Data of a batch on which Align was called; empty before Align.
 type arena []byte
 
-// memory returns all memory of a batch's data, with length 0. This is a, in which Align has placed
-// data. If Align was not called, or data was reallocated since, it is data itself.
+// memory returns all memory of a batch's data, with length 0. After Align, data is a part of a, so
+// the result is a. If Align was not called, or data was reallocated since, the result is data with
+// length 0.
 func (a arena) memory(data []byte) []byte {
 	if cap(a) == 0 || a.outgrown(data) {
 		return data[:0]
@@ -323,9 +324,10 @@ func (p *Pool) Get(l BatchLimits) *Batch {
 	return b
 }
 
-// overgrown limits the arenas that the pool always keeps: up to overgrown times the limit of the
-// batch, plus 64 KiB. A larger arena is kept only if at least half of it was used. After a single
-// huge record, the memory is therefore freed soon. If all records are huge, the arenas are reused.
+// overgrown sets the size up to which the pool keeps every arena: overgrown times the limit of a
+// batch in bytes, plus 64 KiB. A larger arena is kept only if its last batch used at least half of
+// it. Example: the limit is 1 MiB, and one record has 50 MiB. Its arena is reused for small batches
+// once and is then freed. If all records have 50 MiB, the arenas are reused.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {

@@ -25,8 +25,9 @@ type Encoding uint8
 // The encodings.
 const (
 	EncodeNone Encoding = iota // no batch, with these options
-	// changed batches: Encode returns nil for an unchanged batch. If the route has no processors,
-	// Encode is not called, and Deliver encodes the few batches that are changed.
+	// EncodeChanged means that Encode encodes batches with changed records, and returns nil for
+	// unchanged batches. If the route has no processors, nearly all batches are unchanged. In this
+	// case the engine does not call Encode, and Deliver encodes the few changed batches.
 	EncodeChanged
 	EncodeAll
 )
@@ -36,8 +37,8 @@ const (
 type AppendSink interface {
 	// StartToken returns, after Open, the resume token of the position at which the lane starts,
 	// such as the size of an existing file. If the token differs from SinkOptions.ResumeToken, the
-	// engine saves it in the checkpoint before the first Deliver. After a kill, data that was
-	// delivered can thus be told from data that existed before.
+	// engine saves it in the checkpoint before the first Deliver. After a kill, the sink can thus
+	// distinguish data that was delivered from data that existed in the file before.
 	StartToken() string
 	// Sync makes all delivered data durable (`fsync: interval`), including data that earlier
 	// instances delivered, up to SinkOptions.ResumeToken. It is called before a partition is
@@ -131,8 +132,8 @@ const MaxMetadata = 256
 
 // PartitionTracker is an optional interface of a [Reader]. Such a reader recognizes its partitions
 // after a restart and knows which are deleted. So the stored state does not grow with the number of
-// deleted partitions. Its methods are called by the checkpoint's goroutine, concurrently with Read,
-// and must not wait.
+// deleted partitions. The goroutine that writes the checkpoint calls its methods, concurrently with
+// Read. They must not wait.
 type PartitionTracker interface {
 	// Metadata returns metadata to be saved with m: printable text of at most MaxMetadata bytes,
 	// such as a hash of the bytes before the watermark, or "". Only Part and Watermark of m are

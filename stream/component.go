@@ -82,9 +82,9 @@ const (
 type Component struct {
 	Role Role
 	Name string // the key in a config; snake_case
-	// When is an option. If several components have the same role and name, the component whose
-	// When is set in the config is selected. Empty means the component that is selected if no such
-	// option is set.
+	// When is the key of an option. If several components have the same role and name, a config
+	// selects a component by setting the option that is its When. The component with an empty When
+	// is selected if the config sets no such option.
 	When string
 	// Options returns a pointer to a struct that holds the defaults. docs/configuration.md
 	// describes its tags. If the struct has a method Validate() error, it is called after decoding.

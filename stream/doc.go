@@ -62,8 +62,8 @@
 // # Ownership of a batch
 //
 // A [Reader] fills a batch from a [Pool], then the processors change it. So far, the batch has one
-// owner. From dispatch on, the batch is read-only, and each attempt holds it by Retain. The last
-// Release returns its memory to the pool.
+// owner. Once the engine has given the batch to a worker, the batch is read-only, and each attempt
+// to deliver it holds it by Retain. The last Release returns its memory to the pool.
 //
 // The package holds no policy, starts no goroutine, reads no clock and runs under testing/synctest.
 package stream

@@ -19,10 +19,12 @@ func (b *Batch) Cut(i, j int) *Batch {
 }
 
 // Pick returns a piece of b: the kept records (neither dropped nor dead-lettered) with the given
-// ascending indexes, as a batch that covers exactly their parts of the spans. Records that are
-// not kept, and spans without records, go with the kept record before them. At the start of b
-// they go with the first kept record. So if several Picks divide the kept records among them,
-// each part of b is in exactly one of them. Pick calls Split.
+// ascending indexes, as a batch that covers exactly their parts of the spans. Records that are not
+// kept, and spans without records, go with the kept record before them. At the start of b they go
+// with the first kept record. So if several Picks divide the kept records among them, each part of
+// b is in exactly one of them. Example: of the records 0 to 4, records 1 and 2 are dropped. Pick of
+// record 0 covers the positions of records 0 to 2, and Pick of records 3 and 4 those of records 3
+// and 4. Pick calls Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := newPiece(b)
@@ -52,8 +54,9 @@ func (b *Batch) Pick(index []int) *Batch {
 	return p.Batch
 }
 
-// stretchStart returns the first record that goes with kept record k. This is k itself, or the
-// first record of the batch if k is the first kept record.
+// stretchStart returns the start of the stretch of kept record k: k and the records that go with it
+// into the same piece (see Pick). The start is k itself, or the first record of the batch if k is
+// the first kept record.
 func stretchStart(records []Record, k int) int {
 	for i := k - 1; i >= 0; i-- {
 		if records[i].State == Kept {
@@ -63,8 +66,8 @@ func stretchStart(records []Record, k int) int {
 	return 0
 }
 
-// stretchEnd returns the index after the last record that goes with kept record k. The records up
-// to the next kept one go with k.
+// stretchEnd returns the end of the stretch of kept record k: the index of the next kept record, or
+// the number of records if there is none.
 func stretchEnd(records []Record, k int) int {
 	for k++; k < len(records) && records[k].State != Kept; k++ {
 	}

@@ -55,7 +55,8 @@ func (b BytesPerSecond) MarshalText() ([]byte, error) {
 	return []byte(strconv.FormatFloat(float64(b), 'g', -1, 64) + "B/s"), nil
 }
 
-// cutRate splits a rate into its amount and the seconds of its unit.
+// cutRate splits a rate into its amount and the seconds of its unit. Example: 6000/m gives 6000 and
+// 60.
 func cutRate(text string) (amount string, seconds float64, err error) {
 	amount, unit, _ := strings.Cut(text, "/")
 	switch unit {

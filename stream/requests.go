@@ -22,16 +22,17 @@ type RequestSource interface {
 	KeepsRequests() (own string, keep time.Duration)
 }
 
-// ObjectOptions is an optional interface of the options of a [Source]. A replay of dead letters
-// adds the fields of their records again, without the source.
+// ObjectOptions is an optional interface of the options of a [Source]. A replay of dead letters,
+// which runs without the source, needs it: it restores the fields of each record from the text in
+// its dead letter.
 type ObjectOptions interface {
 	// ReadsObjects reports whether the text of each record is a JSON object, with the fields of the
 	// record as its members.
 	ReadsObjects() bool
 }
 
-// RequestOptions is implemented by the options of a [RequestSource]. A replay of dead letters uses
-// the ledger of the requests without the source.
+// RequestOptions is implemented by the options of a [RequestSource]. A replay of dead letters,
+// which runs without the source, needs it to open the ledger of the requests.
 type RequestOptions interface {
 	// KeepRequests returns the time for which the progress of a request is kept, as KeepsRequests
 	// does.

@@ -23,9 +23,9 @@ func (b *Batch) Savepoint() (s Savepoint) {
 	return s
 }
 
-// SavepointBefore returns the state that b had before record i was appended. Record i and all later
-// ones must each come from a source record of their own, and only their texts and fields may have
-// been appended with them.
+// SavepointBefore returns the state that b had before record i was appended. Each record from i on
+// must come from a source record of its own. Since record i was appended, nothing else may have
+// been appended to b but the texts and fields of these records.
 func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	s.measure(b)
 	r := &b.Records[i]

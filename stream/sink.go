@@ -74,9 +74,9 @@ type SinkOptions struct {
 	// requests that another one has stored.
 	Own  string
 	Keep time.Duration
-	// OwnLetters is set if the source is the dead letters of a route whose partitions a broker
-	// assigns. The ledger of that route has several owners and belongs to its partitions, so the
-	// progress of the letters is in a ledger of its own.
+	// OwnLetters is set in a replay of dead letters if a broker assigns the partitions of the route
+	// that wrote the letters. Several processes then own parts of that route's ledger. So the sink
+	// keeps the progress of the replay in another ledger.
 	OwnLetters bool
 	// Once is set if the work of this route is finite (`run --once`).
 	Once bool

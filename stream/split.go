@@ -48,8 +48,9 @@ func appendLines(b *Batch, s, off uint32) uint32 {
 }
 
 // Expand inserts extra[i] empty records after record i, for each i, and returns the new index of
-// each old record. The new records have the origin of record i, and different Subs. The caller
-// fills them in. The cost depends only on the number of resulting records.
+// each old record. Example: with extra = [0, 2, 0], three records become five, and index is [0, 1,
+// 4]. The new records have the origin of record i, and different Subs. The caller fills them in.
+// The cost depends only on the number of resulting records.
 func (b *Batch) Expand(extra []int) (index []int) {
 	total := len(b.Records)
 	for _, n := range extra {

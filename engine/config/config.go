@@ -129,22 +129,25 @@ type Flow struct {
 	Initial int `yaml:"initial" doc:"initial size of an adaptive window, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
 	Max int `yaml:"max" doc:"maximum size of an adaptive window, in batches"`
-	// Threshold is a round-trip time. A linear window shrinks if the round trip of a batch is
-	// longer. It is "auto" or a duration such as "200ms". Default auto.
+	// Threshold is a round-trip time: "auto" or a duration such as "200ms". A linear window shrinks
+	// if the round trip of a batch is longer than this. Default auto.
 	Threshold string `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
-	// Step is how often a linear window changes: per_round or per_ack. Default per_round.
+	// Step is how often a linear window changes: per_ack, after each acknowledged batch, or
+	// per_round, after as many acknowledged batches as the window has. Default per_round.
 	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window changes"`
 	// Dispatch chooses the worker of the next batch. Default least_completion.
 	Dispatch string `yaml:"dispatch" names:"@dispatch" doc:"how the worker of a batch is chosen"`
-	// Timeout is the round trip after which a batch is sent to another worker as well: "auto" or a
-	// duration shorter than Abandon. Default auto.
+	// Timeout is the time that a batch may be in flight to one worker before it is sent to another
+	// worker as well: "auto" or a duration shorter than Abandon. Default auto.
 	Timeout string `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	// Abandon is the maximum duration of one attempt. It must be positive. Default 1m.
 	Abandon time.Duration `yaml:"abandon" doc:"time after which an attempt is abandoned"`
 
-	// TieBand is used by the dispatch least_completion. It expects a time to complete the batch
-	// for each worker. It chooses at random among the workers that exceed the shortest of these
-	// times by at most this share, 0 to 1. Default 0: always the worker with the shortest time.
+	// TieBand is used by the dispatch least_completion, which computes for each worker the expected
+	// time until the batch is delivered. It chooses at random among the workers whose time exceeds
+	// the shortest time by at most this share, 0 to 1. Example: with 0.1 and the times 100, 108 and
+	// 150 ms, it chooses among the first two workers. Default 0: always the worker with the
+	// shortest time.
 	TieBand float64 `yaml:"tie_band" doc:"for least_completion: choose at random among workers slower than the best by at most this share"`
 	// Redeliver limits repeated attempts. It is the number of repeated attempts allowed for each
 	// delivered batch, 0 to 1. For example, 0.1 allows one repeated attempt for ten delivered
@@ -238,9 +241,9 @@ type Guard struct {
 	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
 	Share float64 `yaml:"share" doc:"tolerated share of dead-lettered records, 0 to 1"`
 	// Records is the minimum number of delivered and dead records, 1 to 100000, before the guard
-	// checks Share. While no record of the run has been delivered, a tenth as many dead records
-	// stop the route, and after 10 s a hundredth. For example, with 1000, the route stops after 100
-	// or 10 dead records. Default 1000.
+	// checks Share. While no record of the run has been delivered, fewer dead records stop the
+	// route: a tenth of Records and, after the first 10 s of the run, a hundredth. For example,
+	// with 1000, these are 100 and 10 dead records. Default 1000.
 	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`

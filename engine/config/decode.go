@@ -29,8 +29,8 @@ type option struct {
 }
 
 // expression is implemented by types of options that are expressions. In the value of such an
-// option, ` #` is an error, because YAML would start a comment there. The method is enough: a
-// connector need not import this package.
+// option, ` #` is an error, because YAML would start a comment there. A type implements expression
+// by this method alone, so a connector need not import this package.
 type expression interface{ Expression() }
 
 var (

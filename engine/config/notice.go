@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// remark runs note. It makes notices, which do not reject the config, from the errors that note
-// records in l.
+// remark runs note, and converts the errors that note records in l to notices. A config with
+// notices is still valid.
 func remark(l *loader, note func()) {
 	before := len(l.errs)
 	note()

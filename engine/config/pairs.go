@@ -54,7 +54,8 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 }
 
 // cutAtComma reports whether pair i of a mapping in braces is probably the rest of the value before
-// it, such as the second argument of a function. If so, it records an error.
+// it. Example: YAML reads {a: f(x, y)} as the two pairs a: f(x and y). In this case cutAtComma
+// records an error.
 func (l *loader) cutAtComma(n *yaml.Node, i int, o option) bool {
 	if i == 0 || n.Style&yaml.FlowStyle == 0 || !isNull(n.Content[2*i+1]) {
 		return false

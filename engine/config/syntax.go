@@ -221,8 +221,8 @@ func unbalanced(s string) bool {
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // plainRest returns the value at the start of rest, which is a part of a line. The value ends at a
-// comment. Within brackets that rest closes but does not open, it ends at the next comma or closing
-// bracket. Example: of `a b, c]` it returns `a b`.
+// comment. If rest begins within brackets, the value also ends at the next comma or at the bracket
+// that closes them. Example: of `a b, c]` it returns `a b`.
 func plainRest(rest string) string {
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = rest[:i]

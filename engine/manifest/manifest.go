@@ -48,8 +48,8 @@ func (b *Totals) Route(pipeline, name string) *Route {
 	return r
 }
 
-// Read records a batch after it was read and before processors change it. The calls are in the
-// order of the source. The engine makes them.
+// Read records a batch after it was read and before processors change it. The engine calls Read for
+// the batches in the order in which the source returned them.
 func (r *Route) Read(b *stream.Batch) {
 	r.totals.mu.Lock()
 	defer r.totals.mu.Unlock()
@@ -75,10 +75,11 @@ func (r *Route) Read(b *stream.Batch) {
 	}
 }
 
-// hash adds the bytes of a span to the partition's hash. It returns the number of these bytes that
-// the source contains. This may be one byte less, because the reader may add a line end after the
-// last record of a file. If positions are not byte offsets, or if more bytes were added, the
-// partition gets no hash.
+// hash adds text, the bytes that the reader returned for a span, to the partition's hash. It leaves
+// out a line end that the reader added because the last line of a file had none. It returns the
+// number of bytes without this line end. Example: "a b" at the end of a file is read as "a b ", and
+// 3 bytes count. If positions are not byte offsets, or if more bytes were added, the partition gets
+// no hash.
 func (p *partition) hash(text []byte, span *stream.Span) int64 {
 	n := span.To.Num - span.From.Num
 	if span.To.Key != "" || n != int64(len(text)) && n != int64(len(text))-1 {

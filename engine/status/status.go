@@ -213,7 +213,8 @@ type Worker struct {
 	InFlight  int     `json:"in_flight"`               // attempts
 	RoundTrip float64 `json:"round_trip_seconds"`      // smoothed
 	Base      float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
-	// Timeout is the round trip after which a batch is sent to another worker as well.
+	// Timeout is the duration of an attempt after which its batch is sent to another worker as
+	// well.
 	Timeout       float64 `json:"timeout_seconds"`
 	Delivered     uint64  `json:"delivered"` // number of attempts, like the counts below
 	Failed        uint64  `json:"failed"`
@@ -286,7 +287,8 @@ func problems(r *Route) (out []string) {
 				opening.Round(time.Second)))
 	}
 	for _, w := range r.Workers {
-		// Without data, the worker would stay misconfigured even after the problem was fixed.
+		// A worker stays misconfigured until its next attempt, even if the problem was fixed.
+		// Without data there is no next attempt, so it must not make the process unready.
 		if w.Misconfigured && r.InFlight+r.Waiting > 0 {
 			out = append(out,
 				fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name, r.LastFault))

@@ -154,7 +154,8 @@ func (w *watcher) observe(p *trace.Player) {
 }
 
 // step adds a step if the window or the state has changed. Probes without a change are only
-// counted. Otherwise an hour of probes would replace all other steps.
+// counted. If each of them were a step, an hour of probes would fill the list of MaxSteps steps,
+// and no other step would be left.
 func (w *watcher) step(x Step) {
 	steps := w.summary.Steps
 	n := len(steps)

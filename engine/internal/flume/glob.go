@@ -95,8 +95,8 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 
 // repeated converts a repetition. The result is exact for .* and .+, for a fixed number of
 // repetitions, and for an optional expression. Otherwise the result also matches other names: it
-// has the minimum number of repetitions and a star. The second result is false if the repeated
-// expression has no globs, or the result would need too many.
+// has the minimum number of repetitions and a star. Example: x{2,5} becomes xx*. The second result
+// is false if the repeated expression has no globs, or the result would need too many.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {

@@ -189,8 +189,9 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 	}
 }
 
-// httpRest marks the options of an HTTP sink that need no note as read. It adds notes about options
-// without an exact equivalent: the request timeout and the reactions to status codes.
+// httpRest handles the remaining options of an HTTP sink. It marks options that need no note as
+// read. It adds notes about options without an exact equivalent: the request timeout and the
+// reactions to status codes.
 func (c *converter) httpRest(k *part) {
 	for _, key := range []string{"contentTypeHeader", "acceptHeader", "connectTimeout",
 		"batchSize"} {

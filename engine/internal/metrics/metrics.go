@@ -1,6 +1,7 @@
 // Package metrics has counters and histograms. A [Set] has the counters of a component by name. The
-// engine owns the sets and shows their counters in its status. Names of counters never come from
-// data, so the number of counters is limited.
+// engine owns the sets and shows their counters in its status. The names of counters are constants
+// in the code. They must not come from data, because the number of counters would then have no
+// limit.
 package metrics
 
 import (

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// withLock returns a file system like base, except that its directories lock a file by a call of
-// take. take must not wait. It must return vfs.ErrLocked if the file is already locked.
+// withLock returns a file system that differs from base in one point: its directories lock a file
+// by a call of take. take must not wait. It must return vfs.ErrLocked if the file is already
+// locked.
 func withLock(base vfs.FS, take func(vfs.File) error) vfs.FS { return lockingFS{base, take} }
 
 type lockingFS struct {

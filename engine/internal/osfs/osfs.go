@@ -4,7 +4,8 @@
 // On Linux, open files and directories are plain descriptors. Names are resolved relative to the
 // descriptor of a directory. Symlinks are not followed. To open a file takes three system calls,
 // because files are not registered with the poller of package os. On other systems, this package
-// uses [vfs.OS], on Windows with another file lock.
+// uses [vfs.OS]. On Windows it replaces the file lock of vfs.OS by one that leaves the text of the
+// locked file readable.
 //
 // Files and directories must be closed. The garbage collector does not close them.
 package osfs

@@ -121,14 +121,14 @@ type Route struct {
 	subscriptions atomic.Pointer[[]*Subscription] // nil if none; replaced, never changed
 }
 
-// change replaces the list of subscriptions by the result of by for the old list. The caller holds
-// the mu of the registry.
-func (r *Route) change(by func([]*Subscription) []*Subscription) {
+// change replaces the list of subscriptions by update(list). The caller holds the mu of the
+// registry.
+func (r *Route) change(update func([]*Subscription) []*Subscription) {
 	var all []*Subscription
 	if p := r.subscriptions.Load(); p != nil {
 		all = *p
 	}
-	if all = by(all); len(all) == 0 {
+	if all = update(all); len(all) == 0 {
 		r.subscriptions.Store(nil)
 		return
 	}

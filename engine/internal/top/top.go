@@ -1,8 +1,8 @@
 //penstock:pure
 
 // Package top implements the display of `penstock top`. A [State] processes keys and frames, and
-// renders the display as lines of text. The command itself reads and writes the terminal and has
-// the connection.
+// renders the display as lines of text. The command itself reads and writes the terminal and
+// connects to the running process.
 package top
 
 import (

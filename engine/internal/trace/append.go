@@ -150,8 +150,8 @@ func appendKind(b []byte, words []string, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10) // v has no text in words
 }
 
-// appendFloat appends the shortest text that reads back as v. JSON has no NaN and infinities, so
-// they become 0. No cost has these values.
+// appendFloat appends the shortest text that reads back as v. It is used for the costs of items.
+// NaN and infinities, which JSON does not have, become 0, but costs never have these values.
 func appendFloat(b []byte, v float64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(b, '0')

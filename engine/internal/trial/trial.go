@@ -155,8 +155,9 @@ func snapshot(b *stream.Batch, lines [][]byte) []Record {
 	return records
 }
 
-// changes counts the records of now that differ from those before, and the records of before that
-// are missing.
+// changes returns the number of records that a processor changed, added or removed, given the
+// records before it and now, after it. A changed record counts once. Example: from a, b, c to a, x
+// there are 2 changes, since b became x, and c was removed.
 func changes(before, now []Record) int {
 	rest := make(map[Record]int, len(before))
 	for _, r := range before {
