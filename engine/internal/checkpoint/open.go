@@ -38,6 +38,10 @@ func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	}
 	s.f, s.st, s.generation, s.size = f, l.st, l.generation, l.size
 	report := l.report(s.path())
+	// The process that wrote the log may have been killed before it synced the name.
+	if err := dir.Sync(); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("sync the directory of %s: %w", s.path(), err), s.Close())
+	}
 	if err := s.renew(l, report); err != nil {
 		return nil, nil, errors.Join(err, s.Close())
 	}
