@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -208,17 +209,17 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 		case len(out) > 0:
 			return s.describe(out)
 		}
-		var due <-chan time.Time
+		wait := time.Duration(math.MaxInt64)
 		if ok {
-			timer := time.NewTimer(max(0, at-s.now()))
-			defer timer.Stop()
-			due = timer.C
+			wait = max(0, at-s.now())
 		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-due:
+		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 
