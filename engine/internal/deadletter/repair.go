@@ -101,8 +101,8 @@ func (s *Store) repair(f vfs.File) (size int64, err error) {
 	return size, err
 }
 
-// lastLines returns the last tailBytes of a file and their offset. If no line ends as a whole letter
-// there, it returns more: the last letter may be longer.
+// lastLines returns the last tailBytes of a file and their offset. If no line ends as a whole
+// letter there, it returns more: the last letter may be longer.
 func lastLines(f vfs.File, size int64) (from int64, tail []byte, err error) {
 	for n := int64(tailBytes); ; n *= 2 {
 		from = max(0, size-n)
