@@ -470,8 +470,8 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History,
 		records += ranges[i].Records
 		w.store.Settled(ranges[i].Part.ID, ranges[i].Range, ranges[i].Records)
 	}
-	w.host.Fault(fmt.Errorf("%d records of %q in %v are lost: their data was deleted while they waited "+
-		"for a retry: %w", records, ranges[0].Part.Name, ranges[0].Range, cause))
+	w.host.Fault(fmt.Errorf("%d records of %q in %v are lost: their data was deleted while they "+
+		"waited for a retry: %w", records, ranges[0].Part.Name, ranges[0].Range, cause))
 	w.host.Count("waiting_lost", records)
 	w.mu.Lock()
 	defer w.mu.Unlock()
