@@ -44,6 +44,7 @@ func (s *sender) perform(ctx context.Context, j job) (ended, error) {
 	if out.progress, err = out.result.apply(begun, schedule, time.Now()); err != nil {
 		return out, err
 	}
+	defer func() { s.count(&out) }()
 	kept := context.WithoutCancel(ctx)
 	if out.progress.State == parked.Dead && out.result.event != parked.Stop {
 		if schedule.Keep, err = s.store.Retried(kept, j.delivery); err != nil {
@@ -53,7 +54,6 @@ func (s *sender) perform(ctx context.Context, j job) (ended, error) {
 			out.progress, _ = out.result.apply(begun, schedule, time.Now()) // succeeded before
 		}
 	}
-	s.count(&out)
 	if out.result.event == parked.Abort {
 		return out, nil // the attempt does not count: the delivery is due again
 	}
