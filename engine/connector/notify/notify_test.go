@@ -147,8 +147,8 @@ func TestStopAndRetryAfter(t *testing.T) {
 	})
 }
 
-// TestRetryInFlight asks for a retry while an attempt is in flight that will fail. The retry follows
-// this attempt at once, even if it was the last one of the schedule.
+// TestRetryInFlight asks for a retry during an attempt that will fail. The retry follows this
+// attempt at once, even if it was the last one of the schedule.
 func TestRetryInFlight(t *testing.T) {
 	for _, waits := range [][]time.Duration{{time.Hour}, {}} {
 		bubble(t, func(t *testing.T, dir string) {

@@ -283,7 +283,8 @@ func TestFiniteRunLosesWaits(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "are lost") {
 			t.Errorf("a run that has lost records returned %v", err)
 		}
-		if s := e.statusWithoutTree().Routes[0]; s.Delivered != 90 || s.Counters["waiting_lost"] != 10 {
+		s := e.statusWithoutTree().Routes[0]
+		if s.Delivered != 90 || s.Counters["waiting_lost"] != 10 {
 			t.Errorf("%d delivered, %d lost", s.Delivered, s.Counters["waiting_lost"])
 		}
 	})

@@ -199,7 +199,8 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	}
 	if torn != nil {
 		if follows, err := followed(f, n, good); err != nil || follows {
-			return errors.Join(fmt.Errorf("%s is damaged at byte %d: %w", j.path(n), good, torn), err)
+			damage := fmt.Errorf("%s is damaged at byte %d: %w", j.path(n), good, torn)
+			return errors.Join(damage, err)
 		}
 		if good < headerSize { // a crash occurred before the header was complete
 			j.segments, j.sizes = j.segments[:i], j.sizes[:i]

@@ -124,9 +124,9 @@ func hashOf(key string) int64 {
 
 // Record makes changes durable. If an operator has cancelled a delivery meanwhile, the delivery
 // stays cancelled, but the entries are added to its history. If an operator has asked for another
-// attempt meanwhile, Record makes it due: it changes the field To of the change, unless the delivery
-// has ended. Record returns the hosts to which deliveries have moved: while the operation of a
-// delivery is polled, the delivery belongs to the host of the poll's URL.
+// attempt meanwhile, Record makes it due: it changes the field To of the change, unless the
+// delivery has ended. Record returns the hosts to which deliveries have moved: while the operation
+// of a delivery is polled, the delivery belongs to the host of the poll's URL.
 func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err error) {
 	err = s.run(ctx, func(t *transaction) error {
 		for i := range changes {
@@ -160,7 +160,7 @@ func (t *transaction) keepRetry(c *Change) error {
 	}
 	due, ok, err := retried(t.ctx, t.stmt.retried, c.Delivery)
 	if err == nil && ok {
-		c.To, err = c.To.Next(Schedule{}, Retry, due, 0) // this event does not depend on the schedule
+		c.To, err = c.To.Next(Schedule{}, Retry, due, 0) // does not depend on the schedule
 	}
 	return err
 }
