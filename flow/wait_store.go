@@ -38,13 +38,19 @@ type WaitStore[T any] interface {
 	// suspect is true, Next returns only suspects, which are items that failed at workers that
 	// deliver other items (see History). Otherwise it returns only the other items. The two kinds
 	// have a goroutine each, so two calls may run at the same time. io.EOF means that the Sender
-	// should end without the items that are still held. Any other error stops the Sender. When ctx
-	// is done, Next must soon return its error, and must not remove an item.
+	// should end without the items that are still held. ErrNoItem means that Next has removed items
+	// and returns none of them. Any other error stops the Sender. When ctx is done, Next must soon
+	// return its error, and must not remove an item.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
 	// Held returns the number of items that Take has moved into the store and Next has not returned
 	// yet, and the sums of their Cost and Bytes.
 	Held() (n int, cost float64, bytes int64)
 }
+
+// ErrNoItem is returned by [WaitStore].Next if it has removed items that need no delivery any more,
+// for example because their data was deleted. The Sender then calls Held, and Next again if the
+// store still has items.
+var ErrNoItem = errors.New("flow: the removed items need no delivery")
 
 // numReturns is the number of goroutines that call WaitStore.Next: one for suspects, one for the
 // others.
@@ -169,6 +175,7 @@ func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 		l.offer(r.item, r.history)
 	case errors.Is(r.err, io.EOF):
 		w.ended = true
+	case errors.Is(r.err, ErrNoItem):
 	case l.base.Err() == nil && (w.ctx == nil || w.ctx.Err() == nil):
 		l.stop(fmt.Errorf("flow: items that wait: %w", r.err))
 		return

@@ -147,6 +147,33 @@ func TestStopAndRetryAfter(t *testing.T) {
 	})
 }
 
+// TestRetryInFlight asks for a retry during an attempt that will fail. The retry follows this
+// attempt at once, even if it was the last one of the schedule.
+func TestRetryInFlight(t *testing.T) {
+	for _, waits := range [][]time.Duration{{time.Hour}, {}} {
+		bubble(t, func(t *testing.T, dir string) {
+			slow := func(*nethttp.Request, int) (int, string, time.Duration) {
+				return 500, "", 5 * time.Second
+			}
+			f := newFixture(t, dir, options(), newMerchants(slow), false)
+			defer f.stop()
+			f.o.schedule.Waits = waits
+			if err := f.deliver("m1 order-1"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			if _, err := f.Deliveries().Retry(t.Context(), "order-1"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if at := f.m.of("order-1"); !exactly(at, []time.Duration{0, 5 * time.Second}) {
+				t.Errorf("with the waits %v, attempts at %v, want 0s and 5s", waits, at)
+			}
+		})
+	}
+}
+
 // TestOperator checks retry and cancel, in the same process and from another one.
 func TestOperator(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {

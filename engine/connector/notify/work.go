@@ -44,21 +44,30 @@ func (s *sender) perform(ctx context.Context, j job) (ended, error) {
 	if out.progress, err = out.result.apply(begun, schedule, time.Now()); err != nil {
 		return out, err
 	}
-	s.count(&out)
+	defer func() { s.count(&out) }()
+	kept := context.WithoutCancel(ctx)
+	if out.progress.State == parked.Dead && out.result.event != parked.Stop {
+		if schedule.Keep, err = s.store.Retried(kept, j.delivery); err != nil {
+			return out, err
+		}
+		if schedule.Keep { // Record makes the retry due
+			out.progress, _ = out.result.apply(begun, schedule, time.Now()) // succeeded before
+		}
+	}
 	if out.result.event == parked.Abort {
 		return out, nil // the attempt does not count: the delivery is due again
 	}
-	kept := context.WithoutCancel(ctx)
 	if out.progress.State == parked.Dead {
 		if err := s.sink.deadLetter(kept, j.delivery, out.result.entry); err != nil {
 			return out, err
 		}
 	}
-	change := parked.Change{Delivery: j.delivery, To: out.progress}
+	changes := []parked.Change{{Delivery: j.delivery, To: out.progress}}
 	if !out.result.repeats(j.delivery, out.progress) {
-		change.Entries = []parked.Entry{out.result.entry}
+		changes[0].Entries = []parked.Entry{out.result.entry}
 	}
-	moved, err := s.store.Record(kept, []parked.Change{change})
+	moved, err := s.store.Record(kept, changes)
+	out.progress = changes[0].To
 	if len(moved) > 0 {
 		s.add(moved)
 	}

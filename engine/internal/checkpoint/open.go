@@ -38,6 +38,11 @@ func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	}
 	s.f, s.st, s.generation, s.size = f, l.st, l.generation, l.size
 	report := l.report(s.path())
+	// The process that wrote the log may have been killed before it synced the name.
+	if err := dir.Sync(); err != nil {
+		err = fmt.Errorf("sync the directory of %s: %w", s.path(), err)
+		return nil, nil, errors.Join(err, s.Close())
+	}
 	if err := s.renew(l, report); err != nil {
 		return nil, nil, errors.Join(err, s.Close())
 	}

@@ -75,16 +75,11 @@ func (s *Store) repair(f vfs.File) (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	from := max(0, info.Size-tailBytes)
-	tail := make([]byte, info.Size-from)
-	if _, err := f.ReadAt(tail, from); err != nil && err != io.EOF {
+	from, tail, err := lastLines(f, info.Size)
+	if err != nil {
 		return 0, err
 	}
-	torn := bytes.LastIndexByte(tail, '\n') + 1
-	good := torn
-	for good > 0 && !endsWhole(tail[:good]) {
-		good = bytes.LastIndexByte(tail[:good-1], '\n') + 1
-	}
+	torn, good := ends(tail)
 	ours := bytes.HasPrefix(tail[torn:], linePrefix[:min(len(linePrefix), len(tail)-torn)])
 	if good < torn || !ours {
 		if err := s.setAside(tail[good:]); err != nil {
@@ -104,6 +99,32 @@ func (s *Store) repair(f vfs.File) (size int64, err error) {
 	}
 	_, err = f.Seek(size, io.SeekStart)
 	return size, err
+}
+
+// lastLines returns the last tailBytes of a file and their offset. If no line ends as a whole
+// letter there, it returns more: the last letter may be longer.
+func lastLines(f vfs.File, size int64) (from int64, tail []byte, err error) {
+	for n := int64(tailBytes); ; n *= 2 {
+		from = max(0, size-n)
+		tail = make([]byte, size-from)
+		if _, err := f.ReadAt(tail, from); err != nil && err != io.EOF {
+			return 0, nil, err
+		}
+		if _, good := ends(tail); good > 0 || from == 0 {
+			return from, tail, nil
+		}
+	}
+}
+
+// ends returns the end of the last line in tail that has a line end, and the end of the last line
+// that is a letter.
+func ends(tail []byte) (torn, good int) {
+	torn = bytes.LastIndexByte(tail, '\n') + 1
+	good = torn
+	for good > 0 && !endsWhole(tail[:good]) {
+		good = bytes.LastIndexByte(tail[:good-1], '\n') + 1
+	}
+	return torn, good
 }
 
 // linePrefix is the beginning of every line in this version of the format.

@@ -372,13 +372,17 @@ func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch
 			w.store.Hold(ranges, flow.Wait{History: history})
 			return flow.Item[*stream.Batch]{}, history, context.Cause(ctx)
 		case err != nil:
-			if err := w.postpone(ranges, history, err); err != nil {
+			lost, err := w.postpone(ranges, history, err)
+			if err == nil && lost {
+				err = flow.ErrNoItem
+			}
+			if err != nil {
 				return flow.Item[*stream.Batch]{}, history, err
 			}
 			continue
 		case w.sender.nothingToSend(b):
 			w.sender.settleUnsent(b)
-			continue
+			return flow.Item[*stream.Batch]{}, history, flow.ErrNoItem
 		}
 		return w.sender.item(b, nil), history, nil
 	}
@@ -442,8 +446,9 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 }
 
 // postpone handles ranges that could not be read. If the source has deleted their data, postpone
-// gives them up. Otherwise they wait for another attempt.
-func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
+// gives them up, and lost is true. Otherwise they wait for another attempt.
+func (w *waits) postpone(ranges []waiting.Range, history flow.History,
+	cause error) (lost bool, err error) {
 	gone := errors.Is(cause, stream.ErrRangeGone)
 	w.lost.Lock()
 	wait, since := w.missing.failed(&ranges[0], time.Now(), errors.Is(cause, stream.ErrRangeMissing))
@@ -457,7 +462,7 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 				"partition", ranges[0].Part.Name, "times", times, "again_in", wait, "error", cause)
 		}
 		w.store.Hold(ranges, flow.Wait{After: wait, History: history})
-		return nil
+		return false, nil
 	}
 	w.found(ranges)
 	var records int64
@@ -465,13 +470,12 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 		records += ranges[i].Records
 		w.store.Settled(ranges[i].Part.ID, ranges[i].Range, ranges[i].Records)
 	}
-	w.host.log.Error("records lost: their data was deleted while they waited for a retry",
-		"partition", ranges[0].Part.Name, "records", records, "range", ranges[0].Range.String(),
-		"error", cause)
+	w.host.Fault(fmt.Errorf("%d records of %q in %v are lost: their data was deleted while they "+
+		"waited for a retry: %w", records, ranges[0].Part.Name, ranges[0].Range, cause))
 	w.host.Count("waiting_lost", records)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.books.abandon(ranges)
+	return true, w.books.abandon(ranges)
 }
 
 // found removes the entry of ranges from the missing ranges, because their data was found or

@@ -270,6 +270,51 @@ func TestWaitsOfLostData(t *testing.T) {
 	})
 }
 
+// TestFiniteRunLosesWaits deletes waiting records from the source of a finite run, which must fail.
+func TestFiniteRunLosesWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &rangeSource{fakeSource: &fakeSource{lines: numbered(100), size: 1}, gone: true}
+		fails := &refusals{at: map[string][]time.Time{}, number: map[string][]int{}}
+		fails.fails = func(line string, _ int) bool { return strings.HasSuffix(line, "7") }
+		route := retrying(time.Minute)
+		route.Sink = use(stream.SinkRole, &fakeSink{deliver: fails.deliver})
+		e := jobOf(t, vfstest.New(), Options{Once: true}, use(stream.SourceRole, source), route)
+		err := e.Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "are lost") {
+			t.Errorf("a run that has lost records returned %v", err)
+		}
+		s := e.statusWithoutTree().Routes[0]
+		if s.Delivered != 90 || s.Counters["waiting_lost"] != 10 {
+			t.Errorf("%d delivered, %d lost", s.Delivered, s.Counters["waiting_lost"])
+		}
+	})
+}
+
+// TestFiniteRunDropsWaits drops waiting records when they are read again. The finite run must end.
+func TestFiniteRunDropsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &rangeSource{fakeSource: &fakeSource{lines: numbered(100), size: 1}}
+		fails := &refusals{at: map[string][]time.Time{}, number: map[string][]int{}}
+		fails.fails = func(line string, _ int) bool { return strings.HasSuffix(line, "7") }
+		route := retrying(time.Minute)
+		began := time.Now()
+		late := fakeProcessor(func(b *stream.Batch) {
+			if time.Since(began) > 30*time.Second {
+				dropping("7")(b)
+			}
+		})
+		route.Processors = []config.Use{use(stream.ProcessorRole, late)}
+		route.Sink = use(stream.SinkRole, &fakeSink{deliver: fails.deliver})
+		e := jobOf(t, vfstest.New(), Options{Once: true}, use(stream.SourceRole, source), route)
+		if err := e.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := e.statusWithoutTree().Routes[0]; s.Delivered != 90 || s.Dropped != 10 {
+			t.Errorf("%d delivered, %d dropped; want 90 and 10", s.Delivered, s.Dropped)
+		}
+	})
+}
+
 // TestDrainLeavesWaits checks that a drain does not wait for batches that are due later, and that
 // the next run delivers them.
 func TestDrainLeavesWaits(t *testing.T) {

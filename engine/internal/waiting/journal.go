@@ -183,7 +183,7 @@ func (j *journal) list() error {
 
 // read calls apply for each record of the i-th segment. parts are the partitions that the segment
 // has defined before the record. A crash may leave an unfinished frame at the end of the last
-// segment. read truncates the segment before such a frame.
+// segment. read truncates the segment before such a frame, and makes the last segment durable.
 func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) error) error {
 	n, last := j.segments[i], i == len(j.segments)-1
 	f, err := j.dir.OpenFile(segmentName(n), os.O_RDWR, fileMode)
@@ -194,23 +194,26 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	good, err := j.frames(f, n, apply)
 	j.sizes[i] = good
 	var torn *tornError
-	if !errors.As(err, &torn) || !last {
-		if err != nil {
-			err = fmt.Errorf("%s: byte %d: %w", j.path(n), good, err)
+	if err != nil && (!errors.As(err, &torn) || !last) {
+		return fmt.Errorf("%s: byte %d: %w", j.path(n), good, err)
+	}
+	if torn != nil {
+		if follows, err := followed(f, n, good); err != nil || follows {
+			damage := fmt.Errorf("%s is damaged at byte %d: %w", j.path(n), good, torn)
+			return errors.Join(damage, err)
 		}
-		return err
+		if good < headerSize { // a crash occurred before the header was complete
+			j.segments, j.sizes = j.segments[:i], j.sizes[:i]
+			return j.dir.Remove(segmentName(n))
+		}
+		if err := f.Truncate(good); err != nil {
+			return fmt.Errorf("remove the unfinished end of %s: %w", j.path(n), err)
+		}
 	}
-	if follows, err := followed(f, n, good); err != nil || follows {
-		return errors.Join(fmt.Errorf("%s is damaged at byte %d: %w", j.path(n), good, torn), err)
+	if !last {
+		return nil
 	}
-	if good < headerSize { // a crash occurred before the header was complete
-		j.segments, j.sizes = j.segments[:i], j.sizes[:i]
-		return j.dir.Remove(segmentName(n))
-	}
-	if err := f.Truncate(good); err != nil {
-		return fmt.Errorf("remove the unfinished end of %s: %w", j.path(n), err)
-	}
-	if err := f.Sync(); err != nil {
+	if err := f.Sync(); err != nil { // a killed process may not have synced its last entries
 		return fmt.Errorf("sync %s: %w", j.path(n), err)
 	}
 	return nil

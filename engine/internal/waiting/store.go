@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -82,8 +83,9 @@ func Remove(dir vfs.Dir) error {
 	return dir.Sync()
 }
 
-// Open opens the store in dir. All ranges in the journal wait again. Open returns an error if the
-// journal is damaged or a newer program wrote it. The Store does not close dir.
+// Open opens the store in dir, and makes the journal durable. All ranges in the journal wait again.
+// Open returns an error if the journal is damaged or a newer program wrote it. The Store does not
+// close dir.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(),
 		changed: make(chan struct{})}
@@ -104,6 +106,9 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 				"back, or accept that "+
 				"these batches are lost and remove the directory %s", err, dir.Path())
 		}
+	}
+	if err := dir.Sync(); err != nil {
+		return nil, fmt.Errorf("sync %s: %w", dir.Path(), err)
 	}
 	for _, p := range s.x.parts {
 		for i := range p.order.all {
@@ -204,17 +209,17 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 		case len(out) > 0:
 			return s.describe(out)
 		}
-		var due <-chan time.Time
+		wait := time.Duration(math.MaxInt64)
 		if ok {
-			timer := time.NewTimer(max(0, at-s.now()))
-			defer timer.Stop()
-			due = timer.C
+			wait = max(0, at-s.now())
 		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-due:
+		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -134,7 +133,7 @@ func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	}
 	s := span{first, last}
 	i.skips = append(i.skips, s)
-	return appendSkip(i.state, s, time.Now())
+	return addSkip(i.state, s, time.Now())
 }
 
 // shorten lowers the recorded number of the last acknowledged envelope to stored, the last envelope
@@ -153,9 +152,13 @@ func (i *inspection) Close() error { return errors.Join(i.store.Close(), i.state
 
 // allSkips returns the ranges of envelopes to skip: those from the options and those from skipFile.
 func allSkips(o Options, state vfs.Dir) ([]span, error) {
-	spans, err := readSkips(state)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	recorded, err := readSkips(state)
+	if err != nil {
 		return nil, err
+	}
+	var spans []span
+	for _, d := range recorded {
+		spans = append(spans, d.span)
 	}
 	option, err := o.skipped()
 	if option != (span{}) {

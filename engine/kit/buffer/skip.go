@@ -21,8 +21,14 @@ const skipFile = "buffer-skipped"
 // maxSkipFile bounds the size of skipFile.
 const maxSkipFile = 1 << 20
 
-// readSkips returns the ranges in skipFile. It ignores a line that a crash has truncated.
-func readSkips(dir vfs.Dir) ([]span, error) {
+// decision is a line of skipFile.
+type decision struct {
+	span
+	at string // time of the decision
+}
+
+// readSkips returns the decisions in skipFile. It ignores a line that a crash has truncated.
+func readSkips(dir vfs.Dir) ([]decision, error) {
 	f, err := dir.Open(skipFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -37,26 +43,26 @@ func readSkips(dir vfs.Dir) ([]span, error) {
 	if len(text) > maxSkipFile {
 		return nil, fmt.Errorf("%s has more than %d bytes", skipFile, maxSkipFile)
 	}
-	var spans []span
+	var all []decision
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines[:len(lines)-1] {
-		numbers, _, _ := strings.Cut(line, " ")
+		numbers, at, _ := strings.Cut(line, " ")
 		s, err := parseSpan(numbers)
 		if err != nil {
 			return nil, fmt.Errorf("%s, line %d: %w", skipFile, i+1, err)
 		}
-		spans = append(spans, s)
+		all = append(all, decision{s, at})
 	}
-	return spans, nil
+	return all, nil
 }
 
-// appendSkip durably appends a range to skipFile.
-func appendSkip(dir vfs.Dir, s span, now time.Time) error {
-	f, err := dir.OpenFile(skipFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+// addSkip durably adds a range to skipFile.
+func addSkip(dir vfs.Dir, s span, now time.Time) error {
+	all, err := readSkips(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeSkip(f, s, now), f.Sync(), f.Close(), dir.Sync())
+	return writeSkips(dir, append(all, decision{s, now.UTC().Format(time.RFC3339)}))
 }
 
 // currentSkips returns the ranges of envelopes to skip, for a store that ends at envelope last. A
@@ -76,14 +82,15 @@ func currentSkips(o Options, state vfs.Dir, last uint64) ([]span, error) {
 	if err != nil {
 		return nil, err
 	}
+	var kept []decision
 	var spans []span
-	for _, s := range recorded {
-		if s.last = min(s.last, last); s.first <= s.last {
-			spans = append(spans, s)
+	for _, d := range recorded {
+		if d.last = min(d.last, last); d.first <= d.last {
+			kept, spans = append(kept, d), append(spans, d.span)
 		}
 	}
-	if !slices.Equal(spans, recorded) {
-		if err := writeSkips(state, spans, time.Now()); err != nil {
+	if !slices.Equal(kept, recorded) {
+		if err := writeSkips(state, kept); err != nil {
 			return nil, err
 		}
 	}
@@ -93,27 +100,22 @@ func currentSkips(o Options, state vfs.Dir, last uint64) ([]span, error) {
 	return spans, nil
 }
 
-// writeSkips durably replaces the ranges in skipFile.
-func writeSkips(dir vfs.Dir, spans []span, now time.Time) error {
+// writeSkips durably replaces the decisions in skipFile.
+func writeSkips(dir vfs.Dir, all []decision) error {
 	const temporary = skipFile + ".new"
 	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	for _, s := range spans {
+	for _, d := range all {
 		if err == nil {
-			err = writeSkip(f, s, now)
+			_, err = fmt.Fprintf(f, "%d-%d %s\n", d.first, d.last, d.at)
 		}
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return errors.Join(dir.Rename(temporary, dir, skipFile), dir.Sync())
-}
-
-func writeSkip(f io.Writer, s span, now time.Time) error {
-	_, err := fmt.Fprintf(f, "%d-%d %s\n", s.first, s.last, now.UTC().Format(time.RFC3339))
-	return err
 }
 
 // skipOf returns the range that contains the envelope with the given number. ok is false if there

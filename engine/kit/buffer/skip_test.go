@@ -2,9 +2,13 @@ package buffer
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/stream"
@@ -100,4 +104,32 @@ func TestStaleSkips(t *testing.T) {
 		}
 		_ = p.host.Stop() // reports the error again
 	})
+}
+
+// TestSkipFile adds a decision after one that a full disk or a crash has truncated, and removes
+// decisions about envelopes that the store has lost. Each decision keeps its time.
+func TestSkipFile(t *testing.T) {
+	dir, err := vfs.OS().OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	const old = "2-3 2026-01-02T03:04:05Z"
+	path := filepath.Join(dir.Path(), skipFile)
+	if err := os.WriteFile(path, []byte(old+"\n17-1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := addSkip(dir, span{17, 19}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	both := []span{{2, 3}, {17, 19}}
+	if got, err := currentSkips(Options{}, dir, 19); err != nil || !slices.Equal(got, both) {
+		t.Errorf("a store that ends at 19 skips %v, %v; want %v", got, err, both)
+	}
+	if got, err := currentSkips(Options{}, dir, 3); err != nil || !slices.Equal(got, both[:1]) {
+		t.Errorf("a store that ends at 3 skips %v, %v; want 2-3", got, err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != old+"\n" {
+		t.Errorf("the file has %q, %v; want %q", text, err, old)
+	}
 }

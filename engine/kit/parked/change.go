@@ -123,13 +123,17 @@ func hashOf(key string) int64 {
 }
 
 // Record makes changes durable. If an operator has cancelled a delivery meanwhile, the delivery
-// stays cancelled, but the entries are added to its history. Record returns the hosts to which
-// deliveries have moved: while the operation of a delivery is polled, the delivery belongs to the
-// host of the poll's URL.
+// stays cancelled, but the entries are added to its history. If an operator has asked for another
+// attempt meanwhile, Record makes it due: it changes the field To of the change, unless the
+// delivery has ended. Record returns the hosts to which deliveries have moved: while the operation
+// of a delivery is polled, the delivery belongs to the host of the poll's URL.
 func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err error) {
 	err = s.run(ctx, func(t *transaction) error {
 		for i := range changes {
 			c := &changes[i]
+			if err := t.keepRetry(c); err != nil {
+				return err
+			}
 			to, err := t.advance(
 				Waiting, c.To, c.Delivery.Host, c.Delivery.Weight, latest(c.Entries),
 			)
@@ -146,6 +150,40 @@ func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err
 		return nil
 	})
 	return moved, err
+}
+
+// keepRetry applies an operator's Retry again, if it came after c.Delivery was read. Otherwise the
+// end of an attempt that was in flight would undo it.
+func (t *transaction) keepRetry(c *Change) error {
+	if c.To.State != Waiting && c.To.State != Exhausted {
+		return nil
+	}
+	due, ok, err := retried(t.ctx, t.stmt.retried, c.Delivery)
+	if err == nil && ok {
+		c.To, err = c.To.Next(Schedule{}, Retry, due, 0) // does not depend on the schedule
+	}
+	return err
+}
+
+// Retried reports whether an operator has asked for an attempt of d since d was read.
+func (s *Store) Retried(ctx context.Context, d *Delivery) (bool, error) {
+	_, ok, err := retried(ctx, s.reads.retried, d)
+	return ok, err
+}
+
+// retriedQuery finds a delivery with a Retry that is newer than the given one.
+const retriedQuery = `SELECT due FROM deliveries
+	WHERE id = ? AND state = 0 AND forced = 1 AND NOT (? AND due = ?)`
+
+func retried(
+	ctx context.Context, query *sql.Stmt, d *Delivery,
+) (due time.Time, ok bool, err error) {
+	var at int64
+	err = query.QueryRowContext(ctx, d.ID, d.Forced, d.Due.UnixMilli()).Scan(&at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return due, false, nil
+	}
+	return time.UnixMilli(at), err == nil, err
 }
 
 func latest(entries []Entry) time.Time {

@@ -120,7 +120,7 @@ func (r *refusal) Error() string { return r.err.Error() }
 
 // statements are the prepared statements of the writer's connection.
 type statements struct {
-	total, insert, update, operation, entry, findHost, addHost, findPart, addPart *sql.Stmt
+	total, insert, update, operation, entry, findHost, addHost, findPart, addPart, retried *sql.Stmt
 }
 
 func (p *statements) all() []struct {
@@ -151,6 +151,7 @@ func (p *statements) all() []struct {
 		{&p.addHost, "INSERT INTO hosts (name) VALUES (?)"},
 		{&p.findPart, "SELECT id FROM partitions WHERE name = ?"},
 		{&p.addPart, "INSERT INTO partitions (name) VALUES (?)"},
+		{&p.retried, retriedQuery},
 	}
 }
 

@@ -73,7 +73,7 @@ func deliveriesOf(
 }
 
 // readStatements are the prepared queries that run for each delivery.
-type readStatements struct{ due, next *sql.Stmt }
+type readStatements struct{ due, next, retried *sql.Stmt }
 
 // dueQuery has no LIMIT, because SQLite recompiles a statement whenever a parameter of LIMIT is
 // bound. Instead, the caller stops reading after enough rows. SQLite reads the rows in the order of
@@ -85,13 +85,16 @@ func (r *readStatements) prepare(ctx context.Context, db *sql.DB) (err error) {
 	if r.due, err = db.PrepareContext(ctx, dueQuery); err != nil {
 		return err
 	}
+	if r.retried, err = db.PrepareContext(ctx, retriedQuery); err != nil {
+		return err
+	}
 	const next = "SELECT min(due) FROM deliveries WHERE host = ? AND state = 0 AND due > ?"
 	r.next, err = db.PrepareContext(ctx, next)
 	return err
 }
 
 func (r *readStatements) close() (err error) {
-	for _, s := range []*sql.Stmt{r.due, r.next} {
+	for _, s := range []*sql.Stmt{r.due, r.next, r.retried} {
 		if s != nil {
 			err = errors.Join(err, s.Close())
 		}
