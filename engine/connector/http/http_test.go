@@ -79,7 +79,7 @@ func TestOutcomes(t *testing.T) {
 		check  func(error) bool
 	}{
 		{200, "", func(err error) bool { return err == nil }},
-		{409, "", func(err error) bool { return err == nil }},
+		{409, "", func(err error) bool { e, ok := err.(*httpsink.StatusError); return ok && e.Status == 409 }},
 		{400, "", func(err error) bool { _, ok := errors.AsType[*stream.Rejected](err); return ok }},
 		{413, "", func(err error) bool { _, ok := errors.AsType[*stream.Rejected](err); return ok }},
 		{401, "", func(err error) bool { _, ok := errors.AsType[*stream.Misconfigured](err); return ok }},
