@@ -103,6 +103,9 @@ func (o *Options) checkStore() error {
 			return stream.OptionErrorf(s.key, "needs body: %s, but body is %s", s.body, o.Body)
 		}
 	}
+	if o.Body == ClickHouse {
+		return clickhouse.CheckEndpoints(o.Endpoints)
+	}
 	return httpsink.Within("elasticsearch", o.Elasticsearch.CheckKey(&o.Options))
 }
 
