@@ -26,7 +26,7 @@ type Insert struct {
 	Table       string            `yaml:"table" doc:"name of the table"`
 	Format      string            `yaml:"format" enum:"JSONEachRow,JSONAsObject,JSONAsString,LineAsString,CSV,TSV" doc:"format of the rows"`
 	AsyncInsert bool              `yaml:"async_insert" doc:"let the server collect the rows of several batches before it stores them"`
-	Deduplicate bool              `yaml:"deduplicate" doc:"send the batch's id as insert_deduplication_token"`
+	Deduplicate bool              `yaml:"deduplicate" doc:"send a key of route and batch as insert_deduplication_token"`
 	Settings    map[string]string `yaml:"settings" doc:"settings of the insert, such as input_format_skip_unknown_fields: 1"`
 }
 
@@ -144,7 +144,7 @@ type codec struct{ *Insert }
 // Format implements httpsink.Codec. It returns the query parameters and headers of all requests.
 func (c codec) Format() httpsink.Format {
 	f := httpsink.Format{
-		ContentType: "text/plain", Key: httpsink.BatchKey, Raw: !c.isJSON(),
+		ContentType: "text/plain", Keyed: true, Raw: !c.isJSON(),
 		Query: url.Values{
 			"query":             {c.statement()},
 			"wait_end_of_query": {"1"}, // so that a late failure does not get the status 200

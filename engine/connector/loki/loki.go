@@ -129,7 +129,7 @@ type codec struct{ *Streams }
 // Format implements httpsink.Codec. It returns the path and headers of push requests.
 func (c codec) Format() httpsink.Format {
 	f := httpsink.Format{
-		ContentType: "application/json", Path: "/loki/api/v1/push", Key: httpsink.BatchKey,
+		ContentType: "application/json", Path: "/loki/api/v1/push", Keyed: true,
 	}
 	if c.Tenant != "" {
 		f.Header = map[string]string{headerTenant: c.Tenant}
