@@ -42,8 +42,8 @@ var timeForms = []string{
 }
 
 // readTime parses a time in RFC 3339, Apache's format, or Unix time. The size of a Unix time shows
-// its unit. Seconds may have a fraction, such as those of $msec in nginx. Example: 1700000000 is in seconds, 1700000000000 in milliseconds, since as seconds it
-// would be in the distant future.
+// its unit. Example: 1700000000 is in seconds, 1700000000000 in milliseconds, since as seconds it
+// would be in the distant future. Seconds may have a fraction, such as those of $msec in nginx.
 func readTime(text string) (time.Time, bool) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	if n, err := strconv.ParseInt(whole, 10, 64); err == nil && n > 0 {
