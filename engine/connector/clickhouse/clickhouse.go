@@ -26,7 +26,7 @@ type Insert struct {
 	Table       string            `yaml:"table" doc:"name of the table"`
 	Format      string            `yaml:"format" enum:"JSONEachRow,JSONAsObject,JSONAsString,LineAsString,CSV,TSV" doc:"format of the rows"`
 	AsyncInsert bool              `yaml:"async_insert" doc:"let the server collect the rows of several batches before it stores them"`
-	Deduplicate bool              `yaml:"deduplicate" doc:"send a key of route and batch as insert_deduplication_token"`
+	Deduplicate bool              `yaml:"deduplicate" doc:"send a key of the batch as insert_deduplication_token"`
 	Settings    map[string]string `yaml:"settings" doc:"settings of the insert, such as input_format_skip_unknown_fields: 1"`
 }
 
@@ -63,8 +63,8 @@ func (o *Options) Validate() error {
 	return CheckEndpoints(o.Endpoints)
 }
 
-// CheckEndpoints returns an error if the URL of an endpoint has a query parameter that the sink sets
-// itself.
+// CheckEndpoints returns an error if the URL of an endpoint has a query parameter that the sink
+// sets itself.
 func CheckEndpoints(endpoints []httpsink.Endpoint) error {
 	for i, endpoint := range endpoints {
 		u, err := url.Parse(endpoint.URL + endpoint.Path)
