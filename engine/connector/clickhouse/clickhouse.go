@@ -26,7 +26,7 @@ type Insert struct {
 	Table       string            `yaml:"table" doc:"name of the table"`
 	Format      string            `yaml:"format" enum:"JSONEachRow,JSONAsObject,JSONAsString,LineAsString,CSV,TSV" doc:"format of the rows"`
 	AsyncInsert bool              `yaml:"async_insert" doc:"let the server collect the rows of several batches before it stores them"`
-	Deduplicate bool              `yaml:"deduplicate" doc:"send the batch's id as insert_deduplication_token"`
+	Deduplicate bool              `yaml:"deduplicate" doc:"send a key of the batch as insert_deduplication_token"`
 	Settings    map[string]string `yaml:"settings" doc:"settings of the insert, such as input_format_skip_unknown_fields: 1"`
 }
 
@@ -48,7 +48,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	if err := o.Insert.Check(); err != nil {
 		return nil, err
 	}
-	if err := o.checkParameters(); err != nil {
+	if err := CheckEndpoints(o.Endpoints); err != nil {
 		return nil, err
 	}
 	return httpsink.New(o.Options, o.Codec(), h)
@@ -60,13 +60,13 @@ func (o *Options) Validate() error {
 	if err := httpsink.Validate(&o.Options, &o.Insert); err != nil {
 		return err
 	}
-	return o.checkParameters()
+	return CheckEndpoints(o.Endpoints)
 }
 
-// checkParameters returns an error if the URL of an endpoint has a query parameter that the sink
+// CheckEndpoints returns an error if the URL of an endpoint has a query parameter that the sink
 // sets itself.
-func (o *Options) checkParameters() error {
-	for i, endpoint := range o.Endpoints {
+func CheckEndpoints(endpoints []httpsink.Endpoint) error {
+	for i, endpoint := range endpoints {
 		u, err := url.Parse(endpoint.URL + endpoint.Path)
 		if err != nil {
 			return nil // the common options report it
@@ -144,10 +144,12 @@ type codec struct{ *Insert }
 // Format implements httpsink.Codec. It returns the query parameters and headers of all requests.
 func (c codec) Format() httpsink.Format {
 	f := httpsink.Format{
-		ContentType: "text/plain", Key: httpsink.BatchKey, Raw: !c.isJSON(),
+		ContentType: "text/plain", Keyed: true, Raw: !c.isJSON(),
 		Query: url.Values{
-			"query":                  {c.statement()},
-			"wait_end_of_query":      {"1"}, // so that a late failure does not get the status 200
+			"query":             {c.statement()},
+			"wait_end_of_query": {"1"}, // so that a late failure does not get the status 200
+			// also without the option async_insert, because the user's profile may set it
+			"wait_for_async_insert":  {"1"},
 			"date_time_input_format": {"best_effort"},
 		},
 	}
@@ -156,7 +158,6 @@ func (c codec) Format() httpsink.Format {
 	}
 	if c.AsyncInsert {
 		f.Query.Set("async_insert", "1")
-		f.Query.Set("wait_for_async_insert", "1")
 	}
 	for name, value := range c.Settings {
 		f.Query.Set(name, value)

@@ -94,7 +94,7 @@ func TestQuery(t *testing.T) {
 	const token = "insert_deduplication_token"
 	row, q := send("", func(o *clickhouse.Options) { o.Database, o.Format = "d", "JSONAsObject" })
 	if row != `{"a":1}` || q["query"] != "INSERT INTO `d`.`t` FORMAT JSONAsObject" || q["wait_end_of_query"] != "1" ||
-		q[token] == "" || q["async_insert"] != "" {
+		q["wait_for_async_insert"] != "1" || q[token] == "" || q["async_insert"] != "" {
 		t.Errorf("sent %s with %v", row, q)
 	}
 	_, q = send("/?max_threads=2", func(o *clickhouse.Options) {

@@ -169,7 +169,7 @@ const filterPath = "errors,items.*.status,items.*.error.type,items.*.error.reaso
 // headers.
 func (d *Documents) format() httpsink.Format {
 	f := httpsink.Format{
-		ContentType: "application/x-ndjson", Path: "/_bulk", Key: httpsink.BatchKey,
+		ContentType: "application/x-ndjson", Path: "/_bulk", Keyed: true,
 		WholeResponse: maxBulkResponse, Query: url.Values{"filter_path": {filterPath}},
 	}
 	if d.Pipeline != "" {

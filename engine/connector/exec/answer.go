@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/engine/kit/verdict"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -157,39 +158,35 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 		return nil, nil
 	}
 	kept := b.AppendKept(nil)
-	if len(a.Refused) == 0 && len(a.Retry) == len(kept) {
-		// nothing was delivered: treat this as a failed attempt, after which the batch is retried
-		// with backoff
-		return said, nil
-	}
-	fates := make([]recordResult, len(kept))
-	reasons := map[string]error{}
-	set := func(n int, f recordResult) bool {
-		if n < 0 || n >= len(kept) || fates[n] != done {
-			return false
-		}
-		fates[n] = f
-		return true
-	}
+	errs := make([]error, len(kept))
 	for _, x := range a.Refused {
-		if !set(x.Record, refused) {
+		if x.Record < 0 || x.Record >= len(kept) || errs[x.Record] != nil {
 			return nil, unknownRecord("refuses", x.Record, len(kept))
 		}
-		reasons[string(b.AppendRecordID(nil, kept[x.Record]))] = errors.New(or(x.Reason,
-			said.Error()))
+		errs[x.Record] = &refusal{or(x.Reason, said.Error())}
 	}
 	for _, n := range a.Retry {
-		if !set(n, again) {
+		if n < 0 || n >= len(kept) || errs[n] != nil {
 			return nil, unknownRecord("wants again", n, len(kept))
 		}
+		errs[n] = said
 	}
-	split := shareOut(b, kept, fates)
-	split.Err = said
-	if len(reasons) > 0 {
-		split.Err = &stream.RefusedError{Reasons: reasons}
-	}
-	return split, nil
+	return verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
+		switch err.(type) {
+		case nil:
+			return verdict.Accepted
+		case *refusal:
+			return verdict.Refused
+		}
+		return verdict.Again
+	}).Outcome(""), nil
 }
+
+// refusal is the reason why a child will never accept a record.
+type refusal struct{ reason string }
+
+// Error implements error.
+func (r *refusal) Error() string { return r.reason }
 
 func unknownRecord(what string, n, of int) error {
 	return fmt.Errorf("its response %s record %d, which is not in the batch of %d or was "+
@@ -201,33 +198,4 @@ func or(s, instead string) string {
 		return instead
 	}
 	return s
-}
-
-// recordResult is the outcome of one record of a partially delivered batch.
-type recordResult uint8
-
-const (
-	done recordResult = iota
-	again
-	refused
-)
-
-// shareOut splits b into at most three pieces: the records that are delivered, to be sent again,
-// and refused. fates has the result of each record in kept.
-func shareOut(b *stream.Batch, kept []int, fates []recordResult) *stream.Split {
-	var by [refused + 1][]int
-	for n, i := range kept {
-		by[fates[n]] = append(by[fates[n]], i)
-	}
-	split := &stream.Split{}
-	if len(by[done]) > 0 {
-		split.Done = append(split.Done, stream.Piece(b.Pick(by[done])))
-	}
-	if len(by[again]) > 0 {
-		split.Rest = append(split.Rest, stream.Piece(b.Pick(by[again])))
-	}
-	if len(by[refused]) > 0 {
-		split.Refused = append(split.Refused, stream.Piece(b.Pick(by[refused])))
-	}
-	return split
 }

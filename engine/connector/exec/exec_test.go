@@ -242,7 +242,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("in part: %q refused, %q again, %q done", texts(s.Refused), texts(s.Rest),
 			texts(s.Done))
 	}
-	reasons, _ := errors.AsType[*stream.RefusedError](err)
+	reasons, _ := s.Refusals[0].(*stream.RefusedError)
 	refused := s.Refused[0].Value
 	if reasons == nil || fmt.Sprint(reasons.Reasons[string(refused.AppendRecordID(nil, 1))]) !=
 		"no user" || len(reasons.Reasons) != 2 {

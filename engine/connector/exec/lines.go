@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/stream"
@@ -46,7 +45,7 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 		"PENSTOCK_BATCH": b.ID()}
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	spec.KeepInput = true
+	spec.KeepInput, spec.DiscardOutput = true, true
 	// kill the process as soon as ctx ends; normally it ends by itself after the end of its input
 	spec.Grace = -1
 	l.sink.host.Count("processes_started", 1)
@@ -56,7 +55,6 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 		unread = errors.Is(err, child.ErrNotReading)
 		if err == nil || unread {
 			err = p.CloseInput()
-			_, _ = io.Copy(io.Discard, p) // until the child closes its standard output or ends
 			p.Await(ctx)
 			left, _ := p.UnreadInput()
 			unread = unread || left > 0

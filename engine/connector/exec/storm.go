@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/engine/kit/child/multilang"
+	"github.com/penstock-io/penstock/engine/kit/verdict"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -56,21 +57,26 @@ func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report
 	return stream.Report{}, l.outcome(ctx, b, kept, work)
 }
 
+// Verdicts of a tuple that the bolt did not ack.
+var (
+	errAgain  = errors.New("the tuple is sent again")
+	errBlamed = errors.New("the bolt has probably died because of the tuple")
+)
+
 // outcome returns the outcome of a batch. Acked records are delivered. Failed and unanswered
-// records are sent again.
+// records are sent again. Records made from one source record stay together.
 func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int,
 	work *multilang.Work) error {
-	fates := make([]recordResult, len(kept))
+	errs := make([]error, len(kept))
 	acked, failed := 0, 0
 	for n := range kept {
-		switch {
-		case work.Acked[n]:
+		if work.Acked[n] {
 			acked++
-		case work.Failed[n]:
+			continue
+		}
+		errs[n] = errAgain
+		if work.Failed[n] {
 			failed++
-			fates[n] = again
-		default:
-			fates[n] = again
 		}
 	}
 	if acked == len(kept) {
@@ -82,22 +88,35 @@ func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int,
 	}
 	cause := context.Cause(ctx)
 	blame := work.Blamed >= 0 && (cause == nil || errors.Is(cause, stream.ErrAbandoned))
+	if blame {
+		errs[work.Blamed], err = errBlamed, &stream.Died{Err: err}
+	}
+	const blamed = verdict.Full // worse than Again, so that it decides for the whole source record
+	records := verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
+		switch err {
+		case nil:
+			return verdict.Accepted
+		case errBlamed:
+			return blamed
+		}
+		return verdict.Again
+	}).Records
+	done, again, suspects := records[verdict.Accepted], records[verdict.Again], records[blamed]
 	switch {
-	case blame && len(kept) == 1:
-		return &stream.Died{Err: err}
-	case !blame && acked == 0 && child.EndedCleanly(err):
+	case !blame && len(done) == 0 && child.EndedCleanly(err):
 		return &stream.Throttled{After: child.Soon, Err: err}
-	case !blame && acked == 0:
+	case !blame && len(done) == 0, len(suspects) == len(kept):
 		return err
 	}
-	if blame {
-		fates[work.Blamed] = refused // in a piece of its own, which is sent again
+	split := &stream.Split{Err: err}
+	if len(done) > 0 {
+		split.Done = append(split.Done, stream.Piece(b.Pick(done)))
 	}
-	split := shareOut(b, kept, fates)
-	if blame {
-		split.Rest, split.Refused, split.Died = append(split.Refused, split.Rest...), nil, 1
-		err = &stream.Died{Err: err}
+	if blame { // the suspects are in a piece of their own
+		split.Rest, split.Died = append(split.Rest, stream.Piece(b.Pick(suspects))), 1
 	}
-	split.Err = err
+	if len(again) > 0 {
+		split.Rest = append(split.Rest, stream.Piece(b.Pick(again)))
+	}
 	return split
 }

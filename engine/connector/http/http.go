@@ -80,7 +80,7 @@ func (c *codec) Format() httpsink.Format {
 	case c.o.key != nil:
 		f.Key = c.keyOf
 	case c.o.IdempotencyKey == keyNone:
-		f.Key = nil
+		f.Keyed = false
 	}
 	return f
 }
@@ -96,7 +96,7 @@ var contentTypes = map[string]string{
 // Format implements httpsink.Codec.
 func (p plain) Format() httpsink.Format {
 	return httpsink.Format{
-		ContentType: contentTypes[p.o.Body], Key: httpsink.BatchKey, Raw: p.o.Body == Raw,
+		ContentType: contentTypes[p.o.Body], Keyed: true, Raw: p.o.Body == Raw,
 	}
 }
 

@@ -79,7 +79,7 @@ func TestOutcomes(t *testing.T) {
 		check  func(error) bool
 	}{
 		{200, "", func(err error) bool { return err == nil }},
-		{409, "", func(err error) bool { return err == nil }},
+		{409, "", func(err error) bool { e, ok := err.(*httpsink.StatusError); return ok && e.Status == 409 }},
 		{400, "", func(err error) bool { _, ok := errors.AsType[*stream.Rejected](err); return ok }},
 		{413, "", func(err error) bool { _, ok := errors.AsType[*stream.Rejected](err); return ok }},
 		{401, "", func(err error) bool { _, ok := errors.AsType[*stream.Misconfigured](err); return ok }},
@@ -144,7 +144,7 @@ func TestRequest(t *testing.T) {
 		{"User-Agent", got.Header.Get("User-Agent"), "penstock"},
 		{"Content-Encoding", got.Header.Get("Content-Encoding"), ""},
 		{"length", fmt.Sprint(got.ContentLength), "15"},
-		{"Idempotency-Key", got.Header.Get("Idempotency-Key"), b.ID()},
+		{"Idempotency-Key", got.Header.Get("Idempotency-Key"), "accf2fa6c0e58dad0ae8dbb2f0e8beb8"},
 		{"Penstock-Spans", got.Header.Get("Penstock-Spans"), "p;0;15"},
 		{"body", string(body), "aaaa\nbbbb\ncccc\n"},
 	} {
@@ -162,7 +162,7 @@ func TestRequest(t *testing.T) {
 	}
 	spans, count, key := got.Header.Get("Penstock-Spans"), got.Header.Get("Penstock-Span-Count"),
 		got.Header.Get("Idempotency-Key")
-	if spans != "" || count != "1001" || key != b.ID() {
+	if spans != "" || count != "1001" || key != "af84e7dfae40809ff89cc50d22129f55" {
 		t.Errorf("headers of 1,001 spans: %q", got.Header)
 	}
 	lane = rawTo(t, url, func(o *http.Options) { o.IdempotencyKey = "false" })

@@ -31,7 +31,7 @@ type Options struct {
 	httpsink.Options
 	Method         string    `yaml:"method" enum:"POST,PUT,PATCH" doc:"method of every request"`
 	Body           string    `yaml:"body" enum:"ndjson,json_array,raw,elasticsearch_bulk,loki,clickhouse" doc:"form of the body"`
-	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"true: send the batch's id, which reveals repetitions; or an expression; or false"`
+	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"true: a key of route and batch, to detect repetitions; an expression; or false"`
 	Accept         expr.Text `yaml:"accept" doc:"condition on status and body of a response that means delivered; default: 2xx"`
 
 	Audit AuditOptions `yaml:"audit" doc:"how penstock audit reads the receiver's records"`
@@ -102,6 +102,9 @@ func (o *Options) checkStore() error {
 		case isSet(reflect.ValueOf(s.value), reflect.ValueOf(s.unset)):
 			return stream.OptionErrorf(s.key, "needs body: %s, but body is %s", s.body, o.Body)
 		}
+	}
+	if o.Body == ClickHouse {
+		return clickhouse.CheckEndpoints(o.Endpoints)
 	}
 	return httpsink.Within("elasticsearch", o.Elasticsearch.CheckKey(&o.Options))
 }

@@ -49,6 +49,10 @@ func TestOptions(t *testing.T) {
 		{"accept of a store", "accept", "remove it", func(o *http.Options) {
 			o.Accept, o.Body = "status == 200", http.ClickHouse
 		}},
+		{"parameter of a store", "endpoints", "endpoint 1 sets wait_for_async_insert", func(o *http.Options) {
+			o.Body, o.ClickHouse.Table = http.ClickHouse, "t"
+			o.Endpoints = httpsink.URLs("http://a/?wait_for_async_insert=0")
+		}},
 		{"header name", "headers.a b", "not allowed in a header name", func(o *http.Options) {
 			o.Headers = map[string]string{"a b": "secret"}
 		}},

@@ -18,7 +18,7 @@ import (
 // append appends a push request:
 // {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}. There is one stream
 // for each set of labels, in the order in which the sets first appear.
-func (l *Streams) append(dst []byte, b *stream.Batch, now time.Time) []byte {
+func (l *Streams) append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	streams := make(map[string][]int)
 	var order []string
@@ -45,7 +45,8 @@ func (l *Streams) append(dst []byte, b *stream.Batch, now time.Time) []byte {
 				dst = append(dst, ',')
 			}
 			dst = append(dst, `["`...)
-			dst = strconv.AppendInt(dst, httpsink.TimeOf(b, i, l.Timestamp, now).UnixNano(), 10)
+			at := httpsink.TimeOf(b, i, l.Timestamp, timeOfReading(b, i))
+			dst = strconv.AppendInt(dst, at.UnixNano(), 10)
 			dst = append(dst, `",`...)
 			if l.isText(b, i) {
 				dst = ndjson.AppendString(dst, bytes.TrimRight(b.Text(i), "\r\n"))
@@ -58,6 +59,14 @@ func (l *Streams) append(dst []byte, b *stream.Batch, now time.Time) []byte {
 		dst = append(dst, `]}`...)
 	}
 	return append(dst, `]}`...)
+}
+
+// timeOfReading returns the time at which b was read, plus a nanosecond for each byte of b before
+// record i. Loki stores only one of several lines with the same labels, time and text. The time is
+// the same in a piece of b, so that a repeated record is stored once.
+func timeOfReading(b *stream.Batch, i int) time.Time {
+	r := &b.Records[i]
+	return b.Time.Add(time.Duration(r.Off) + time.Duration(r.Sub))
 }
 
 // isText reports whether the line of record i in Loki is the text of the record, and not a JSON

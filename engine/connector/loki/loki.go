@@ -5,7 +5,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/httpaccess"
 	"github.com/penstock-io/penstock/engine/kit/httpsink"
@@ -24,7 +23,7 @@ type Streams struct {
 	Labels         map[string]string `yaml:"labels" doc:"labels of every stream; {job: penstock} if a record has none at all"`
 	LabelFields    []string          `yaml:"label_fields" doc:"fields that become labels, too; choose few fields with few values"`
 	MetadataFields []string          `yaml:"metadata_fields" doc:"fields that become structured metadata of the line"`
-	Timestamp      string            `yaml:"timestamp" doc:"field with the record's time; without it, the time of its first encoding"`
+	Timestamp      string            `yaml:"timestamp" doc:"field with the record's time; without it, the time of reading"`
 	Line           string            `yaml:"line" enum:"auto,json,raw" doc:"auto: parsed records as JSON, others as they were read"`
 	Tenant         string            `yaml:"tenant" doc:"tenant of all records, in the header X-Scope-OrgID"`
 }
@@ -130,7 +129,7 @@ type codec struct{ *Streams }
 // Format implements httpsink.Codec. It returns the path and headers of push requests.
 func (c codec) Format() httpsink.Format {
 	f := httpsink.Format{
-		ContentType: "application/json", Path: "/loki/api/v1/push", Key: httpsink.BatchKey,
+		ContentType: "application/json", Path: "/loki/api/v1/push", Keyed: true,
 	}
 	if c.Tenant != "" {
 		f.Header = map[string]string{headerTenant: c.Tenant}
@@ -140,7 +139,7 @@ func (c codec) Format() httpsink.Format {
 
 // Append implements httpsink.Codec. It appends a push request with the kept records of b.
 func (c codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
-	return c.append(dst, b, time.Now())
+	return c.append(dst, b)
 }
 
 // Outcome implements httpsink.Codec. The outcome depends only on the status of the response.

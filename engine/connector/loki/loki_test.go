@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -143,5 +144,44 @@ func TestOptions(t *testing.T) {
 	many.Endpoints, many.LabelFields = httpsink.URLs("http://a"), strings.Split("abcdefghijklmnop", "")
 	if err := many.Validate(); err == nil || !strings.Contains(err.Error(), "16 labels") {
 		t.Errorf("16 labels: %v", err)
+	}
+}
+
+// TestTimesOfReading checks that records without a time of their own have different times, because
+// Loki drops a line with the labels, time and text of an earlier one. When a piece of the batch is
+// sent again, its records have the same times as before.
+func TestTimesOfReading(t *testing.T) {
+	s := &store{t: t}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	o := loki.DefaultOptions()
+	o.Endpoints = httpsink.URLs(server.URL)
+	sink, err := loki.New(*o, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sink.Close() })
+	b := streamtest.Lines("same", "same", "same")
+	b.Split()
+	b.Records[2].Off, b.Records[2].Sub = b.Records[1].Off, 1 // made from the second one
+	b.Records[2].Origin = b.Records[1].Origin
+	var lane stream.Lane
+	err = sink.Open(t.Context(), stream.SinkOptions{Lanes: func(all []stream.Lane) { lane = all[0] }})
+	for n, piece := range []*stream.Batch{b, b.Pick([]int{1, 2})} {
+		if err == nil {
+			_, err = lane.Worker.Deliver(t.Context(),
+				stream.Attempt{Value: piece, ID: uint64(n + 1), Number: 1})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := make(map[any]int)
+	for _, e := range s.entries {
+		times[e[0]]++
+	}
+	first := strconv.FormatInt(b.Time.UnixNano(), 10)
+	if len(s.entries) != 5 || len(times) != 3 || times[first] != 1 {
+		t.Errorf("entries %v, want three times, the first one %s", s.entries, first)
 	}
 }

@@ -211,3 +211,18 @@ func TestMeta(t *testing.T) {
 		}
 	})
 }
+
+// TestMarkInTwoWrites checks that the byte order of a UTF-16 file is not derived from the first half
+// of its byte order mark.
+func TestMarkInTwoWrites(t *testing.T) {
+	encoding := func(o *tail.Options) { o.Encoding = "utf-16" }
+	bubble(t, encoding, func(t *testing.T, w *fixture) {
+		path := filepath.Join(w.dir, "a.log")
+		write(t, path, "\xff")
+		w.start(false)
+		w.pump(time.Second)
+		write(t, path, "\xff\xfea\x00\n\x00b\x00\n\x00")
+		w.pump(30 * time.Second)
+		w.want("a", "b")
+	})
+}

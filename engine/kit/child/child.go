@@ -55,6 +55,10 @@ type Spec struct {
 	// does not fail at once, but blocks until the child ends.
 	KeepInput bool
 
+	// DiscardOutput makes Run read the child's standard output and discard it, so that the child
+	// never blocks in a write to it. The function passed to Run must not call Process.Read.
+	DiscardOutput bool
+
 	// Log gets the child's standard error, with Attrs as attributes. Nil discards it.
 	Log   *slog.Logger
 	Attrs []any

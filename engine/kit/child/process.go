@@ -169,6 +169,12 @@ func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process)
 		_, _ = io.Copy(p.log, p.stderr)
 		return nil
 	})
+	if s.DiscardOutput {
+		group.Go("stdout", func(context.Context) error {
+			_, _ = io.Copy(io.Discard, p) // ends like the goroutine stderr
+			return nil
+		})
+	}
 	group.Go("exit", func(context.Context) error {
 		state = p.wait()
 		return nil

@@ -270,6 +270,8 @@ func (u *unpacker) framingOf(f *file) error {
 	if err := f.readFull(head, 0); err != nil {
 		return err
 	}
-	f.ensureExtras().framing = u.c.o.ByHead(head)
+	if len(head) > 1 { // otherwise the mark may not be written completely
+		f.ensureExtras().framing = u.c.o.ByHead(head)
+	}
 	return nil
 }

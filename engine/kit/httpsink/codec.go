@@ -31,7 +31,11 @@ type Format struct {
 	Path        string            // for endpoints without a path; empty means "/"
 	Query       url.Values        // for endpoints that do not set these parameters
 
-	// Key returns the idempotency key of a batch. Nil means that requests have no key.
+	// Keyed means that requests have an idempotency key.
+	Keyed bool
+	// Key returns the key of a batch if Keyed is set. Nil means a key that depends on the route and
+	// on the spans of the batch. It stays the same after a crash. Other routes may send other
+	// records of the same spans to the same receiver, and have other keys.
 	Key func(*stream.Batch) (string, error)
 	// KeyReadsRecords must be set if Key reads the records or fields of a batch.
 	KeyReadsRecords bool
@@ -50,10 +54,6 @@ type Format struct {
 	// first 64 KiB of each response.
 	AnyStatus bool
 }
-
-// BatchKey returns the id of a batch. It is the usual Format.Key, because a batch keeps its id
-// after a crash.
-func BatchKey(b *stream.Batch) (string, error) { return b.ID(), nil }
 
 // Response is the response to a request.
 type Response struct {

@@ -85,11 +85,9 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	if err != nil {
 		return stream.Report{}, fmt.Errorf("%s: encode: %w", l.endpoint.name, err)
 	}
-	key := ""
-	if keyOf := l.sink.format.Key; keyOf != nil {
-		if key, err = keyOf(b); err != nil {
-			return stream.Report{}, err
-		}
+	key, err := l.sink.keyOf(b)
+	if err != nil {
+		return stream.Report{}, err
 	}
 	res, err := l.send(ctx, b, data, key)
 	if err != nil {
@@ -225,7 +223,7 @@ func readWhole(r io.Reader, limit int) (text []byte, cut error) {
 // becomes an error if the request was not sent completely.
 func (l *lane) outcome(b *stream.Batch, a *answer) error {
 	r := &a.Response
-	r.Err = statusOutcome(r, l.sink.format.Key != nil)
+	r.Err = statusOutcome(r, l.sink.format.Keyed)
 	err := l.sink.codec.Outcome(b, r)
 	if _, part := errors.AsType[*stream.Split](err); err == nil || part {
 		switch {

@@ -10,11 +10,12 @@ import (
 )
 
 // statusOutcome returns the outcome of a response with a certain status, as [flow.HTTPOutcome]
-// does, with one exception: a 409 in response to a request with an idempotency key is a delivery,
-// because the receiver already has the batch.
+// does, with one exception: after a 409 in response to a request with an idempotency key, the batch
+// is sent again. The receiver is still processing an earlier request with this key, which may fail
+// (draft-ietf-httpapi-idempotency-key-header-07, section 2.7).
 func statusOutcome(r *Response, keyed bool) error {
 	if r.Status == nethttp.StatusConflict && keyed {
-		return nil
+		return r.StatusError()
 	}
 	err := flow.HTTPOutcome(&nethttp.Response{StatusCode: r.Status, Header: r.Header})
 	switch e := err.(type) {

@@ -64,7 +64,7 @@ func testStatusOutcome(t *testing.T) {
 		{405, true, "", misconfigured, 0},
 		{407, true, "", misconfigured, 0},
 		{408, true, "", retryable, 0},
-		{409, true, "", delivered, 0},
+		{409, true, "", retryable, 0},
 		{409, false, "", misconfigured, 0},
 		{410, true, "", misconfigured, 0},
 		{413, true, "", rejected, 0},

@@ -4,6 +4,7 @@ package httpsink
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/stream"
@@ -42,12 +43,16 @@ var timeForms = []string{
 
 // readTime parses a time in RFC 3339, Apache's format, or Unix time. The size of a Unix time shows
 // its unit. Example: 1700000000 is in seconds, 1700000000000 in milliseconds, since as seconds it
-// would be in the distant future.
+// would be in the distant future. Seconds may have a fraction, such as those of $msec in nginx.
 func readTime(text string) (time.Time, bool) {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
+	whole, fraction, _ := strings.Cut(text, ".")
+	if n, err := strconv.ParseInt(whole, 10, 64); err == nil && n > 0 {
+		nanos, err := strconv.ParseUint((fraction + "000000000")[:9], 10, 32)
 		switch {
+		case err != nil, fraction != "" && n >= 1e11:
+			return time.Time{}, false
 		case n < 1e11:
-			return time.Unix(n, 0), true
+			return time.Unix(n, int64(nanos)), true
 		case n < 1e14:
 			return time.UnixMilli(n), true
 		case n < 1e17:

@@ -16,6 +16,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	nethttp "net/http"
 	"net/url"
 	"sync"
@@ -43,6 +45,7 @@ type Sink struct {
 	token     *httpaccess.Token
 	trust     *httpaccess.Trust
 	proxy     func(*nethttp.Request) (*url.URL, error) // nil: none
+	route     string                                   // pipeline and route; set by Open
 	zips      sync.Pool                                // *gzip.Writer
 	// *[]byte: memory for the bodies of pieces of batches, and for bodies before compression
 	scratch sync.Pool
@@ -87,6 +90,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	if s.token, err = httpaccess.NewToken(s.o.Basic, s.o.Bearer, s.o.BearerFile); err != nil {
 		return err
 	}
+	s.route = o.Pipeline + "/" + o.Route
 	s.lanes.open(s, o.Lanes)
 	for i := range s.names {
 		s.lanes.look(ctx, &s.names[i])
@@ -144,6 +148,18 @@ func (s *Sink) Encodes() stream.Encoding {
 		return stream.EncodeChanged
 	}
 	return stream.EncodeAll
+}
+
+// keyOf returns the idempotency key of a request for b, or "" if requests have no keys.
+func (s *Sink) keyOf(b *stream.Batch) (string, error) {
+	switch {
+	case !s.format.Keyed:
+		return "", nil
+	case s.format.Key != nil:
+		return s.format.Key(b)
+	}
+	sum := sha256.Sum256([]byte(s.route + " " + b.ID()))
+	return hex.EncodeToString(sum[:16]), nil
 }
 
 // bodyOf returns the body of a request for b. This is the payload from Encode, or the batch's own

@@ -107,6 +107,5 @@ func unsentError(status int, cause error) error {
 
 // mayAcknowledge reports whether a response of this status may mean that the batch was delivered.
 func (l *lane) mayAcknowledge(status int) bool {
-	f := &l.sink.format
-	return f.AnyStatus || status/100 == 2 || status == nethttp.StatusConflict && f.Key != nil
+	return l.sink.format.AnyStatus || status/100 == 2
 }
