@@ -13,8 +13,8 @@ import (
 )
 
 // use reads a component: `NAME: {options}`, `NAME:`, or just `NAME`. It returns false after an
-// error, which it records. Messages name the part of the config with the component by the last
-// parameter.
+// error, which it records. In messages, what is the name of the part of the config that has the
+// component, such as pipeline "orders".
 func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	key, options := n, (*yaml.Node)(nil)
 	switch {
