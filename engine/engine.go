@@ -126,9 +126,9 @@ func New(c Config, o Options) (*Engine, error) {
 // source can watch the input.
 func (e *Engine) Run(ctx context.Context) error { return e.e.Run(ctx) }
 
-// Drain makes every route stop reading and finish its in-flight batches, within the limit Drain of
-// the route. Run then returns. Drain itself does not wait. It has no effect on an engine that has
-// ended.
+// Drain makes every route stop reading and finish its in-flight batches, within its time limit
+// ([config.Route].Drain, 30 s by default). Run then returns. Drain itself does not wait. It has no
+// effect on an engine that has ended.
 func (e *Engine) Drain() { e.e.Drain() }
 
 // Apply changes the pipelines of a running engine to those of c, and returns when this is done.
@@ -137,10 +137,10 @@ func (e *Engine) Drain() { e.e.Drain() }
 // start, each from the checkpoint of the same name. If a pipeline had ended completely, it starts
 // again if any part of it has changed.
 //
-// The drain of a route ends at its limit Drain, or when ctx is done. In-flight batches are then
-// abandoned, and delivered again later. Other routes keep running meanwhile. Two components are
-// considered equal if they have the same role and name and equal options. Their constructors are
-// not compared.
+// The drain of a route ends at its time limit ([config.Route].Drain), or when ctx is done.
+// In-flight batches are then abandoned, and delivered again later. Other routes keep running
+// meanwhile. Two components are considered equal if they have the same role and name and equal
+// options. Their constructors are not compared.
 //
 // If c is invalid, Apply changes nothing and returns the same error as New. The state directory and
 // the admin address cannot be changed. Apply returns an error if the engine is not running, is

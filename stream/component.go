@@ -60,11 +60,12 @@ type SourceHost interface {
 	// routes that have not opened a reader yet or wait for their restart. The set of routes may
 	// change while the source runs.
 	Routes() []string
-	// Progress returns Route, Resume and Known for the next Open of a route that is not open, as
-	// far as the checkpoint has this progress now. A source that must recognize the data of every
-	// route does not have to wait until all of them have opened. The options of Open may differ:
-	// if the sink has a ledger, they have the progress in it. Progress fails if the checkpoint
-	// cannot be read, before the pipeline runs, and always if a cluster shares the pipeline.
+	// Progress returns the stored progress of a route that is not open: the fields Route, Resume
+	// and Known of the options that its next Open will get, as far as the checkpoint has them now.
+	// A source that must recognize the data of every route does not have to wait until all of them
+	// have opened. The options of Open may differ: if the sink has a ledger, they have the progress
+	// in it. Progress fails if the checkpoint cannot be read, before the pipeline runs, and always
+	// if a cluster shares the pipeline.
 	Progress(route string) (OpenOptions, error)
 }
 

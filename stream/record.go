@@ -48,7 +48,8 @@ type Identity struct {
 	From, To int64
 	Prefix   string // in place of the partition's id
 	// First and Last replace From and To in the ids. The positions in between are counted from
-	// First.
+	// First. Example: From 10, To 13, First 0 and Last 3. The id of the record at position 11 has
+	// position 1.
 	First, Last int64
 }
 

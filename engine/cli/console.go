@@ -26,8 +26,8 @@ type console struct {
 	interrupted bool // a signal has arrived
 }
 
-// newConsole returns the console of a command. draws requests a drawn progress: if stderr is a
-// terminal as well, the console draws the progress and updates it in place.
+// newConsole returns the console of a command. If draws is set, stderr is a terminal and format is
+// not json, the console draws the progress and updates it in place.
 func newConsole(stderr io.Writer, format, level string, draws bool) (*console, error) {
 	c := &console{w: stderr, json: format == "json"}
 	if draws && !c.json {

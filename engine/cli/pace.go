@@ -20,8 +20,8 @@ const mostPercent = 100 * leastGarbage / (4 << 20)
 // pointers, and the cost of a collection depends on the memory with pointers.
 type pace struct{ samples []metrics.Sample }
 
-// beginPace sets the size of the first collection. After each collection, the runtime calls the
-// method again on its goroutine for cleanups.
+// beginPace sets the heap size of the first collection. After each collection, the runtime calls
+// the method pace.again on its goroutine for cleanups.
 func beginPace() {
 	p := &pace{samples: []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"},
@@ -30,8 +30,8 @@ func beginPace() {
 	p.again()
 }
 
-// again sets the size of the next collection. It also creates an unreachable object with again as
-// its cleanup. The runtime therefore calls again after the next collection.
+// again sets the heap size of the next collection. It also creates an unreachable object with again
+// as its cleanup. The runtime therefore calls again after the next collection.
 func (p *pace) again() {
 	metrics.Read(p.samples)
 	var bytes [4]uint64

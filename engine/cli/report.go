@@ -137,8 +137,8 @@ func countersText(counters map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// progress returns one line for each route. If there are many routes, it returns one line for all
-// of them.
+// progress returns one line for each route. If there are more than 8 routes, it returns one line
+// for all of them.
 func progress(s engine.Status) string {
 	const most = 8
 	if len(s.Routes) > most {

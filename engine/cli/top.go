@@ -104,7 +104,7 @@ func terminalFile(w io.Writer) *os.File {
 	return f
 }
 
-// topTrouble is a message to the model: the reason why there is no current frame.
+// topTrouble is a Bubble Tea message to topModel. It has the reason why there is no current frame.
 type topTrouble string
 
 // topModel displays a top.State on a terminal.

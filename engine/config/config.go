@@ -199,8 +199,9 @@ type Retry struct {
 	// Jitter is "full" or "none". With full, each wait is drawn at random between zero and its full
 	// length. Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
-	// Attempts is the number of failed attempts after which a batch is exhausted. A failure counts
-	// only if the worker delivers other batches. Zero, the default, means no limit.
+	// Attempts is the number of failed attempts after which a batch is exhausted (treated as the
+	// option Exhausted says). A failure counts only if the worker delivers other batches. Zero, the
+	// default, means no limit.
 	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
 	// MaxElapsed is the time after which a failing batch is exhausted. It begins with the first
 	// failure that counts for Attempts. Time in which no worker could deliver does not count. Zero,

@@ -58,8 +58,8 @@ func optionOf(prefix string, f reflect.StructField) option {
 	}
 }
 
-// registered replaces the words @window and @dispatch by the names of window algorithms and
-// dispatch policies.
+// registered replaces the words @window and @dispatch of a struct tag by the names of all window
+// algorithms and dispatch policies.
 func registered(words []string) (names []string) {
 	for _, w := range words {
 		switch w {

@@ -189,7 +189,8 @@ func (d *document) parse(text []byte) *yaml.Node {
 	return root
 }
 
-// isText rejects text for which the YAML parser would return an error without a position.
+// isText reports whether text is UTF-8 without the characters that YAML forbids. If not, it records
+// an error with the position, which an error of the YAML parser would not have.
 func (d *document) isText(text []byte) bool {
 	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
 		d.failAt(0, 0, "is UTF-16; save it as UTF-8")

@@ -44,8 +44,8 @@ func excerpt(lines []string, line, column int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// window returns excerptWidth characters of a line. It replaces characters that a terminal would
-// not show as one character.
+// window returns at most excerptWidth characters of a line, beginning at the index from. It
+// replaces characters that a terminal would not show as one character.
 func window(line string, from int) string {
 	r := []rune(line)
 	to := min(from+excerptWidth, len(r))

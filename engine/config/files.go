@@ -206,7 +206,8 @@ func readPipelines(l *loader) {
 	}
 }
 
-// mayHavePipelines reports whether the file has pipelines, or a mistake that may stand for them.
+// mayHavePipelines reports whether the file has the key `pipelines`, or a mistake that may be meant
+// as this key, such as `pipeline`.
 func mayHavePipelines(l *loader) bool {
 	return l.top["pipelines"] != nil || l.meant["pipelines"] || l.root.Kind != yaml.MappingNode
 }

@@ -144,8 +144,9 @@ func (s schemas) defs() object {
 	}
 }
 
-// route returns the schema of a route. If more has the other members of a pipeline, it returns the
-// schema of a pipeline.
+// route returns the schema of a mapping with the keys of a route, and the keys in more. These are
+// the key `otherwise` for an element of `routes`, and the further keys of a pipeline for a pipeline
+// with one route. required has the keys that must be present.
 func (s schemas) route(more object, required []string) object {
 	d := DefaultRoute(MainRoute, "state")
 	d.DeadLetters.Dir = ""

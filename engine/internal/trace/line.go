@@ -68,7 +68,8 @@ type limits struct {
 	Standby  int  `json:"standby,omitempty"`
 }
 
-// history is the history of an item (a batch) that waits for a retry.
+// history has the numbers of past attempts and failures of an item (a batch) that waits for a
+// retry, and the state of its retry policy.
 type history struct {
 	Attempts uint32        `json:"attempts,omitempty"`
 	Failures uint32        `json:"failures,omitempty"`
