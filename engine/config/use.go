@@ -13,8 +13,8 @@ import (
 )
 
 // use reads a component: `NAME: {options}`, `NAME:`, or just `NAME`. It returns false after an
-// error, which it records. In messages, what is the name of the part of the config that has the
-// component, such as pipeline "orders".
+// error, which it records. The last parameter is the part of the config that has the component, as
+// named in messages. Example: pipeline "orders".
 func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	key, options := n, (*yaml.Node)(nil)
 	switch {
