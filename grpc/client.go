@@ -31,9 +31,10 @@ type Client struct {
 	// Breaker refuses calls while the server fails. These codes count as failures: Unknown,
 	// DeadlineExceeded, Internal, Unavailable and DataLoss.
 	Breaker *breaker.Breaker
-	// Limit limits the calls in flight. A stream holds its permit until it ends, and its duration
-	// counts as a round trip. Therefore use another Client with a limiter such as limit.Fixed for
-	// long streams.
+	// Limit limits the calls in flight. A stream holds its permit until it ends, and its
+	// duration counts as a round trip. An adaptive limiter would therefore take a long stream
+	// for a slow server. For long streams, use another Client with a limiter such as
+	// limit.Fixed.
 	Limit *limit.Limiter
 }
 

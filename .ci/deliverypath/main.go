@@ -219,9 +219,10 @@ func (c *crossings) collect(
 	})
 }
 
-// called adds the crossing that s is, if any. s selects a method, for a call or as a value (x.M
-// without a call). A method of one of the project's interfaces adds this interface. Signal and
-// Broadcast of a sync.Cond add place, which is a handoff to another goroutine.
+// called records s if it leads to another component or goroutine. s selects a method, for a call or
+// as a value (x.M without a call). If the method is of one of the project's interfaces, called adds
+// the interface. If it is Signal or Broadcast of a sync.Cond, called adds place, because another
+// goroutine continues there.
 func (c *crossings) called(s *types.Selection, place string) {
 	if s == nil || s.Kind() != types.MethodVal {
 		return

@@ -1,6 +1,6 @@
 // Command ethernet shows the truncated binary exponential backoff of IEEE 802.3 on three stations
-// that all want to send: a station waits 0 to 2^k-1 slots after its kth collision, with k at most
-// 10.
+// that all want to send. A slot is the time in which a station is sure to notice a collision. After
+// its kth collision, a station waits a random number of slots from 0 to 2^k-1, with k at most 10.
 package main
 
 import (

@@ -1,8 +1,11 @@
 // Command hadoop-policies prints the waits of Hadoop's RetryPolicies, ported in backoff/compat.
 // Then it does with package retry what a Hadoop client does with two name nodes, of which one is
-// active. The kind of an error decides. A node in standby leads to a failover. Safe mode leads to
-// another attempt at the same node after a wait. A denied permission ends the retry. A failover to
-// the other node is immediate, unless that node has failed too: then it follows after a wait.
+// active. The kind of an error decides what the client does next:
+//
+//   - A node in standby: try the other node at once (failover). If that node has failed as well,
+//     wait first.
+//   - Safe mode: wait, and try the same node again.
+//   - A denied permission: give up.
 package main
 
 import (

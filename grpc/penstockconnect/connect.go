@@ -48,9 +48,10 @@ type Interceptor struct {
 	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable
 	// or data_loss.
 	Breaker *breaker.Breaker
-	// Limit limits the calls in flight. A stream holds its permit until it ends or is closed, and
-	// its duration counts as a round trip. Therefore use another Interceptor with a limiter such as
-	// limit.Fixed for long streams.
+	// Limit limits the calls in flight. A stream holds its permit until it ends or is closed,
+	// and its duration counts as a round trip. An adaptive limiter would therefore take a long
+	// stream for a slow server. For long streams, use another Interceptor with a limiter such
+	// as limit.Fixed.
 	Limit *limit.Limiter
 }
 

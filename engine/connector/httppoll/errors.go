@@ -12,7 +12,7 @@ type StatusError struct {
 	Cursor bool // the request named a page other than the first
 }
 
-// Error implements error. It includes the place, the status and a remedy.
+// Error implements error. It includes the method, the URL, the status and a remedy.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("%s: %d %s", e.Place, e.Status, nethttp.StatusText(e.Status))
 	if remedy := e.remedy(); remedy != "" {

@@ -299,7 +299,8 @@ func (o *Options) resolve(token string) *url.URL {
 	u := *o.target
 	switch m := o.mode(); {
 	case m == byURL && token != "":
-		// not ResolveReference: with it, a path that begins with // would be on another server
+		// Do not use ResolveReference: it would take the beginning of a path such as //a/b
+		// for the name of another server.
 		if ref, err := url.ParseRequestURI(token); err == nil {
 			u.Path, u.RawPath, u.RawQuery = ref.Path, ref.RawPath, ref.RawQuery
 		}

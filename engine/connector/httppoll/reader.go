@@ -356,7 +356,8 @@ func (r *reader) took(news bool) error {
 		r.unmet = 0
 		return nil
 	}
-	// the server no longer has records that were read before a settled range but are not delivered
+	// Records before the settled range were read earlier but not delivered, and the page does
+	// not have them now. A single response may be incomplete, so wait for several.
 	if r.unmet++; r.unmet < patience {
 		return nil
 	}

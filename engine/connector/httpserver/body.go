@@ -169,8 +169,8 @@ func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error)
 	return plain, nil
 }
 
-// failed returns an error for err, with which the body could not be read. The result determines the
-// status of the response.
+// failed converts an error that has occurred while the body was read to the error of the request.
+// This error determines the status of the response: 408 if the client was too slow, otherwise 400.
 func (b *bodyReader) failed(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {

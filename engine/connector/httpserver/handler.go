@@ -41,7 +41,8 @@ func (s *Server) handler() nethttp.Handler {
 			w.Header().Set("X-Elastic-Product", "Elasticsearch") // clients demand it
 		}
 		mux.ServeHTTP(w, r)
-		// After the handler, net/http reads some of the body that the handler has not read.
+		// When the handler has returned, net/http reads a part of the body that the handler
+		// has not read. The deadline bounds the time for this.
 		_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(discardTime))
 	})
 }

@@ -34,8 +34,9 @@ var texts = []struct{ from, to string }{
 	{"_PID", "proc_id"}, {"MESSAGE", "message"},
 }
 
-// codes lists fields of the journal with numbers, and the names that these numbers have. For each,
-// the record has a field with the number and one with the name.
+// codes lists fields of the journal with numbers, and the names that these numbers have. For each
+// of them, the record has one field with the name and one with the number. Example: PRIORITY 3
+// becomes severity "err" and severity_code 3.
 var codes = []struct {
 	from, name, code string
 	names            []string

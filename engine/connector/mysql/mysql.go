@@ -40,9 +40,10 @@ type Options struct {
 // without a column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-// dialect describes the limits of MySQL. DECIMAL has at most 65 digits, of which 30 may follow the
-// point. The sink accepts 30 on either side. InnoDB refuses to create a table if a row of short
-// values could exceed half a page, and reserves up to 40 bytes for each text.
+// dialect describes the limits of MySQL. A DECIMAL has at most 65 digits, of which at most 30 may
+// follow the point. The sink therefore accepts numbers with at most 30 digits before and 30 digits
+// after the point. InnoDB refuses to create a table if a row of short values could exceed half a
+// page, and reserves up to 40 bytes for each text. MaxColumns stays below this limit.
 var dialect = sqltable.Dialect{
 	MaxName: 64, MaxColumns: 190, FoldCase: true, UTF8: true, NumberLimit: 30, TypeOf: typeOf,
 	Standard: standard, Allows: allowsName,
@@ -99,8 +100,8 @@ type Sink struct {
 	connector driver.Connector
 	to        string // address and database, for names of lanes
 
-	// otherIndex means that a row can equal a row of the table in a unique index other than that of
-	// the key.
+	// otherIndex is true if the table has a unique index besides that of the key. A new row can
+	// then have the same values in that index as an existing row with another key.
 	otherIndex atomic.Bool
 }
 

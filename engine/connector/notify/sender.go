@@ -76,7 +76,8 @@ type job struct {
 	probe    bool
 }
 
-// skips has the changes of one lane's deliveries for attempts that were skipped.
+// skips has changes of deliveries at one lane. Each change records planned attempts that were not
+// made, because the host was down.
 type skips struct {
 	lane    *lane
 	changes []parked.Change

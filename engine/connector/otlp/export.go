@@ -53,7 +53,7 @@ func (rawCodec) Name() string { return proto.Name }
 
 type endKey struct{}
 
-// withEnd adds a cancel function to the context of a call; see end.
+// withEnd returns a context of a call that can be canceled by the function that end returns.
 func withEnd(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return context.WithValue(ctx, endKey{}, cancel), nil

@@ -17,8 +17,8 @@ type Options struct {
 	MaxMessage stream.Size   `yaml:"max_message" doc:"maximum size of one request, decompressed"`
 }
 
-// DefaultOptions returns the default options. They accept messages of the size that gRPC clients
-// send.
+// DefaultOptions returns the default options. MaxMessage is 4 MiB, the default limit of gRPC
+// servers.
 func DefaultOptions() *Options {
 	return &Options{
 		ServerOptions: push.ServerOptions{

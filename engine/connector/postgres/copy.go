@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// frame is the number of row bytes in a message. The server buffers a whole message.
+	// frame is the number of row bytes in a protocol message. It is small because the server
+	// buffers a whole message before it parses the rows.
 	frame     = 64<<10 - frameHead
 	frameHead = 5
 	// checkInterval is the interval at which a blocked write checks its context.

@@ -25,8 +25,8 @@ const evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE
 // claimWait bounds the wait for a transaction of another process that stores the same request.
 const claimWait = "5s"
 
-// Statements for partitions that are requests of clients. Several processes can receive the same
-// request.
+// Statements for partitions that are requests of clients, such as HTTP requests with an
+// Idempotency-Key. Several Penstock processes can receive the same request.
 const (
 	claimRequests = `INSERT INTO $marks AS m
 		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])

@@ -23,7 +23,8 @@ type suspended struct {
 	copies map[lockHolder]progress // sessions that copied rows at the last call of stalled
 }
 
-// lockHolder identifies a session in a certain state. The session locks rows of the marks.
+// lockHolder identifies a session that locks rows of the marks, and the state in which it is. If
+// the session enters another state, changed differs, and the value identifies it no more.
 type lockHolder struct {
 	pid     int32
 	changed time.Time // begin of the state
@@ -35,10 +36,11 @@ type progress struct {
 	since time.Time // time at which this process first saw bytes
 }
 
-// idleSessions selects sessions that lock rows of a ledger's marks, and have waited for their
-// client for a time since their state changed. During a COPY, the state does not change. Therefore
-// the query also selects the number of bytes that the COPY has received, or -1. Servers before
-// version 14 do not report this number, so that a COPY never has progress.
+// idleSessions selects sessions that lock rows of a ledger's marks and wait for their client. Only
+// sessions are selected whose state has not changed for the interval $2. During a COPY, the state
+// never changes, even if rows arrive. Therefore the query also selects the number of bytes that the
+// COPY has received, or -1. Servers before version 14 do not report this number, so that every COPY
+// there seems to receive no rows.
 const idleSessions = `SELECT a.pid, a.state_change, a.state = 'active', coalesce(
 		CASE WHEN current_setting('server_version_num')::int >= 140000
 		THEN (SELECT p.param1 FROM pg_stat_get_progress_info('COPY') p WHERE p.pid = a.pid) END, -1)

@@ -9,7 +9,7 @@ import (
 // watchLocked starts a goroutine that makes renames durable, and a watcher that wakes the readers
 // when files change. The readers also poll; without a working watcher they notice changes later. If
 // once is set, there is no watcher, because the readers only read the files that exist at the
-// start. (On Linux, ending a watcher would take 15 ms.)
+// start.
 func (s *source) watchLocked(once bool) {
 	stop := make(chan struct{})
 	s.stop = stop

@@ -46,7 +46,8 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 		return stream.Report{}, err
 	case <-ctx.Done():
 		l.failCanceled(a, context.Cause(ctx))
-		// returns at the end of a running transaction, because that uses the batch
+		// If the writer already uses the batch, wait until its transaction has ended: the
+		// caller may change the batch after Deliver has returned.
 		return stream.Report{}, <-d.done
 	}
 }

@@ -40,7 +40,8 @@ func refusesRow(err error) bool {
 }
 
 // rolledBackError means that a refused row has ended the transaction: its constraint or trigger has
-// ON CONFLICT ROLLBACK or RAISE(ROLLBACK). Further rows would be stored without the ledger.
+// ON CONFLICT ROLLBACK or RAISE(ROLLBACK). The rows after it must not be written, because they
+// would be committed one by one, without their entries in the ledger.
 type rolledBackError struct{ reason error }
 
 func (e *rolledBackError) Error() string { return e.reason.Error() }

@@ -28,8 +28,8 @@ type Options struct {
 // DefaultOptions returns options for mode append, and a JSON column for fields without a column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-// dialect describes the limits of SQLite. It allows 2000 columns; tables created from records have
-// far fewer.
+// dialect describes the limits of the sink for tables in SQLite. They are lower than those of
+// SQLite, which allows 2000 columns.
 var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, TypeOf: typeOf,
 	Standard: standard}
 

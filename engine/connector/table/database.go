@@ -88,8 +88,8 @@ const (
 	endRows             // the batch is full, or an error occurred
 )
 
-// filling adds the rows of one query to a batch, and checks the order of the rows. It is the state
-// of this query.
+// filling is the state of one query whose rows are added to a batch. It checks the order of the
+// rows.
 type filling struct {
 	maker     *rowMaker
 	part      *partition

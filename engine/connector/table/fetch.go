@@ -71,8 +71,8 @@ func (c *workerPool) register(stop context.CancelCauseFunc) bool {
 	return !c.closed
 }
 
-// recordStop stores cause and closes stopped, unless this was done before. The reader then knows
-// that the goroutines accept no more work.
+// recordStop stores cause and closes stopped, unless an earlier call has done so. The closed
+// channel tells the reader that the goroutines accept no more work.
 func (c *workerPool) recordStop(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,9 +34,9 @@ func (h *horizon) add(o observation) {
 	h.waiting = append(h.waiting, o)
 }
 
-// pass removes those of the first n observations that are at least lag old. n is the number of
-// observations before which no transaction can write rows any more. pass returns the key of the
-// last row in the newest removed observation, or "" if it has removed none.
+// pass removes the observations that are at least lag old from the first n. No transaction can add
+// rows before the last row of any of these n. pass returns the key of the last row in the newest
+// removed observation, or "" if it has removed none. Rows up to this key may be read.
 func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	for n > 0 && len(h.waiting) > 0 && now-h.waiting[0].at >= lag {
 		last = h.waiting[0].last

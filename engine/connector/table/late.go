@@ -256,9 +256,9 @@ func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, st
 	return nil
 }
 
-// endsBefore returns an error if the table has no rows after the position of p. last is then the
-// last row of the table. There is no error if the keys come from a generator (a sequence or
-// AUTO_INCREMENT) and the generator has reached the position: it will not return lower keys again.
+// endsBefore returns an error if the table has no rows after the position of p. last is the last
+// row of the table. There is no error if a generator (a sequence or AUTO_INCREMENT) makes the keys
+// and has reached the position: it will not return lower keys again.
 func endsBefore(ctx context.Context, db database, p *partition, last string) error {
 	above, err := db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
 	if err != nil || above.last != "" {

@@ -153,7 +153,7 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 }
 
 // sameColumns returns an error if the columns of a result differ from those at the start of the
-// run. more is the number of additional columns at the end of the result, which it ignores.
+// run. It ignores the last columns of the result; more is their number.
 func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error {
 	now, err := mysqlColumns(rows, len(rows.Columns())-more)
 	if err != nil {

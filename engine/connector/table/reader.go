@@ -15,8 +15,8 @@ import (
 )
 
 // reader reads the rows of the tables for one route. The goroutine that calls Read gives partitions
-// to free fetchers, and returns their results. It takes the partitions that are ready or due for a
-// check in turn.
+// to free fetchers, and returns the rows that they have read. It gives each partition in turn that
+// has rows to read or is due for a check for new rows.
 type reader struct {
 	s       *source
 	o       stream.OpenOptions

@@ -220,9 +220,9 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
 	return err
 }
 
-// sqliteReuse returns the reason for possible reuse of keys if a column is the rowid. Without
-// AUTOINCREMENT, a new row gets the greatest existing number plus one, even if this number belonged
-// to a deleted row.
+// sqliteReuse returns the reason why SQLite may generate a key again, if one of the columns is the
+// rowid. Without AUTOINCREMENT, a new row gets the greatest existing number plus one. Example: rows
+// 1 to 5 exist. If row 5 is deleted, the next new row gets number 5 again.
 func sqliteReuse(r *relation, makes string) reuse {
 	if !r.primary || len(r.unique[0]) != 1 ||
 		strings.Contains(strings.ToUpper(makes), "AUTOINCREMENT") {

@@ -84,8 +84,8 @@ func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	}
 }
 
-// runNew runs the algorithm of the article: each bolt has a window, tuples are acknowledged, and a
-// checkpoint has the times of the stored records.
+// runNew runs the new algorithm: each bolt has a window, tuples are acknowledged, and a checkpoint
+// has the times of the stored records.
 func runNew(ctx context.Context, w *environment) (err error) {
 	s := &spout{w: w}
 	if s.read, err = w.load(); err != nil {

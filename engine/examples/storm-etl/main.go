@@ -1,6 +1,7 @@
 // Command storm-etl compares two algorithms of flow control that were built on Storm. Twelve bolts
-// (workers) of unequal speed parse, enrich and store a table with log records of a day. When half
-// of the rows are stored, the process is killed and restarted.
+// (workers) of unequal speed parse, enrich and store a table with log records of a day. They get
+// the records in tuples (batches). When half of the rows are stored, the process is killed and
+// restarted.
 //
 // The new algorithm (etl.go) uses windows, acks, and a checkpoint with the times of the stored
 // records. The old one (old.go) dispatches by a hash and has no acks. After the crash, it starts

@@ -71,8 +71,9 @@ func New(place Place, o Options, h stream.Host, log *slog.Logger) *Catalogue {
 	return c
 }
 
-// reset drops the records of all files. Their identities stay, because the source may still finish
-// files that were read to their ends.
+// reset removes all files from the catalogue, but keeps their identities (type Entry). The source
+// may still rename, move or delete files that were read to their ends, and needs the identities for
+// this.
 func (c *Catalogue) reset() {
 	c.table, c.pace, c.over, c.completions = newTable(), pace{}, nil, nil
 	c.lister = lister{c: c, refused: make(map[string]string)}
@@ -144,7 +145,9 @@ func (c *Catalogue) join(r *Reader) {
 		}
 		cur := r.begin(f, f.entry)
 		if old != nil && f.by(old) != nil {
-			// The route may have begun the file, or have progress that old did not have.
+			// old is the route's previous reader. Skip in this file the bytes that old
+			// was to skip, unless the route has begun the file since, or has got
+			// progress that old did not have.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && (old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo
 			}

@@ -72,7 +72,8 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 	c := k.c
 	g, w := e.file, awaited(e)
 	equal := false
-	// checked once more after the comparison: it may have been emptied meanwhile
+	// If f and g differ, check once more that g holds its delivered data: g may have been
+	// emptied during the comparison.
 	if w == nil && g != nil {
 		intact := k.isIntact(g)
 		if equal = intact && k.equals(f, g, head); intact && !equal {

@@ -41,9 +41,11 @@ func (f *file) fingerprints() []fileid.Fingerprint {
 	return slices.CompactFunc(out, func(a, b fileid.Fingerprint) bool { return a == b })
 }
 
-// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written. One
-// route has read more of w than f contains. f fits only the progress of another route, which has
-// read less. The rest of the copy is awaited for the first half of CopyWait.
+// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written.
+// found is the fingerprint that f matches. f is shorter than the data that one route has read of w,
+// and found is that of another route, which has read less. Example: routes have read 900 and 300
+// bytes of w, and f has 500 bytes and matches the fingerprint at 300. The rest of the copy is then
+// awaited for the first half of CopyWait.
 func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 	if f.view != nil || f.info.Size >= w.read() || k.c.now() >= w.held-k.c.o.Growing.CopyWait/2 {
 		return false
@@ -83,9 +85,10 @@ func (f *file) shows(w *file, head []byte) bool {
 }
 
 // hasSameHead reports whether f may continue the awaiting file w, judged by w's id and watermark
-// alone. This is needed if a sink's ledger has the watermark, but the process was killed before it
-// saved a note. f must have as many bytes as were read of w, and begin with the bytes that the id
-// hashes. The id must hash enough of them.
+// alone. This is needed if a sink's ledger has the watermark, but the process was killed before the
+// checkpoint had a fingerprint of the read data. f must have as many bytes as were read of w, and
+// begin with the bytes that the id hashes. The id must hash all read bytes, or at least
+// fileid.MaxBefore of them.
 func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 	id, read := w.entry.id, w.read()
 	if read == 0 || f.holds(read) < read || int64(id.Len) < min(read, fileid.MaxBefore) {

@@ -32,7 +32,8 @@ type cursor struct {
 	last       int64         // where it was sealed, in bytes of the file
 	skipTo     int64         // growing: everything before counts as read
 	unread     time.Duration // since when bytes have been waiting, 0 if none are
-	// compressed file: 1 + left() at the time when its decompressor was dropped; otherwise 0
+	// if the file is compressed and its decompressor was dropped: the number of unread bytes at
+	// that time, plus 1. Otherwise 0
 	leftPacked int64
 	// awaiting: bytes that an earlier reader of the route has read, but that were not settled when
 	// the route restarted

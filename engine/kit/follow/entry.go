@@ -135,15 +135,15 @@ func (s *identities) forget(text string) {
 	}
 }
 
-// noteDormant notes that a dormant file has the id of e. When the last cursor of e is removed, the
-// id is then not reserved.
+// noteDormant records that a dormant file has the id of e. The id belongs to this file even if no
+// cursor refers to e.
 func (s *identities) noteDormant(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.dormant = true
 }
 
-// reserve reserves the id of a dormant file that is gone, so that it is not given again.
+// reserve reserves the id of a dormant file that was deleted, so that no later file gets this id.
 func (s *identities) reserve(d *dormantFile) {
 	id, err := fileid.Parse(d.text)
 	if err != nil {
@@ -171,8 +171,9 @@ func (s *identities) get(text string) *Entry {
 	return s.byID[text]
 }
 
-// ref counts one more cursor of e. It drops the records of closed readers that they have read the
-// file to its end. The next readers of their routes make these records again.
+// ref counts one more cursor of e. e.sealed may have entries of closed readers that have read the
+// file to its end. ref removes these entries: when the next reader of the same route reaches the
+// end of the file, it adds an entry again.
 func (s *identities) ref(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +202,8 @@ func (s *identities) close() {
 }
 
 // unref removes one cursor of e, which belongs to r. keep is set if r was closed after it had read
-// all of the file. The record of that then stays, because the source can still finish the file.
+// all of the file. unref then keeps the entry of r in e.sealed, because the source can still
+// rename, move or delete the file.
 func (s *identities) unref(e *Entry, r *Reader, keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

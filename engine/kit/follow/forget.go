@@ -12,15 +12,16 @@ import (
 // sweepMin is the least time between two sweeps, which look for progress of deleted files.
 const sweepMin = time.Second
 
-// forgets are the partitions with progress that may be dropped. The reader adds them, and the
-// checkpoint's goroutine removes them.
+// forgets holds the partitions with progress that the engine may delete. The reader adds
+// partitions. The goroutine that writes checkpoints removes them when it calls Deleted.
 type forgets struct {
 	mu   sync.Mutex // guards list
 	list []string
 
-	// ended are partitions that have ended, but with last spans that may be in the batch that Read
-	// is filling. They are not published yet, because the engine would drop their progress before
-	// it opens these spans. Only the reader uses it.
+	// ended has partitions that have ended, but with a last span that may be in the batch that
+	// Read is filling. publish moves them to list when the engine has this batch. Otherwise the
+	// engine would delete their progress before it knows these spans. Only the reader uses
+	// ended.
 	ended []string
 
 	stored  map[string]bool          // partitions of earlier runs without a file so far
@@ -156,10 +157,10 @@ func (r *Reader) partitions() map[string]fileid.Key {
 	return out
 }
 
-// completions are the files that all routes have read to their ends, but with progress that was not
-// dropped yet. A route keeps its progress in a file until every other route has saved that it is
-// done. If the process crashes while another route still needs the file, the next process must not
-// treat the file as new for the first route.
+// completions are the files that all routes have read to their ends, and with progress that is not
+// deleted yet. The progress of all routes is deleted together, when every route has saved that it
+// has read the file. Example: route a has saved this, and the process crashes before route b has.
+// If the progress of a were deleted already, the next process would treat the file as new for a.
 type completions []completion
 
 type completion []progressOf
@@ -170,7 +171,8 @@ type progressOf struct {
 	id string
 }
 
-// awaitDone notes that a cursor is at the end of its file, but the route has not saved that yet.
+// awaitDone records that a cursor is at the end of its file, and that the route has not saved this
+// yet.
 func (r *Reader) awaitDone(cur *cursor) {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
@@ -179,8 +181,8 @@ func (r *Reader) awaitDone(cur *cursor) {
 	}
 }
 
-// isDone reports whether a route has saved that it is done with a partition, or has no pending
-// progress for it.
+// isDone reports whether a route has saved that it has read a partition to its end. It also returns
+// true if awaitDone was not called for the partition.
 func (r *Reader) isDone(id string) bool {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
@@ -188,8 +190,8 @@ func (r *Reader) isDone(id string) bool {
 	return saved || !ok
 }
 
-// awaitsDone reports whether the progress of a partition is dropped together with the progress of
-// other routes.
+// awaitsDone reports whether awaitDone was called for a partition. Its progress is then deleted
+// together with that of the other routes.
 func (r *Reader) awaitsDone(id string) bool {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
@@ -197,8 +199,9 @@ func (r *Reader) awaitsDone(id string) bool {
 	return ok
 }
 
-// add schedules the progress of a file to be dropped once all routes have saved that they are done
-// with it. Routes without a cursor in it were done in an earlier run.
+// add adds the file f, which all routes have read to its end. Its progress is deleted once all of
+// them have saved this. Routes with progress but without a cursor in f have read it in an earlier
+// run.
 func (d *completions) add(c *Catalogue, f *file) {
 	var all completion
 	for _, cur := range f.cursors {
@@ -211,15 +214,16 @@ func (d *completions) add(c *Catalogue, f *file) {
 			all = append(all, progressOf{r, id})
 		}
 	}
-	// a restarted route may have read the end of the file once more
+	// Remove an older entry of the same file: a restarted route may have read the end once
+	// more.
 	*d = slices.DeleteFunc(*d, func(old completion) bool {
 		return slices.ContainsFunc(old, func(p progressOf) bool { return slices.Contains(all, p) })
 	})
 	*d = append(*d, all)
 }
 
-// withdraw keeps the progress of a file that has grown, because the routes have to read the new
-// data.
+// withdraw is called if a file has grown after it was read to its end. Its progress is then kept,
+// because the routes have to read the new data.
 func (d *completions) withdraw(cur *cursor) {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
 		return slices.Contains(all, progressOf{cur.r, cur.part.ID})
@@ -229,9 +233,9 @@ func (d *completions) withdraw(cur *cursor) {
 	delete(cur.r.done, cur.part.ID)
 }
 
-// rejoin makes r take over the completed progress m of the route's previous reader. It reports
-// whether r is done with the partition. r is not done if the end of the file was never saved and
-// the file can be read again.
+// rejoin replaces the closed reader of a route by its new reader r. m is the stored progress of the
+// route in a partition that was read to its end. rejoin returns true if r need not read the
+// partition: m says that the route has finished it, or its file can no longer be read.
 func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 	id := m.Part.ID
 	for _, all := range d {
@@ -250,8 +254,8 @@ func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 	return false
 }
 
-// drop drops the progress of files that all routes are done with. It does not wait for closed
-// readers: the next reader of the same route drops the progress itself.
+// drop deletes the progress of files if all routes have saved that they have read them. It does not
+// wait for closed readers: the next reader of the same route deletes the progress itself.
 func (d *completions) drop() {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
 		if slices.ContainsFunc(all, func(p progressOf) bool {

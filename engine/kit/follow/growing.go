@@ -24,8 +24,9 @@ type growing struct {
 
 func (g *growing) grows() bool { return true }
 
-// end returns the state of the end of a file that may grow without end. It is complete if it has no
-// listed name, has not changed for GoneWait, and a later listing does not have it either.
+// end returns the state of the end of a file that may grow without end. A file is complete if it
+// has had no listed name and no change for GoneWait, and a listing after this time does not have it
+// either.
 func (g *growing) end(f *file) ending {
 	now := g.c.now()
 	if f.isUnlisted() {
@@ -311,7 +312,9 @@ func (g *growing) sealed(cur *cursor) {
 		c.completions.add(c, f)
 		c.completions.drop()
 	}
-	// too many are not kept, and none if the catalogue ends with its routes
+	// The file is released when all routes have saved their progress in it. Until then it stays
+	// open, with two exceptions: a quarter of the open files are kept in this way already, or
+	// Run is not running.
 	if !c.running || g.kept >= max(1, c.limit.get()/4) || g.isSaved(f) {
 		g.release(f)
 	}

@@ -83,10 +83,10 @@ func (n *identifier) file(f *file, l *filler) bool {
 	}
 }
 
-// recognise makes f the file of all[0] if f contains the data that the routes have read. All ids in
-// all match f by stat and head; an old state may have several for one file. A route that has stored
-// another id of all keeps it. If all[0] turns out not to belong to f, recognise returns false, and
-// the caller tries again.
+// recognise makes f the file of all[0] if f contains the data that the routes have read. The ids of
+// all match f by stat and head. There may be several, because states of old versions may have
+// several ids for one file. A route whose progress has another of these ids keeps that id. If
+// all[0] turns out not to belong to f, recognise returns false, and the caller tries again.
 func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error) {
 	c, e := n.c, all[0]
 	switch w := e.file; {
@@ -119,9 +119,10 @@ func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error)
 	return true, nil
 }
 
-// mismatch handles an identity with data that is not in f. If the data may be in another inode that
-// a route has stored, only the inode of f is removed from the identity. A route that was killed or
-// idle since a rotation knows only the inode before the rotation.
+// mismatch is called if f has the inode of e, but not its data. If another inode that a route has
+// stored for e may have the data, mismatch removes only the inode of f from e. Example: route a has
+// stored the inode of a copy that a rotation made. Route b was idle since the rotation, and has
+// stored the inode before it.
 func (n *identifier) mismatch(f *file, e *Entry, why string) {
 	if !n.c.ids.leave(e, f.info, func(id fileid.ID) bool { return n.isStillListed(e, id) }) {
 		n.c.strategy.mismatch(f, e, why)
@@ -242,8 +243,8 @@ func (n *identifier) displaced(f *file, seen fileid.File) {
 	}
 }
 
-// recall recognises a file of earlier runs by its stat alone if every route has read all of it. So
-// a start need not open every file.
+// recall recognises a file of earlier runs by its stat alone if every route has read all of it. A
+// start therefore need not open such files.
 func (n *identifier) recall(f *file) bool {
 	c := n.c
 	e := n.recallable(f.info)

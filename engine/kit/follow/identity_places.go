@@ -43,8 +43,9 @@ func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
 	return is(e.id) || slices.ContainsFunc(e.others, is)
 }
 
-// store returns the identity of stored progress, or nil if its file was read to the end or given
-// up. given is the id as first given. moved is the same id with the inode that holds the data now.
+// store returns the identity for stored progress. It returns nil if the file was read to its end or
+// given up. given is the id that the file got first. moved is the same id with another inode if the
+// data is in another file now, such as a copy.
 func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +70,8 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	return e
 }
 
-// placeOf returns two ids for stored progress: the id as first given, and the same id with the
-// inode that holds the data now.
+// placeOf returns two ids for stored progress: the id that the file got first, and the same id with
+// the inode that has the data now. They differ if a rotation has copied the file.
 func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {

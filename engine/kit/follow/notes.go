@@ -7,12 +7,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxEarlier bounds the positions kept of one file for unsaved progress. Beyond it, positions are
-// thinned out, and progress is saved with the fingerprint of an earlier position.
+// maxEarlier bounds the number of earlier positions for which a note keeps fingerprints. At this
+// number, set removes every second one. Progress at a removed position is saved with the
+// fingerprint of an earlier position.
 const maxEarlier = 64
 
-// notes are the fingerprints that a route's checkpoint stores, by partition. The reader writes, the
-// checkpoint's goroutine reads.
+// notes are the fingerprints that a route's checkpoint stores, by partition. The reader writes
+// them, and the goroutine that writes checkpoints reads them.
 type notes struct {
 	mu   sync.Mutex // guards the content of the notes, except suffix
 	byID map[string]*note
@@ -43,7 +44,8 @@ func (n *notes) end(id string) {
 	delete(n.byID, id)
 }
 
-// set replaces the fingerprint at the cursor. The old one is kept for earlier positions.
+// set replaces the fingerprint at the cursor, and keeps the old one, because the watermark may be
+// at its position when progress is saved.
 func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

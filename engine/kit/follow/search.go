@@ -303,9 +303,10 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 	return now < a.until
 }
 
-// isUnreadIn reports whether the awaiting file w is the only way for the next process to recognise
-// the file in which it was rewritten. That is the case if some route has delivered nothing of the
-// new content. The file may then get an unlisted name, and no other mark identifies it.
+// isUnreadIn reports whether the awaiting file w is still needed to recognise the file in which w
+// was rewritten in place. That is the case if some route has delivered nothing of the new content.
+// This route has no mark of the new content. If the file then gets an unlisted name, the next
+// process can find it only by the inode in the mark of w.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
 	return w.state == awaiting && w.entry.phase != known && f != nil &&

@@ -308,8 +308,9 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 }
 
 // sealLost adds the seal of a lost file to b. It returns false if b has no room. If a copy
-// continues the file, sealLost first adds a span that skips the read range in the copy. Before
-// that, the copy has no progress of its own, and only the progress of the lost file identifies it.
+// continues the file, sealLost first adds a span that skips, in the copy, the range that was read
+// from the lost file. The order matters. Before that span, only the progress of the lost file shows
+// which bytes of the copy were read, and the seal lets the engine delete that progress.
 func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 	if next := cur.copy; next != nil && next.skipping() && next.f != nil && r.c.table.has(next.f) {
 		stay, ok := false, false
