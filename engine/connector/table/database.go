@@ -88,7 +88,7 @@ const (
 	endRows             // the batch is full, or an error occurred
 )
 
-// filling is the state of one query whose rows are added to a batch. It checks the order of the
+// filling is the state of one query with rows that are added to a batch. It checks the order of the
 // rows.
 type filling struct {
 	maker     *rowMaker

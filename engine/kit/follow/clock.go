@@ -12,12 +12,14 @@ const (
 	skewMax = 24 * time.Hour // with a larger difference, the two clocks are unrelated
 )
 
-// clock decides whether a file is quiet. A modification time is wall time of the file system's
-// clock, and is trusted only as long as no clock is stepped. Observations of this process, on the
-// monotonic clock, are always trusted.
+// clock decides whether a file is quiet, that is, unchanged for a while. It uses two observations.
+// A modification time of the file has the wall time of the file system's clock, and is trusted only
+// as long as no clock is stepped. The time at which this process has seen a change is monotonic
+// time, and always trusted.
 //
-// A clock step before startup, between a file's last write and the first look at it, cannot be
-// detected. Lines that the writer adds later are then found when the file is finished.
+// A clock step cannot be detected if it happens before startup, between a file's last write and the
+// first look at it. The file then seems quiet too early. Lines that the writer adds later are found
+// when the file is finished.
 type clock struct {
 	settle  time.Duration
 	skew    time.Duration // of the file system's clock against ours

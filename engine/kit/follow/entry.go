@@ -50,8 +50,8 @@ type sealing struct {
 	when time.Duration // of the last look at it
 }
 
-// generation is the lowest unused generation (next) for files with one inode and birth time. Ids
-// of such files differ only by their generation.
+// generation holds the lowest number that is free (next) for files with one inode and birth time.
+// Ids of such files differ only by this number.
 type generation struct{ birth, next int64 }
 
 // identities holds the ids of a source's files, shared by all routes. Its methods are safe for

@@ -205,9 +205,10 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 	return res, true
 }
 
-// atOnce is the maximum number of unread bytes that one call reads together with the delivered
-// bytes before them. If more is unread, the file may be emptied and rewritten during the read. The
-// delivered bytes are then verified after the read, and the extra call costs little in comparison.
+// atOnce is the maximum number of unread bytes that are read by one system call together with the
+// delivered bytes before them. A larger read takes so long that the file may be emptied and
+// rewritten meanwhile. The delivered bytes are then verified by a second call after the read, which
+// costs little in comparison.
 const atOnce = 64 << 10
 
 // verifyRead reports whether the file still has the data that was delivered before the last Fill,
@@ -259,8 +260,9 @@ func (cur *cursor) distrust() {
 	cur.r.c.pace.soon()
 }
 
-// oldStamp is the minimum age of a modification time that proves a file unchanged. On every file
-// system, a later write gives the file another time.
+// oldStamp is the minimum age of a modification time that shows whether a file was changed. Times
+// of files are coarse on some file systems, up to 2 s. A write later than oldStamp gives the file
+// another time on all of them.
 const oldStamp = 5 * time.Second
 
 // isUntouched reports whether an open file with an old modification time still has the size and
