@@ -43,8 +43,9 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	defer func() { k.c.handles.keep = nil }()
 	v := verdict{}
 	for _, e := range k.relatedEntries(f, head) {
-		// f equals an existing file, so f may be a copy of that file, and some route has
-		// not read all of it. Do not compare f with files that all routes have read.
+		// v.hold is set if f equals an existing file that some route has not read
+		// completely: f may be a copy of that file. Files that follow in the list were read
+		// by all routes, and f is not compared with them.
 		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f) {
 			return true, false
 		}

@@ -305,8 +305,8 @@ func (r *Reader) isWhole(text string, info stat) bool {
 	return all && fingerprint.ModTime != 0 && fingerprint.ModTime == int64(info.ModTime)
 }
 
-// recogniseKnown recognises the files of earlier runs before any other: a new one may be a copy of
-// one of them.
+// recogniseKnown recognises the files of earlier runs. It does so before new files are met, because
+// a new file may be a copy of one of them.
 func (n *identifier) recogniseKnown() {
 	var files []*file
 	for _, f := range n.c.table.byKey {
@@ -368,7 +368,8 @@ func (n *identifier) lostKnown(f *file) {
 		if w == nil {
 			continue
 		}
-		// otherwise the size of f does not count the bytes of w
+		// The size of f must count the bytes of w. If w was compressed, f has the
+		// compressed size.
 		if e.phase == known && w.fingerprint().Packed == 0 {
 			w.info.Size, w.dataElsewhere = f.info.Size, false
 		}

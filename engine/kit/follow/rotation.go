@@ -16,7 +16,7 @@ import (
 // It waits for a successor, a file that holds the same data.
 type rotation struct {
 	c *Catalogue
-	// files with an id, including waiting ones, by the stems of their labels
+	// files with an id, including awaiting ones, by the stem of their label
 	stems map[string][]*file
 	// an awaiting file without an id has lost its name before anything of it was read
 	awaiting map[*file]bool

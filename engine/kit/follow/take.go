@@ -91,7 +91,8 @@ func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 	return end, true
 }
 
-// rereading is the second half of the reason why a file is read from its beginning.
+// rereading is the end of messages about a file that was rewritten. The start of the message gives
+// the reason.
 const rereading = "it is read from its beginning, unread data of the old content is lost"
 
 // verify reports whether the route can go on reading the file. If the file has changed, verify
@@ -132,10 +133,11 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	return true
 }
 
-// verifiedLater reports whether the delivered data of a growing file can be verified after reading.
-// The function verifyRead does that, and an earlier check would cost as many system calls as the
-// read itself. With framing the check must come first, because framing may fail on the bytes of
-// another file. It must also come first if the state of the file is needed before the read.
+// verifiedLater reports whether the check that a growing file still has its delivered data can
+// follow the read. The function verifyRead makes this check. A check before the read would cost as
+// many system calls as the read itself. With framing, the check must come first, because framing
+// may fail on the bytes of another file. It must also come first if the read depends on the state
+// of the file.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
 	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||
