@@ -101,9 +101,9 @@ func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether nothing is in flight or due at the lane at the time now, and no wait
-// for the rate limit is left. The lane can then be deleted to make room for another host. since is
-// the same time as now, relative to laneSet.epoch.
+// isResting reports whether the lane can be deleted to make room for another host: at the time now,
+// nothing is in flight or due, and no wait for the rate limit is left. since is the time now as a
+// duration since laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))

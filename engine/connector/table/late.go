@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// lateness finds the late rows of one partition. A late row became visible only after rows behind
-// it had been read, because its transaction was committed later. The late rows are handed out as a
-// partition of their own, in which a row's position is a number.
+// lateness finds the late rows of one partition. A late row became visible only after rows with
+// greater keys had been read, because its transaction was committed later. The late rows are handed
+// out as a separate partition, in which a row's position is a number.
 type lateness struct {
 	part    stream.Partition
 	state   journalState
@@ -296,8 +296,8 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch adds the late rows up to number to to b, as one span. If a row was deleted meanwhile, its
-// number has no record.
+// stretch adds to b, as one span, the late rows that follow in the partition of late rows, up to
+// the number to. If a row was deleted meanwhile, the span has no record for its number.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {
 	from, data := l.handedOut, len(b.Data)

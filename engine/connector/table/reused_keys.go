@@ -102,7 +102,8 @@ func replacedError(r *relation, from, pos string) error {
 		"%s", r.name, r.keys.show(from), r.keys.show(pos), reuseRemedy)
 }
 
-// behindError means that the table ends before the position up to which it was read.
+// behindError means that the last row of the table is before the position up to which the table was
+// read.
 func behindError(r *relation, last, pos string) error {
 	return fmt.Errorf("the keys of %s may have started over: its last row is (%s), before the "+
 		"position (%s); %s",
