@@ -165,10 +165,11 @@ func (r *reader) follows() bool {
 	return r.content.next != "" && r.content.next != r.page.token
 }
 
-// endedHere reports whether the reader is at the end of the records that the loaded page had when
-// it was first read. The reader knows this end only if a settled range (delivered, dead-lettered or
-// dropped records) begins on a later page. The loaded page may have got more records since then.
-// They must not be read, because records on the later page are already settled.
+// endedHere reports whether the reader must change to the next page although the loaded page has
+// more records. This happens if the loaded page has got more records since it was first read.
+// Positions on the next page were counted without them, and a settled range (delivered,
+// dead-lettered or dropped records) is on that page. A position there would otherwise mean another
+// record.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }

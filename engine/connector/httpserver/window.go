@@ -59,9 +59,9 @@ func (q *service) serve() {
 }
 
 // visit is a request as it counts in the window that the source advertises to senders. The request
-// waits from the arrival of its header until service counts it as being served. It is then served
-// until the source has responded. Requests of all clients count, but the source sends the window
-// only to clients with [stream.SenderHeader].
+// first waits: from the arrival of its header until service counts it as being served. It is then
+// served until the source has responded. The requests of all clients count, but the source sends
+// the window only to clients with [stream.SenderHeader].
 type visit struct {
 	s       *Server
 	asked   bool

@@ -141,13 +141,14 @@ const (
 	slowAttempt // at a slow host
 )
 
-// attemptSlots counts the in-flight attempts and bounds them. At most `extra` long and slow
-// attempts do not count against the limit `attempts`, so that they take no places from hosts that
-// respond quickly. An attempt at a slow host begins only while fewer than `share` slow attempts are
-// in flight. Example with 256 attempts:
+// attemptSlots bounds the in-flight attempts, so that slow hosts take no places from hosts that
+// respond quickly. `attempts` is the limit on all attempts, but up to `extra` long and slow
+// attempts are not counted. An attempt at a slow host begins only while fewer than `share` slow
+// attempts are in flight.
 //
-//	attempts 256:  | quick attempts; others only while no extra place is free |
-//	extra 192:     | long and slow attempts; at slow hosts at most 64 begin   |
+// Example: attempts is 256, extra is 192, and share is 64. If 100 long and slow attempts are in
+// flight, 256 quick ones may be in flight as well. If 200 are, 192 of them are not counted, and 248
+// quick ones may be in flight.
 type attemptSlots struct {
 	attempts, share, extra int
 	slow                   int        // slow attempts

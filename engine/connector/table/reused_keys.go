@@ -52,10 +52,10 @@ const maxPairs = 16
 // startedOver reports whether the last rows of pairs were replaced by other rows with the same
 // keys. from is the first such key. pairs must be ascending by key.
 //
-// A row counts as replaced if every checksum has changed, among those that can differ between rows:
-// an update of the same row rarely changes all of them. If the rows after it were deleted
-// (tailGone), one replaced row is enough. Otherwise the last three must be replaced, or all if
-// there are fewer.
+// A row counts as replaced if all its checksums have changed. Checksums that are equal in all rows
+// are ignored. An update of the same row rarely changes all checksums. If the rows after the pairs
+// were deleted (tailGone), one replaced row is enough. Otherwise the last three must be replaced,
+// or all if there are fewer.
 func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	lanes := distinguishing(pairs)
 	run := 0
