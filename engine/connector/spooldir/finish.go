@@ -143,8 +143,8 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 		}
 		back := dir.RenameNew(name, s.dir, from)
 		if errors.Is(back, fs.ErrExist) && s.finisher.Is(e, info) {
-			// its old name is taken: keep the new one; the readers will notice that the file has
-			// grown
+			// The old name is taken, so the file keeps the new one. The readers will
+			// notice that the file has grown.
 			return name, nil
 		}
 		return "", errors.Join(err, back)

@@ -35,7 +35,8 @@ func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)
 // Deliver implements stream.Worker. It passes the batch to the writer, and waits until the batch is
 // durable or has failed.
 func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
-	// needed if the batch was not encoded; safe because an ordered lane runs no other attempt of it
+	// Split the batch here in case Encode was not called. No other goroutine uses the batch,
+	// because an ordered lane runs no other attempt of it.
 	a.Value.Split()
 	d := &delivery{batch: a.Value, done: make(chan error, 1)}
 	if err := l.arrive(a, d); err != nil {

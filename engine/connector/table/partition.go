@@ -127,7 +127,8 @@ func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *f
 	f.passed = f.passed[:0]
 	p.span = uint32(len(b.Spans))
 	data, first := len(b.Data), len(b.Records)
-	// the query returns one more row, which is checked but not added
+	// Request one row more than fits. It is not added, but compared with the row before it: two
+	// rows with the same key must not be separated by the end of a page.
 	f.limit, f.offered = f.maker.guess(f.records, f.bytes)+1, 0
 	err := db.rows(ctx, p.relation, rowQuery{after: p.pos, upTo: bound, stripe: p.stripe,
 		limit: f.limit}, f)

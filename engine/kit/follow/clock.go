@@ -5,9 +5,11 @@ package follow
 import "time"
 
 const (
-	// a smaller difference between wall and monotonic time is not a step
+	// stepMin is the minimum by which the wall clock must deviate from the monotonic clock
+	// between two looks to count as stepped.
 	stepMin = 50 * time.Millisecond
-	// a smaller difference between the file system's clock and this one is its granularity
+	// skewMin is the minimum difference between the file system's clock and the local clock
+	// that is used. A smaller one may come from the granularity of file times.
 	skewMin = 100 * time.Millisecond
 	skewMax = 24 * time.Hour // with a larger difference, the two clocks are unrelated
 )

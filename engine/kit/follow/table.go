@@ -17,7 +17,7 @@ type table struct {
 	byKey     map[fileid.Key]*file // the same, and files that are read without a listed name
 	scans     uint32               // listings, including those that failed
 	displaced []*file              // in this listing: their labels were given to other files
-	// the last listing in which a file was met, renamed, deleted or emptied
+	// time of the last listing in which a file was met, renamed, deleted or emptied
 	changed time.Duration
 }
 
