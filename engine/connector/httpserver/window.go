@@ -45,8 +45,8 @@ func (q *service) end(a *flow.Arrival) {
 	q.serve()
 }
 
-// serve makes waiting requests count as being served, in order, until slots requests do. The caller
-// holds mu.
+// serve makes waiting requests count as being served, in order, until slots requests are being
+// served. The caller holds mu.
 func (q *service) serve() {
 	if q.serving == nil {
 		q.serving = make(map[*flow.Arrival]bool)

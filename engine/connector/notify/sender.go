@@ -223,8 +223,8 @@ func (s *sender) reload(ctx context.Context) error {
 }
 
 // meet schedules a visit of the host's lane at its due time. It does nothing if an earlier visit is
-// scheduled, or if the lane is to be scheduled later for another reason (see absence). If there is
-// no room for a new lane, the host waits in the store.
+// scheduled, or if the lane waits for another event, such as the end of an attempt (see absence).
+// If there is no room for a new lane, the host waits in the store.
 func (s *sender) meet(h parked.Host, now time.Time) {
 	l := s.lanes.byID[h.ID]
 	if l == nil {

@@ -25,8 +25,9 @@ const (
 	maxNumber = 100_000
 )
 
-// Finishes implements stream.Finisher. If it returns false, Finish does nothing, and a file is
-// finished as soon as its end is settled. This needs no further entry in the checkpoint.
+// Finishes implements stream.Finisher. It returns false if Finish has nothing to do, because files
+// stay where they are. A file then counts as finished as soon as its end is settled, without a
+// further entry in the checkpoint.
 func (s *source) Finishes() bool { return s.o.Finished != finishedKeep }
 
 // Finish implements stream.Finisher. It renames, deletes or moves the file, if this is still the
