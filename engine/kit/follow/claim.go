@@ -6,7 +6,7 @@ import "github.com/penstock-io/penstock/stream"
 // another id in the progress of the route. The ids differ in three cases:
 //
 //   - The route was added while the source runs.
-//   - The progress was only in a sink's ledger, and not in the checkpoint, when the file was met.
+//   - The progress was only in a sink's ledger, and not in the checkpoint, when the file was found.
 //   - A state of an old version has several ids for a file.
 func (n *identifier) claim(r *Reader, stored []*Entry) {
 	for _, e := range stored {

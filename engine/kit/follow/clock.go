@@ -53,9 +53,11 @@ func (c *clock) observe(mono time.Duration, wall int64) {
 	c.looked, c.offset = true, offset
 }
 
-// quietAt returns the monotonic time at which an unchanged file will have been quiet for the time
-// settle. The file is quiet now if the result is not after mono. mtime is the last modification
-// time of the file. since is the monotonic time from which the file was seen unchanged.
+// quietAt returns the monotonic time at which a file will have been unchanged for the time settle,
+// if it does not change before. The file is quiet now if the result is not after mono, the time
+// now. mtime is the last modification time of the file. since is the monotonic time since which
+// this process has seen the file unchanged. Example: with settle 5s, a file that has not changed
+// since 10s is quiet at 15s.
 func (c *clock) quietAt(mono time.Duration, wall, mtime int64, since time.Duration) time.Duration {
 	seen := since + c.settle
 	if c.foreign || c.steps > 0 && mono-c.stepped < c.settle {

@@ -155,7 +155,7 @@ func (k *copies) holdBack(f *file) bool {
 }
 
 // mayCompareAgain reports whether to compare a held-back file with others once more. That is the
-// case if the file has changed since the last comparison, or if any file was met, renamed, deleted
+// case if the file has changed since the last comparison, or if any file was new, renamed, deleted
 // or emptied since. The file is also compared again after PollMax, because not every change shows
 // in a listing.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {

@@ -109,8 +109,8 @@ func (z *dormant) awaitSuccessor(d *dormantFile) {
 }
 
 // missed calls awaitSuccessor for dormant files that are not listed. Before that, it recognises
-// dormant files that have changed. It does so before new files are met, because a new file may be a
-// copy of one of them.
+// dormant files that have changed. It does so before new files are identified, because a new file
+// may be a copy of one of them.
 func (z *dormant) missed() {
 	c := z.c
 	z.table.each(func(d *dormantFile) bool {

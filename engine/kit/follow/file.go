@@ -45,7 +45,7 @@ type file struct {
 	extras  *extras  // nil: nothing of it was needed
 	queues  int      // readers' queues that contain it
 
-	foundEmpty    bool // it was empty when it was met
+	foundEmpty    bool // it was empty when it was first listed
 	counted       bool // deleted: it was added to the counters of unread files
 	closedForRoom bool // it is in handles.closedForRoom
 	dataElsewhere bool // its missing data belongs to another file

@@ -10,6 +10,10 @@
 //
 // Terms of this package:
 //
+//   - The label of a file is its name as users see it, such as a/b.log. A listed name is one that
+//     the source reads. An unlisted name is any other, such as app.log.1 if the source reads *.log.
+//   - The id of a file (its identity) has its inode, birth time and a hash of its head, the
+//     first 1024 bytes. A file is identified when it gets an id, or when its earlier id is found.
 //   - A mark is the stored progress of one route in one file. It has the watermark, the position up
 //     to which all data is settled (delivered, dead or dropped), and the settled ranges above it.
 //   - A sealed file was handed out to its end. Its seal is the span that ends there, with Last set.
