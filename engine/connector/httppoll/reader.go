@@ -346,10 +346,10 @@ func (r *reader) holdOpenLine(c *content) (held bool) {
 	return true
 }
 
-// took is called after a successful request. news means that the page has new records. If a settled
-// range (delivered, dead-lettered or dropped records) follows, the page should have the unsettled
-// records before it. If these are missing in several responses in a row, took reports them as
-// missing, and moves the reader to the settled range.
+// took is called after a successful request. news means that the page has new records. If the
+// reader knows a later settled range (delivered, dead-lettered or dropped records), it expects the
+// unsettled records before that range. If several responses in a row lack these records, took
+// reports them as missing, and moves the reader to the settled range.
 func (r *reader) took(news bool) error {
 	turned := r.follows()
 	r.end = r.pace.page(r.now(), news, turned)

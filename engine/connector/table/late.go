@@ -131,11 +131,11 @@ func (l *lateness) save(settled int64, main string) error {
 // search searches the last rows of p, up to its current position, for rows that were not seen
 // before. It returns the number of rows found.
 //
-// Its query has a limit: about twice the number of remembered rows. If this limit is reached, more
-// late rows may follow, and the next search continues.
+// Its query returns at most about twice as many rows as are remembered. If it returns that many,
+// more late rows may follow, and the next search continues after them.
 //
-// A remembered row that was deleted is forgotten. A row that is inserted later under the same key
-// then counts as a late row. If a row was replaced by another one with the same key between two
+// If a remembered row was deleted, search forgets it. A row that is inserted later under the same
+// key is then a late row. If a row was replaced by another one with the same key between two
 // searches, search returns an error.
 func (l *lateness) search(ctx context.Context, db database, p *partition,
 	onReuse string) (n int, err error) {
