@@ -132,7 +132,7 @@ func (l *lateness) save(settled int64, main string) error {
 // before. It returns the number of rows found.
 //
 // Its query returns at most about twice as many rows as are remembered. If it returns that many,
-// more late rows may follow, and the next search continues after them.
+// more late rows may follow, which a later search finds.
 //
 // If a remembered row was deleted, search forgets it. A row that is inserted later under the same
 // key is then a late row. If a row was replaced by another one with the same key between two
