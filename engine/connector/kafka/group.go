@@ -242,9 +242,9 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 	return parts, offers
 }
 
-// isNew reports whether a partition was created after the route was first opened. The client notices
-// new partitions up to 30 s after their creation, and they may have records by then. All partitions
-// of a recreated topic are new.
+// isNew reports whether a partition was created after the route was first opened. The client
+// notices new partitions up to 30 s after their creation, and they may have records by then. All
+// partitions of a recreated topic are new.
 func (r *reader) isNew(key topicPartition) bool {
 	old, ok := r.first[key.topic]
 	switch {
