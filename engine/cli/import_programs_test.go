@@ -262,6 +262,26 @@ encoding.codec = "text"
 	}
 }
 
+// TestImportVectorEqualLines checks that files with equal first lines, of which Vector reads only
+// one, are read from their beginnings.
+func TestImportVectorEqualLines(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "logs/a.csv", "date,price\nnew 1\n")
+	writeFile(t, "logs/b.csv", "date,price\nnew 2\nnew 3\n")
+	writeFile(t, "vector.yaml", `data_dir: data
+sources: { in: { type: file, include: ["./logs/*"], read_from: end } }
+sinks: { out: { type: file, inputs: [in], path: out/all.log, encoding: { codec: text } } }
+`)
+	writeFile(t, "data/in/checkpoints.json", fmt.Sprintf(`{"version":"1","checkpoints":[
+		{"fingerprint":{"first_lines_checksum":%d},"position":17,"modified":"2026-01-02T03:04:05Z"}]}`,
+		ecma182("date,price\n")))
+	got, said := imported(t, 0, "vector", "vector.yaml")
+	wantNew(t, got, 3)
+	if strings.Count(said, "begins like another file") != 2 {
+		t.Error(said)
+	}
+}
+
 // ecma182 computes CRC-64/ECMA-182 by long division, independently of the importer's
 // implementation.
 func ecma182(text string) uint64 {
@@ -389,5 +409,43 @@ func TestImportedIsValid(t *testing.T) {
 				t.Errorf("validate: %+v", valid)
 			}
 		})
+	}
+}
+
+// TestImportOfRewrittenFile checks that a file that was rewritten since its stored position is read
+// from its beginning although the config begins at the ends of files.
+func TestImportOfRewrittenFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "logs/app.log", "new 1\nnew 2\n")
+	writeFile(t, "logs/empty.log", "new 3\n")
+	writeFile(t, "fluent-bit.conf", `[INPUT]
+    Name tail
+    Path ./logs/*.log
+    DB   tail.db
+[OUTPUT]
+    Name file
+    Match *
+    Path ./out
+    File all.log
+`)
+	db, err := sql.Open("sqlite", "tail.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`CREATE TABLE in_tail_files (id INTEGER PRIMARY KEY, name TEXT NOT NULL,
+		offset INTEGER, inode INTEGER, created INTEGER, rotated INTEGER DEFAULT 0)`); err != nil {
+		t.Fatal(err)
+	}
+	for name, offset := range map[string]int{"logs/app.log": 1000, "logs/empty.log": 0} {
+		if _, err := db.Exec(`INSERT INTO in_tail_files (name, offset, inode, created)
+			VALUES (?, ?, ?, 1)`, name, offset, inode(t, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, said := imported(t, 0, "fluent-bit", "fluent-bit.conf")
+	wantNew(t, got, 3)
+	if !strings.Contains(said, "it was rewritten, and is read from its beginning") {
+		t.Error(said)
 	}
 }
