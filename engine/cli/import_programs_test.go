@@ -185,6 +185,46 @@ func TestImportFilestream(t *testing.T) {
 	}
 }
 
+// TestImportUTF16 checks that a position in a UTF-16 file stays at the end of a line.
+func TestImportUTF16(t *testing.T) {
+	wide := func(text string, low bool) string {
+		var out []byte
+		for _, c := range []byte(text) {
+			if out = append(out, 0, c); low {
+				out[len(out)-2], out[len(out)-1] = c, 0
+			}
+		}
+		return string(out)
+	}
+	for encoding, low := range map[string]bool{"utf-16le": true, "utf-16be": false} {
+		t.Run(encoding, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			writeFile(t, "logs/a.log", wide("read 1\nnew 1\nnew 2\n", low))
+			writeFile(t, "logs/b.log", wide("read 2\nnew 3\n", low))
+			writeFile(t, "filebeat.yml", `filebeat.inputs:
+  - { type: filestream, id: in, paths: ["./logs/*.log"], encoding: `+encoding+` }
+output.file: { path: ./out, filename: all.log }
+path.data: ./data
+`)
+			registry := ""
+			for i, c := range []struct {
+				name string
+				at   int
+			}{{"a", len("read 1\n") * 2}, {"b", len("read 2\nn")*2 + 1}} {
+				registry += fmt.Sprintf(`{"op":"set","id":%d}
+{"k":"filestream::in::native::%d-1","v":{"cursor":{"offset":%d},"meta":{"source":"./logs/%s.log"}}}
+`, i+1, inode(t, "logs/"+c.name+".log"), c.at, c.name)
+			}
+			writeFile(t, "data/registry/filebeat/log.json", registry)
+			got, said := imported(t, 2, "filebeat", "filebeat.yml")
+			wantNew(t, got, 3)
+			if !strings.Contains(said, "byte 17, is inside a line: the 3 bytes before it") {
+				t.Error(said)
+			}
+		})
+	}
+}
+
 // TestImportFluentBit imports the database of an input `tail`. In it one file has a second row,
 // which is outdated.
 func TestImportFluentBit(t *testing.T) {

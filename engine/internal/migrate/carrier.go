@@ -28,6 +28,7 @@ type Carrier struct {
 	Base    string // directory of relative paths
 	Program string // program that stored the positions, such as "Flume"
 	Prefix  string // prefix of the keys of notes
+	UTF16   bool   // files are UTF-16, so each line end has two bytes
 }
 
 // Note adds a note about a file or setting.
@@ -169,7 +170,7 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 			"data that %s delivered", c.Program)
 		at = 0
 	case at > 0 && !finished:
-		begin, err := lineBefore(f, at)
+		begin, err := c.lineBefore(f, at)
 		if err != nil {
 			return err
 		}
@@ -221,18 +222,33 @@ func compressed(head []byte) bool {
 }
 
 // lineBefore returns the last offset up to at that is the end of a line, or 0.
-func lineBefore(f vfs.File, at int64) (int64, error) {
-	const step = 4096
+func (c *Carrier) lineBefore(f vfs.File, at int64) (int64, error) {
+	const step = 4096 // even, so that a block of UTF-16 begins with a whole unit
 	var buf [step]byte
+	find := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
+	if c.UTF16 {
+		find, at = lastUTF16Line, at-at%2
+	}
 	for end := at; end > 0; {
 		n := min(end, step)
 		if _, err := f.ReadAt(buf[:n], end-n); err != nil && err != io.EOF {
 			return 0, err
 		}
-		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
-			return end - n + int64(i) + 1, nil
+		if i := find(buf[:n]); i > 0 {
+			return end - n + int64(i), nil
 		}
 		end -= n
 	}
 	return 0, nil
+}
+
+// lastUTF16Line returns the offset after the last LF in data, or 0. In the byte order that a file
+// does not have, an LF would be U+0A00, which is not a character.
+func lastUTF16Line(data []byte) int {
+	for i := len(data) - 2; i >= 0; i -= 2 {
+		if data[i] == '\n' && data[i+1] == 0 || data[i] == 0 && data[i+1] == '\n' {
+			return i + 2
+		}
+	}
+	return 0
 }
