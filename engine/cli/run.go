@@ -106,6 +106,10 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		return err
 	}
 	keepPipes()
+	var watched *watchedConfig
+	if f.watch {
+		watched = watchConfig(args[0])
+	}
 	c, configErr := p.config(args, f)
 	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, f.once && !writesStdout(&c))
 	if err != nil {
@@ -142,7 +146,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	var end engine.Status
 	if err == nil {
 		err = p.drive(cmd.Context(), e, driven{
-			path: c.Path, once: f.once, watch: f.watch, reloads: len(args) > 0 && !f.once,
+			once: f.once, watched: watched, reloads: len(args) > 0 && !f.once,
 			manager: p.manager(con.log),
 		}, con)
 		end = e.Status()
