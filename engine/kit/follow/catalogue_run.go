@@ -65,7 +65,8 @@ func (c *Catalogue) stop() {
 }
 
 // listIfDue lists the files and looks at the changed ones. It lists nothing if the last listing
-// ended less than the time least ago, or if a waiting route lists the files itself.
+// ended less than the time least, or idleSpacing times its own duration, ago, or if a waiting route
+// lists the files itself.
 func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
