@@ -37,8 +37,8 @@ func (o Options) fields() (names []string) {
 	return names
 }
 
-// Validate returns an error for invalid options. The parameter key is the key of these options
-// among the options of the source. It is for errors.
+// Validate returns an error for invalid options. The errors name key, the key of these options
+// among the options of the source.
 func (o Options) Validate(key string) error {
 	p, err := compile(o.Path)
 	if err != nil {
