@@ -97,6 +97,8 @@ func (f *runFlags) check(stallGiven, hasPath bool) error {
 		return usagef("run: --watch cannot be combined with --once, which keeps its config")
 	case f.watch && !hasPath:
 		return usagef("run: --watch needs the path of a config; -c has none")
+	case f.manifest != "" && !f.once:
+		return usagef("run: --manifest needs --once; a continuous run has no manifest")
 	}
 	return nil
 }
@@ -122,9 +124,6 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	}
 	var file *manifest.File
 	if f.manifest != "" {
-		if !f.once {
-			return usagef("run: --manifest needs --once; a continuous run has no manifest")
-		}
 		o.Manifest = new(manifest.Totals)
 	}
 	var e runner
