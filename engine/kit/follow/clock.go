@@ -6,7 +6,7 @@ import "time"
 
 const (
 	// stepMin is the minimum change of the difference between wall clock and monotonic clock, from
-	// one look at both to the next, that counts as a step of the wall clock.
+	// one look to the next, that counts as a step of the wall clock.
 	stepMin = 50 * time.Millisecond
 	// skewMin is the minimum difference between the file system's clock and the local clock that is
 	// taken into account. A smaller difference may come from the granularity of file times.

@@ -96,7 +96,7 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 
 // lettersSuffix ends the name of a ledger for dead letters that are sent again. If the ledger of
 // the route has SharedFormat, they have this separate ledger ([stream.SinkOptions].OwnLetters).
-// Names in the config contain no space, so none of them is equal to its name.
+// Names in the config contain no space, so none of them equals the name of the separate ledger.
 const lettersSuffix = " letters"
 
 // LedgerName implements [stream.TransactionalSink].
