@@ -103,8 +103,8 @@ func Missing(key, text string, in stream.Schema) *stream.OptionError {
 		Known: in.Names()}
 }
 
-// Write returns the schema of the records after n was set to a value of type t. out is their schema
-// before. Write may change out.Fields.
+// Write returns the schema of the records after the field or member n was set to a value of type t.
+// out is their schema before this. Write may change out.Fields.
 func (n Name) Write(out stream.Schema, t stream.FieldType) (stream.Schema, error) {
 	at, nested, err := n.Find(out)
 	switch {

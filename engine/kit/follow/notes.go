@@ -93,7 +93,8 @@ func (n *notes) all(t *note) []fileid.Fingerprint {
 
 // at returns the fingerprint to save with a watermark, the position up to which all data is
 // settled. It is the fingerprint of the last position at or before the watermark. If there is none,
-// it is that of the first position after the watermark, since the bytes before it were read, too.
+// it is that of the first position after the watermark, since the bytes before that position were
+// read as well.
 func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	n.mu.Lock()
 	defer n.mu.Unlock()

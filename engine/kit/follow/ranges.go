@@ -60,8 +60,9 @@ func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.
 	return errors.Join(err, done())
 }
 
-// finishedFile returns the finished file of a partition, nil if there is none. A finished file of
-// an earlier run has no cursor unless it has grown, but a batch of it may still wait.
+// finishedFile returns the finished file of a partition, nil if there is none. A file that was
+// finished in an earlier run has no cursor unless it has grown, but a batch with its records may
+// still wait to be sent.
 func (r *Reader) finishedFile(p stream.Partition) (f *file, id fileid.ID) {
 	m, _ := r.resume(p.ID)
 	m.Part = p

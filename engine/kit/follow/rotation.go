@@ -197,8 +197,8 @@ func (t *rotation) awaitStoredFiles() {
 	}
 }
 
-// expire gives up awaiting files without a successor when their time is over, but none before a
-// route has opened.
+// expire gives up awaiting files that have not found a successor within their waiting time. It
+// gives up none before a route has opened.
 func (t *rotation) expire(now time.Duration) {
 	c := t.c
 	if !c.lister.opened {

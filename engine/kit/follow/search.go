@@ -110,7 +110,7 @@ func (t *rotation) newUnlisted(s Listed) *file {
 }
 
 // tryUnlisted follows the unlisted file f if it continues an awaiting file. at are the awaiting
-// files that had its inode number.
+// files that had the inode number of f.
 func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	c := t.c
 	if c.table.byKey[keyOf(f.info)] != nil {
@@ -305,9 +305,9 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 }
 
 // isUnreadIn reports whether the awaiting file w is still needed to recognise the file in which w
-// was rewritten in place. That is the case if some route has delivered nothing of the new content.
-// This route has no mark of the new content. If the file then gets an unlisted name, the next
-// process can find it only by the inode in the mark of w.
+// was rewritten in place. It is needed while some route has delivered nothing of the new content,
+// and so has no mark of it. If the file then gets an unlisted name, the next process can find it
+// only by the inode in the mark of w.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
 	return w.state == awaiting && w.entry.phase != known && f != nil &&

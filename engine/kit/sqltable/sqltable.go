@@ -104,7 +104,7 @@ type Table struct {
 }
 
 // NewTable returns a table with the given columns, in this order. extra is the name of the JSON
-// column, which gets no field of its own. The columns need not include it.
+// column. A field with this name has no column. The given columns need not include the JSON column.
 func NewTable(d *Dialect, columns []Column, extra string, policy Policy) *Table {
 	t := &Table{Columns: columns, Extra: -1, New: policy, dialect: d,
 		index: make(map[string]int, len(columns)), message: -1}

@@ -53,8 +53,9 @@ type Tuple struct {
 // Emit is a tuple that a child has emitted.
 type Emit struct {
 	Message
-	// Number is the number of the tuple that is the first anchor of the emit. If the emit has no
-	// anchor, it is the number of the oldest unanswered tuple.
+	// Number is the number of the tuple that is the first anchor of the emit: the child names the
+	// tuples from which it has made the emit as its anchors. Without an anchor, Number is that of
+	// the oldest unanswered tuple.
 	Number int
 }
 
