@@ -55,8 +55,8 @@ func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 }
 
 // mayInherit reports whether f may be the successor of the deleted file w. That is the case if f
-// has another name than w, or if the modification time of f is before the creation of f, as in a
-// copy that kept the time of its original. With ByContent, name and times do not count.
+// has another name than w, or a modification time before its own creation, as a copy has that kept
+// the time of its original. With ByContent, name and times do not count.
 func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
