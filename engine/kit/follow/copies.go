@@ -72,7 +72,7 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 }
 
 // compare compares f, which begins with head, with the file of e, and collects the result in v.
-// done and read are those of findPredecessor.
+// done and read have the same meaning as in findPredecessor.
 func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read bool) {
 	c := k.c
 	g, w := e.file, awaited(e)

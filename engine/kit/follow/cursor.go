@@ -222,7 +222,8 @@ func isNeeded(f *file) bool {
 }
 
 // holds returns the number of bytes in the file. A compressed file is decompressed only until the
-// given number of bytes (to) is known. If it has more, the result may be less than its size.
+// given number of bytes (to) is known. If the file has more bytes, the result may be less than its
+// size.
 func (f *file) holds(to int64) int64 {
 	if f.view == nil {
 		return f.info.Size
@@ -270,7 +271,7 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 }
 
 // fingerprintOf returns the fingerprint (hashes of read bytes) in the stored progress m. It is
-// empty if it is invalid. That was logged when the progress was read.
+// empty if the stored fingerprint is invalid, which was logged when the progress was read.
 func fingerprintOf(m stream.Mark) fileid.Fingerprint {
 	fingerprint, _ := fileid.ParseFingerprint(m.Metadata)
 	return fingerprint

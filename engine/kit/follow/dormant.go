@@ -18,8 +18,8 @@ type dormant struct {
 	reactivated []fileid.Key // dormant files that were changed since the last listing
 }
 
-// see reports whether a listed file is dormant and unchanged. A changed one is recognised
-// as after a restart.
+// see reports whether a listed file is dormant and unchanged. A changed dormant file is recognised
+// by its stored progress, as after a restart.
 func (z *dormant) see(s Listed, info stat) bool {
 	c := z.c
 	if !c.o.Keep && !c.strategy.grows() {

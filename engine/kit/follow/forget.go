@@ -191,8 +191,8 @@ func (r *Reader) isDone(id string) bool {
 	return saved || !ok
 }
 
-// awaitsDone reports whether awaitDone was called for a partition. Its progress is then deleted
-// together with that of the other routes.
+// awaitsDone reports whether awaitDone was called for a partition. The route's progress in this
+// partition is then deleted together with that of the other routes.
 func (r *Reader) awaitsDone(id string) bool {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()

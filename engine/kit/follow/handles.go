@@ -71,8 +71,8 @@ func (h *handles) refreshNow(f *file) bool {
 	return true
 }
 
-// statHandle returns the stat of an open file. If the file was opened just now (fresh), its handle
-// may already contain the stat.
+// statHandle returns the stat of an open file. If the file was opened just now (fresh), statHandle
+// uses the stat that was made when the file was opened, if the handle contains it.
 func statHandle(h vfs.File, fresh bool) (vfs.Info, error) {
 	if o, ok := h.(vfs.OpenStater); ok && fresh {
 		if info, ok := o.OpenInfo(); ok {

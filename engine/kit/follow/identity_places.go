@@ -37,8 +37,8 @@ func (s *identities) matching(key fileid.Key, is func(fileid.ID) bool) []*Entry 
 	return out
 }
 
-// liesAt tests the id of e with each of the inodes that may hold its data. It reports whether the
-// condition is true for any of them.
+// liesAt calls the function is with the id of e, once for each inode that may hold the data of e.
+// It reports whether the function returns true for any of them.
 func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
 	return is(e.id) || slices.ContainsFunc(e.others, is)
 }

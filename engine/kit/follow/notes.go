@@ -72,8 +72,8 @@ func (n *notes) grow(t *note, head []byte) {
 	t.fingerprint = t.fingerprint.WithHead(head)
 }
 
-// move notes that another file (to) holds the data of a partition now. elsewhere is set if the
-// inode of that file is not the one in the partition's id.
+// move records in the note t that another file (to) holds the data of the partition now. elsewhere
+// is set if the inode of that file is not the one in the partition's id.
 func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

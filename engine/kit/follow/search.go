@@ -145,8 +145,8 @@ func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 }
 
 // recogniseUnlisted makes an unlisted file the successor of the first file in same that it
-// continues. The files in same are awaiting files that had its inode. If there are none, f may be a
-// copy of an awaiting file of a related name.
+// continues. The files in same are awaiting files that had the inode of f. If there are none, f may
+// be a copy of an awaiting file of a related name.
 func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	c := t.c
 	if !c.handles.refresh(f) {
@@ -315,8 +315,8 @@ func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 		(f.isUnlisted() || f.info.Size > 0 || f.isMovedOrGrown())
 }
 
-// isMovedOrGrown reports whether a file that was empty when it was listed has more in it by now, or
-// another name.
+// isMovedOrGrown reports whether a file that was empty when it was listed has data or another name
+// by now.
 func (f *file) isMovedOrGrown() bool {
 	if f.dir == nil {
 		return false

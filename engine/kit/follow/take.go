@@ -264,8 +264,8 @@ func (cur *cursor) distrust() {
 }
 
 // oldStamp is the minimum age of a modification time that shows whether a file was changed. Times
-// of files are coarse on some file systems, up to 2 s. A write later than oldStamp gives the file
-// another time on all of them.
+// of files are coarse on some file systems, up to 2 s. A write that comes more than oldStamp after
+// the previous one gives the file another modification time on all file systems.
 const oldStamp = 5 * time.Second
 
 // isUntouched reports whether an open file with an old modification time still has the size and

@@ -38,8 +38,8 @@ type Options struct {
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	// maximum number of task ids and heartbeats that were sent to a child and not read; a child
-	// that exceeds it is killed
+	// maximum number of task ids and heartbeats that were sent to a child and that the child has
+	// not read; a child that exceeds it is killed
 	maxWaiting = 10_000
 )
 
