@@ -24,8 +24,9 @@ const (
 	Text    Type = iota // text; accepts every value unchanged
 	Integer             // 64-bit integers
 	Number              // any number, with all its digits
-	// Float is for 64-bit binary floats. It is the only type that rounds numbers. It is used only
-	// if the config asks for it.
+	// Float is for 64-bit binary floats. It is the only type that rounds numbers. It is never
+	// inferred from values: a column has this type only if the config, the existing table or the
+	// source declares it.
 	Float
 	Bool  //
 	JSON  // any value as JSON; objects and arrays unchanged
