@@ -34,8 +34,8 @@ func (r *Reader) cursorOf(partitionID string) *cursor {
 	return nil
 }
 
-// ReadRanges implements ReadRanges for the reader of a source. The readers of sources call it in
-// their method ReadRanges. It reads by the open handle of the file, or opens the file for the call.
+// ReadRanges appends ranges of a partition to b. The readers of sources call it in their method
+// ReadRanges. It reads by the open handle of the file, or opens the file for the call.
 func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()

@@ -345,7 +345,7 @@ func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 const firstBlockSize = 16 << 10
 
 // filler fills the batches of a route. The first bytes of a complete file are read once, to
-// recognise it and to fill a batch: so a small file is read with one system call.
+// recognise it and to fill a batch. A small file is therefore read with one system call.
 type filler struct {
 	lines.Filler
 	of    *file  // the file that begins with block; nil: none
