@@ -108,10 +108,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		return err
 	}
 	keepPipes()
-	var watched *watchedConfig
-	if f.watch {
-		watched = watchConfig(args[0])
-	}
+	watched := f.watched(args)
 	c, configErr := p.config(args, f)
 	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, f.once && !writesStdout(&c))
 	if err != nil {
@@ -170,6 +167,14 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		}
 	}
 	return errors.Join(err, con.finish(write))
+}
+
+// watched returns the config to watch, or nil without --watch.
+func (f *runFlags) watched(args []string) *watchedConfig {
+	if !f.watch {
+		return nil
+	}
+	return watchConfig(args[0])
 }
 
 // config reads the config that args or flags name.
