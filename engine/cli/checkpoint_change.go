@@ -194,8 +194,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 				continue
 			}
 			if c.set && c.to > 0 && m.Watermark.Key != "" {
-				return usagef("checkpoint set: the positions of partition %q of %s are not numbers; "+
-					"use --watermark 0 to read it from its beginning", m.Part.Name, c.route)
+				return usagef("checkpoint set: the positions of partition %q of %s are not "+
+					"numbers; use --watermark 0 to read it from its beginning", m.Part.Name, c.route)
 			}
 			unmatched = slices.DeleteFunc(unmatched, is)
 			found[key] = append(found[key], m)
