@@ -222,7 +222,8 @@ func manifestOf(s engine.Status, book *manifest.Totals, config string, begun tim
 	for _, r := range s.Routes {
 		m.Routes = append(m.Routes, manifest.Account{
 			Pipeline: r.Pipeline, Route: r.Name, ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes,
-			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, Partitions: book.Partitions(r.Pipeline, r.Name),
+			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, Parked: r.Parked,
+			Partitions: book.Partitions(r.Pipeline, r.Name),
 		})
 	}
 	return m
