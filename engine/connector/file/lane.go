@@ -150,8 +150,8 @@ func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	}
 }
 
-// fail makes all unanswered deliveries fail with err. The writer will reopen the file before the
-// next write.
+// fail makes all unanswered deliveries of the lane and of groups fail with err. The writer will
+// reopen the file before the next write.
 func (l *lane) fail(err error, groups ...[]*delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

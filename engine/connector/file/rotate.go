@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// leastRotate is the smallest limit of a file's size. With a smaller one, for example due to a
-// wrong unit, every batch would get its own file.
+// leastRotate is the minimum of the option rotate.bytes, the limit on a file's size. With a
+// smaller one, for example due to a wrong unit, every batch would get its own file.
 const leastRotate = stream.Size(4 << 10)
 
-// Rotate configures rotation. The file out.log is renamed to out.log.1, the next one to out.log.2,
-// and so on: the highest number is the newest file. The sink removes files only
-// when it is opened: those that are newer than the file in the checkpoint (see unrotate).
+// Rotate configures rotation. The file out.log is renamed to out.log.1, the next out.log to
+// out.log.2: the highest number is the newest file. The sink removes files only when it is
+// opened: those that are newer than the file in the checkpoint (see unrotate).
 type Rotate struct {
 	Bytes stream.Size `yaml:"bytes" doc:"maximum size of a file; a batch that would exceed it starts a new one; 0: no limit"`
 }

@@ -39,8 +39,8 @@ const (
 	firstRead = 64 << 10
 	// freeRatio is the number of decompressed bytes above which max_ratio is checked.
 	freeRatio = 1 << 20
-	// leastRate is the minimum rate of a body in bytes per second. It is checked once graceRead has
-	// passed.
+	// leastRate is the minimum rate of a body in bytes per second. It is checked once graceRead
+	// has passed since the start of the body.
 	leastRate = 1 << 10
 	graceRead = 10 * time.Second
 	// The bounds of the window of a zstd decoder. The window counts against the memory limit of the

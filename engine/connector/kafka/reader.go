@@ -22,9 +22,9 @@ import (
 // The client library calls assign, revoked and lost one after the other, with one exception: a
 // revocation may begin while assign runs. The library ends the context of assign first. One
 // goroutine polls the library for records, puts them into the partitions, and pauses while these
-// hold enough. From the return of a poll until its records are in the partitions, the library
-// blocks rebalances. So records that were fetched for an earlier assignment never reach a later
-// one.
+// hold half of the option Memory or more (awaitRoom). From the return of a poll until its records
+// are in the partitions, the library blocks rebalances. So records that were fetched for an
+// earlier assignment never reach a later one.
 type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
@@ -143,9 +143,10 @@ type unknownTopic struct{ first, last time.Time }
 // know.
 const unknownLimit = 5 * time.Second
 
-// verify checks topics that a broker does not know. It returns an error if one of them was deleted
-// or recreated, or stays unknown: the client never accepts the new id of a topic, and may have the
-// metadata of a broker that does not know the topic yet.
+// verify checks topics that a broker does not know. It returns an error if one of them was
+// deleted or recreated, because the client never accepts the new id of a topic. It also returns
+// an error if a topic stays unknown for longer than unknownLimit. Until then, the client may have
+// the metadata of a broker that does not know a new topic yet.
 func (r *reader) verify(ctx context.Context, topics []string) error {
 	m, err := r.admin.Metadata(ctx, topics...)
 	if err != nil {

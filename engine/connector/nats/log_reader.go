@@ -160,8 +160,8 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 	return out
 }
 
-// resetAttempts bounds the library's attempts to recreate its consumer. When they have failed, the
-// reader checks the stream.
+// resetAttempts bounds the library's attempts in a row to recreate its consumer. When they have
+// failed, the reader checks whether the stream still exists.
 const resetAttempts = 3
 
 // Time limits of a read. The client library notices a lost request only if a single wait is longer

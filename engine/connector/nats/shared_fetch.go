@@ -236,7 +236,7 @@ func (r *sharedReader) queue(group []*message) (*message, int) {
 const maxRuns = 8
 
 // nakDelay is the time after which the server may redeliver a message that this session cannot
-// place.
+// put into a run.
 const nakDelay = time.Second
 
 // place begins a run, a new partition of the session, with m. If maxRuns is reached, it replaces a

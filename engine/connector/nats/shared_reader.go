@@ -20,7 +20,7 @@ import (
 // sharedReader is one session with a durable pull consumer. Other processes may use the same
 // consumer. It implements stream.AssignedReader and stream.SettledReader.
 //
-//	fetch   pulls messages into deliveries, and pauses while they hold enough
+//	fetch   pulls messages into deliveries; pauses while these take half of the option Memory
 //	signal  sends acknowledgements and in-progress signals
 //	watch   requests the state of the consumer every few seconds
 //
@@ -179,7 +179,8 @@ func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*messa
 }
 
 // aboveEvery is the minimum time between two calls of Settled that acknowledge ranges above the
-// watermarks. Each of these calls visits all messages that are handed out.
+// watermarks. Each of these calls visits all messages that were handed out to the engine and are
+// not acknowledged.
 const aboveEvery = 50 * time.Millisecond
 
 // Settled implements stream.SettledReader. It acknowledges messages before their commit. So a kill

@@ -16,8 +16,9 @@ import (
 // defaultWindow is the time for which streams remember ids unless they are configured otherwise.
 const defaultWindow = 2 * time.Minute
 
-// observeStream refuses a stream that never acknowledges messages. It warns if the stream may
-// forget the ids of messages too early. It also keeps the time for which the stream remembers them.
+// observeStream refuses a stream that never acknowledges messages. It warns if the stream forgets
+// the ids of deleted messages when its server restarts. It also stores in s.doubts the time for
+// which the stream remembers ids.
 func (s *StreamSink) observeStream(o *jetstream.StreamConfig) error {
 	if o.NoAck {
 		return fmt.Errorf("stream %q has no_ack, so that stored and lost messages cannot be "+

@@ -176,7 +176,7 @@ func keysOf(rows []seenRow) []string {
 }
 
 // prunable returns the number up to which late rows can be removed from m, because lateness.save
-// does not need them any more.
+// does not need them any more. settled and main are the parameters of save.
 func (m *journalState) prunable(settled int64, main string) (num int64) {
 	for _, d := range m.found {
 		if d.num > settled || d.key > main {

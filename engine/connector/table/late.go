@@ -13,7 +13,8 @@ import (
 
 // lateness finds the late rows of one partition. A late row became visible only after rows with
 // greater keys had been read, because its transaction was committed later. The late rows are handed
-// out as a separate partition, in which a row's position is a number.
+// out as a separate partition, in which a row's position is a number: the first late row found
+// has number 1, the next one 2.
 type lateness struct {
 	part    stream.Partition
 	state   journalState

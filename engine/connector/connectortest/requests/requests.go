@@ -197,7 +197,7 @@ func recognized(t *testing.T, r Receiver) {
 }
 
 // restarted starts a process again under the same name. The new one must fence the earlier one, but
-// no other process. It must know the requests of all processes.
+// no other process. The new process must recognize the delivered requests of all processes.
 func restarted(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
