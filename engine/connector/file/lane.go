@@ -51,7 +51,7 @@ type lane struct {
 	written  []*delivery // deliveries to sync, in order; only with ack
 	file     vfs.File
 	id       place
-	length   int64 // bytes written
+	length   int64 // length of the file after the last write
 	synced   int64 // bytes known to be durable
 	begun    int64 // bytes for which writeback was started
 	settled  int64 // bytes acknowledged; after a failure, the file is truncated to this length

@@ -37,7 +37,7 @@ type reader struct {
 	valid     validators      // validators of page
 	openLine  string          // the line that holdOpenLine has removed; "" if none
 	openAt    int64           // number of records before openLine
-	openSince time.Duration   // when it was first seen
+	openSince time.Duration   // when openLine was first seen
 	end       bool            // the last request has reached the last page
 	unmet     int             // consecutive responses without the expected records, see took
 }

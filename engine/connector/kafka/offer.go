@@ -62,7 +62,7 @@ func digest(text string) string {
 // committed is the group's offset of a partition, as the broker stores it.
 type committed struct {
 	offset   int64 // below 0 if there is none
-	epoch    int32 // of the leader; below 0 if not known
+	epoch    int32 // leader epoch; below 0 if not known
 	metadata string
 }
 

@@ -37,7 +37,7 @@ type reader struct {
 	ended   chan struct{} // closed when the fetching goroutine has ended
 	started time.Time
 	stored  map[topicPartition]committed // as last fetched; owned by the library's goroutine
-	ids     map[string][16]byte          // topic ids as first seen by this client; likewise
+	ids     map[string][16]byte          // topic ids as first seen by this client; owned likewise
 	unknown map[string]unknownTopic      // owned by the fetching goroutine
 
 	mu        sync.Mutex // guards the fields below
@@ -48,8 +48,8 @@ type reader struct {
 	last      topicPartition
 	hasJoined bool
 	closing   bool
-	stop      context.CancelFunc // of the fetching goroutine; nil before it runs
-	err       error              // of the fetching goroutine; Read returns it
+	stop      context.CancelFunc // cancels the fetching goroutine; nil before it runs
+	err       error              // error of the fetching goroutine; Read returns it
 	limit     int                // size limit of a commit's metadata
 	taking    *taking
 }

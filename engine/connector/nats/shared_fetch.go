@@ -20,7 +20,7 @@ const (
 	pullMessages  = 1000
 	pullTime      = 5 * time.Second
 	pullHeartbeat = time.Second
-	groupMessages = 256 // messages queued under one lock
+	groupMessages = 256 // messages that are queued before mu is released
 )
 
 // pullBackoff is the wait before the next pull after a failed one.

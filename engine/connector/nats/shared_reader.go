@@ -34,9 +34,9 @@ type sharedReader struct {
 	client   *client
 	consumer jetstream.Consumer
 	config   jetstream.ConsumerConfig
-	created  time.Time               // of the stream
-	opening  *jetstream.ConsumerInfo // of the consumer, when it was opened
-	identity string                  // of the stream
+	created  time.Time               // creation time of the stream
+	opening  *jetstream.ConsumerInfo // state of the consumer when it was opened
+	identity string                  // id of the stream, from client.identity
 	session  string
 	count    func(string, int64)
 	meta     *messages.MetaAdder
@@ -58,7 +58,7 @@ type sharedReader struct {
 	lastAbove time.Duration   // when Settled last acknowledged ranges above the watermark
 	closing   bool
 	stops     []context.CancelFunc // cancel the goroutines
-	err       error                // Read returns it
+	err       error                // Read returns it after all queued messages
 }
 
 func (s *StreamSource) openShared(

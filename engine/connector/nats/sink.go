@@ -63,8 +63,8 @@ func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 const (
 	maxInFlight   = 32 << 20
 	maxUnacked    = 8000
-	stallWait     = 5 * time.Second // for room below maxUnacked
-	responseBound = time.Minute     // for the responses to maxUnacked messages
+	stallWait     = 5 * time.Second // maximum wait for room below maxUnacked
+	responseBound = time.Minute     // maximum wait for the responses to maxUnacked messages
 	abandonBound  = 5 * time.Second // for responses after the end of an attempt, if room is needed
 )
 

@@ -60,10 +60,10 @@ const maxDoubts = 4096
 // repeated after the stream has forgotten its ids, the sink counts possible duplicates. A doubts is
 // safe for concurrent use.
 type doubts struct {
-	window time.Duration // of the stream; constant after Open
+	window time.Duration // time for which the stream remembers ids; constant after Open
 
 	mu    sync.Mutex           // guards since
-	since map[string]time.Time // of the first attempt, by the id of the first record
+	since map[string]time.Time // time of the first attempt, by the id of the first record
 }
 
 func newDoubts() doubts {

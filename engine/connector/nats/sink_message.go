@@ -21,8 +21,8 @@ type messageMaker struct {
 	id      *expr.Evaluator // nil: route and record's id
 	route   string          // pipeline and route, with a slash after each
 	scratch []byte
-	message natsgo.Msg // made last
-	idValue []string   // of its header Nats-Msg-Id
+	message natsgo.Msg // the message made last
+	idValue []string   // value of its header Nats-Msg-Id
 }
 
 func newMessageMaker(o *SinkOptions, route string) *messageMaker {

@@ -35,7 +35,7 @@ type lane struct {
 	circuit  *breaker.Circuit
 	failed   []int64       // ids of deliveries that have failed since the last success
 	since    time.Time     // time of the first of these failures
-	reason   string        // of the last failure
+	reason   string        // reason of the last failure
 	slow     bool          // the last attempt failed or was slow, or one in flight is slow
 	full     bool          // the last visit found more due deliveries than it could send
 	absent   absence       // why the lane is not in the heap, even if it has due deliveries
@@ -151,7 +151,7 @@ const (
 // quick ones may be in flight.
 type attemptSlots struct {
 	attempts, share, extra int
-	slow                   int        // slow attempts
+	slow                   int        // number of slow attempts
 	recent                 []*attempt // quick and long attempts, the oldest first
 	long                   int        // number of long attempts, which are at the start of recent
 }

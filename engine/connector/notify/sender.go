@@ -54,9 +54,9 @@ type sender struct {
 	held    []*lane // lanes of slow hosts that wait for the share of slow hosts, in order
 	storing int     // lanes that are recording, at most maxRecording
 	version int64
-	rounds  int // calls of maintain
+	rounds  int // number of calls of maintain
 
-	attempts context.Context // of in-flight attempts; ends stopGrace after run's context
+	attempts context.Context // context of in-flight attempts; ends stopGrace after run's context
 	stop     context.CancelCauseFunc
 	workers  atomic.Int64
 	rested   chan struct{} // closed when all workers have ended

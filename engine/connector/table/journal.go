@@ -22,10 +22,10 @@ import (
 type journal struct {
 	dir  vfs.Dir
 	name string
-	id   string // of the partition
+	id   string // id of the partition
 	f    vfs.File
 	size int64
-	bare int64 // its size after the last rewrite
+	bare int64 // size of the file after the last rewrite
 }
 
 const (

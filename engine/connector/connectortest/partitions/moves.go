@@ -67,7 +67,7 @@ type group struct {
 	r      Receiver
 	broker *streamtest.Broker
 	rnd    func(n int) int
-	calm   atomic.Bool // no more failures
+	calm   atomic.Bool // the sink no longer fails deliveries
 	live   []*member
 	aside  []*member // killed; their goroutines keep running
 	starts int
