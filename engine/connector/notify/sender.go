@@ -402,11 +402,11 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 }
 
 // revisit schedules the next visit of a lane. full means that the last visit found no room for
-// another attempt. The next visit is then at the first of these times that applies:
+// another attempt. The first of these rules that applies then determines the next visit:
 //
-//   - when the rate limit allows an attempt
-//   - at the end of an in-flight attempt
-//   - after roomPause
+//   - If the rate limit delays the next attempt: when it allows the attempt.
+//   - If an attempt is in flight: at the end of an attempt.
+//   - Otherwise: after roomPause.
 //
 // If the lane is not full, it is visited at once if more deliveries may be due (more), otherwise
 // when its next delivery is due.
