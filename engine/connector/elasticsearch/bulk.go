@@ -63,7 +63,7 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 //
 //	none                      accepted
 //	429                       throttled
-//	408, 5xx                  retried
+//	below 200, 408, 5xx       retried
 //	401, 403, 404, 405        misconfigured (no such index, no permission): never a dead letter
 //	400 for the index         misconfigured: see isOfIndex
 //	all else                  refused: the document does not fit

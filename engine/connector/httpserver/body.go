@@ -60,8 +60,8 @@ type bodyReader struct {
 	received int64     // bytes received over the connection
 }
 
-// Read implements io.Reader. It reads the body as the client has sent it. It fails if the client
-// sends fewer than leastRate bytes per second.
+// Read implements io.Reader. It reads the body as the client has sent it. After graceRead, it
+// fails if the client sends fewer than leastRate bytes per second on average.
 func (b *bodyReader) Read(p []byte) (int, error) {
 	end := b.begun.Add(graceRead + time.Duration(b.received/leastRate)*time.Second)
 	if end.After(b.until) {

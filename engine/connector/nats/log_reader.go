@@ -363,8 +363,8 @@ const gapEvery = time.Second
 // passGap is called if sequences before c are missing. If they were deleted by a purge or a limit,
 // which raises the first sequence of the stream, passGap calls checkDeleted, which ends the route
 // or only reports the loss. passGap ignores messages that were deleted one by one or have other
-// subjects. With the option subject, it checks at most once per gapEvery, unless c.pending shows a
-// loss.
+// subjects. With the option subject, it checks at most once per gapEvery, unless c.pending is
+// lower by more than one than for the message before.
 func (r *logReader) passGap(ctx context.Context, c *content) error {
 	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery && c.pending+1 >= r.pending {
 		return nil

@@ -153,7 +153,7 @@ func (r *responses) failAllLocked(err error) {
 }
 
 // recordLocked sets the outcome of message k, unless the outcome is already known. It reports
-// whether it has set the outcome. The caller holds the lock.
+// whether it has set the outcome. The caller holds the mu of the publisher.
 func (r *responses) recordLocked(k int, err error) bool {
 	if r.outcomes[k] != errAwaited {
 		return false
