@@ -136,8 +136,8 @@ func (l *lateness) save(settled int64, main string) error {
 // more late rows may follow, which a later search finds.
 //
 // If a remembered row was deleted, search forgets it. A row that is inserted later under the same
-// key is then a late row. If a row was replaced by another one with the same key between two
-// searches, search returns an error.
+// key is then a late row. If search detects that a row was replaced by another one with the same
+// key, it returns an error, unless onReuse is ignoreReuse.
 func (l *lateness) search(ctx context.Context, db database, p *partition,
 	onReuse string) (n int, err error) {
 	s := &l.state.seen
