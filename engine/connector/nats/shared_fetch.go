@@ -368,7 +368,7 @@ const (
 )
 
 // watch detects that the stream or the consumer was deleted, that messages were deleted before
-// delivery, and that max_ack_pending is reached.
+// delivery (only without the option subject), and that max_ack_pending is reached.
 func (r *sharedReader) watch(ctx context.Context) {
 	every := watchEvery
 	if r.o.Once {
