@@ -131,8 +131,8 @@ func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 }
 
 // End implements child.Session. It ends all waits for answers. The oldest unanswered batch is
-// blamed for the death of the child, unless the reason is known, or the child has ended by itself
-// without an error and has answered a batch before.
+// blamed for the death of the child. No batch is blamed if the reason is known. Nor is one if the
+// child has ended by itself without an error, and has answered a batch before.
 func (t *session) End(err error) {
 	t.mu.Lock()
 	t.err = err

@@ -239,8 +239,8 @@ func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery,
 // on the table.
 //
 // A row before the last one may still be invisible. Its transaction then has an id below that
-// first unknown id, or it holds the write lock, because an INSERT takes the lock before it takes
-// a number of a sequence.
+// first unknown id, or it holds the write lock: an INSERT takes the lock before it takes a number
+// of a sequence.
 func (d *postgres) observe(ctx context.Context, r *relation,
 	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {
