@@ -81,11 +81,11 @@ type Store struct {
 	st *state
 }
 
-// Append saves the progress of partitions (marks) and the resume tokens (places) of a route as
-// one entry. When it returns nil, the entry survives a kill of the process, but a power loss may
-// lose it until Sync. An empty resume token deletes the lane. After an error, either nothing was
-// saved and Append may be called again, or no call can save anything any more (see Failed).
-// Append does not retain marks.
+// Append saves the progress of partitions (marks) and the resume tokens (places) of a route as one
+// entry. When it returns nil, the entry survives a kill of the process, but a power loss may lose
+// it until Sync. places maps the name of a lane to its resume token. An empty token deletes the
+// lane. After an error, either nothing was saved and Append may be called again, or no call can
+// save anything any more (see Failed). Append does not retain marks.
 func (s *Store) Append(route string, marks []stream.Mark, places map[string]string) error {
 	if len(marks) == 0 && len(places) == 0 {
 		return nil
@@ -251,7 +251,7 @@ func (s *Store) Sync() error {
 	return nil
 }
 
-// usable returns the error that prevents saving, or nil. The caller must hold writing.
+// usable returns the error that prevents saving, or nil. The caller must hold s.writing.
 func (s *Store) usable() error {
 	if s.failed != nil {
 		return s.failed

@@ -50,8 +50,8 @@ func Severity(state, gate string, inFlight int, misconfigured bool) int {
 	return severity[state]
 }
 
-// IdleSlow reports whether a worker was slow or busy when it last had data, but has none now. Such
-// a worker accepts more data.
+// IdleSlow reports whether a worker was slow or busy when it last had data, but has none now. The
+// state is then that of an earlier moment: no gate limits the worker now.
 func IdleSlow(state, gate string, inFlight int) bool {
 	return (state == "SLOW" || state == "BUSY") && gate == "none" && inFlight == 0
 }

@@ -12,8 +12,9 @@ const (
 	// missingFor is the time after which data that the source cannot find counts as deleted. The
 	// reader must also have been idle for this time.
 	missingFor = 10 * time.Second
-	// missingMost is the maximum number of missing ranges that are kept. At this number, all are
-	// deleted and start again.
+	// missingMost is the maximum number of missing ranges that are kept. At this number, all
+	// entries are deleted. The time for which a range has been missing (missingFor) is then
+	// measured from the beginning.
 	missingMost = 1 << 16
 )
 

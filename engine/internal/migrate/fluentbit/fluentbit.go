@@ -283,8 +283,9 @@ func (c *converter) modify(f *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
-// added returns the value of the rule `Add FIELD TEXT`: the text, unless a record has the field.
-// Expressions can refer only to fields that records may have. Only the format json has unknown ones.
+// added returns the value of the rule `Add FIELD TEXT`: the text, unless a record has the field. An
+// expression can test for a field only if records may have it. Without a parser of the format json,
+// the result is the text alone.
 func (c *converter) added(rule *migrate.Value, field, text string, p *migrate.Pipeline) string {
 	parsed := strings.Join(p.Processors, "\n")
 	switch {
