@@ -60,8 +60,8 @@ type Store struct {
 	options Options
 
 	syncing sync.Mutex // held while the log is synced or replaced; acquired before writing
-	// writing is held during each write and during the whole replacement of the log. The log in
-	// the file and the state in st therefore change in the same order.
+	// writing is held during each write and during the whole replacement of the log. Entries are
+	// therefore written to the file and applied to st in the same order.
 	writing sync.Mutex
 	// The fields below change only while writing is held.
 	f          vfs.File

@@ -235,8 +235,9 @@ func value(field string) string {
 	return "$env[" + strconv.Quote(field) + "]"
 }
 
-// flat returns the name of a field in the options of set, drop and rename. In these, a name with
-// dots would be a path, unless it is in quotes.
+// flat returns the name of a field in the options of set, drop and rename. In these options, an
+// unquoted name with dots is a path to a member of an object. flat therefore puts quotes around
+// such a name.
 func flat(field string) string {
 	if strings.Contains(field, ".") {
 		field = strconv.Quote(field)
