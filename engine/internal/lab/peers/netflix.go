@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// limiter is a concurrency limit of Netflix' library. The type windowed updates it once per second.
-// The arguments of an update are the mean round trip of at least ten attempts, the maximum number
-// of in-flight attempts, and dropped, which reports whether an attempt failed or timed out.
+// limiter is a concurrency limit of Netflix' library. The type windowed updates it at most once per
+// second. The arguments of an update are the mean round trip of at least ten attempts, the maximum
+// number of in-flight attempts, and dropped, which reports whether an attempt failed or timed out.
 type limiter interface {
 	update(rtt time.Duration, inFlight float64, dropped bool)
 	size() float64
