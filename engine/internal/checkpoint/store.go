@@ -39,9 +39,9 @@ var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store. Zero values select the defaults.
 type Options struct {
-	// Factor determines when the log is replaced by a snapshot: when its size is Factor times the
-	// size of its live contents. Zero means 2. The log is also replaced when more than 16 MiB of it
-	// (or Slack, if that is larger) is not live.
+	// Factor determines when the log is replaced by a snapshot: when its bytes that are not live
+	// (replaced or deleted) exceed Factor-1 times its live bytes, or 16 MiB if that is less. They
+	// must also exceed Slack. Zero means 2.
 	Factor int
 	// Slack is the number of bytes of the log that may always be not live. Zero means 1 MiB.
 	Slack int64
@@ -273,8 +273,8 @@ func (s *Store) slack() int64 {
 // unless Slack is larger. It is the size of the progress of almost a million partitions.
 const garbageMost = 16 << 20
 
-// bound returns the size that the log may have before it is replaced by a snapshot. The caller
-// must hold writing.
+// bound returns the size that the log may have before it is replaced by a snapshot. The caller must
+// hold s.writing.
 func (s *Store) bound() int64 {
 	factor := int64(s.options.Factor)
 	if factor <= 0 {

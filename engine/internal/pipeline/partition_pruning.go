@@ -184,8 +184,8 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 // closed.
 func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts[id].handedOut }
 
-// maxIdleAccounts is the number of open accounts of partitions above which closeIdle closes those
-// without unsettled data.
+// maxIdleAccounts is the number of open accounts of partitions above which closeIdle closes
+// accounts without unsettled or unsaved data.
 const maxIdleAccounts = 1024
 
 // closeIdle closes accounts (counts and progress) of partitions without unsettled or unsaved
