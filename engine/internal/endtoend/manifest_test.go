@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -114,13 +115,17 @@ func TestManifestOfParked(t *testing.T) {
 	defer busy.Close()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "one.log"), fmt.Sprintf(`{"to":%q,"order":"7"}`, busy.URL))
+	_, port, _ := strings.Cut(strings.TrimPrefix(busy.URL, "http://"), ":")
 	config := write(t, filepath.Join(dir, "penstock.yaml"), `
 pipelines:
   m:
     source: { spool_dir: { path: ./spool, finished: keep, settle: 1ms } }
     processors: [ { parse: { format: json } } ]
     sink:
-      http: { url: to, idempotency_key: order, allow: { hosts: [127.0.0.1], private: true, http: true } }
+      http:
+        url: to
+        idempotency_key: order
+        allow: { hosts: [127.0.0.1], ports: [`+port+`], private: true, http: true }
 `)
 	if r := runManifest(t, config).Routes[0]; r.Delivered != 0 || r.Parked != 1 {
 		t.Errorf("%d records delivered and %d parked, want 0 and 1", r.Delivered, r.Parked)
