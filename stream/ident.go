@@ -70,6 +70,19 @@ func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	return dst
 }
 
+// AppendShortID appends the id of record i if it has at most most bytes. Otherwise it appends the
+// SHA-256 hash of the id, as 64 hexadecimal digits. It is for receivers that limit the length of
+// ids. The ids of records with long positions, such as the cursors of a feed, may exceed the limit.
+func (b *Batch) AppendShortID(dst []byte, i, most int) []byte {
+	n := len(dst)
+	dst = b.AppendRecordID(dst, i)
+	if len(dst)-n > most {
+		sum := sha256.Sum256(dst[n:])
+		dst = hex.AppendEncode(dst[:n], sum[:])
+	}
+	return dst
+}
+
 // identity returns the identity of a record at a position of the span, nil if it has none.
 func (s *Span) identity(at int64) *Identity {
 	n, _ := slices.BinarySearchFunc(s.Identities, at, func(e Identity, at int64) int {

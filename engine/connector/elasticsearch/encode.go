@@ -1,8 +1,6 @@
 package elasticsearch
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"sync"
 	"time"
@@ -133,17 +131,11 @@ func (d *Documents) id(b *stream.Batch, i int) ([]byte, bool) {
 	if d.ID == idNone {
 		return nil, false
 	}
-	id := b.AppendRecordID(nil, i)
-	if len(id) > maxID {
-		sum := sha256.Sum256(id)
-		id = hex.AppendEncode(nil, sum[:])
-	}
-	return id, true
+	return b.AppendShortID(nil, i, maxID), true
 }
 
 // maxID is the maximum length of a document's id in bytes. A store refuses the whole request if one
-// id is longer. The id of a record is longer if its position contains a long cursor or key. Its hash
-// is then the document's id.
+// id is longer.
 const maxID = 512
 
 // timestampField is the field with the time of a document. Each document of a data stream must have

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 var planned = []time.Duration{
@@ -76,6 +77,34 @@ func TestSchedule(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestLongRecordIDs checks that records get valid and different keys if their ids are too long for
+// a key, as those of a feed with long cursors.
+func TestLongRecordIDs(t *testing.T) {
+	o := options()
+	o.IdempotencyKey = ""
+	if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
+		t.Fatal(err)
+	}
+	b := streamtest.Lines("m1 a", "m1 b", "m1 c")
+	b.Split()
+	for i := range b.Records[1:] {
+		b.Records[1+i].Origin.Key = strings.Repeat("x", 600)
+	}
+	e := newEvaluators(o)
+	e.begin(b)
+	seen := make(map[string]bool)
+	for i := range b.Records {
+		row, err := e.row(b, i, time.Now())
+		if err != nil {
+			t.Error(err)
+		}
+		seen[row.Key] = true
+	}
+	if id := string(b.AppendRecordID(nil, 0)); len(seen) != 3 || !seen[id] {
+		t.Errorf("three records have the keys %v, want three with %s", seen, id)
 	}
 }
 
