@@ -70,10 +70,10 @@ func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	return dst
 }
 
-// AppendShortID appends the id of record i if it has at most most bytes. Otherwise it appends the
-// SHA-256 hash of the id, as 64 hexadecimal digits. It is for receivers that limit the length of
-// ids. The ids of records with long positions, such as the cursors of a feed, may exceed the limit.
-func (b *Batch) AppendShortID(dst []byte, i, most int) []byte {
+// AppendShortID appends the id of record i of b if it has at most most bytes. Otherwise it appends
+// the SHA-256 hash of the id, as 64 hexadecimal digits. It is for receivers that limit the length
+// of ids. The ids of records with long positions, such as the cursors of a feed, may exceed it.
+func AppendShortID(dst []byte, b *Batch, i, most int) []byte {
 	n := len(dst)
 	dst = b.AppendRecordID(dst, i)
 	if len(dst)-n > most {

@@ -131,7 +131,7 @@ func (d *Documents) id(b *stream.Batch, i int) ([]byte, bool) {
 	if d.ID == idNone {
 		return nil, false
 	}
-	return b.AppendShortID(nil, i, maxID), true
+	return stream.AppendShortID(nil, b, i, maxID), true
 }
 
 // maxID is the maximum length of a document's id in bytes. A store refuses the whole request if one

@@ -127,7 +127,8 @@ func (e *evaluators) row(b *stream.Batch, i int, now time.Time) (row parked.Row,
 	raw, waits := "", ""
 	raw, errs[0] = e.value("url", e.url, i, "")
 	row.Method, errs[1] = e.value("method", e.method, i, string(e.o.Method))
-	row.Key, errs[2] = e.value("idempotency_key", e.key, i, string(b.AppendShortID(nil, i, maxKey)))
+	id := string(stream.AppendShortID(nil, b, i, maxKey))
+	row.Key, errs[2] = e.value("idempotency_key", e.key, i, id)
 	row.Signer, errs[3] = e.value("sign.key", e.signer, i, "")
 	row.Header, errs[4] = e.header(i)
 	if waits, errs[5] = e.value("schedule", e.schedule, i, ""); errs[5] == nil {
