@@ -68,9 +68,9 @@ func (s *flakyServer) tried(n int) (lines, sent int) {
 	return lines, sent
 }
 
-// quiet returns a condition for calls at least 5 ms apart: all bad lines were sent n times, and none
-// was sent for 100 calls. These take longer on a busy machine, so that the program has saved the
-// responses.
+// quiet returns a condition for calls at least 5 ms apart: all bad lines were sent n times, and
+// none was sent for 100 calls. These take longer on a busy machine, so that the program has saved
+// the responses.
 func (s *flakyServer) quiet(bad, n int) func() bool {
 	calls, before := 0, 0
 	return func() bool {

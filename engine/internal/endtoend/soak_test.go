@@ -374,9 +374,9 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 const stuck = 30 * time.Second
 
 // quietLooks is the number of looks, soakLook apart, without a delivery after which the program
-// counts as done. They take at least 5 s, longer than copy_wait plus a response, and more on a busy
-// machine. By then all deliveries that kills left unsaved have been repeated. An earlier drain would
-// postpone them to the next start.
+// counts as done. They take at least 5 s, longer than copy_wait plus a response, and more on a
+// busy machine. By then all deliveries that kills left unsaved have been repeated. An earlier drain
+// would postpone them to the next start.
 const (
 	quietLooks = 50
 	soakLook   = 100 * time.Millisecond
