@@ -18,7 +18,7 @@ import (
 // the source asks for the body.
 func TestExpectContinue(t *testing.T) {
 	t.Parallel()
-	s := run(t, "memory: 8MiB, max_body: 4MiB, deadline: 1s, token: long-enough-token")
+	s := run(t, "memory: 8MiB, max_body: 4MiB, deadline: 3s, token: long-enough-token")
 	room, err := s.server.Reserve(t.Context(), 6<<20)
 	if err != nil {
 		t.Fatal(err)

@@ -302,7 +302,7 @@ func TestCompressed(t *testing.T) {
 // body, no HTTP or a malformed chunk are closed. The source serves other clients meanwhile.
 func TestRudeClients(t *testing.T) {
 	t.Parallel()
-	s := run(t, "format: lines, connections: 20, header_timeout: 300ms, deadline: 1s")
+	s := run(t, "format: lines, connections: 20, header_timeout: 1s, deadline: 3s")
 	addr := strings.TrimPrefix(s.url, "http://")
 	var conns []net.Conn
 	for i := range 40 {

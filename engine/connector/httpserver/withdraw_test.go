@@ -29,7 +29,7 @@ func TestWithdrawUnsent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := run(t, "format: ndjson, deadline: 500ms",
+			s := run(t, "format: ndjson, deadline: 2s",
 				append(c.more, "flow: {timeout: 60s, abandon: 120s, window: fixed, size: 1}")...)
 			w := &unsentRun{service: s, noKeys: c.noKeys, sent: make(map[string]bool),
 				open: make(chan struct{})}

@@ -23,7 +23,6 @@ type flakyServer struct {
 	mu    sync.Mutex // guards the fields below
 	tries map[string][]time.Time
 	taken map[string]int
-	last  time.Time // time of the last failure
 }
 
 func (s *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +39,6 @@ func (s *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		s.tries[line] = append(s.tries[line], time.Now())
-		s.last = time.Now()
 		switch n := len(s.tries[line]); {
 		case n < 3:
 			status = http.StatusInternalServerError
@@ -56,17 +54,32 @@ func (s *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// tried returns the number of bad lines that were sent at least n times, and the time since the
-// last bad line was received.
-func (s *flakyServer) tried(n int) (lines int, quiet time.Duration) {
+// tried returns the number of bad lines that were sent at least n times, and the number of times
+// that bad lines were sent.
+func (s *flakyServer) tried(n int) (lines, sent int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, tries := range s.tries {
 		if len(tries) >= n {
 			lines++
 		}
+		sent += len(tries)
 	}
-	return lines, time.Since(s.last)
+	return lines, sent
+}
+
+// quiet returns a condition for calls at least 5 ms apart: all bad lines were sent n times, and
+// none was sent for 100 calls. These take longer on a busy machine, so that the program has saved
+// the responses.
+func (s *flakyServer) quiet(bad, n int) func() bool {
+	calls, before := 0, 0
+	return func() bool {
+		lines, sent := s.tried(n)
+		if calls++; sent != before {
+			calls, before = 0, sent
+		}
+		return lines == bad && calls > 100
+	}
 }
 
 // has reports whether the given number of good lines has arrived.
@@ -152,10 +165,7 @@ func TestKillWaiting(t *testing.T) {
 		}
 	}
 	k.start()
-	until("first attempts", func() bool {
-		n, quiet := server.tried(1)
-		return n == bad && quiet > 500*time.Millisecond
-	})
+	until("first attempts", server.quiet(bad, 1))
 	if n, _ := server.tried(2); n > bad/2 {
 		t.Logf("%d of %d had been sent twice before all had been sent: the machine is slow", n, bad)
 	}
@@ -164,10 +174,7 @@ func TestKillWaiting(t *testing.T) {
 	until("second attempts", func() bool { n, _ := server.tried(2); return n > bad/2 })
 	k.kill()
 	k.start()
-	until("third attempts", func() bool {
-		n, quiet := server.tried(3)
-		return n == bad && quiet > 500*time.Millisecond
-	})
+	until("third attempts", server.quiet(bad, 3))
 	k.feed = func() {}
 	until("the end", func() bool { return server.has(good) })
 	k.drain()

@@ -74,7 +74,7 @@ func TestReplayedPartition(t *testing.T) {
 	hasOnce(t, db, "lines", 2)
 
 	configure(fmt.Sprintf("{ kafka: { brokers: [%q], topics: [in], group: copy, "+
-		"session_timeout: 1s } }", fake.ListenAddrs()[0]))
+		"session_timeout: 30s } }", fake.ListenAddrs()[0]))
 	produce("good 1", "bad 1")
 	refuse()
 	saved := filepath.Join(dir, "saved")

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // slowServer is a real HTTP server on loopback that serves one batch at a time, in order of
@@ -41,7 +43,7 @@ func newBoard() *board {
 
 func newSlowServer(t *testing.T, b *board, rate float64, seed uint64) *slowServer {
 	s := &slowServer{t: t, rate: rate, board: b, rnd: rand.New(rand.NewPCG(seed, 12)),
-		addr: "127.0.0.1:0"}
+		addr: connectortest.FreeAddress(t)}
 	s.revive()
 	t.Cleanup(s.die)
 	return s
@@ -55,7 +57,6 @@ func (s *slowServer) revive() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.addr = l.Addr().String()
 	srv := &http.Server{Handler: http.HandlerFunc(s.serve)}
 	s.mu.Lock()
 	s.srv, s.free = srv, time.Now()

@@ -350,7 +350,6 @@ func (s *soak) sample() {
 // follow waits for d and reads new rows from the tables.
 func (s *soak) follow(ctx context.Context, d time.Duration) {
 	s.t.Helper()
-	const every = 100 * time.Millisecond
 	for end := time.Now().Add(d); ; {
 		for _, table := range s.tables {
 			if err := table.look(); err != nil {
@@ -365,7 +364,7 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 		default:
 		}
 		left := time.Until(end)
-		if left <= 0 || !soakWait(ctx, min(left, every)) {
+		if left <= 0 || !soakWait(ctx, min(left, soakLook)) {
 			return
 		}
 	}
@@ -374,15 +373,20 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 // stuck is the maximum time without a new line at the receivers while lines are missing there.
 const stuck = 30 * time.Second
 
-// quiet is the time without deliveries after which the program counts as done. It is longer than
-// copy_wait plus a response. By then all deliveries that kills left unsaved have been repeated. An
-// earlier drain would postpone them to the next start.
-const quiet = 5 * time.Second
+// quietLooks is the number of looks, soakLook apart, without a delivery after which the program
+// counts as done. They take at least 5 s, longer than copy_wait plus a response, and more on a
+// busy machine. By then all deliveries that kills left unsaved have been repeated. An earlier drain
+// would postpone them to the next start.
+const (
+	quietLooks = 50
+	soakLook   = 100 * time.Millisecond
+)
 
 // finish waits until all receivers have everything, and drains the program. Then it runs the
 // program once more; that run must deliver nothing.
 func (s *soak) finish(ctx context.Context) {
-	for last, most := time.Now(), int64(-1); ; {
+	looks := 0 // since the last delivery
+	for last, most := time.Now(), int64(-1); ; looks++ {
 		all := true
 		for _, w := range s.writers {
 			all = all && s.delivered(w.index, int(w.next.Load()))
@@ -395,16 +399,16 @@ func (s *soak) finish(ctx context.Context) {
 			have += table.count()
 		}
 		if have > most {
-			last, most = time.Now(), have
+			last, most, looks = time.Now(), have, 0
 		}
-		if all && time.Since(last) > quiet {
+		if all && looks > quietLooks {
 			break
 		}
 		if time.Since(last) > stuck {
 			s.t.Error("lines are missing, and nothing comes any more")
 			break
 		}
-		s.follow(ctx, 100*time.Millisecond)
+		s.follow(ctx, soakLook)
 	}
 	s.kill(true)
 	s.follow(ctx, 0)

@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/httpaccess"
 	"github.com/penstock-io/penstock/engine/kit/natsaccess"
 )
@@ -88,7 +89,8 @@ func TestAuthoritiesAreReread(t *testing.T) {
 	}
 	pair, authority := certificate(t)
 	write(authority)
-	s, port := serve(t, pair, -1, nil)
+	// The second server needs the port that the first one had.
+	s, port := serve(t, pair, connectortest.FreePort(t), nil)
 	o := natsaccess.Options{URL: s.ClientURL(), User: "penstock", Password: "secret",
 		TLS: httpaccess.TLS{CA: file}}
 	options, err := o.Login(slog.New(slog.DiscardHandler))
