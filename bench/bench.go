@@ -26,8 +26,8 @@ type contender struct {
 const ours = "penstock"
 
 // With -gate and without -dir, the scratch folder is in memory, if the machine has enough. The kept
-// ratios (of penstock's speed to the limits) then do not depend on the disk. Its speed varies by a
-// factor of three from day to day.
+// ratios (of penstock's speed to the limits) then do not depend on the disk. The speed of a disk
+// varies by a factor of three from day to day.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30

@@ -34,8 +34,8 @@ type Stats struct {
 	Unique, Lost, Repeated, Unknown int64
 	Requests, Refused               int64
 	MostInFlight                    int64 // maximum number of concurrent requests
-	// Times at which the first and the last record that was expected and not received before came,
-	// in seconds since 1970.
+	// Times of arrival of the first and the last record, in seconds since 1970. Repeated and
+	// unknown records do not count.
 	FirstUnix, LastUnix float64
 	// Latency from the writing of a line to its arrival; 0 if lines contain no time.
 	P50ms, P99ms float64

@@ -196,10 +196,11 @@ func (s *straight) onlyMarks(from int) bool {
 	return !slices.ContainsFunc(s.steps[from:], func(st step) bool { return st.mark < 0 })
 }
 
-// ends reports whether a run ends where its class ends. s.steps[from:] are the steps after it. No
-// character of the class may begin a match of these steps. If the match may end after the run, the
-// run must take as many characters as it can. Example: `^\d{1,3}` and `^\d+?` match only a part of
-// the digits of 2026.
+// ends reports whether a run always extends to the first character that is not in its class.
+// s.steps[from:] are the steps after the run. A match of these steps must not begin with a
+// character of the class. If it may be empty, the run must be greedy and have no maximum length.
+// For example, ends returns false for `^\d{1,3}` and `^\d+?`, which match only a part of the digits
+// of 2026.
 func (s *straight) ends(from int, run *step) bool {
 	c := run.run
 	for _, st := range s.steps[from:] {
