@@ -17,8 +17,8 @@ import (
 )
 
 // Config is a whole configuration. Load and Parse return it with all defaults set and all paths
-// resolved. Set State before you add routes: each route has its own directory for dead letters,
-// which does not change with State.
+// resolved. Set State before you add routes: DefaultRoute derives a route's directory for dead
+// letters from State. A later change of State does not change this directory.
 type Config struct {
 	Path string // file or directory, as given to Load or Parse; empty if built in Go
 	// State is the directory of checkpoints and, by default, of dead letters. It is created if
@@ -133,7 +133,8 @@ type Flow struct {
 	// if the round trip of a batch is longer than this. Default auto.
 	Threshold string `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
 	// Step is how often a linear window changes: per_ack, after each acknowledged batch, or
-	// per_round, after as many acknowledged batches as the window has. Default per_round.
+	// per_round, after as many acknowledged batches as the window allows in flight. Default
+	// per_round.
 	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window changes"`
 	// Dispatch chooses the worker of the next batch. Default least_completion.
 	Dispatch string `yaml:"dispatch" names:"@dispatch" doc:"how the worker of a batch is chosen"`

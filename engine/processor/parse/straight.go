@@ -71,8 +71,8 @@ func newStraight(pattern string, groups int) *straight {
 	return s
 }
 
-// opMark is an operation in the result of flat: the start or end of a group. Its number is in the
-// field Min.
+// opMark is an operation in the result of flat: the start or end of a group. The field Min has the
+// index in straight.at at which match stores this position.
 const opMark = syntax.Op(200)
 
 // flat returns re as a flat sequence, without nested concatenations and groups.
@@ -175,7 +175,7 @@ func classOf(re *syntax.Regexp) *class {
 }
 
 // plan reports whether each run (a repeated character class) has only one possible end. It sets the
-// tail of runs that only literals follow.
+// field tail of the runs that only literals follow.
 func (s *straight) plan() bool {
 	for i := range s.steps {
 		st := &s.steps[i]
