@@ -70,8 +70,8 @@ func (c *clf) begin(b *stream.Batch) {
 	}
 }
 
-// escaped reports whether Data[from:to] has a backslash. The records are passed in order, so that
-// each byte is checked only once.
+// escaped reports whether Data[from:to] has a backslash. It remembers the range that it has
+// searched. If the calls have ascending offsets, each byte is therefore searched only once.
 func (c *clf) escaped(data []byte, from, to int) bool {
 	return (from < c.from || to > c.plain) && c.look(data, from, to)
 }
