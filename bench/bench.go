@@ -25,9 +25,9 @@ type contender struct {
 // ours is the name of penstock in results.
 const ours = "penstock"
 
-// With -gate and without -dir, the scratch folder is in memory, if the machine has enough. The kept
-// ratios (of penstock's speed to the limits) then do not depend on the disk. Its speed varies by a
-// factor of three from day to day.
+// With -gate and without -dir, the scratch folder is in memory, if the machine has enough free
+// memory. The kept ratios (of penstock's speed to the limits) then do not depend on the disk. The
+// speed of a disk varies by a factor of three from day to day.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30

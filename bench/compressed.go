@@ -11,8 +11,8 @@ import (
 )
 
 // compressed are the workloads with compressed input files. Penstock is compared with a program
-// that only decompresses. The time includes the start of the process, so small inputs would measure
-// mainly that.
+// that only decompresses. The time includes the start of the process, so with small inputs it would
+// be mainly the time of the start.
 var compressed = []workload{
 	compressedBy("w1_gzip", "gzip", "zcat", .85),
 	compressedBy("w1_zstd", "zstd", "zstdcat", .85),

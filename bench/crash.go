@@ -18,8 +18,8 @@ const (
 )
 
 // crash configures the kills of a job. The job is killed after it has made progress since its
-// start, and after a random time from after[0] to after[1]. progress returns the amount that has
-// been received so far.
+// start, and after a random time from after[0] to after[1]. progress returns how much the receiver
+// has got so far, as a number that grows.
 type crash struct {
 	progress func() int64
 	after    [2]time.Duration
@@ -124,7 +124,7 @@ func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, 
 }
 
 // The records that are repeated after a kill are limited by checkpoint.replay, which has this value
-// in the jobs.
+// in the configs of the jobs.
 const (
 	replay      = "1MiB"
 	replayBytes = 1 << 20

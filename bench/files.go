@@ -32,8 +32,8 @@ func (e *env) copied(in load.Input, limit string) (measure, error) {
 	return e.limit(in, limit, to)
 }
 
-// warm writes as many bytes as the input has, and removes them. The machine then has the memory
-// pages for the next run. On a virtual machine, the hypervisor takes unused pages away. Getting
+// warm copies the input to a file and removes the file. The machine then has free memory pages for
+// the output of the next run. On a virtual machine, the hypervisor takes unused pages away. Getting
 // them back takes up to three times as long as copying the input.
 func (e *env) warm(in load.Input) error {
 	to := filepath.Join(e.dir, "warm")

@@ -19,7 +19,7 @@ import (
 )
 
 // flame draws the flame graph of a profile and prints the functions that use the most time. It
-// returns the shares of the parts of the program.
+// returns the share of the CPU time for each part of the program.
 func flame(name, program, out string) ([]result.Share, error) {
 	file := filepath.Join(out, name+".pprof")
 	traces, err := proc.Do("go", "tool", "pprof", "-traces", program, file)
@@ -161,7 +161,7 @@ func kernelCall(functions []string) string {
 }
 
 // keptProfiles is the folder with the flame graphs in docs/performance.md. keptShares is the file
-// with their shares.
+// with the shares of the parts of the program in these graphs.
 const (
 	keptProfiles = "../docs/plots/profile"
 	keptShares   = "profiles.json"

@@ -110,8 +110,8 @@ func profile(args []string) error {
 	return errors.Join(err, e.close())
 }
 
-// profile profiles a workload for the given number of seconds. It returns the shares of the parts
-// of the program.
+// profile profiles a workload for the given number of seconds. It returns the share of the CPU time
+// for each part of the program.
 func (e *env) profile(name string, seconds int, out string) ([]result.Share, error) {
 	w, ok := profiledAs[name]
 	if !ok {

@@ -151,8 +151,8 @@ const columnsOf = `host text, identity text, "user" text, timestamp text, method
 	`path text, protocol text, ` +
 	`status bigint, size bigint, referrer text, agent text`
 
-// renew creates the table again. It also forces a checkpoint, so that none happens during the
-// measurement.
+// renew creates the table again. It also forces a checkpoint of the database server, so that none
+// happens during the measurement.
 func (s *server) renew(columns string) error {
 	return s.do("SET client_min_messages = error; DROP TABLE IF EXISTS lines",
 		"CREATE TABLE lines ("+columns+")", "CHECKPOINT")

@@ -82,7 +82,8 @@ type Options struct {
 	Load func() (Config, error)
 
 	// Dashboard serves pages at the admin address, for example web.Handler(). No token is needed
-	// for them, so they must not contain data. Nil means a list of the other addresses.
+	// for them, so they must not contain data. Nil means a page that lists the other paths, such as
+	// /metrics.
 	Dashboard http.Handler
 
 	// LogLevel is the level of Log. If it is set, the level can be changed at the admin address.

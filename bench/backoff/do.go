@@ -18,8 +18,9 @@ import (
 
 var errFailed = errors.New("failed")
 
-// Every library is called in the fastest form that can be reused. Each call has its own loop, so
-// that only the call is measured. An operation that succeeds does nothing.
+// Every library is called in its fastest form that allows repeated calls. The loop of each
+// benchmark contains the call itself and no function value, so that only the call is measured. An
+// operation that succeeds does nothing.
 
 // parent returns the context of the caller. It never ends or, if cancellable is set, can be
 // cancelled, as in most programs.

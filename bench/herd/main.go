@@ -4,9 +4,10 @@
 //	make bench-herd
 //
 // It counts the restarts in each interval of 100 ms, from the crash until the last child runs
-// again. The last line of its output is {"penstock_peak_over_mean":...,
-// "suture_peak_over_mean":...}. The exit code is 1 if penstock's ratio is above 3, or if a child
-// did not run again within 30 s.
+// again. The result for each library is the ratio of the largest of these counts to their mean. The
+// last line of the output is {"penstock_peak_over_mean":..., "suture_peak_over_mean":...}. The exit
+// code is 1 if penstock's ratio is above 3, or if a child of penstock did not run again within 30
+// s.
 package main
 
 import (

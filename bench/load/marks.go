@@ -35,8 +35,8 @@ func NewMarks(records int64) *Marks {
 	return &Marks{words: make([]atomic.Uint64, (records+63)/64), limit: uint64(records)}
 }
 
-// Add adds the marks in text. It returns the number of expected marks that it has not received
-// before. text must consist of whole lines, in any format.
+// Add adds the marks in text. It returns the number of those whose numbers were expected and not
+// added before. text must consist of whole lines, in any format.
 func (m *Marks) Add(text []byte) (unique int64) {
 	for {
 		i := bytes.IndexByte(text, tilde)

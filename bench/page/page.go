@@ -177,7 +177,7 @@ func (r row) Latency() string {
 }
 
 // compared is a row of the table of all programs: a workload with the share of the limit that each
-// program has reached. The order is that of view.Programs.
+// program has reached. The shares are in the order of view.Programs.
 type compared struct {
 	About
 	Shares []string
@@ -289,8 +289,8 @@ func (v *view) compare(entries []result.Entry, abouts []About) {
 	}
 }
 
-// programs returns the names of the programs. penstock is the first. The others are ordered by
-// their number of results.
+// programs returns the names of the programs. penstock is the first. Of the others, those with the
+// most results come first.
 func programs(entries []result.Entry) []string {
 	times := map[string]int{}
 	for _, name := range rival.Names() {

@@ -102,9 +102,10 @@ func Start(dir, name string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// resident returns the peak memory of the program that p runs. ok is false if it cannot be read,
-// for example because the process has ended. resident does not use the rusage of wait4, which
-// includes the memory of this command before exec.
+// resident returns the peak memory, since exec, of the program that p runs. ok is false if it
+// cannot be read, for example because the process has ended. resident does not use the rusage of
+// wait4. That counts from the fork, and until exec the new process has the memory of bench, the
+// command that starts it.
 func (p *Process) resident() (mib float64, ok bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {

@@ -34,8 +34,8 @@ type Stats struct {
 	Unique, Lost, Repeated, Unknown int64
 	Requests, Refused               int64
 	MostInFlight                    int64 // maximum number of concurrent requests
-	// Times at which the first and the last record that was expected and not received before came,
-	// in seconds since 1970.
+	// Times of arrival of the first and the last record, in seconds since 1970. Repeated and
+	// unknown records do not count.
 	FirstUnix, LastUnix float64
 	// Latency from the writing of a line to its arrival; 0 if lines contain no time.
 	P50ms, P99ms float64
@@ -157,9 +157,9 @@ func (s *server) serve() {
 	}
 }
 
-// healthy reports whether the server is in a healthy phase. If not, it also handles the request. In
-// the first, third, fifth and so on failing phase, it responds with 503. In every second failing
-// phase, it breaks the connection at the end of the phase.
+// healthy reports whether the server is in a healthy phase. If not, it also handles the request.
+// The failing phases alternate: in the first one it responds with 503, and in the next one it waits
+// until the end of the phase and breaks the connection.
 func (s *server) healthy(w http.ResponseWriter, r *http.Request) bool {
 	if s.Phase == 0 {
 		return true

@@ -13,7 +13,7 @@ import (
 const fall = 0.20
 
 // Kept are earlier ratios of the speed of penstock to the limits, by workload. Later runs must
-// reach them.
+// reach at least 1 - fall of them.
 type Kept map[string]float64
 
 // Ratios are the kept ratios by machine. They depend on the processor, because penstock uses

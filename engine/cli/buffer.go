@@ -286,8 +286,8 @@ func bounds(first, last uint64) string {
 	return fmt.Sprintf("stored are %d to %d", first, last)
 }
 
-// one calls take with the buffer that the flag selects or, without the flag, with the only buffer
-// of a config.
+// one calls take with the buffer that the flag --pipeline selects or, without the flag, with the
+// only buffer of a config.
 func (c bufferCommands) one(
 	ctx context.Context, config string, f *bufferFlags, command string,
 	take func(name string, b stream.OpenBuffer) error,

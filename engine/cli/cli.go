@@ -92,8 +92,9 @@ func (p Program) program() *program {
 }
 
 // keepPipes prevents SIGPIPE from killing the process when the reader of its stdout or stderr ends.
-// A write then returns an error. This stays in effect until the process ends, so that the exit code
-// is correct. It does not affect child processes.
+// A write then returns an error. This stays in effect until the process ends: otherwise its last
+// write could kill it, and the exit code would be that of the signal. It does not affect child
+// processes.
 var keepPipes = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) })
 
 func isHangup(s os.Signal) bool { return s == syscall.SIGHUP }

@@ -39,8 +39,8 @@ type demoResult struct {
 	Records  int     `json:"records"`
 	Lost     int     `json:"lost"`     // records that no receiver has accepted
 	Repeated int     `json:"repeated"` // records that were accepted more than once
-	// Again is the number of repeated requests that were recognized by their Idempotency-Key and
-	// not accepted.
+	// Again is the number of repeated requests that the receivers recognized by their
+	// Idempotency-Key and ignored.
 	Again int `json:"again"`
 	routeResult
 	// Bound is the maximum number of bytes that a kill of penstock itself would have repeated.
@@ -189,8 +189,9 @@ func (d *play) run(ctx context.Context) error {
 	}
 }
 
-// show draws the progress on a terminal. Without a terminal, it prints a line each second. last
-// marks the last call, for which the drawing stays and a line is always printed.
+// show draws the progress on a terminal. Without a terminal, it prints a line at most once a
+// second. If last is set, this is the last call: the drawing stays, or a line is printed in any
+// case.
 func (d *play) show(last bool) {
 	r := d.engine.Status().Routes[0]
 	if d.screen != nil {

@@ -93,8 +93,8 @@ func (f generateFlags) run(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// paced writes the lines that are due at intervals of paceEvery. After a slow write, it writes more
-// lines, to keep the rate.
+// paced writes perSecond lines per second. Every paceEvery, it writes the lines that are due by
+// then. After a slow write these are more lines, so that the rate is kept.
 func paced(ctx context.Context, w io.Writer, g *generate.Generator, lines, perSecond int64) error {
 	begun := time.Now()
 	tick := time.NewTicker(paceEvery)

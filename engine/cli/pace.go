@@ -16,8 +16,8 @@ const mostPercent = 100 * leastGarbage / (4 << 20)
 // pace makes the Go runtime collect garbage more often, to use less memory. After each collection
 // it sets the heap size of the next one. Without pace, the runtime allows as much garbage as there
 // is memory in use. Most of this memory is batches, tens of MiB, so the process would use about 1.5
-// times as much memory. Fewer collections would save hardly any time, because batches contain no
-// pointers, and the cost of a collection depends on the memory with pointers.
+// times as much memory as with pace. Fewer collections would save hardly any time, because batches
+// contain no pointers, and the cost of a collection depends on the memory with pointers.
 type pace struct{ samples []metrics.Sample }
 
 // beginPace sets the heap size of the first collection. After each collection, the runtime calls

@@ -298,8 +298,8 @@ func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags)
 	return err
 }
 
-// whenOf returns the time of the next step of a delivery. If the delivery has ended, it returns the
-// time of its end.
+// whenOf returns the next step of a delivery, an attempt or a poll, and its time as text. If the
+// delivery has ended, it returns the time of its end.
 func whenOf(d *stream.Delivery) string {
 	switch {
 	case !d.Ended.IsZero():

@@ -19,8 +19,8 @@ const (
 	rateOver    = 10 * time.Second       // time over which the speed is averaged
 )
 
-// progressView turns the status of an engine into lines to draw. It remembers the last seconds, to
-// compute the speed.
+// progressView turns the status of an engine into lines to draw. It remembers the settled bytes of
+// the last 10 s, to compute the speed.
 type progressView struct {
 	past []sighting
 }

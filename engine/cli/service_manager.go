@@ -28,7 +28,7 @@ const (
 )
 
 // errNoSignOfLife is the cause with which the context of a ping ends if the engine does not respond
-// in time.
+// within a third of the watchdog's time. A ping asks the engine whether its routes still work.
 var errNoSignOfLife = errors.New("no response in a third of WatchdogSec=")
 
 // serviceManager reports the state of a run to systemd with the protocol of sd_notify(3). A nil
@@ -52,8 +52,9 @@ const (
 	serviceStopping
 )
 
-// serviceManagerOf returns the service manager that the environment variables describe, or nil if
-// there is none. It unsets these variables, so that child processes do not inherit them.
+// serviceManagerOf returns the service manager that the environment variables of systemd describe
+// (NOTIFY_SOCKET and those of the watchdog), or nil if there is none. It unsets these variables, so
+// that child processes do not inherit them.
 func serviceManagerOf(log *slog.Logger) *serviceManager {
 	address := os.Getenv("NOTIFY_SOCKET")
 	watchdog, err := daemon.SdWatchdogEnabled(true)

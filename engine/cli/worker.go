@@ -65,7 +65,8 @@ elsewhere.`,
 	return cmd
 }
 
-// resolve makes the path of the token file absolute. A relative path in a config would refer to the
+// resolve makes the path of the token file absolute. On the command line, a relative path refers to
+// the working directory. In the config into which the path is written, it would refer to the
 // directory of the config.
 func (w *workerFlags) resolve() (err error) {
 	if w.tokenFile != "" {

@@ -9,8 +9,8 @@ import (
 
 // Limits of option values.
 const (
-	// Offsets in a batch have 32 bits. The limit is far below 4 GiB, because the last record of a
-	// batch may extend beyond it.
+	// Offsets in a batch have 32 bits, so a batch must stay below 4 GiB. maxBatchBytes is far below
+	// that, because the last record of a batch may extend beyond maxBatchBytes.
 	maxBatchBytes   = stream.Size(1 << 30)
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000

@@ -17,8 +17,8 @@ import (
 )
 
 // Config is a whole configuration. Load and Parse return it with all defaults set and all paths
-// resolved. Set State before you add routes: each route has its own directory for dead letters,
-// which does not change with State.
+// resolved. Set State before you add routes: DefaultRoute derives a route's directory for dead
+// letters from State. A later change of State does not change this directory.
 type Config struct {
 	Path string // file or directory, as given to Load or Parse; empty if built in Go
 	// State is the directory of checkpoints and, by default, of dead letters. It is created if
@@ -133,7 +133,8 @@ type Flow struct {
 	// if the round trip of a batch is longer than this. Default auto.
 	Threshold string `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
 	// Step is how often a linear window changes: per_ack, after each acknowledged batch, or
-	// per_round, after as many acknowledged batches as the window has. Default per_round.
+	// per_round, after as many acknowledged batches as the window allows in flight. Default
+	// per_round.
 	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window changes"`
 	// Dispatch chooses the worker of the next batch. Default least_completion.
 	Dispatch string `yaml:"dispatch" names:"@dispatch" doc:"how the worker of a batch is chosen"`
@@ -149,27 +150,28 @@ type Flow struct {
 	// 150 ms, it chooses among the first two workers. Default 0: always the worker with the
 	// shortest time.
 	TieBand float64 `yaml:"tie_band" doc:"for least_completion: choose at random among workers slower than the best by at most this share"`
-	// Redeliver limits repeated attempts. It is the number of repeated attempts allowed for each
-	// delivered batch, 0 to 1. For example, 0.1 allows one repeated attempt for ten delivered
-	// batches. 0 means no limit. Default 0.1.
+	// Redeliver limits repeated attempts. It is the number of failed repeated attempts allowed for
+	// each delivered batch, 0 to 1. For example, 0.1 allows one of them for ten delivered batches.
+	// 0 means no limit. Default 0.1.
 	Redeliver float64 `yaml:"redeliver" doc:"repeated attempts allowed for each delivered batch; 0: no limit"`
-	// RedeliverRate is the number of repeated attempts that are allowed each second in addition,
-	// 0.1 to 10000. Default 10.
+	// RedeliverRate is the number of failed repeated attempts that are allowed each second in
+	// addition to Redeliver, 0.1 to 10000. Default 10.
 	RedeliverRate float64 `yaml:"redeliver_rate" doc:"further repeated attempts allowed each second, regardless of deliveries"`
 	// Limit limits the attempts of all workers together, and WorkerLimit those of each worker. In a
 	// config, write them as `limit` and `worker_limit` beside `sink`; their place in `flow` is the
 	// former one. Default: no limit.
 	Limit       Limit `yaml:"limit" doc:"former name of the route's limit"`
 	WorkerLimit Limit `yaml:"worker_limit" doc:"former name of the route's worker_limit"`
-	// Hedge sends a second copy of the oldest batch to an idle worker. At most 2 % of the batches
-	// are sent twice in this way. Default false.
+	// Hedge sends a second copy of the oldest batch to a faster worker if the first attempt takes
+	// longer than nearly all attempts at its worker. At most 2 % of the batches are sent twice in
+	// this way. Default false.
 	Hedge bool `yaml:"hedge" doc:"send a second copy of the batch that holds back the checkpoint, for at most 2 % of batches"`
 	// Shared pauses half of the workers now and then, to detect a bottleneck that all of them
 	// share, such as one database. If there is one, the workers get a common window. Default false.
 	Shared bool `yaml:"shared" doc:"pause workers to detect a shared bottleneck; workers that share one get a common window"`
 	// Poison is the number of workers, up to 100, that a batch may kill before it counts as the
-	// cause of their deaths. A failed attempt counts like a death if the worker delivers other
-	// batches. 0 means no limit. Default 3.
+	// cause of their deaths and is bisected. A failed attempt counts like a death if the worker
+	// delivers other batches. 0 means no limit. Default 3.
 	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
 	// Poisoned is the treatment of a batch that fails at workers that deliver other batches: keep,
 	// to retry it, or dead_letter. Default keep.
@@ -196,8 +198,8 @@ type Retry struct {
 	Base time.Duration `yaml:"base" doc:"first wait"`
 	// Max is the longest wait, at least Base. Default 30s, or Base if Backoff is fixed.
 	Max time.Duration `yaml:"max" doc:"longest wait"`
-	// Jitter is "full" or "none". With full, each wait is drawn at random between zero and its full
-	// length. Default full.
+	// Jitter is "full" or "none". With full, each wait is drawn at random between zero and the
+	// computed wait. Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
 	// Attempts is the number of failed attempts after which a batch is exhausted (treated as the
 	// option Exhausted says). A failure counts only if the worker delivers other batches. Zero, the

@@ -91,8 +91,8 @@ func joinKey(prefix, key string) string {
 	return prefix + "." + key
 }
 
-// fieldsOf returns the fields of a struct that a config can set, by key, and the keys in order. It
-// includes the fields of embedded structs.
+// fieldsOf returns the fields of a struct that a config can set, by key, and the keys in the order
+// of the fields. It includes the fields of embedded structs.
 func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructField) {
 	fields = map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(t) {

@@ -271,9 +271,9 @@ func (r *Route) prefer(b stream.BatchLimits) {
 }
 
 // yield reduces a batch size (Batch.Bytes) that the sink prefers to an eighth of checkpoint.replay
-// or memory, of the smaller one, so that several batches fit. Example: a sink prefers 2 MiB. With a
-// checkpoint.replay of 4 MiB, the batch size is 512 KiB. It is not reduced below the default size
-// of 256 KiB, unless checkpoint.replay or memory is smaller.
+// or of memory, whichever is smaller, so that several batches fit. Example: a sink prefers 2 MiB.
+// With a checkpoint.replay of 4 MiB, the batch size is 512 KiB. It is not reduced below the default
+// size of 256 KiB, unless checkpoint.replay or memory is smaller.
 func (r *Route) yield() {
 	bound := min(r.Checkpoint.Replay, r.Memory)
 	r.Batch.Bytes = max(1,

@@ -299,8 +299,9 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	}
 }
 
-// columnsTo returns the column offset of the nth character of a text on one line. It returns 0 if
-// the text is written differently in the file, with escapes, variables or several lines.
+// columnsTo returns the number of columns from the start of n, a text on one line, to its character
+// with index nth. It returns 0 if the text is written differently in the file, with escapes,
+// variables or several lines.
 func (l *loader) columnsTo(n *yaml.Node, nth int) int {
 	if nth <= 0 || n.Kind != yaml.ScalarNode {
 		return 0

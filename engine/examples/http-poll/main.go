@@ -116,7 +116,7 @@ type api struct {
 	stop                        func()
 }
 
-// at makes the server call stop when it receives request n.
+// at sets the function that the server calls when it receives its n-th request.
 func (a *api) at(n int, stop func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

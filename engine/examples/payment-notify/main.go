@@ -1,7 +1,7 @@
 // Command payment-notify runs a payment provider and three of its merchants. Paid orders are rows
 // of a SQLite table. For each of them, Penstock notifies the merchant at the merchant's URL. It
-// repeats the notification on a schedule of a day, until the merchant answers "success". The
-// merchants receive notifications with package inbox.
+// repeats the notification on a schedule that lasts a day, until the merchant answers "success".
+// The merchants receive notifications with package inbox.
 //
 // One merchant loses a response, one is slow, and one is down for an hour. Penstock is stopped and
 // started again in between. The program asks for deliveries at the admin address, prints their

@@ -88,8 +88,8 @@ func (p *pool) printed() error {
 	return fmt.Errorf("the processes printed:\n%s", text[max(0, len(text)-most):])
 }
 
-// child returns a command that runs this program as penstock with the given arguments. It ends with
-// ctx.
+// child returns a command that runs this program as penstock with the given arguments. The process
+// is ended when ctx is done.
 func (p *pool) child(ctx context.Context, environment []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, os.Args[0], append(args, "--log-level", "error")...)
 	cmd.Env = append(append(os.Environ(), "DIR="+p.dir), environment...)

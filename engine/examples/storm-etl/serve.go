@@ -72,7 +72,7 @@ type answered struct {
 }
 
 // take returns the entry of a batch. If first is true, the caller must process the batch. Otherwise
-// the entry has its response, now or when it is done.
+// another request processes it, and a.err is the result after a.done is closed.
 func (k *keys) take(key string) (a *answered, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,8 +84,8 @@ func (k *keys) take(key string) (a *answered, first bool) {
 	return a, true
 }
 
-// end wakes the goroutines that wait for the batch. A batch that was not stored is then new when it
-// is sent again.
+// end wakes the requests that wait for the batch. If the batch was not stored, end deletes its key,
+// so that a repeated request processes it again.
 func (k *keys) end(key string, a *answered) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -153,8 +153,9 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// ended returns the error if the slot has no child. A program that cannot be started is reported as
-// such.
+// ended returns the error to report when the processor cannot get a child, which has failed with
+// err. If the program cannot be started, this is the StartError within err. If ctx has ended, it is
+// the cause of ctx.
 func (p *Processor) ended(ctx context.Context, err error) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return start

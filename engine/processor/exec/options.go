@@ -13,7 +13,7 @@ import (
 // The values of the option protocol.
 const (
 	Lines = "lines" // a line for each record, a line for each answer
-	// a line for each batch, and a line with all its records for each answer;
+	// the child reads one line for each batch, and answers with one line for all of its records;
 	// docs/formats/exec-ndjson.md
 	NDJSON = "ndjson"
 	Storm  = "storm" // Storm's multilang protocol; the child is a bolt

@@ -35,7 +35,7 @@ const (
 )
 
 // strayError means that a child has written a stray line. In the protocol `lines`, it is then
-// unknown to which records its lines belong.
+// unknown to which records the other lines of this child belong.
 type strayError struct{ line string }
 
 func (e *strayError) Error() string {

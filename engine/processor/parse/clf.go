@@ -70,14 +70,14 @@ func (c *clf) begin(b *stream.Batch) {
 	}
 }
 
-// escaped reports whether Data[from:to] has a backslash. The records are passed in order, so that
-// each byte is checked only once.
+// escaped reports whether Data[from:to] has a backslash. It remembers the range that it has
+// searched. If the calls have ascending offsets, each byte is therefore searched only once.
 func (c *clf) escaped(data []byte, from, to int) bool {
 	return (from < c.from || to > c.plain) && c.look(data, from, to)
 }
 
-// ahead is the number of bytes that are checked at a time. It is small, so that the bytes are still
-// in the processor's cache when they are split.
+// ahead is the number of bytes that are searched for a backslash at a time. It is small, so that
+// the bytes are still in the CPU's cache when they are split into fields.
 const ahead = 4 << 10
 
 func (c *clf) look(data []byte, from, to int) bool {

@@ -151,7 +151,7 @@ func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 func load(d []byte, at int) uint64 { return binary.LittleEndian.Uint64(d[at:]) }
 
 // spaceIn returns the index of the first space of d at or after i. If the result is len(d)-word or
-// more, the line has no such space.
+// more, the line has no such space, because the last word bytes of d are not part of the line.
 func spaceIn(d []byte, i int) int {
 	for ; i+word <= len(d); i += word {
 		if hit := equals(load(d, i), ' '); hit != 0 {

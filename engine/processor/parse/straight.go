@@ -71,8 +71,8 @@ func newStraight(pattern string, groups int) *straight {
 	return s
 }
 
-// opMark is an operation in the result of flat: the start or end of a group. Its number is in the
-// field Min.
+// opMark is an operation in the result of flat: the start or end of a group. The field Min has the
+// index in straight.at at which match stores this position.
 const opMark = syntax.Op(200)
 
 // flat returns re as a flat sequence, without nested concatenations and groups.
@@ -175,7 +175,7 @@ func classOf(re *syntax.Regexp) *class {
 }
 
 // plan reports whether each run (a repeated character class) has only one possible end. It sets the
-// tail of runs that only literals follow.
+// field tail of the runs that only literals follow.
 func (s *straight) plan() bool {
 	for i := range s.steps {
 		st := &s.steps[i]
@@ -196,10 +196,11 @@ func (s *straight) onlyMarks(from int) bool {
 	return !slices.ContainsFunc(s.steps[from:], func(st step) bool { return st.mark < 0 })
 }
 
-// ends reports whether a run ends where its class ends. s.steps[from:] are the steps after it. No
-// character of the class may begin a match of these steps. If the match may end after the run, the
-// run must take as many characters as it can. Example: `^\d{1,3}` and `^\d+?` match only a part of
-// the digits of 2026.
+// ends reports whether a run always extends to the first character that is not in its class.
+// s.steps[from:] are the steps after the run. A match of these steps must not begin with a
+// character of the class. If it may be empty, the run must be greedy and have no maximum length.
+// For example, ends returns false for `^\d{1,3}` and `^\d+?`, which match only a part of the digits
+// of 2026.
 func (s *straight) ends(from int, run *step) bool {
 	c := run.run
 	for _, st := range s.steps[from:] {
