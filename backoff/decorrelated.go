@@ -49,7 +49,7 @@ func (p Walk) highest(n uint64) time.Duration {
 }
 
 // Next implements Policy. A last wait that this policy cannot have drawn, such as the wait of a Sum
-// that contains it, counts as the nearest possible wait.
+// that contains this policy, counts as the nearest possible wait.
 func (p Walk) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	base, limit := p.limits()
 	last := base

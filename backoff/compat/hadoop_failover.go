@@ -38,8 +38,8 @@ func (p HadoopFailover) fallback() Hadoop {
 }
 
 // sleep returns the wait before a retry or failover, like the original's
-// getFailoverOrRetrySleepTime. The parameter times is the number of earlier ones, and u is a draw
-// from [0, 1).
+// getFailoverOrRetrySleepTime. The parameter times is the number of earlier retries or failovers,
+// and u is a draw from [0, 1).
 func (p HadoopFailover) sleep(times int, u float64) time.Duration {
 	if times == 0 || times < 0 && !p.Compat {
 		return 0
