@@ -184,9 +184,9 @@ func (o *BookOptions[R]) complete() (err error) {
 //
 // When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
 // an error of next, Run finishes the batches in flight first. If a Save fails, Run returns its
-// error, and the next run repeats the rows settled since the last Save. A Checkpoint with temporary
-// failures should retry by itself (package retry). Run does not catch a panic in an option that
-// runs on the loop, and saves nothing after it.
+// error, and the next run repeats the rows settled since the last successful Save. A Checkpoint
+// with temporary failures should retry by itself (package retry). Run does not catch a panic in an
+// option that runs on the loop, and saves nothing after it.
 func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, error)) error {
 	if next == nil {
 		return errors.New("flow: book: there is no function that gives the rows")

@@ -14,7 +14,7 @@ import (
 const MaxTies = 1 << 16
 
 // duplicateFilter skips rows of a Book that were settled before the restart. It also checks that
-// the positions of the rows do not decrease. The goroutine that reads owns it.
+// the positions of the rows do not decrease. The goroutine that reads the rows owns it.
 type duplicateFilter struct {
 	watermark ledger.Position
 	ahead     []ledger.Range // settled before the restart and not passed by reading; ascending

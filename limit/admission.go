@@ -54,8 +54,9 @@ func newAdmission(o Options, clock time.Duration) *admission {
 	return a
 }
 
-// refresh copies the limit and the epoch from the window. The epoch changes when the round trips of
-// earlier calls no longer count. It is called after each event that may have changed the window.
+// refresh copies the limit and the epoch from the window. The epoch changes when the window no
+// longer counts the round trips of calls that started before. It is called after each event that
+// may have changed the window.
 func (a *admission) refresh() {
 	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
 }

@@ -30,8 +30,9 @@ type quota struct {
 	window time.Duration
 }
 
-// allows reports whether n events fit into the rest of the window. If n exceeds a whole window, the
-// events fit only into an unused window, and the excess is subtracted from the next windows.
+// allows reports whether n events fit into the rest of the window. If n exceeds the limit of a
+// whole window, the events fit only into an unused window, and the excess is subtracted from the
+// next windows.
 func (q *quota) allows(n int) bool {
 	if q.limit > 0 {
 		n = min(n, q.limit)

@@ -81,7 +81,7 @@ type DeadLetterSink interface {
 	// the kept ones.
 	StoresDeadLetters() bool
 	// StoreDead replaces Store. It stores the dead records of b, with the reasons that
-	// [Batch.Reason] returns, and the spans. No record of b is kept.
+	// [Batch.Reason] returns, and the spans. b contains no record to deliver.
 	StoreDead(ctx context.Context, b *Batch) error
 }
 

@@ -162,8 +162,9 @@ func (o FlumeOutcome) String() string {
 // at most Max.
 //
 // Quirks: A source waits 0 after an EventDeliveryException, a hot loop. A sink waits Max after any
-// exception. Exceptions do not change the number of BACKOFFs. A negative Increment waits Max,
-// because Thread.sleep throws. A negative Max ends the original's runner, and waits 0 here.
+// exception. Exceptions do not change the number of BACKOFFs. With a negative Increment,
+// Thread.sleep throws, and the runner waits Max as after any exception. A negative Max ends the
+// original's runner, and waits 0 here.
 type FlumeRunner struct {
 	Increment time.Duration // 0 means that every wait is 0
 	Max       time.Duration // 0 means that every wait is 0
