@@ -59,8 +59,8 @@ func (p Flume) Validate() error { return nil }
 // at most Max. f is the number of failures in a row, counted from 1.
 //
 // Quirk: the penalty is computed in an int of milliseconds, which wraps (Compat only). From the
-// 22nd failure on it is negative or 0, so that the sink is tried without a pause. From the 32nd on
-// it starts over at 1 s.
+// 22nd to the 31st failure it is negative or 0, except at the 27th, so that the sink is tried
+// without a pause. At the 32nd failure it starts over at 1 s.
 type FlumePenalty struct {
 	Max    time.Duration // maxpenalty; 0 means that every wait is 0
 	Compat bool

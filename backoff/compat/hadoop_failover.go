@@ -12,8 +12,10 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// HadoopFailover is failoverOnNetworkException. After a network failure it fails over to another
-// server, after a delay. The numbers of failovers and of retries are limited. Fallback decides
+// HadoopFailover is failoverOnNetworkException. After a network failure, or any other IOException
+// of an idempotent call, it fails over to another server, after a delay. A RetriableException is
+// retried at the same server. The numbers of failovers and of retries are limited. A SASL failure,
+// an invalid token, denied access and an IOException of another call end the call. Fallback decides
 // about all other failures.
 //
 // Quirks: The first failover waits 0, and the second 2 * Delay on average. The delay is cut to
