@@ -32,7 +32,8 @@ type quota struct {
 
 // allows reports whether n events fit into the rest of the window. If n exceeds the limit of a
 // whole window, the events fit only into an unused window, and the excess is subtracted from the
-// next windows.
+// next windows. Example: with a limit of 10, 25 events are allowed if 10 are left. The next window
+// then allows none, and the one after it 5.
 func (q *quota) allows(n int) bool {
 	if q.limit > 0 {
 		n = min(n, q.limit)

@@ -40,8 +40,9 @@ const (
 // A batch that waits in a worker's queue stays with that worker, but a batch that waits at the
 // sender goes to the first worker that becomes free. Therefore a covered lane gets no more batches
 // while another lane is free. An idle lane gets a batch only if more batches wait than the busy
-// lanes complete in idleFactor times the expected time of the idle lane. If enough batches wait,
-// every lane is filled up to its window.
+// lanes complete in idleFactor times the expected time of the idle lane. Example: the busy lanes
+// complete 10 further batches in that time. Then an idle lane gets a batch only if more than 10
+// wait. If enough batches wait, every lane is filled up to its window.
 func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64,
 	c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]
