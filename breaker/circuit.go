@@ -171,7 +171,7 @@ type Circuit struct {
 	recent  recent
 
 	waits     backoff.State
-	wait      time.Duration // how long it is, or was, open
+	wait      time.Duration // time from its last opening to the next probe
 	until     time.Duration // end of the wait
 	closed    time.Duration // when it last closed
 	probing   int           // running probes

@@ -88,7 +88,7 @@ type Book[R any] struct {
 
 	next   func(context.Context) (R, error) // Run sets next and fail before it starts goroutines
 	fail   context.CancelCauseFunc
-	filter duplicateFilter // the goroutine that reads owns filter and rows
+	filter duplicateFilter // the goroutine that reads the rows owns both
 	rows   packer[R]
 	ranges []ledger.Range // buffer of save, which one goroutine calls at a time
 

@@ -63,8 +63,8 @@ func (p *pacer) take(now time.Duration, n int) bool {
 	return true
 }
 
-// force counts n events that are reserved and will happen later. The bucket and the quota may
-// become negative.
+// force counts n events that are reserved and will happen later. The tokens of the bucket and the
+// events left in the quota may become negative.
 func (p *pacer) force(now time.Duration, n int) {
 	p.renew(now)
 	if p.limited {

@@ -57,7 +57,7 @@ func (b *Batch) Expand(extra []int) (index []int) {
 		total += n
 	}
 	records, index := make([]Record, 0, total), make([]int, len(b.Records))
-	var number uint32 // of the next new record of the origin
+	var number uint32 // Sub of the next new record of the origin
 	for i, r := range b.Records {
 		if i == 0 || !SameOrigin(b.Records, i-1, i) {
 			number = 0

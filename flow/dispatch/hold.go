@@ -23,9 +23,10 @@ const (
 	// only the waiting item into account.
 	idleFactor = 1 / 1.6
 	// minCover and coverRoot define a covered lane: a lane with so many batches in flight that its
-	// worker does not idle between an answer and the arrival of the next batch. If the worker holds
-	// b batches without a queue, this takes about b + minCover batches in flight. If b is large, it
-	// takes b + coverRoot*sqrt(b), because the worker may serve in parallel (as in package window).
+	// worker does not idle between an answer and the arrival of the next batch. If the worker and
+	// the network hold b batches without a queue, a covered lane has about b + minCover batches in
+	// flight. If b is large, it has b + coverRoot*sqrt(b), because the worker may serve in parallel
+	// (as in package window).
 	minCover  = 2.5
 	coverRoot = 1.5
 	// silentAfter is the time without an answer, in round trips without a queue, after which no
