@@ -171,7 +171,7 @@ type Circuit struct {
 	recent  recent
 
 	waits     backoff.State
-	wait      time.Duration // time from its last opening to the next probe
+	wait      time.Duration // length of the wait that began when it last opened
 	until     time.Duration // end of the wait
 	closed    time.Duration // when it last closed
 	probing   int           // running probes
