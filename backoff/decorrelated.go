@@ -49,7 +49,7 @@ func (p Walk) highest(n uint64) time.Duration {
 }
 
 // Next implements Policy. A last wait that this policy cannot have drawn, such as the wait of a Sum
-// that contains it, counts as the nearest possible wait.
+// that contains this policy, counts as the nearest possible wait.
 func (p Walk) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	base, limit := p.limits()
 	last := base
@@ -138,10 +138,10 @@ type Smooth struct {
 // Polly.Contrib.WaitAndRetry, DecorrelatedJitterBackoffV2). The median waits are about base * 0.9,
 // 1.1, 2, 4, 8. A max of 0 means no cap but the largest Duration.
 //
-// The wait at step n is (x(t) - x of the previous draw) * base / 1.4, with t = n + U and x(t) = 2^t
-// tanh(sqrt(4t)). U is uniform in [0, 1). The waits are computed in floats. Polly cuts to max after
-// the draw. Here the policy stops growing when its longest wait reaches max, and a draw above max
-// is made again.
+// The wait at step n is (x(t) - x(s)) * base / 1.4, with x(t) = 2^t tanh(sqrt(4t)) and t = n + U. U
+// is uniform in [0, 1). s is the t of the previous step, and 0 at step 0. The waits are computed in
+// floats. Polly cuts to max after the draw. Here the policy stops growing when its longest wait
+// reaches max, and a draw above max is made again.
 func DecorrelatedV2(base, max time.Duration) Smooth {
 	return Smooth{base: base, max: max}.hold()
 }

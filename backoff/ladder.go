@@ -155,8 +155,8 @@ func step(n int) uint32 {
 }
 
 // Plain removes the jitter: every wait is the interval itself, at most the cap. Use it for
-// schedules and for a single client. Many clients without jitter collide again and again, and take
-// 7 to 14 times as long as with jitter.
+// schedules and for a single client. Many clients without jitter collide again and again. Until all
+// have succeeded, they take 7 to 14 times as long as with jitter.
 func (l Ladder) Plain() Ladder { return l.with(jitter{}) }
 
 // Full draws each wait from [0, interval], both ends included. Under contention it is the best of

@@ -41,7 +41,7 @@ func (k *Settings) Text(key string) (string, bool) {
 }
 
 // finish returns the first error of the settings, such as an unknown key. The parameter words has
-// the settings in their order.
+// the settings in the order of the text.
 func (k *Settings) finish(words []string) error {
 	for _, word := range words {
 		key, _, _ := strings.Cut(word, "=")

@@ -13,11 +13,11 @@ import (
 // at most max. Example: with a latency of 100 ms, the intervals are 200, 450, 800 and 1250 ms.
 // latency is the duration of one attempt. A max of 0 means no cap but the largest Duration.
 //
-// The reasons, as measured with the setup of the AWS Architecture Blog (clients that read and write
-// one version, 100 trials):
+// The reasons, as measured with the setup of the AWS Architecture Blog (each client reads one
+// record, and writes it if its version is still the same; 100 trials):
 //
-//   - Jitter matters most: without it the same waits take 7 to 14 times as long. Full jitter costs
-//     as many calls as equal jitter and is a quarter to a third faster.
+//   - Jitter matters most: without it, the time until all clients have succeeded is 7 to 14 times
+//     as long. Full jitter costs as many calls as equal jitter and is a quarter to a third faster.
 //   - The wait has to be proportional to the latency of an attempt. Compared with a base interval
 //     of an eighth of the latency, a base interval of one latency saves 30 % of the calls and takes
 //     2 % more time.

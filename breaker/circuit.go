@@ -70,10 +70,10 @@ type Options struct {
 	Window      time.Duration // Zero means 10s.
 	MinCalls    int           // Below it, FailureRate is not checked. Zero means 20.
 
-	// Wait is the time for which the breaker stays open. It grows with each failed probe. It starts
-	// from the beginning once the breaker has stayed closed for as long as it was last open. Nil
-	// means 500ms, doubling to 30s, with equal jitter: each wait is drawn between half of that time
-	// and the whole. If the policy gives up, the breaker repeats the last wait.
+	// Wait is the time for which the breaker stays open. It grows with each failed probe. It is as
+	// short as at first again once the breaker has stayed closed for as long as it was last open.
+	// Nil means 500ms, doubling to 30s, with equal jitter: each wait is drawn between half of that
+	// time and the whole. If the policy gives up, the breaker repeats the last wait.
 	Wait backoff.Policy
 
 	// Probes is the number of calls that a half-open breaker lets through. They may run at the same
@@ -171,7 +171,7 @@ type Circuit struct {
 	recent  recent
 
 	waits     backoff.State
-	wait      time.Duration // how long it is, or was, open
+	wait      time.Duration // length of the wait that began when it last opened
 	until     time.Duration // end of the wait
 	closed    time.Duration // when it last closed
 	probing   int           // running probes

@@ -45,7 +45,8 @@ type BookOptions[R any] struct {
 	// goroutines at once, and must return the same position each time.
 	At func(row R) ledger.Position
 	// Unique makes two rows with the same position an error. If Unique is false, a full batch waits
-	// up to Pack.Linger for the next row, which may share the position of its last row.
+	// up to Pack.Linger for the next row, which may have the same position as the last row of the
+	// batch.
 	Unique bool
 
 	// Pack bounds the batches.
@@ -53,7 +54,7 @@ type BookOptions[R any] struct {
 
 	// Replay bounds the rows that a crash can repeat: the rows in flight, and the settled rows that
 	// are not saved yet. It is in bytes if Pack.BytesOf is set, and otherwise in rows. One batch is
-	// always allowed. Zero means 32 MiB, or 100,000 rows.
+	// always allowed, even if it is larger. Zero means 32 MiB, or 100,000 rows.
 	Replay int64
 	// Save is the interval between two saves. The Book saves earlier when the rows settled since
 	// the last save reach a quarter of Replay, or when Replay leaves too little room for another
@@ -87,7 +88,7 @@ type Book[R any] struct {
 
 	next   func(context.Context) (R, error) // Run sets next and fail before it starts goroutines
 	fail   context.CancelCauseFunc
-	filter duplicateFilter // the goroutine that reads owns filter and rows
+	filter duplicateFilter // the goroutine that reads the rows owns both
 	rows   packer[R]
 	ranges []ledger.Range // buffer of save, which one goroutine calls at a time
 
@@ -183,9 +184,9 @@ func (o *BookOptions[R]) complete() (err error) {
 //
 // When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
 // an error of next, Run finishes the batches in flight first. If a Save fails, Run returns its
-// error, and the next run repeats the rows settled since the last Save. A Checkpoint with temporary
-// failures should retry by itself (package retry). Run does not catch a panic in an option that
-// runs on the loop, and saves nothing after it.
+// error, and the next run repeats the rows settled since the last successful Save. A Checkpoint
+// with temporary failures should retry by itself (package retry). Run does not catch a panic in an
+// option that runs on the loop, and saves nothing after it.
 func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, error)) error {
 	if next == nil {
 		return errors.New("flow: book: there is no function that gives the rows")
@@ -210,7 +211,7 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
 	if err == nil {
 		// An error of the tracker (an invalid row or piece) ends the sender. But if the last
-		// settled rows caused it, the sender may have ended before.
+		// settled rows caused it, the sender may have returned nil before it saw the error.
 		err = b.broken()
 	}
 	if kept := end(); kept != nil { // a failed save has ended the sender; save nothing more

@@ -14,7 +14,7 @@ import (
 const MaxTies = 1 << 16
 
 // duplicateFilter skips rows of a Book that were settled before the restart. It also checks that
-// the positions of the rows do not decrease. The goroutine that reads owns it.
+// the positions of the rows do not decrease. The goroutine that reads the rows owns it.
 type duplicateFilter struct {
 	watermark ledger.Position
 	ahead     []ledger.Range // settled before the restart and not passed by reading; ascending
@@ -81,8 +81,8 @@ type progressTracker[R any] struct {
 	batches []entry[R] // in read order
 	closed  int        // entries of batches that have settled completely and are not yet removed
 
-	// broken is the error of an invalid row or part of a batch. The watermark must not pass it. So
-	// no batch is opened and no progress is saved any more.
+	// broken is the error of an invalid row or part of a batch. The watermark must not pass that
+	// row. So no batch is opened and no progress is saved any more.
 	broken  error
 	dirty   bool  // something has settled since the last takeProgress
 	unsaved int64 // bytes that have settled since the last takeProgress and are in the progress
@@ -117,8 +117,8 @@ func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end led
 	first, end := a.at(it.Value[0]), a.at(it.Value[len(it.Value)-1])
 	limit, ahead := a.ledger.Limit()
 	for ; ahead && first.Compare(limit) > 0; limit, ahead = a.ledger.Limit() {
-		// The ledger expects rows in this unsettled range, but the source no longer has any. Settle
-		// the range without rows.
+		// The ledger expects rows in this range, which was unsettled before the restart, but the
+		// source no longer has any. Settle the range without rows.
 		none := ledger.Range{From: a.ledger.Next(), To: limit}
 		if err := a.ledger.Open(none); err != nil {
 			return end, err

@@ -74,8 +74,8 @@ type Attempt[T any] struct {
 	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue. The window of the worker then shrinks
-	// (BUSY), and the Sender tries the item at another worker. The context stays valid until
-	// Options.Abandon has passed. Zero means that the attempt is never overdue.
+	// (its state is BUSY), and the Sender tries the item at another worker. The context stays valid
+	// until Options.Abandon has passed. Zero means that the attempt is never overdue.
 	Expect time.Time
 }
 
@@ -91,8 +91,9 @@ type Worker[T any] interface {
 	// Deliver returns when the receiver has stored the value. It must not use the value after it
 	// has returned, not even in a goroutine of net/http: an implementation that posts the value
 	// waits until net/http has closed the request body. Up to Limits.InFlight goroutines call
-	// Deliver at once, in no particular order. On an Ordered lane, Index gives the order. ctx ends
-	// when Options.Abandon has passed, and when the Sender stops. Deliver must then return soon.
+	// Deliver at once, in no particular order. On an Ordered lane, Attempt.Index gives the order in
+	// which they must take effect. ctx ends when Options.Abandon has passed, and when the Sender
+	// stops. Deliver must then return soon.
 	//
 	// The error is the outcome, wrapped or not. Nil means delivered. The types *Throttled,
 	// *Rejected, *Misconfigured, *Split and *Died describe the other outcomes. A panic counts as

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// maxRetryAfter is the longest Retry-After that HTTPOutcome returns. A Sender waits for 5 minutes
-// at most.
+// maxRetryAfter is the longest Retry-After that HTTPOutcome returns. A Sender waits for at most
+// about 5 minutes, even if the delay is longer.
 const maxRetryAfter = time.Hour
 
 // HTTPOutcome returns the outcome of an HTTP request as a Worker reports it, by the status of the

@@ -77,8 +77,8 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.claims.Store(1)
 	l.goroutines.produce(p, l)
 	l.items.deferred.start(l)
-	// Wait for l.base, which is derived from ctx, instead of ctx. ctx may be done before base has
-	// its error.
+	// Wait for l.base, which is derived from ctx, instead of ctx. ctx may be done a moment before
+	// base is.
 	done := l.base.Done()
 	for over := l.runToEnd(); !over; {
 		mine := false

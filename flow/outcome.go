@@ -36,7 +36,7 @@ type Misconfigured struct{ Err error }
 
 // Died means that the worker died, or hung and had to be killed, perhaps because of the value. A
 // panic in Deliver means the same. Return Died only for the value that may be to blame, not for
-// other values that the worker had.
+// other values that the worker had in progress.
 //
 // The value is tried again. A value that has killed several workers is refused ([control.Poison]):
 // it is bisected, and the part that kills workers is dead-lettered.
@@ -50,7 +50,7 @@ type Split[T any] struct {
 	Refused []Item[T] // passed to Options.DeadLetter without another attempt
 	Err     error     // the cause
 	// Refusals, if not nil, has the reason for each item of Refused. If a reason is missing or nil,
-	// a [Rejected] with Err is used.
+	// a [Rejected] with the Err of the Split is used.
 	Refusals []error
 	// Died, if above 0, means that Rest[Died-1] killed the worker. See the type Died.
 	Died int
@@ -98,7 +98,7 @@ type PanicError struct {
 	Stack []byte // stack of the goroutine that panicked, as runtime/debug.Stack returns it
 }
 
-// Error returns the place, the value and, on the following lines, the stack.
+// Error returns Where, the panic value and, on the following lines, the stack.
 func (e *PanicError) Error() string {
 	if e.Value == nil {
 		return fmt.Sprintf("%s: runtime.Goexit was called\n%s", e.Where, e.Stack)

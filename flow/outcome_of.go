@@ -44,8 +44,8 @@ func (e *Split[T]) diedAt() int {
 }
 
 // typed returns the outermost error in err's tree that is one of the outcome types, or nil. The
-// order is that of errors.As. One call of errors.As for each type would not do: it would find the
-// type that is tried first, even inside another outcome.
+// tree is walked in the order of errors.As. One call of errors.As for each type would not do: it
+// would find the type that is tried first, even inside another outcome.
 func typed[T any](err error) error {
 	for err != nil {
 		switch e := err.(type) {

@@ -312,7 +312,8 @@ func ParseSender(req *http.Request) (o Origin) {
 
 // ParseGrant parses the value of [CreditHeader]. It reports false if the value is not a grant.
 // Unknown members, and members with a value that is not a number, are skipped. The fields of
-// missing members are 0. If the unit is not batches, the figures are in units of the sender's cost.
+// missing members are 0. If the member unit is not "batches", the figures are in units of the
+// sender's cost (Item.Cost).
 func ParseGrant(value string) (Report, bool) {
 	var r Report
 	for part := range strings.SplitSeq(value, ";") {

@@ -54,8 +54,9 @@ func newAdmission(o Options, clock time.Duration) *admission {
 	return a
 }
 
-// refresh copies the limit and the epoch from the window. The epoch changes when the round trips of
-// earlier calls no longer count. It is called after each event that may have changed the window.
+// refresh copies the limit and the epoch from the window. The epoch changes when the window no
+// longer counts the round trips of calls that started before. It is called after each event that
+// may have changed the window.
 func (a *admission) refresh() {
 	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
 }
@@ -117,9 +118,11 @@ func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 }
 
 // fail begins a new round of the window if the call in slot s started after the failure that began
-// the current round. A window shrinks at most once per round, and normally a round ends after
-// enough successes. So while no call succeeds, further failures shrink the window only because fail
-// begins the rounds.
+// the current round. The failures of one round shrink a window to half at most, and normally a
+// round ends after enough successes. So while no call succeeds, further failures shrink the window
+// only because fail begins the rounds. Example: A and B start, and then A times out, which halves
+// the window. A timeout of B does not halve it again, but that of a call that starts after the
+// timeout of A does.
 func (a *admission) fail(now time.Duration, s *slot) {
 	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
 		d.Discard(now)

@@ -35,8 +35,9 @@ const (
 	probeLate    = 0.1 // share of the interval: a probe that is later than this is skipped
 )
 
-// sampled begins or ends a probe after a successful call. The parameter mean is the smoothed round
-// trip in seconds.
+// sampled begins or ends a probe after a successful call. The parameter limited reports whether
+// calls reached the limit while the call ran. The parameter mean is the smoothed round trip in
+// seconds.
 func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
 	if p.window == nil {
 		return
@@ -68,8 +69,9 @@ func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
 	p.window.BeginProbe(now)
 }
 
-// interval returns the smallest of 1s, 5s, 10s, 20s and so on that is not below d. Each of these is
-// a multiple of the smaller ones, so that the probes of clients with different intervals coincide.
+// interval returns the smallest of 1s, 5s, 10s, 20s, 40s, ... (doubling) that is not below d. Each
+// of these is a multiple of the smaller ones, so that the probes of clients with different
+// intervals coincide.
 func interval(d time.Duration) time.Duration {
 	if d <= time.Second {
 		return time.Second

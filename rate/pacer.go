@@ -30,8 +30,10 @@ type quota struct {
 	window time.Duration
 }
 
-// allows reports whether n events fit into the rest of the window. If n exceeds a whole window, the
-// events fit only into an unused window, and the excess is subtracted from the next windows.
+// allows reports whether n events fit into the rest of the window. If n exceeds the limit of a
+// whole window, the events fit only into an unused window, and the excess is subtracted from the
+// next windows. Example: with a limit of 10, 25 events are allowed if 10 are left. The next window
+// then allows none, and the one after it 5.
 func (q *quota) allows(n int) bool {
 	if q.limit > 0 {
 		n = min(n, q.limit)
@@ -61,8 +63,8 @@ func (p *pacer) take(now time.Duration, n int) bool {
 	return true
 }
 
-// force counts n events that are reserved and will happen later. The bucket and the quota may
-// become negative.
+// force counts n events that are reserved and will happen later. The tokens of the bucket and the
+// events left in the quota may become negative.
 func (p *pacer) force(now time.Duration, n int) {
 	p.renew(now)
 	if p.limited {

@@ -176,8 +176,8 @@ func (b *inFlightBudget) Report(ctx context.Context, _ error) {
 // Throttle returns the adaptive throttling of Google's SRE book. It refuses attempts, including
 // first ones, with probability max(0, (requests - k*accepts) / (requests + 1)). Both numbers are
 // those of the last two minutes. A client then sends at most about k times as many requests as the
-// service accepts. The book uses k = 2. A k below 1 counts as 1. Src is the source of randomness,
-// used under a lock. Nil means the runtime's source.
+// service accepts. The book uses k = 2. A k below 1 counts as 1. Src is the source of randomness.
+// It need not be safe for concurrent use. Nil means the runtime's source.
 //
 // A request is not accepted if its failure is evidence of overload: a timeout, no response, one of
 // the HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, or another failure that is retryable. A

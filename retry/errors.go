@@ -63,8 +63,8 @@ const maxErrors = 8
 
 // Error is the error of a retry that stopped. It never changes once returned.
 type Error struct {
-	// Stop is the reason: ErrPermanent, ErrExhausted and so on, or the error of the caller's
-	// context. Compare it with errors.Is.
+	// Stop is the reason: one of the errors from ErrPermanent to ErrOptions, or the error of the
+	// caller's context. Compare it with errors.Is.
 	Stop error
 	// Last is the failure of the last attempt, or of the refresh after it. Nil if no attempt was
 	// made.

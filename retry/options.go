@@ -142,8 +142,8 @@ func (o *Options) plain() bool {
 		o.Key == "" && !o.SuppressNested && !o.timed
 }
 
-// endless reports whether p never gives up by itself. It asks p for the wait after 2^32-1 steps and
-// the longest time, which is more than any retry makes.
+// endless reports whether p never gives up by itself. It asks p for the wait after 2^32-1 waits of
+// the longest total time, which is more than any retry makes.
 func endless(p backoff.Policy) bool {
 	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32,
 		Slept: math.MaxInt64}, zeros{})

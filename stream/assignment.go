@@ -42,11 +42,11 @@ type AssignedReader interface {
 
 // Assignments is the engine's side of an [AssignedSource], one for each Reader. The source calls it
 // when the broker assigns or revokes partitions. It is safe for concurrent use, and may be called
-// from the start of Open until Close has returned. Three rules prevent deadlocks. Open must not
-// wait for a call of Assignments to return. Read must not call Assignments. The caller must not
-// hold a lock that Commit or Owns takes. Calls for one partition must not overlap. To revoke a
-// partition that is still being assigned, the source cancels the ctx of Assign and waits until
-// Assign returns.
+// from the start of Source.Open until Reader.Close has returned. Three rules prevent deadlocks.
+// Open must not wait for a call of Assignments to return. Read must not call Assignments. The
+// caller must not hold a lock that Commit or Owns takes. Calls for one partition must not overlap.
+// To revoke a partition that is still being assigned, the source cancels the ctx of Assign and
+// waits until Assign returns.
 //
 //	Assign ──▶ assigned ──Revoke──▶ revoking ──▶ ended
 //	              └──────────Lost──────┴─────────▶ ended
@@ -112,9 +112,9 @@ type Assignment struct {
 }
 
 // PartitionLedger is an optional interface of a [TransactionalSink] that fences each partition of
-// its ledger separately, so that several processes can own different partitions. Its methods begin
-// a new epoch of a partition for each owner. A process that is cut off and still delivers cannot
-// commit, because its epoch is not the newest.
+// its ledger separately, so that several processes can own different partitions. Take begins a new
+// epoch of a partition for each owner. A process that is cut off from the broker and still delivers
+// cannot commit, because its epoch is not the newest.
 //
 // With an [AssignedSource] the engine calls Take instead of Load. Deliver and Store check
 // [Span].Assignment. They return a [FencedError] for an assignment that was not taken and

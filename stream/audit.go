@@ -34,8 +34,9 @@ type Audit interface {
 	// Ledger returns the progress in the ledger of a TransactionalSink, without fencing off any
 	// process. ok is false if the sink has no ledger.
 	Ledger(ctx context.Context) (marks []Mark, ok bool, err error)
-	// Expect adds the kept records of b to the records that the receiver must hold. It does not
-	// retain b. If the receiver must have refused a record, Expect may call [Batch.Drop] for it.
+	// Expect adds the records of b that are neither dropped nor dead-lettered to those that the
+	// receiver must hold. It does not retain b. If the receiver must have refused a record, Expect
+	// may call [Batch.Drop] for it.
 	Expect(ctx context.Context, b *Batch) error
 	// Compare passes each difference to found. Records with equal content are reported as one
 	// difference.

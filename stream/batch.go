@@ -109,7 +109,7 @@ func (b *Batch) rawBounds() (lo, hi uint32) {
 
 // Whole returns the batch's raw bytes, line ends included. It returns false if they differ from its
 // records, because a record was dropped, dead-lettered, added or parsed. The bytes are shared and
-// read-only. They are valid only while the batch is held.
+// read-only. They are valid until the caller releases the batch.
 func (b *Batch) Whole() ([]byte, bool) {
 	if b.changed {
 		return nil, false
@@ -118,8 +118,8 @@ func (b *Batch) Whole() ([]byte, bool) {
 	return b.Data[lo:hi:hi], true
 }
 
-// AppendRaw appends each kept record to dst, with its own line end (including CR) if it has one,
-// otherwise with a new line end.
+// AppendRaw appends each kept record (neither dropped nor dead-lettered) to dst, with its own line
+// end (including CR) if it has one, otherwise with a new line end.
 func (b *Batch) AppendRaw(dst []byte) []byte {
 	if whole, ok := b.Whole(); ok {
 		return append(dst, whole...)
@@ -190,8 +190,9 @@ func (b *Batch) Parsed() { b.changed = true }
 // parsed.
 func (b *Batch) Untouched() bool { return !b.changed }
 
-// AppendKept appends to dst the indexes of the kept records in Records, in ascending order. The
-// result is a valid argument of Pick. It calls Split if necessary.
+// AppendKept appends to dst the indexes in Records of the kept records (neither dropped nor
+// dead-lettered), in ascending order. The result is a valid argument of Pick. It calls Split if
+// necessary.
 func (b *Batch) AppendKept(dst []int) []int {
 	b.Split()
 	for i := range b.Records {

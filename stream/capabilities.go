@@ -48,7 +48,7 @@ type AppendSink interface {
 
 // TransactionalSink is an optional interface of a [Sink] with a ledger, which is progress stored in
 // the receiver: the sink stores Batch.Spans in the transaction that stores the data. It also gets
-// batches without kept records, to store their spans.
+// batches with only dropped or dead-lettered records, to store their spans.
 type TransactionalSink interface {
 	// Load first excludes every earlier process from the ledger (fencing). Then it returns the
 	// progress of all partitions. This progress is authoritative: a partition that is not in it
@@ -81,7 +81,7 @@ type DeadLetterSink interface {
 	// the kept ones.
 	StoresDeadLetters() bool
 	// StoreDead replaces Store. It stores the dead records of b, with the reasons that
-	// [Batch.Reason] returns, and the spans. No record of b is kept.
+	// [Batch.Reason] returns, and the spans. b contains no record to deliver.
 	StoreDead(ctx context.Context, b *Batch) error
 }
 

@@ -63,9 +63,9 @@ type SourceHost interface {
 	// Progress returns the stored progress of a route that is not open: the fields Route, Resume
 	// and Known of the options that its next Open will get, as far as the checkpoint has them now.
 	// A source that must recognize the data of every route does not have to wait until all of them
-	// have opened. The options of Open may differ: if the sink has a ledger, they have the progress
-	// in it. Progress fails if the checkpoint cannot be read, before the pipeline runs, and always
-	// if a cluster shares the pipeline.
+	// have opened. The options of Open may differ: if the sink has a ledger, they have the ledger's
+	// progress. Progress fails if the checkpoint cannot be read, before the pipeline runs, and
+	// always if a cluster shares the pipeline.
 	Progress(route string) (OpenOptions, error)
 }
 

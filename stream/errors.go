@@ -16,7 +16,7 @@ var ErrTakenOver = errors.New("another process has taken over the ledger")
 // failure, and the route restarts with backoff.
 type ReopenError struct {
 	// ResumeToken is the SinkOptions.ResumeToken of the new sink. It replaces the checkpoint's
-	// token until a sink has opened there.
+	// token until a sink has opened with it.
 	ResumeToken string
 	Err         error // the reason
 }

@@ -36,7 +36,7 @@ type Span struct {
 	Assignment uint32 // of a partition that a broker has assigned, see [Assignments]; else 0
 
 	// Identities are the parts of the span in which records have ids of another partition, in
-	// order. They must not change after the batch was read.
+	// ascending order. They must not change after the batch was read.
 	Identities []Identity
 }
 

@@ -94,7 +94,7 @@ type ExclusiveUser interface {
 
 // FileReader is an optional interface of the options of a source. ReadsFile reports whether the
 // source reads the file at path. The engine refuses a pipeline that reads the output of one of its
-// sinks, because its records would never end.
+// sinks, because the source would read each delivered record again, without end.
 type FileReader interface {
 	ReadsFile(path string) bool
 }

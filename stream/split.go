@@ -57,7 +57,7 @@ func (b *Batch) Expand(extra []int) (index []int) {
 		total += n
 	}
 	records, index := make([]Record, 0, total), make([]int, len(b.Records))
-	var number uint32 // of the next new record of the origin
+	var number uint32 // Sub of the next new record of the origin
 	for i, r := range b.Records {
 		if i == 0 || !SameOrigin(b.Records, i-1, i) {
 			number = 0
@@ -100,8 +100,9 @@ func SameOrigin(records []Record, i, j int) bool {
 	return records[i].Span == records[j].Span && records[i].Origin == records[j].Origin
 }
 
-// Middle returns an index at which Cut can halve the kept records. It is the first record of an
-// origin, with kept records on both sides. Middle returns 0 if there is no such index.
+// Middle returns an index at which Cut can halve the kept records. It is the first of the records
+// made from one source record, with kept records before and after it. Middle returns 0 if there is
+// no such index.
 func (b *Batch) Middle() int {
 	b.Split()
 	kept, half := b.Kept(), 0

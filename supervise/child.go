@@ -45,8 +45,9 @@ func (r Restart) MarshalText() ([]byte, error) { return []byte(r.String()), nil 
 // Strategy selects which children are restarted when one of them is.
 type Strategy uint8
 
-// The strategies. OneForAll and RestForOne first stop the other children one by one in reverse
-// order, and wait for each before they stop the next. Then they start all of them in order.
+// The strategies. OneForAll and RestForOne first stop the other affected children one by one, the
+// one added last first, and wait for each before they stop the next. Then they start all of them in
+// the order in which they were added.
 const (
 	OneForOne  Strategy = iota // that child
 	OneForAll                  // all children

@@ -119,7 +119,7 @@ type machine struct {
 	cursor   *child        // regrouping, ending: the last child that has not been stopped yet
 	deadline time.Duration // ending: when all remaining children are told to stop at once
 	overdue  bool          // ending: the deadline has passed
-	cause    error         // ending: of the children's contexts
+	cause    error         // ending: cause of the end of the children's contexts
 	result   error         // ending: result of Serve
 	errs     []error       // the last errors of children
 

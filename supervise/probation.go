@@ -52,7 +52,8 @@ func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Dura
 }
 
 // stableAfter returns the run time after which a crash starts the sequence of delays from the
-// beginning, if the child has no message and there is no suspect.
+// beginning. This holds only if the child has no message, and no message is a suspect (taken at an
+// earlier crash, and not settled since).
 func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }

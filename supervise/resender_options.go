@@ -50,8 +50,8 @@ func (o Overflow) MarshalText() ([]byte, error) { return []byte(o.String()), nil
 // defaults.
 type Limits struct {
 	Items int // messages held; 0 means 100,000
-	// Bytes bounds the sum of Options.Size of the messages held. One message is always allowed. 0
-	// means 64 MiB.
+	// Bytes bounds the sum of Options.Size of the messages held. One message is always allowed,
+	// even if it is larger. 0 means 64 MiB.
 	Bytes    int64
 	Overflow Overflow
 	Window   int // messages that the child may have taken and not settled; 0 means 1024
@@ -162,9 +162,9 @@ type Options[K comparable, M, R any] struct {
 	// Backoff is the delay before each new incarnation. Nil means 100 ms, doubling to 30 s, with
 	// equal jitter.
 	//
-	// After a crash, the child gets messages in rounds of 1, 2, 4 and so on. The delays start from
-	// the beginning when the child has acknowledged a whole round, and all messages that it had
-	// taken at the crash are settled.
+	// After a crash, the child gets messages in rounds of 1, 2, 4, 8, ... messages. The delays
+	// start from the beginning when the child has acknowledged a whole round, and all messages that
+	// it had taken at the crash are settled.
 	Backoff backoff.Policy
 	// Retry is the delay of a message after Nack. Nil means Backoff.
 	Retry  backoff.Policy

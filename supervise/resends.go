@@ -132,9 +132,9 @@ func (q *later[K, M, R]) Pop() any {
 // crash, and which ones are dead-lettered.
 //
 // After a crash the child is on probation: it gets messages in rounds. The first round is the
-// oldest message alone. Later rounds are 2, 4, 8 messages and so on. A round begins when the child
-// has no message of the previous round. If there was a Nack in a round, the next round is no
-// larger.
+// oldest message alone. Each later round has twice as many messages: 2, 4, 8, ... A round begins
+// when the child has no message of the previous round. If there was a Nack in a round, the next
+// round is no larger.
 //
 // The child has recovered when two conditions hold: it has acknowledged a whole round, and all
 // messages that it had taken at the crash are settled. Its delays then start from the beginning.

@@ -56,7 +56,7 @@ type above struct {
 	// when that time grows.
 	needs      func(time.Duration)
 	passPanics bool
-	within     *within // of the incarnation or goroutine whose context it is
+	within     *within // of the incarnation or goroutine that has this context
 }
 
 type aboveKey struct{}

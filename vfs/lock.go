@@ -23,8 +23,8 @@ func (d *osDir) Lock(name, text string) (io.Closer, error) {
 
 // LockFile implements [Dir].Lock for other packages. It takes over f, which was just opened for
 // reading and writing. It calls take, which must lock f without blocking, and return ErrLocked if
-// another holder has the lock. Then LockFile replaces the file's content with text. Closing the
-// result releases the lock. path is for error messages only.
+// another holder has the lock. Then LockFile replaces the file's content with text, which
+// identifies the holder. Closing the result releases the lock. path is for error messages only.
 func LockFile(f File, path, text string, take func() error) (io.Closer, error) {
 	if err := take(); err != nil {
 		if errors.Is(err, ErrLocked) {

@@ -170,8 +170,8 @@ func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.Fil
 	return nil, &fs.PathError{Op: "open", Path: name, Err: errSwapped}
 }
 
-// verify returns f if it is the file that was seen, and truncates it if flag demands that. If
-// another file has taken the name, verify closes f and returns nil.
+// verify returns f if it is the file that was checked before the open (seen), and truncates it if
+// flag demands that. If another file has taken the name, verify closes f and returns nil.
 func (d *osDir) verify(f *os.File, seen fs.FileInfo, flag int) (*os.File, error) {
 	got, err := f.Stat()
 	if err != nil {

@@ -53,7 +53,7 @@ func (p AWS) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p AWS) Validate() error { return nil }
 
-// AWS2026 is the policy of the same version if the environment variable AWS_NEW_RETRIES_2026 is
+// AWS2026 is the policy of aws-sdk-go-v2 v1.47 if the environment variable AWS_NEW_RETRIES_2026 is
 // true: U[0, 1) * min(x * 2^n, Max), with x = Base, or 1 s if the service throttled the request.
 // Unlike in [AWS], the cap comes before the jitter, so waits do not pile up on it.
 type AWS2026 struct {
@@ -68,8 +68,8 @@ func AWS2026Defaults() AWS2026 {
 	return AWS2026{Base: 50 * time.Millisecond, Max: 20 * time.Second}
 }
 
-// Delay returns the wait for n. The SDK begins at 0, but any number is accepted. random is in [0,
-// 1).
+// Delay returns the wait for the exponent n. The SDK begins at 0, but any number is accepted.
+// random is in [0, 1).
 func (p AWS2026) Delay(n int, random float64) time.Duration {
 	base := p.Base
 	switch {

@@ -59,8 +59,8 @@ func (p Flume) Validate() error { return nil }
 // at most Max. f is the number of failures in a row, counted from 1.
 //
 // Quirk: the penalty is computed in an int of milliseconds, which wraps (Compat only). From the
-// 22nd failure on it is negative or 0, so that the sink is tried without a pause. From the 32nd on
-// it starts over at 1 s.
+// 22nd to the 31st failure it is negative or 0, except at the 27th, so that the sink is tried
+// without a pause. At the 32nd failure it starts over at 1 s.
 type FlumePenalty struct {
 	Max    time.Duration // maxpenalty; 0 means that every wait is 0
 	Compat bool
@@ -162,8 +162,9 @@ func (o FlumeOutcome) String() string {
 // at most Max.
 //
 // Quirks: A source waits 0 after an EventDeliveryException, a hot loop. A sink waits Max after any
-// exception. Exceptions do not change the number of BACKOFFs. A negative Increment waits Max,
-// because Thread.sleep throws. A negative Max ends the original's runner, and waits 0 here.
+// exception. Exceptions do not change the number of BACKOFFs. With a negative Increment,
+// Thread.sleep throws, and the runner waits Max as after any exception. A negative Max ends the
+// original's runner, and waits 0 here.
 type FlumeRunner struct {
 	Increment time.Duration // 0 means that every wait is 0
 	Max       time.Duration // 0 means that every wait is 0

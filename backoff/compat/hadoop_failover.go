@@ -12,8 +12,10 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// HadoopFailover is failoverOnNetworkException. After a network failure it fails over to another
-// server, after a delay. The numbers of failovers and of retries are limited. Fallback decides
+// HadoopFailover is failoverOnNetworkException. After a network failure, or any other IOException
+// of an idempotent call, it fails over to another server, after a delay. A RetriableException is
+// retried at the same server. The numbers of failovers and of retries are limited. A SASL failure,
+// an invalid token, denied access and an IOException of another call end the call. Fallback decides
 // about all other failures.
 //
 // Quirks: The first failover waits 0, and the second 2 * Delay on average. The delay is cut to
@@ -38,8 +40,8 @@ func (p HadoopFailover) fallback() Hadoop {
 }
 
 // sleep returns the wait before a retry or failover, like the original's
-// getFailoverOrRetrySleepTime. The parameter times is the number of earlier ones, and u is a draw
-// from [0, 1).
+// getFailoverOrRetrySleepTime. The parameter times is the number of earlier retries or failovers,
+// and u is a draw from [0, 1).
 func (p HadoopFailover) sleep(times int, u float64) time.Duration {
 	if times == 0 || times < 0 && !p.Compat {
 		return 0

@@ -18,9 +18,9 @@ import (
 // has the settings of ofExponentialBackoff.
 //
 // Quirks: An interval of 1 ms times 1.5 stays 1 ms. A Multiplier below 1 shrinks the interval to 0.
-// The cap comes after the jitter, so waits pile up on it, and in the end all equal it. A drawn wait
-// is at least 1 ms, or 0 with a Randomization of NaN. Beyond an int64 of milliseconds the wait is
-// the largest long, as in Java's conversion.
+// The cap comes after the jitter, so waits pile up on it. When the interval is far above Max, all
+// waits equal Max. A drawn wait is at least 1 ms, or 0 with a Randomization of NaN. Beyond an int64
+// of milliseconds the wait is the largest long, as in Java's conversion.
 type Resilience4j struct {
 	// Initial is the first interval, at least 1 ms. Only whole milliseconds count. The largest
 	// Duration means Java's largest long.

@@ -122,9 +122,9 @@ func (f *File) read() ([]byte, error) {
 // old one and syncs the directory. When it returns nil, the mark survives a power loss. The ranges
 // must be as returned by [ledger.Ledger.Progress]. Save does not retain their slice.
 //
-// After an error, the file has either the previous mark or this one, and Save may be called again.
-// There is one exception: if the directory could not be synced, the mark after a power loss is
-// unknown, and every later call returns that error.
+// After an error, the file has either the previous mark or the new one, and Save may be called
+// again. There is one exception: if the directory could not be synced, the mark after a power loss
+// is unknown, and every later call returns that error.
 func (f *File) Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

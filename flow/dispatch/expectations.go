@@ -17,8 +17,8 @@ type expectations struct {
 	// expect has the expected time of the item at each lane in seconds. It is +Inf if the lane is
 	// not usable, and negative if the lane fails or is unknown and must be examined.
 	expect []float64
-	// stale is the time until which no free lane will have been idle for so long that it must be
-	// measured again.
+	// stale is the latest time at which expect may still be used. After it, a free lane may have
+	// been idle for so long that it must be measured again.
 	stale time.Duration
 }
 

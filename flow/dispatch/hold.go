@@ -23,9 +23,10 @@ const (
 	// only the waiting item into account.
 	idleFactor = 1 / 1.6
 	// minCover and coverRoot define a covered lane: a lane with so many batches in flight that its
-	// worker does not idle between an answer and the arrival of the next batch. If the worker holds
-	// b batches without a queue, this takes about b + minCover batches in flight. If b is large, it
-	// takes b + coverRoot*sqrt(b), because the worker may serve in parallel (as in package window).
+	// worker does not idle between an answer and the arrival of the next batch. If the worker and
+	// the network hold b batches without a queue, a covered lane has about b + minCover batches in
+	// flight. If b is large, it has b + coverRoot*sqrt(b), because the worker may serve in parallel
+	// (as in package window).
 	minCover  = 2.5
 	coverRoot = 1.5
 	// silentAfter is the time without an answer, in round trips without a queue, after which no
@@ -40,8 +41,9 @@ const (
 // A batch that waits in a worker's queue stays with that worker, but a batch that waits at the
 // sender goes to the first worker that becomes free. Therefore a covered lane gets no more batches
 // while another lane is free. An idle lane gets a batch only if more batches wait than the busy
-// lanes complete in idleFactor times the expected time of the idle lane. If enough batches wait,
-// every lane is filled up to its window.
+// lanes complete in idleFactor times the expected time of the idle lane. Example: the busy lanes
+// complete 10 further batches in that time. Then an idle lane gets a batch only if more than 10
+// wait. If enough batches wait, every lane is filled up to its window.
 func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64,
 	c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]

@@ -15,10 +15,11 @@ import (
 //	service + (work + cost - mean cost)/rate + penalty
 //
 // service is the round trip of an item of mean cost at a worker with nothing else in flight. work
-// is the cost in flight before the item. The penalty of a failing lane is its share of failures
-// times the largest expected time of any free lane. All lanes are compared, because choosing the
-// better of two random lanes is not stable with unequal workers (arXiv 2004.00538). Of equally good
-// lanes, the faster one is chosen, and then a random one.
+// is the cost in flight before the item. The penalty of a failing lane is the share of its recent
+// attempts that failed, times the largest expected time of any free lane. All lanes are compared,
+// because choosing the better of two random lanes is not stable with unequal workers (arXiv
+// 2004.00538). Of lanes with the same expected time, the one with the highest rate is chosen, and
+// of equal rates a random one.
 //
 // With a Band above 0, the choice is random among all lanes with an expected time of at most (1 +
 // Band) times the best one. Example: with a Band of 0.1 and a best time of 100 ms, these are the
@@ -105,8 +106,9 @@ func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Cand
 	}
 }
 
-// penalise compares the failing lanes with the best of the others. A lane that is worse even
-// without its penalty cannot be the best, so usually there is nothing to compare.
+// penalise compares the failing lanes with the best of the others. A failing lane with a longer
+// expected time even without its penalty cannot be the best, so usually there is nothing to
+// compare.
 func (l *leastCompletion) penalise(s *scanResult, cost float64, c []Candidate) {
 	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > s.least) {
 		return
@@ -148,7 +150,7 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 // scanResult is the result of one scan of the lanes.
 type scanResult struct {
 	// best is the lane with the least expectation among the free, known lanes without failures.
-	// equal is the number of equally good lanes.
+	// equal is the number of lanes with the same expectation and rate, best included.
 	best, equal int
 	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse
@@ -217,8 +219,9 @@ func (l *leastCompletion) computeAll(s *scanResult, cost float64, c []Candidate)
 	}
 }
 
-// better makes lane i the best if its expectation e is the least. It chooses among equally good
-// lanes with equal probability.
+// better makes lane i the best if its expectation e is the least. Of lanes with the same
+// expectation, it prefers the one with the highest rate. Of equal rates, it chooses each lane with
+// the same probability.
 func (l *leastCompletion) better(s *scanResult, i int, e float64, c []Candidate) {
 	if s.best >= 0 {
 		if d := e - s.least; d > tie*s.least {

@@ -42,8 +42,8 @@ func (e *entry) settle(piece Range, begin Position) bool {
 	return true
 }
 
-// ring is a queue of entries in ascending order, with a binary search. The length of buf is 0 or a
-// power of two.
+// ring is a queue of entries in ascending order of their positions, with a binary search. The
+// length of buf is 0 or a power of two.
 type ring struct {
 	buf  []entry
 	head int

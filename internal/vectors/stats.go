@@ -63,9 +63,10 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 			"highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
-	// If the library's draws lie close together at one end, even a single draw of ours far outside
-	// is an error. At other ends there are few draws, for example below a cap that most of the
-	// draws exceed. There, the library's own extreme is accidental.
+	// If 1 % of the library's draws lie within a twentieth of its range from one end, even a single
+	// draw of ours that lies more than a fiftieth of the range beyond this end is an error. At
+	// other ends the library has few draws, for example below a cap that most draws exceed. There,
+	// its own extreme is accidental.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {
@@ -79,9 +80,9 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// checkMoments compares the mean and the deviation of our draws with those of the library. It does
-// nothing if the library's lowest or highest value is the lowest or highest int64. This limit
-// stands for all values beyond int64 (see [Nanos]), so mean and deviation say nothing.
+// checkMoments compares the mean and the standard deviation of our draws with those of the library.
+// It does nothing if the library's lowest or highest value is the lowest or highest int64. This
+// limit stands for all values beyond int64 (see [Nanos]), so mean and deviation say nothing.
 func (s Sample) checkMoments(t *testing.T) {
 	t.Helper()
 	if cut(s.step.Min) || cut(s.step.Max) {
@@ -90,8 +91,8 @@ func (s Sample) checkMoments(t *testing.T) {
 	mean, m2, m4 := moments(s.ours)
 	n, m := float64(len(s.ours)), float64(s.samples)
 	sd, want := math.Sqrt(m2), float64(s.step.Deviation)
-	// If the distribution has a long thin tail, our draws may contain nearly nothing of it. Their
-	// deviation is then too small, and the library's is the better estimate.
+	// If the distribution has a long thin tail, our draws may contain nearly no value from it.
+	// Their standard deviation is then too small, and the library's is the better estimate.
 	scale := 1.0
 	if sd > 0 {
 		scale = max(1, want/sd)
@@ -164,7 +165,8 @@ func sameShare(a, b float64, n, m int) bool {
 }
 
 // checkAtoms compares the atoms of our draws with those of the library. An atom is a value with
-// more than 0.5 % of the draws. A value with a share near 0.5 % may be an atom on one side only.
+// more than 0.5 % of the draws. A value with a share near 0.5 % may be an atom only in our draws,
+// or only in the library's.
 func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	t.Helper()
 	listed := map[time.Duration]float64{}
@@ -184,8 +186,9 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 		_, ok := listed[sorted[i]]
 		if v := sorted[i]; !ok && cut(Nanos(v)) &&
 			(Nanos(v) == s.step.Min || Nanos(v) == s.step.Max) {
-			// Different values of the library beyond an int64 are one value here. The comparison of
-			// quantiles covers their share.
+			// Our draws have the lowest or highest int64 in place of the library's different values
+			// beyond an int64, so this value is no atom there. The comparison of quantiles covers
+			// their share.
 			ok = true
 		}
 		if !ok && got > 0.005 && !sameShare(got, 0.005, len(sorted), s.samples) {

@@ -101,8 +101,8 @@ func (m *Mem) strike(op Op, path string) *Fault {
 	return hit
 }
 
-// callsKept is the number of latest calls that are always kept. Older ones are dropped when there
-// are twice as many.
+// callsKept is the number of latest calls that are always kept. Older ones are dropped when twice
+// as many calls are kept.
 const callsKept = 1 << 16
 
 // Calls returns the recorded calls, oldest first. If there were many calls, the oldest are missing.
@@ -112,17 +112,17 @@ func (m *Mem) Calls() []Call {
 	return append([]Call(nil), m.calls...)
 }
 
-// callBody performs the effect of a call under the lock. The fault is nil unless one applies to the
+// callBody performs the effect of a call under Mem.mu. The fault is nil unless one applies to the
 // call.
 type callBody func(c *Call, f *Fault) error
 
-// call performs one call under the lock. A fault prevents it completely.
+// call performs one call under m.mu. A fault prevents it completely.
 func (m *Mem) call(op Op, path string, changes bool, do callBody) error {
 	return m.callWith(op, path, changes, orFault(do))
 }
 
-// callWith performs one call under the lock. If a fault applies, it is passed to the function do,
-// which handles it.
+// callWith performs one call under m.mu. If a fault applies, it is passed to the function do, which
+// handles it.
 func (m *Mem) callWith(op Op, path string, changes bool, do callBody) error {
 	m.mu.Lock()
 	return m.callLocked(op, path, changes, do)

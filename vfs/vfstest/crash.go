@@ -17,13 +17,14 @@ const (
 	DataAll    Data = "kept"   // all survive: only the process died
 	DataNone   Data = "lost"   // all are lost
 	DataPrefix Data = "prefix" // the first writes of each file survive, the last of these in part
-	// DataTorn means that all bytes survive, except for a part of the page that was written last in
-	// each file. Half of its new bytes survive, and after them come old bytes or zeros.
+	// DataTorn means that all bytes survive, except for some that the last unsynced write of each
+	// file wrote to its last page. The first half of these bytes survives. The second half is
+	// replaced by the bytes on the disk before, or by zeros.
 	DataTorn Data = "torn"
 )
 
-// Names selects the changes of names that survive a crash: of the files that were created,
-// renamed or removed since their directory was synced.
+// Names selects the changes of names that survive a crash. A change is the creation, rename or
+// removal of a file since its directory was synced.
 type Names string
 
 // The values of Names. A rename within a directory survives completely or not at all. After a
@@ -261,8 +262,8 @@ func (n *node) crashed(data Data, rng *rand.Rand) content {
 	return c
 }
 
-// tear undoes half of the last write, within the last page that it wrote to. The second half of its
-// bytes in this page get the values on the disk, or zeros.
+// tear undoes a part of the last unsynced write: of the bytes in the last page that it wrote to,
+// the second half is replaced by the bytes in n.disk, or by zeros.
 func (n *node) tear(c *content, rng *rand.Rand) {
 	last := n.writes[len(n.writes)-1]
 	if last.size >= 0 || len(last.data) == 0 {

@@ -46,7 +46,7 @@ func (n *node) info(name string) vfs.Info {
 }
 
 // content is the bytes of a file, which clones may share. The bytes below the offset frozen are
-// shared and never overwritten in place.
+// shared and never overwritten in place: a write below it copies b first.
 type content struct {
 	b      []byte
 	frozen int
