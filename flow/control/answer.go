@@ -26,6 +26,9 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	if a.at >= 0 {
 		t.overdue.removeAt(a.at)
 	}
+	if e.Outcome == Delivered && l.hanging.isRecent() {
+		l.onTime.rank(a)
+	}
 	l.onTime.drop(a)
 	a.late = a.overdue
 	l.inFlight--
@@ -93,15 +96,28 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	}
 	suspects := l.onTime.lost
 	if l.hanging.isRecent() {
-		t.overtake(a)
+		t.giveUpOvertaken(l)
 		suspects = 0
+	}
+	if a.ranked && !a.late {
+		earlier := float64(a.rank) * l.est.mean
+		l.hanging.overtakers += 0.05 * (max(0, l.est.delivered-a.progress-a.cost-earlier) - l.hanging.overtakers)
+		a.lostCost = 0
+		if a.ahead = a.cost; a.rank > 0 {
+			a.ahead += earlier + l.hanging.overtakers
+		}
+	}
+	if l.hanging.ranks != nil {
+		l.hanging.countDelivered(a, seconds)
+		t.assessHanging(l)
 	}
 	l.reportsTimes = l.reportsTimes || r.QueueWait > 0 || r.Service > 0
 	sample := window.Sample{
 		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
 		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects,
-		Done:    l.est.delivered - a.progress,
-		Limited: a.limited, Late: a.late, Epoch: a.epoch,
+		Uncertain: 1 - 1/max(1, l.win.widen),
+		Done:      l.est.delivered - a.progress,
+		Limited:   a.limited, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
 			QueueLen: r.QueueLen, Wait: r.QueueWait,
@@ -109,8 +125,13 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		},
 	}
 	if l.win.starter != nil {
+		if l.level.trial == a && l.hanging.ranks != nil {
+			l.hanging.ranks.dropLevel()
+		}
 		l.level.taken(t.now, a)
-		l.level.dropIfAbove(l.win.cached.limit)
+		if !l.win.drain.on { // the window is narrow only for the measurement
+			l.level.dropIfAbove(l.win.cached.limit)
+		}
 	}
 	if a.late {
 		l.stats.late++

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"math"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/window"
@@ -19,6 +20,7 @@ type windowGate struct {
 	byCost  bool
 	est     *estimator // of the lane
 	cached  windowCache
+	widen   float64 // attempts with a place per attempt that the worker holds; 0 is 1
 
 	load load
 	all  *load // of all lanes
@@ -101,6 +103,12 @@ func (g *windowGate) name() string {
 // is always allowed.
 func (g *windowGate) room(now time.Duration) int {
 	limit := g.cached.limit
+	if g.widen > 1 {
+		limit = math.Round(limit * g.widen)
+	}
+	if !g.est.known && g.starter != nil {
+		limit = max(limit, float64(min(1+g.est.hung, 16)))
+	}
 	switch {
 	case g.cached.ends > 0 && now >= g.cached.ends:
 		return max(0, 1-g.load.n)

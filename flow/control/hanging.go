@@ -29,6 +29,8 @@ type hanging struct {
 	recent        float64    // attempts that were overdue and overtaken, decayed with each delivery
 	sinceDelivery int        // places given up since the last delivery
 	early         int        // attempts that have given up their places and are not overdue
+	ranks         *hangRanks // nil if no attempt has hung
+	overtakers    float64    // mean cost that overtakes a delivered attempt
 }
 
 const (
@@ -47,6 +49,53 @@ func (s *hanging) exclude(a *attempt) {
 		a.excluded = true
 		s.n++
 		s.cost += a.cost
+		if !a.ofSuspect {
+			s.countHung(a)
+		}
+	}
+}
+
+// countHung counts attempt a as hung in ranks.
+func (s *hanging) countHung(a *attempt) {
+	if s.ranks == nil {
+		s.ranks = &hangRanks{}
+	}
+	if a.ranked && !a.countedHung {
+		a.countedHung = true
+		s.ranks.add(a.rank, true, a.heldFor)
+	}
+}
+
+// countDelivered counts attempt a as delivered in ranks.
+func (s *hanging) countDelivered(a *attempt, seconds float64) {
+	switch {
+	case s.ranks == nil:
+	case !s.isRecent():
+		s.ranks = nil
+	case a.countedHung:
+		s.ranks.undo(a.rank, a.heldFor)
+		s.ranks.add(a.rank, false, a.heldFor)
+	case a.ranked:
+		s.ranks.add(a.rank, false, seconds)
+	}
+}
+
+// assess computes what the outcomes of attempts that hang mean for l: a wider window, or a level.
+func (t *attempts) assessHanging(l *lane) {
+	h := l.hanging.ranks
+	if h == nil || l.win.starter == nil {
+		l.win.widen = 1
+		return
+	}
+	if h.level > 0 && (l.level.from == 0 || h.refuted()) {
+		h.dropLevel()
+		l.level.from = 0
+	}
+	l.win.widen = h.widening(2 * l.est.smoothed().Seconds())
+	if rank, found := h.findLevel(); found {
+		l.level.assume(t.now, rank+1, untestedRounds*l.est.smoothed())
+		l.win.starter.Refused(t.now, float64(rank))
+		l.win.refresh()
 	}
 }
 
@@ -73,7 +122,7 @@ func (s *hanging) returned(a *attempt) {
 func hangingAfter(a *attempt, e *estimator) time.Duration {
 	d := e.overdueSoon()
 	if e.rate > 0 && e.service > 0 {
-		d = min(d, toDuration(hangingTimes*(e.service+a.ahead/e.rate)))
+		d = toDuration(hangingTimes * (e.service + a.ahead/e.rate))
 	}
 	return max(d, minHangingTime)
 }
@@ -82,6 +131,9 @@ func hangingAfter(a *attempt, e *estimator) time.Duration {
 func (s *hanging) overdue(a *attempt, overtaken bool) {
 	if a.excluded && !a.ofSuspect {
 		s.early--
+	}
+	if a.countedHung && s.ranks != nil {
+		s.ranks.overdue++
 	}
 	if overtaken {
 		s.recent++
@@ -114,19 +166,20 @@ func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	return overtaken
 }
 
-// overtake records that attempt a was delivered before earlier attempts of its lane. An earlier
-// attempt gives up its place in the window if three later ones have overtaken it, and it has run
-// for at least 1.5 round trips (minLostAge). Three is the number of duplicate acknowledgments in
-// RFC 5681.
-func (t *attempts) overtake(a *attempt) {
-	l := a.lane
+// giveUpOvertaken makes the oldest attempts of l give up their places, if three later ones have
+// been delivered, and they have run for at least 1.5 round trips (minLostAge). Three is the number
+// of duplicate acknowledgments in RFC 5681.
+func (t *attempts) giveUpOvertaken(l *lane) {
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
-	for b := l.onTime.first; b != nil && b.sent < a.sent; {
-		later := b.later
-		if b.overtakenBy++; b.overtakenBy >= overtaken && t.now-b.sent >= old {
-			t.giveUpPlace(b)
+	for {
+		a := l.onTime.first
+		if a == nil || t.now-a.sent < old || !overtakenThrice(a) {
+			return
 		}
-		b = later
+		t.giveUpPlace(a)
+		if l.onTime.first == a {
+			return
+		}
 	}
 }
 
@@ -142,9 +195,21 @@ func (t *attempts) giveUpPlace(a *attempt) {
 		}
 		l.hanging.sinceDelivery++
 	}
+	a.heldFor = (t.now - a.sent).Seconds()
 	l.win.ended(a)
 	l.onTime.drop(a)
 	l.hanging.exclude(a)
 	l.hanging.early++
+	t.hung(a)
 	t.lanes.refresh(l)
+}
+
+// hung handles an attempt that is counted as hanging.
+func (t *attempts) hung(a *attempt) {
+	l := a.lane
+	if l.level.trial == a {
+		l.level.trialRefused(t.now, a, l.est.smoothed())
+		l.level.trial = nil
+	}
+	t.assessHanging(l)
 }

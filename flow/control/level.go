@@ -92,12 +92,7 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 	at := int(a.level)
 	switch {
 	case v.trial == a:
-		if v.step > 0 { // the level had risen since the last refused trial
-			v.step, v.wait = 0, 0
-		}
-		v.from = min(v.from, at)
-		v.beyond++
-		v.since, v.wait = now, min(max(2*v.wait, untestedRounds*rtt), maxLevelWait)
+		v.trialRefused(now, a, rtt)
 		return true, false
 	case v.from > 0 && at >= v.from:
 		return true, false
@@ -125,11 +120,26 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		case delivered == 0:
 			wait = untestedRounds * rtt
 		}
-		v.from, v.since, v.wait, v.step, v.low, v.score = v.low, now, wait, 0, 0, 0
+		v.assume(now, v.low, wait)
 		return true, true
 	}
 	v.score = min(v.score+speaks, 2*v.cut())
 	return false, false
+}
+
+// trialRefused records that the trial was refused.
+func (v *level) trialRefused(now time.Duration, a *attempt, rtt time.Duration) {
+	if v.step > 0 { // the level had risen since the last refused trial
+		v.step, v.wait = 0, 0
+	}
+	v.from = min(v.from, int(a.level))
+	v.beyond++
+	v.since, v.wait = now, min(max(2*v.wait, untestedRounds*rtt), maxLevelWait)
+}
+
+// assume sets the level. The first trial comes after the given time.
+func (v *level) assume(now time.Duration, from int, wait time.Duration) {
+	v.from, v.since, v.wait, v.step, v.low, v.score = from, now, wait, 0, 0, 0
 }
 
 func (v *level) add(a *attempt, taken bool) {

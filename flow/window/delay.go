@@ -28,7 +28,8 @@ type delay struct {
 	base           base
 	state          State
 	verdict        verdict
-	presumedLost   int // attempts in flight that are probably lost
+	presumedLost   int     // attempts in flight that are probably lost
+	uncertain      float64 // Sample.Uncertain of the last sample
 	// narrowed means that a timeout or nack has narrowed the window since the last verdict. A
 	// timeout does so at most once per round.
 	narrowed     bool
@@ -43,6 +44,10 @@ const (
 	emptyShare  = 0.25 // a queue below this share of the low mark is almost empty
 	noneShare   = 0.05 // a queue below this share of the low mark is empty
 	emptyRounds = 3
+
+	// standard deviations of the number of uncertain batches that the queue makes up for
+	uncertainErrors = 3.0
+	uncertainProbes = 4.0 // intervals added to that of probes if all batches were uncertain
 
 	// A step is useless if at least this share of the batches that it has added waits.
 	uselessShare = 0.9
@@ -84,7 +89,11 @@ func (d *delay) ProbeWithin() time.Duration {
 	if d.start {
 		return 0
 	}
-	return d.base.probeWithin()
+	within := d.base.probeWithin()
+	if d.base.n >= probeSamples { // a probe with uncertain batches takes longer
+		within += time.Duration(uncertainProbes * d.uncertain * float64(within))
+	}
+	return within
 }
 
 func (d *delay) State() State {
@@ -158,7 +167,7 @@ func (d *delay) sample(s *Sample) bool {
 	if d.base.short {
 		d.base.waits.add(x/d.base.value, x)
 	}
-	d.presumedLost = s.PresumedLost
+	d.presumedLost, d.uncertain = s.PresumedLost, s.Uncertain
 	if d.start {
 		return d.starting(s, x)
 	}
@@ -197,6 +206,11 @@ func (d *delay) endRound() *verdict {
 	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
 		d.base.zone(d.inFlight))
+	if d.uncertain > 0 && !d.start {
+		extra := uncertainErrors * math.Sqrt(d.inFlight*d.uncertain)
+		v.low += extra
+		v.high += extra
+	}
 	switch {
 	case moved:
 		// The base has just changed, and the round trips of this round are relative to the old one.
