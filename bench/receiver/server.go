@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-io/penstock/bench/load"
 )
 
-// Behaviour configures a receiver. With the zero value it accepts all requests at once.
+// Behaviour configures a receiver. With the zero value it accepts each request without delay, and
+// does not limit concurrent requests.
 type Behaviour struct {
 	Records int64         // numbers 0 to Records-1 are expected
 	Delay   time.Duration // duration of a request

@@ -1,6 +1,6 @@
 // Command hadoop-policies prints the waits of Hadoop's RetryPolicies, ported in backoff/compat.
-// Then it does with package retry what a Hadoop client does with two name nodes, of which one is
-// active. The kind of an error decides what the client does next:
+// Then it imitates, with package retry, a Hadoop client with two name nodes, of which one is
+// active. The next step of the client depends on the kind of the error:
 //
 //   - A node in standby: try the other node at once (failover). If that node has failed as well,
 //     wait first.

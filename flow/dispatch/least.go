@@ -160,9 +160,11 @@ type scanResult struct {
 	unknown bool          // some free lane has not answered since it came up
 }
 
-// scanLanes returns the best of the free, measured lanes that do not fail, its expected completion,
-// and the failing lanes. Most lanes are rejected by comparing their work with that of the best lane
-// so far, without a division or a call.
+// scanLanes returns the free lane with the least expected time among those that have answered and
+// have no failures. It stores the free lanes with failures in l.failing. The result also has the
+// lane that must be measured again (stale), and whether a free lane has not answered yet (unknown).
+// The expected time is computed only for few lanes. Most are skipped because their cost in flight
+// alone shows, without a division, that they are slower than the best lane so far.
 func (l *leastCompletion) scanLanes(now time.Duration, cost float64, c []Candidate) scanResult {
 	s := scanResult{best: -1, limit: math.Inf(1), stale: -1, longest: staleAfter}
 	l.failing = l.failing[:0]

@@ -48,9 +48,11 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 }
 
 // again evaluates the calls of Deliver for consecutive batches, the first of which is number *next.
-// It reports whether a call has failed, so that the batches from *next on must be sent again. On an
-// ordered lane, it first adds the delivered batches to *next, and fails the test if a batch was
-// delivered after a failed one. On other lanes, *next stays, and delivered batches are sent twice.
+// It reports whether a call has failed. The caller must then send the batches from *next on again.
+//
+// On an ordered lane, again first adds the number of delivered batches to *next, and fails the test
+// if a batch was delivered after a failed one. On other lanes, *next stays, so that delivered
+// batches are sent twice.
 func (l *life) again(all []attempt, next *int) bool {
 	l.t.Helper()
 	failed := -1

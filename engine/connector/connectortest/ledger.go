@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkKeepsLedger checks the ledger of a TransactionalSink. Each step runs a new process, which
-// compares the progress in the ledger with the earlier deliveries. Then it delivers one batch
-// twice. Before the first delivery, it may drop all records of the batch, or store the spans of the
-// batch without the records. Afterwards it may compact the ledger. At the end, an earlier process
-// tries to deliver.
+// sinkKeepsLedger checks the ledger of a TransactionalSink in several steps. Each step runs a new
+// process, which compares the progress in the ledger with the earlier deliveries. It then delivers
+// one batch twice. In some steps, the process drops all records of the batch before, or stores the
+// spans of the batch without the records. In some steps, it compacts the ledger afterwards. At the
+// end, an earlier process tries to deliver, and must fail.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")

@@ -22,12 +22,13 @@ import (
 // one.
 type content struct {
 	records [][]byte // each without line ends
-	// with the option id: the digest of each record's id; zero if a record has none
+	// digest of each record's id, if the option id is set; zero for a record without an id
 	ids     []digest
 	cursors []string // with the option after: the cursor of each record
 	// token of the next page; "" or the token of this page if there is no next page yet
 	next string
-	// with the format lines: the last record has no line end, so that it may continue
+	// reports whether the last record has no line end, so that it may continue; only with the
+	// format lines
 	open bool
 }
 

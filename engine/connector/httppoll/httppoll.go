@@ -2,8 +2,8 @@
 //
 // The API must return a sequence of pages with the oldest records first, and append new records at
 // the end. A position identifies a page, and contains the number of records that were read before
-// it. The source can therefore continue from a position alone, without state of its own. Each route
-// requests the pages separately.
+// it. Positions are all that the source needs to continue after a restart. Each route requests the
+// pages separately.
 package httppoll
 
 import (

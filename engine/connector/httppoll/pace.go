@@ -36,10 +36,10 @@ func (p *pace) next() time.Duration { return max(p.due, p.notBefore) }
 // demand records that the server allows no request before the time now+wait.
 func (p *pace) demand(now, wait time.Duration) { p.notBefore = max(p.notBefore, now+wait) }
 
-// page records a successful request at the time now. news means that the page had new records.
-// turned means that another page follows. The next request is then due at once, and page returns
-// false. If no page follows, or after maxEmptyPages consecutive pages without new records, the next
-// request must wait for the interval, and page returns true.
+// page records a successful request at the time now, and returns true if the next request must wait
+// for the interval. news means that the page had new records. turned means that another page
+// follows. The next request is then due at once, unless maxEmptyPages consecutive pages had no new
+// records.
 func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	p.failures, p.failing = backoff.State{}, false
 	switch {

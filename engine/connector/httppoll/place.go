@@ -28,9 +28,9 @@ type place struct {
 	mode  mode
 	token string // "" for the first page
 	base  int64  // number of steps before its first record
-	// with the option id: digests of the last ids before this page, the oldest first
+	// digests of the last ids before this page, the oldest first; only with the option id
 	tail []digest
-	// the place in encoded form: the Key of positions in this page
+	// encoded form of the place: the Key of positions in this page
 	key string
 }
 

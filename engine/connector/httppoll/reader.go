@@ -165,10 +165,11 @@ func (r *reader) follows() bool {
 	return r.content.next != "" && r.content.next != r.page.token
 }
 
-// endedHere reports whether the reader is at the end of the records that the loaded page had when
-// it was first read. The reader knows this end only if a settled range (delivered, dead-lettered or
-// dropped records) begins on a later page. The loaded page may have got more records since then.
-// They must not be read, because records on the later page are already settled.
+// endedHere reports whether the reader must change to the next page although the loaded page has
+// more records. This happens if the loaded page has got more records since it was first read.
+// Positions on the next page were counted without them, and a settled range (delivered,
+// dead-lettered or dropped records) is on that page. A position there would otherwise mean another
+// record.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
@@ -345,10 +346,10 @@ func (r *reader) holdOpenLine(c *content) (held bool) {
 	return true
 }
 
-// took is called after a successful request. news means that the page has new records. If a settled
-// range (delivered, dead-lettered or dropped records) follows, the page should have the unsettled
-// records before it. If these are missing in several responses in a row, took reports them as
-// missing, and moves the reader to the settled range.
+// took is called after a successful request. news means that the page has new records. If the
+// reader knows a later settled range (delivered, dead-lettered or dropped records), it expects the
+// unsettled records before that range. If several responses in a row lack these records, took
+// reports them as missing, and moves the reader to the settled range.
 func (r *reader) took(news bool) error {
 	turned := r.follows()
 	r.end = r.pace.page(r.now(), news, turned)

@@ -45,8 +45,8 @@ func (q *service) end(a *flow.Arrival) {
 	q.serve()
 }
 
-// serve makes waiting requests count as being served, in order, until slots requests do. The caller
-// holds mu.
+// serve makes waiting requests count as being served, in order, until slots requests are being
+// served. The caller holds mu.
 func (q *service) serve() {
 	if q.serving == nil {
 		q.serving = make(map[*flow.Arrival]bool)
@@ -59,9 +59,9 @@ func (q *service) serve() {
 }
 
 // visit is a request as it counts in the window that the source advertises to senders. The request
-// waits from the arrival of its header until service counts it as being served. It is then served
-// until the source has responded. Requests of all clients count, but the source sends the window
-// only to clients with [stream.SenderHeader].
+// first waits: from the arrival of its header until service counts it as being served. It is then
+// served until the source has responded. The requests of all clients count, but the source sends
+// the window only to clients with [stream.SenderHeader].
 type visit struct {
 	s       *Server
 	asked   bool

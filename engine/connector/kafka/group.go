@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -241,10 +242,18 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 	return parts, offers
 }
 
-// isNew reports whether a partition was created after the reader was opened. The client notices new
-// partitions up to 30 s after their creation, and they may have records by then.
+// isNew reports whether a partition was created after the route was first opened. The client
+// notices new partitions up to 30 s after their creation, and they may have records by then. All
+// partitions of a recreated topic are new.
 func (r *reader) isNew(key topicPartition) bool {
-	return r.partitions != nil && int(key.num) >= r.partitions[key.topic]
+	old, ok := r.first[key.topic]
+	switch {
+	case r.first == nil || old.partitions == math.MaxInt:
+		return false
+	case !ok || int(key.num) >= old.partitions:
+		return true
+	}
+	return r.ids[key.topic] != old.id
 }
 
 // keepStart commits the start positions of partitions that begin at the end of their logs. Without

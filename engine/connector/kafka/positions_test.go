@@ -400,3 +400,26 @@ func TestLatestOfNewPartitions(t *testing.T) {
 	until(t, "the last record", func() bool { return len(got.missing([]string{"last"})) == 0 })
 	checkAll(t, got, []string{"partition", "topic", "last"})
 }
+
+// TestLatestOfRecreatedTopic checks that `start: latest` does not skip records of a topic that is
+// recreated while the source runs. The route restarts when the source notices this.
+func TestLatestOfRecreatedTopic(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, kfake.SeedTopics(1, "orders"))
+	c.produce("orders", "old", 1, 10)
+	got := newArrivals()
+	c.start(got, route{source: `, topics: [orders], start: latest`, pipeline: small})
+	until(t, "the start", func() bool {
+		at, _ := c.committed("g", "orders", 0)
+		return at == 10
+	})
+	c.recreate("orders", 1)
+	texts := c.produce("orders", "new", 1, 20)
+	until(t, "a new position", func() bool {
+		at, _ := c.committed("g", "orders", 0)
+		return at == 20
+	})
+	c.send(&kgo.Record{Topic: "orders", Value: []byte("last")})
+	until(t, "the last record", func() bool { return len(got.missing([]string{"last"})) == 0 })
+	checkAll(t, got, append(texts, "last"))
+}

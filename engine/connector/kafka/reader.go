@@ -26,20 +26,19 @@ import (
 // blocks rebalances. So records that were fetched for an earlier assignment never reach a later
 // one.
 type reader struct {
-	s      *GroupSource
-	o      stream.OpenOptions
-	group  string
-	made   chan struct{} // closed when the next three are set; assign may be called earlier
-	client *kgo.Client
-	admin  *kadm.Client
-	// number of partitions of each topic when the reader was opened; nil if the brokers did not answer
-	partitions map[string]int
-	meta       *metaAdder
-	ended      chan struct{} // closed when the fetching goroutine has ended
-	started    time.Time
-	stored     map[topicPartition]committed // as last fetched; owned by the library's goroutine
-	ids        map[string][16]byte          // topic ids as first seen by this client; likewise
-	unknown    map[string]unknownTopic      // owned by the fetching goroutine
+	s       *GroupSource
+	o       stream.OpenOptions
+	group   string
+	made    chan struct{} // closed when the next three are set; assign may be called earlier
+	client  *kgo.Client
+	admin   *kadm.Client
+	first   map[string]topicState // topics when the route was first opened; see GroupSource.first
+	meta    *metaAdder
+	ended   chan struct{} // closed when the fetching goroutine has ended
+	started time.Time
+	stored  map[topicPartition]committed // as last fetched; owned by the library's goroutine
+	ids     map[string][16]byte          // topic ids as first seen by this client; likewise
+	unknown map[string]unknownTopic      // owned by the fetching goroutine
 
 	mu        sync.Mutex // guards the fields below
 	parts     map[topicPartition]*partition

@@ -31,6 +31,16 @@ type GroupSource struct {
 	mu            sync.Mutex         // guards the fields below
 	readers       map[string]*reader // by route
 	transactional map[string]bool    // by route; true if its sink commits the offsets
+
+	// first has the topics when each route was first opened. It survives restarts of the routes, so
+	// that a restart before new partitions are found does not make them old.
+	first map[string]map[string]topicState
+}
+
+// topicState identifies the partitions that a topic had at some time.
+type topicState struct {
+	id         [16]byte
+	partitions int // math.MaxInt if the state is not known
 }
 
 // sourceCounters are the counters that are shown from startup.
@@ -44,7 +54,8 @@ func NewSource(o SourceOptions, h stream.Host) (*GroupSource, error) {
 		return nil, err
 	}
 	return &GroupSource{o: o, host: h, log: newClientLog(h.Log()),
-		readers: make(map[string]*reader), transactional: make(map[string]bool)}, nil
+		readers: make(map[string]*reader), transactional: make(map[string]bool),
+		first: make(map[string]map[string]topicState)}, nil
 }
 
 // HasAssignments implements stream.AssignedSource.
@@ -69,7 +80,8 @@ func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Re
 		return nil, err
 	}
 	r.admin = kadm.NewClient(r.client)
-	r.partitions, err = s.check(ctx, r.admin)
+	topics, err := s.check(ctx, r.admin)
+	r.first = s.firstTopics(o.Route, topics)
 	close(r.made)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -180,9 +192,30 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 	return append(out, kgo.ConsumeTopics(s.o.Topics...)), nil
 }
 
-// check checks that the topics exist, and returns the number of partitions of each topic. If no
-// topic matches the pattern, it logs a warning.
-func (s *GroupSource) check(ctx context.Context, admin *kadm.Client) (map[string]int, error) {
+// firstTopics returns the topics when the route was first opened. topics is the result of the last
+// check, or nil if it has failed. If a state in topics is not known, the next call counts as first.
+func (s *GroupSource) firstTopics(
+	route string, topics map[string]topicState,
+) map[string]topicState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first := s.first[route]; first != nil {
+		return first
+	}
+	for _, t := range topics {
+		if t.partitions == math.MaxInt {
+			return topics
+		}
+	}
+	s.first[route] = topics
+	return topics
+}
+
+// check checks that the topics exist, and returns their state. If no topic matches the pattern, it
+// logs a warning.
+func (s *GroupSource) check(
+	ctx context.Context, admin *kadm.Client,
+) (map[string]topicState, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
 	defer cancel()
 	m, err := admin.Metadata(ctx, s.o.Topics...)
@@ -194,18 +227,18 @@ func (s *GroupSource) check(ctx context.Context, admin *kadm.Client) (map[string
 			return nil, topicError(name, err)
 		}
 	}
-	partitions := make(map[string]int)
+	topics := make(map[string]topicState)
 	for name, t := range m.Topics {
 		switch {
 		case !s.o.reads(name):
 		case t.Err != nil: // the number is not known
-			partitions[name] = math.MaxInt
+			topics[name] = topicState{partitions: math.MaxInt}
 		default:
-			partitions[name] = len(t.Partitions)
+			topics[name] = topicState{t.ID, len(t.Partitions)}
 		}
 	}
-	if len(partitions) == 0 {
+	if len(topics) == 0 {
 		s.host.Log().Warn("no topic matches yet", "topic_pattern", s.o.TopicPattern)
 	}
-	return partitions, nil
+	return topics, nil
 }

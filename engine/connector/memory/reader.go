@@ -37,7 +37,8 @@ func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader,
 	}
 	r.At, r.Above = mark.Watermark.Num, slices.Clone(mark.Above)
 	if lost := s.buffer.start - r.At; known && lost > 0 {
-		// the route has lost its checkpoint, or was not in the pipeline when the records were freed
+		// The route needs records that were freed. Either it has lost its checkpoint, or it
+		// was not in the pipeline when the other routes had settled these records.
 		i.host.Log().Error("records lost: freed before the route returned", "route", o.Route,
 			"bytes", lost)
 	}

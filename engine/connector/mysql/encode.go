@@ -81,9 +81,10 @@ func statements(payload []byte, each func(sql string) error) error {
 // insertSQL returns the parts of an INSERT statement before and after its rows. With a key, the
 // statement updates existing rows (upsert).
 //
-// MySQL updates a row that equals the new one in any unique index. If otherIndex is set, the
-// statement therefore fails if the key differs: it divides by zero. NULL would become 0 or the
-// current time in some columns.
+// If the new row has the values of an existing row in any unique index, MySQL updates the existing
+// row, even if its key differs. With otherIndex, the statement must fail in this case, and
+// therefore divides by zero if the keys differ. Setting the key to NULL would not always fail: in
+// some columns, NULL becomes 0 or the current time.
 func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	otherIndex bool) (head, tail string) {
 	var set []string

@@ -164,12 +164,26 @@ func (r *sharedReader) checkShared(
 	if info, err = r.consumer.Info(ctx); err != nil {
 		return nil, 0, isFinal(err), r.goneError(err)
 	}
-	if !info.Created.Equal(r.began) {
+	if isRecreated(r.opening, info) {
 		return nil, 0, true, fmt.Errorf(
 			"consumer %q of stream %q was deleted and created again while it was read",
 			r.durable, r.s.o.Stream)
 	}
 	return info, now.State.FirstSeq, false, nil
+}
+
+// maxClockSkew is the largest difference between the clocks of servers that isRecreated tolerates.
+const maxClockSkew = time.Minute
+
+// isRecreated reports whether a consumer was deleted and created again since it was opened.
+//
+// A different time of creation alone does not show this. In a cluster of NATS Server 2.10 or 2.11,
+// each server takes the time at which it created its own replica, once it has been restarted. The
+// info then has another time after each change of the leader. But all these times are usually
+// before the consumer was opened, and the time of a recreated consumer is after it.
+func isRecreated(opening, now *jetstream.ConsumerInfo) bool {
+	return !now.Created.Equal(opening.Created) &&
+		now.Created.After(opening.TimeStamp.Add(-maxClockSkew))
 }
 
 func (r *sharedReader) goneError(err error) error {

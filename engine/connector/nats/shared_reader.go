@@ -34,9 +34,9 @@ type sharedReader struct {
 	client   *client
 	consumer jetstream.Consumer
 	config   jetstream.ConsumerConfig
-	created  time.Time // of the stream
-	began    time.Time // creation of the consumer
-	identity string    // of the stream
+	created  time.Time               // of the stream
+	opening  *jetstream.ConsumerInfo // of the consumer, when it was opened
+	identity string                  // of the stream
 	session  string
 	count    func(string, int64)
 	meta     *messages.MetaAdder
@@ -79,7 +79,7 @@ func (s *StreamSource) openShared(
 	}
 	return &sharedReader{
 		s: s, o: o, durable: durable, client: c, consumer: consumer, config: consumer.CachedInfo().Config,
-		created: info.Created, began: consumer.CachedInfo().Created, identity: c.identity(info),
+		created: info.Created, opening: consumer.CachedInfo(), identity: c.identity(info),
 		session: rand.Text()[:13],
 		count:   s.counter(&o, sharedCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
 		begun: time.Now(),

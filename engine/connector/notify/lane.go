@@ -101,9 +101,9 @@ func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether nothing is in flight or due at the lane at the time now, and no wait
-// for the rate limit is left. The lane can then be deleted to make room for another host. since is
-// the same time as now, relative to laneSet.epoch.
+// isResting reports whether the lane can be deleted to make room for another host: at the time now,
+// nothing is in flight or due, and no wait for the rate limit is left. since is the time now as a
+// duration since laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))
@@ -141,13 +141,14 @@ const (
 	slowAttempt // at a slow host
 )
 
-// attemptSlots counts the in-flight attempts and bounds them. At most `extra` long and slow
-// attempts do not count against the limit `attempts`, so that they take no places from hosts that
-// respond quickly. An attempt at a slow host begins only while fewer than `share` slow attempts are
-// in flight. Example with 256 attempts:
+// attemptSlots bounds the in-flight attempts, so that slow hosts take no places from hosts that
+// respond quickly. `attempts` is the limit on all attempts, but up to `extra` long and slow
+// attempts are not counted. An attempt at a slow host begins only while fewer than `share` slow
+// attempts are in flight.
 //
-//	attempts 256:  | quick attempts; others only while no extra place is free |
-//	extra 192:     | long and slow attempts; at slow hosts at most 64 begin   |
+// Example: attempts is 256, extra is 192, and share is 64. If 100 long and slow attempts are in
+// flight, 256 quick ones may be in flight as well. If 200 are, 192 of them are not counted, and 248
+// quick ones may be in flight.
 type attemptSlots struct {
 	attempts, share, extra int
 	slow                   int        // slow attempts
@@ -223,9 +224,9 @@ func (p *attemptSlots) end(a *attempt) {
 }
 
 // end updates the lane at the end of an attempt of the delivery id. down means that the attempt has
-// failed because the host is down. end returns the outcome for the circuit breaker. If a delivery
-// fails several times without a success at the host, only its first failure counts. Failures of
-// probes always count.
+// failed because the host is down. end returns the outcome for the circuit breaker. Several
+// failures of one delivery count as one, until an attempt at the host succeeds. Failures of probes
+// always count.
 func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
 	if !down {

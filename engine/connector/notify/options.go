@@ -86,9 +86,10 @@ const (
 const (
 	leastHistory = 10 * time.Minute
 
-	// settleTime is longer than the time between the commit of a row and the acknowledgement of its
-	// record. A row must stay in the store until a synced checkpoint has the record's position. If
-	// the record is read again before that, the store recognizes it.
+	// settleTime is longer than the time from the commit of a row to the acknowledgement of its
+	// record. An ended delivery is deleted only if it ended at least settleTime before the last
+	// synced checkpoint. This checkpoint then has the position of its record, so that the
+	// record is not read again.
 	settleTime = time.Minute
 )
 

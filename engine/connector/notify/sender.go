@@ -223,8 +223,8 @@ func (s *sender) reload(ctx context.Context) error {
 }
 
 // meet schedules a visit of the host's lane at its due time. It does nothing if an earlier visit is
-// scheduled, or if the lane is to be scheduled later for another reason (see absence). If there is
-// no room for a new lane, the host waits in the store.
+// scheduled, or if the lane waits for another event, such as the end of an attempt (see absence).
+// If there is no room for a new lane, the host waits in the store.
 func (s *sender) meet(h parked.Host, now time.Time) {
 	l := s.lanes.byID[h.ID]
 	if l == nil {
@@ -401,10 +401,15 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
-// revisit schedules the next visit of a lane. full means that there was no room for another
-// attempt. The lane is then visited when the rate limit allows an attempt, or else at the end of an
-// in-flight attempt, or else after roomPause. If more deliveries may be due (more), the lane is
-// visited now. Otherwise it is visited when its next delivery is due.
+// revisit schedules the next visit of a lane. full means that the last visit found no room for
+// another attempt. The next visit is then at the first of these times that applies:
+//
+//   - when the rate limit allows an attempt
+//   - at the end of an in-flight attempt
+//   - after roomPause
+//
+// If the lane is not full, it is visited at once if more deliveries may be due (more), otherwise
+// when its next delivery is due.
 func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more bool) error {
 	l.full = full
 	switch {

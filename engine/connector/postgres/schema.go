@@ -82,8 +82,9 @@ func copySQL(table string, columns []sqltable.Column, numbered bool) string {
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN%s", table, names, form)
 }
 
-// mergeSQL returns the statement that moves the staged rows into the table. It moves the last row
-// of each key, in key order, so that concurrent transactions lock common keys in the same order.
+// mergeSQL returns the statement that moves the staged rows into the table. If several staged rows
+// have the same key, it moves the last one. It moves the rows in the order of their keys, so that
+// concurrent transactions lock the same keys in the same order and cannot deadlock.
 func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
 	keys, names := sqltable.QuoteAll(key), sqltable.NamesOf(columns)
 	last := fmt.Sprintf("SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s,%s DESC", keys, stageName,

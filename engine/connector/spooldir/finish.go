@@ -25,8 +25,9 @@ const (
 	maxNumber = 100_000
 )
 
-// Finishes implements stream.Finisher. If it returns false, Finish does nothing, and a file is
-// finished as soon as its end is settled. This needs no further entry in the checkpoint.
+// Finishes implements stream.Finisher. It returns false if Finish has nothing to do, because files
+// stay where they are. A file then counts as finished as soon as its end is settled, without a
+// further entry in the checkpoint.
 func (s *source) Finishes() bool { return s.o.Finished != finishedKeep }
 
 // Finish implements stream.Finisher. It renames, deletes or moves the file, if this is still the
@@ -143,8 +144,8 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 		}
 		back := dir.RenameNew(name, s.dir, from)
 		if errors.Is(back, fs.ErrExist) && s.finisher.Is(e, info) {
-			// its old name is taken: keep the new one; the readers will notice that the file has
-			// grown
+			// The old name is taken, so the file keeps the new one. The readers will
+			// notice that the file has grown.
 			return name, nil
 		}
 		return "", errors.Join(err, back)

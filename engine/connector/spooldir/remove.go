@@ -22,8 +22,8 @@ func asideName(p stream.Partition, name string) string {
 
 // remove deletes the file of e. Another file may get the name at any time, and must not be deleted.
 // Therefore remove first gives the file a hidden name, checks that it is the right file, and only
-// then deletes it. If one more file may be kept open, remove opens the file before and returns it
-// (held): a writer that has the file open may still write to it.
+// then deletes it. A writer that has the file open may still write to it. Therefore remove opens
+// the file before it deletes it, and returns it (held), unless too many files are held already.
 func (s *source) remove(p stream.Partition, e *follow.Entry, name string) (held vfs.File, err error) {
 	aside, own := asideName(p, name), name
 	if name == aside {

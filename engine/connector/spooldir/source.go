@@ -41,8 +41,8 @@ type source struct {
 	// syncing is held while the directory is synced or closed. Lock it before mu.
 	syncing sync.Mutex
 
-	// guards the fields below; held during file operations only while the directory is opened or
-	// closed
+	// mu guards the fields below. It is held during file operations only while the directory is
+	// opened or closed.
 	mu     sync.Mutex
 	users  int // number of open readers and running calls of Finish
 	dir    vfs.Dir

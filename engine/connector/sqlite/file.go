@@ -86,7 +86,8 @@ func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 		sound = undone == nil || noTransaction(undone)
 	}
 	if !sound {
-		// the connection has failed, and Close may fail too; committed data is in the file
+		// Ignore an error of close: the connection has failed anyway, and all committed
+		// data is in the file.
 		_ = c.close()
 	}
 	return sound

@@ -35,7 +35,8 @@ func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)
 // Deliver implements stream.Worker. It passes the batch to the writer, and waits until the batch is
 // durable or has failed.
 func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
-	// needed if the batch was not encoded; safe because an ordered lane runs no other attempt of it
+	// Split the batch here in case Encode was not called. No other goroutine uses the batch,
+	// because an ordered lane runs no other attempt of it.
 	a.Value.Split()
 	d := &delivery{batch: a.Value, done: make(chan error, 1)}
 	if err := l.arrive(a, d); err != nil {
@@ -70,10 +71,10 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 }
 
 // failCanceled is called when the context of a Deliver call ends. The parameter a is the attempt of
-// that call. If its batch still waits for earlier batches, failCanceled fails all deliveries that
-// the writer has not taken: later batches cannot be written without this one, and earlier ones fail
-// as well. All are delivered again. Otherwise it does nothing. Then the batch is ready or is being
-// written, and the writer reports its result.
+// that call. If the batch of a still waits for earlier batches, failCanceled fails all deliveries
+// that the writer has not begun: those of later batches, which cannot be written without this one,
+// and those of earlier ones, because they share its run. All these batches are delivered again. If
+// the batch of a does not wait, failCanceled does nothing: the writer reports the result.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

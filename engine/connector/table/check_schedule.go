@@ -12,7 +12,8 @@ import (
 // part of one), or for new tables.
 type checkSchedule struct {
 	due time.Duration // on the reader's clock
-	// the wait after the last check; 0 if that check found something
+	// time between the last check and the next one; 0 if the last check has found rows or
+	// tables
 	interval time.Duration
 }
 
@@ -20,7 +21,8 @@ type checkSchedule struct {
 const (
 	pollShare = 100 // the shortest interval is `poll` divided by pollShare
 	pollLeast = 5 * time.Millisecond
-	// the longest interval while open transactions may still write rows before the last row
+	// openWait is the longest time between two checks while open transactions may still write
+	// rows before the last visible row.
 	openWait = 250 * time.Millisecond
 )
 

@@ -15,10 +15,10 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// journal is a file with the state of a partition that is needed to find late rows. Late rows
-// become visible after rows behind them were read. The state consists of the last rows that were
-// seen, and the late rows found so far. An entry is written before its rows are handed out.
-// docs/formats/table-seen.md describes the format.
+// journal is a file with the state of a partition that is needed to find late rows. A late row
+// becomes visible only after rows with greater keys were read. The state consists of the last rows
+// that were seen, and the late rows found so far. An entry is written before its rows are handed
+// out. docs/formats/table-seen.md describes the format.
 type journal struct {
 	dir  vfs.Dir
 	name string

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// lateness finds the late rows of one partition. A late row became visible only after rows behind
-// it had been read, because its transaction was committed later. The late rows are handed out as a
-// partition of their own, in which a row's position is a number.
+// lateness finds the late rows of one partition. A late row became visible only after rows with
+// greater keys had been read, because its transaction was committed later. The late rows are handed
+// out as a separate partition, in which a row's position is a number.
 type lateness struct {
 	part    stream.Partition
 	state   journalState
@@ -131,11 +131,11 @@ func (l *lateness) save(settled int64, main string) error {
 // search searches the last rows of p, up to its current position, for rows that were not seen
 // before. It returns the number of rows found.
 //
-// Its query has a limit: about twice the number of remembered rows. If this limit is reached, more
-// late rows may follow, and the next search continues.
+// Its query returns at most about twice as many rows as are remembered. If it returns that many,
+// more late rows may follow, which a later search finds.
 //
-// A remembered row that was deleted is forgotten. A row that is inserted later under the same key
-// then counts as a late row. If a row was replaced by another one with the same key between two
+// If a remembered row was deleted, search forgets it. A row that is inserted later under the same
+// key is then a late row. If a row was replaced by another one with the same key between two
 // searches, search returns an error.
 func (l *lateness) search(ctx context.Context, db database, p *partition,
 	onReuse string) (n int, err error) {
@@ -296,8 +296,8 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch adds the late rows up to number to to b, as one span. If a row was deleted meanwhile, its
-// number has no record.
+// stretch adds to b, as one span, the late rows that follow in the partition of late rows, up to
+// the number to. If a row was deleted meanwhile, the span has no record for its number.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {
 	from, data := l.handedOut, len(b.Data)

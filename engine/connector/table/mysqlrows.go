@@ -46,7 +46,9 @@ func mysqlWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err e
 		name := func(i int) string { return "q." + tick(r.columns[r.order[i]].name) }
 		place := func(i int) string {
 			if values[i].kind == keyNumber {
-				// checked by decode; as an argument, the digits would be converted to a float
+				// Write the digits into the statement: the server would convert an
+				// argument to a float. This is safe, because decode has checked
+				// that the text is a number.
 				return values[i].s
 			}
 			args = append(args, mysqlArgument(&r.columns[r.order[i]], values[i]))

@@ -90,9 +90,10 @@ func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *f
 	return nil
 }
 
-// watchEnd detects reused keys if there are no rows after pos. At the first call at which the table
-// ends before pos, it remembers the last row. If the table has grown by the next call, but still
-// ends before pos, the new rows have reused keys, and watchEnd returns an error.
+// watchEnd detects reused keys if there are no rows after pos. If the last row of the table is
+// before pos, it remembers this row. If the next call finds a greater last row that is still before
+// pos, its key was used before, and watchEnd returns an error. Example: pos is 10, and rows 6 to 10
+// are deleted. The first call remembers row 5. If the next call finds a row 6, its key is reused.
 //
 // A finite run (--once) calls watchEnd only once, so that it can only log a warning. If p.late is
 // set, watchEnd does nothing: p.late detects reused keys by the rows that it remembers.
@@ -127,7 +128,8 @@ func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *f
 	f.passed = f.passed[:0]
 	p.span = uint32(len(b.Spans))
 	data, first := len(b.Data), len(b.Records)
-	// the query returns one more row, which is checked but not added
+	// Request one row more than fits. It is not added, but compared with the row before it: two
+	// rows with the same key must not be separated by the end of a page.
 	f.limit, f.offered = f.maker.guess(f.records, f.bytes)+1, 0
 	err := db.rows(ctx, p.relation, rowQuery{after: p.pos, upTo: bound, stripe: p.stripe,
 		limit: f.limit}, f)

@@ -52,10 +52,10 @@ const maxPairs = 16
 // startedOver reports whether the last rows of pairs were replaced by other rows with the same
 // keys. from is the first such key. pairs must be ascending by key.
 //
-// A row counts as replaced if every checksum has changed, among those that can differ between rows:
-// an update of the same row rarely changes all of them. If the rows after it were deleted
-// (tailGone), one replaced row is enough. Otherwise the last three must be replaced, or all if
-// there are fewer.
+// A row counts as replaced if all its checksums have changed. Checksums that are equal in all rows
+// are ignored. An update of the same row rarely changes all checksums. If the rows after the pairs
+// were deleted (tailGone), one replaced row is enough. Otherwise the last three must be replaced,
+// or all if there are fewer.
 func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	lanes := distinguishing(pairs)
 	run := 0
@@ -102,7 +102,8 @@ func replacedError(r *relation, from, pos string) error {
 		"%s", r.name, r.keys.show(from), r.keys.show(pos), reuseRemedy)
 }
 
-// behindError means that the table ends before the position up to which it was read.
+// behindError means that the last row of the table is before the position up to which the table was
+// read.
 func behindError(r *relation, last, pos string) error {
 	return fmt.Errorf("the keys of %s may have started over: its last row is (%s), before the "+
 		"position (%s); %s",

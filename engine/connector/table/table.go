@@ -8,10 +8,11 @@
 // the same time. At the end of the table, the source polls for new rows at growing intervals, or
 // waits for notifications of the database.
 //
-// A transaction may commit its rows after rows behind them have become visible. If the database
-// reports open transactions, the source waits for them. Otherwise it waits for a fixed time, the
-// option lag. Rows that come even later are late rows: the source finds them by searching the last
-// rows again, and hands them out as a separate partition.
+// A row may become visible late. Example: transaction A inserts row 7, B inserts row 8, and B
+// commits first. If the database reports open transactions, the source reads row 8 only when A has
+// ended. Otherwise it waits for a fixed time, the option lag. Rows that come even later are late
+// rows: the source finds them by searching the last rows again, and hands them out as a separate
+// partition.
 //
 // The engine opens one reader per route. The source never writes to the database and never reads
 // uncommitted rows. It stops at a row with NULL in a column of order_by.

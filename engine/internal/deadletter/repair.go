@@ -101,8 +101,8 @@ func (s *Store) repair(f vfs.File) (size int64, err error) {
 	return size, err
 }
 
-// lastLines returns the last tailBytes of a file and their offset. If no line ends as a whole
-// letter there, it returns more: the last letter may be longer.
+// lastLines returns the last tailBytes of a file and their offset. If the last complete line begins
+// before them, it returns more, because this line may be a long letter.
 func lastLines(f vfs.File, size int64) (from int64, tail []byte, err error) {
 	for n := int64(tailBytes); ; n *= 2 {
 		from = max(0, size-n)
@@ -110,7 +110,8 @@ func lastLines(f vfs.File, size int64) (from int64, tail []byte, err error) {
 		if _, err := f.ReadAt(tail, from); err != nil && err != io.EOF {
 			return 0, nil, err
 		}
-		if _, good := ends(tail); good > 0 || from == 0 {
+		end := bytes.LastIndexByte(tail, '\n')
+		if from == 0 || end >= 0 && bytes.IndexByte(tail[:end], '\n') >= 0 {
 			return from, tail, nil
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -209,11 +208,10 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 		case len(out) > 0:
 			return s.describe(out)
 		}
-		wait := time.Duration(math.MaxInt64)
-		if ok {
-			wait = max(0, at-s.now())
+		timer := time.NewTimer(max(0, at-s.now()))
+		if !ok {
+			timer.Stop() // only a change or the end of ctx wakes Next
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-changed:

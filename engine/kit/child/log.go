@@ -13,9 +13,6 @@ const (
 	logRate       = 5    // lines per second beyond the burst
 	maxLogLine    = 1000 // bytes of a line that are logged
 	maxStderrTail = 300  // last bytes of the output, which an ExitError quotes
-	// logPeriod is the assumed time since the last refill of a new token bucket. It must be longer
-	// than the 4 s in which an empty bucket fills up.
-	logPeriod = time.Hour
 )
 
 // logWriter receives a child's standard error. It logs whole lines at a limited rate, counts the
@@ -35,7 +32,7 @@ type logWriter struct {
 }
 
 func newLogWriter(log *slog.Logger, attrs []any) *logWriter {
-	return &logWriter{log: log, attrs: attrs, tokens: logBurst, at: time.Now().Add(-logPeriod)}
+	return &logWriter{log: log, attrs: attrs, tokens: logBurst, at: time.Now()}
 }
 
 // Write implements io.Writer. It never returns an error, because a child must not stop if its

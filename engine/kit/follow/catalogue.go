@@ -177,7 +177,8 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 		if e := c.ids.store(given, moved, m.Part.ID, m.Part.Name); e != nil {
 			out = append(out, e)
 		} else {
-			// an earlier reader has read the file to its end or given it up, but has not saved that
+			// An earlier reader of this route has read the file to its end or given it
+			// up, but the route has not saved this yet.
 			r.forgets.add(m.Part.ID)
 		}
 	}

@@ -98,9 +98,10 @@ func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	}
 }
 
-// updateRoutes gives each route of the source a reader, and drops those of routes that the source
-// no longer has. The reader of a route that is not open has the route's progress, so that a listing
-// recognises all files that any route has read. It does nothing unless files may grow.
+// updateRoutes adds a reader for each route of the source without one, and removes those of routes
+// that the source no longer has. An added reader stands for a route that has not called Open yet.
+// It has the stored progress of the route, so that a listing recognises all files that any route
+// has read. updateRoutes does nothing unless files may grow.
 func (c *Catalogue) updateRoutes() error {
 	h, ok := c.h.(stream.SourceHost)
 	if !ok || c.o.Growing == nil {

@@ -3,9 +3,11 @@ package follow
 import "github.com/penstock-io/penstock/stream"
 
 // claim gives a newly joined route its cursors in files that have one id in the catalogue and
-// another id in the progress of the route. The ids differ in three cases: the route was added while
-// the source runs; only a sink's ledger, and not the checkpoint, had this progress when the file was
-// met; or an old state has several ids for a file.
+// another id in the progress of the route. The ids differ in three cases:
+//
+//   - The route was added while the source runs.
+//   - The progress was only in a sink's ledger, and not in the checkpoint, when the file was found.
+//   - A state of an old version has several ids for a file.
 func (n *identifier) claim(r *Reader, stored []*Entry) {
 	for _, e := range stored {
 		m, ok := r.resume(e.text)

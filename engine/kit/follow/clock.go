@@ -5,19 +5,23 @@ package follow
 import "time"
 
 const (
-	// a smaller difference between wall and monotonic time is not a step
+	// stepMin is the minimum by which the wall clock must deviate from the monotonic clock
+	// between two looks to count as stepped.
 	stepMin = 50 * time.Millisecond
-	// a smaller difference between the file system's clock and this one is its granularity
+	// skewMin is the minimum difference between the file system's clock and the local clock
+	// that is used. A smaller one may come from the granularity of file times.
 	skewMin = 100 * time.Millisecond
 	skewMax = 24 * time.Hour // with a larger difference, the two clocks are unrelated
 )
 
-// clock decides whether a file is quiet. A modification time is wall time of the file system's
-// clock, and is trusted only as long as no clock is stepped. Observations of this process, on the
-// monotonic clock, are always trusted.
+// clock decides whether a file is quiet, that is, unchanged for a while. It uses two observations.
+// A modification time of the file has the wall time of the file system's clock, and is trusted only
+// as long as no clock is stepped. The time at which this process has seen a change is monotonic
+// time, and always trusted.
 //
-// A clock step before startup, between a file's last write and the first look at it, cannot be
-// detected. Lines that the writer adds later are then found when the file is finished.
+// A clock step cannot be detected if it happens before startup, between a file's last write and the
+// first look at it. The file then seems quiet too early. Lines that the writer adds later are found
+// when the file is finished.
 type clock struct {
 	settle  time.Duration
 	skew    time.Duration // of the file system's clock against ours
@@ -49,9 +53,11 @@ func (c *clock) observe(mono time.Duration, wall int64) {
 	c.looked, c.offset = true, offset
 }
 
-// quietAt returns the monotonic time at which an unchanged file will have been quiet for the time
-// settle. The file is quiet now if the result is not after mono. mtime is the last modification
-// time of the file. since is the monotonic time from which the file was seen unchanged.
+// quietAt returns the monotonic time at which a file will have been unchanged for the time settle,
+// if it does not change before. The file is quiet now if the result is not after mono, the time
+// now. mtime is the last modification time of the file. since is the monotonic time since which
+// this process has seen the file unchanged. Example: with settle 5s, a file that has not changed
+// since 10s is quiet at 15s.
 func (c *clock) quietAt(mono time.Duration, wall, mtime int64, since time.Duration) time.Duration {
 	seen := since + c.settle
 	if c.foreign || c.steps > 0 && mono-c.stepped < c.settle {

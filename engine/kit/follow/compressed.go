@@ -50,8 +50,8 @@ const (
 	// read. Compressors write a file in one go, and until they finish it ends in the middle of a
 	// record.
 	packedWait = time.Second
-	// packedAhead is how much more than a batch is decompressed, so that the record at its end is
-	// usually complete.
+	// packedAhead is the number of bytes that are decompressed in addition to a batch, so that
+	// the last record of the batch is usually complete.
 	packedAhead = 64 << 10
 	// packedBack is how much decompressed data before the read position is kept.
 	packedBack = 512 << 10
@@ -205,9 +205,9 @@ func (u *unpacker) isTroubled(f *file, now time.Duration) bool {
 	return false
 }
 
-// fillFrom is like [lines.Filler.Fill], but also reads compressed files. The end of a compressed
-// file is unknown until it is decompressed, so decompression continues as long as b has room.
-// before holds the bytes that must precede the data. It is nil if another check verifies them.
+// fillFrom is like [lines.Filler.Fill], but also reads compressed files. The size of a compressed
+// file is unknown until it is decompressed, so fillFrom decompresses more as long as b has room.
+// The data must follow the bytes in before. If before is nil, another check compares these bytes.
 func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.Result, error) {
 	r, f := cur.r, cur.f
 	grows := r.c.strategy.grows()

@@ -9,15 +9,17 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// maxRelated is the maximum number of files of one stem that a new file is compared with.
+// maxRelated is the maximum number of known files with the same stem (see the function stem) that a
+// new file is compared with.
 const maxRelated = 32
 
 // copies detects the results of a rotation of files that were read: copytruncate, a move to another
 // file system, compression.
 //
-// Two files with the same content are two files as long as both exist. A copy therefore counts only
-// if its original was deleted or rewritten. Until then, a file equal to another one of a related
-// name is held back for CopyWait.
+// Two files with the same content are two files as long as both exist. A copy therefore takes the
+// place of its original only if the original was deleted or rewritten. Example: logrotate copies
+// app.log to app.log.1 and then truncates app.log. Until the truncation, app.log.1 may be a file of
+// its own. It is therefore held back (not read) for CopyWait.
 type copies struct {
 	c     *Catalogue
 	until time.Duration // the last end of a hold of a possible copy
@@ -41,7 +43,9 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	defer func() { k.c.handles.keep = nil }()
 	v := verdict{}
 	for _, e := range k.relatedEntries(f, head) {
-		// an existing file holds the same data, which some route has not read: f may be its copy
+		// v.hold is set if f equals an existing file that some route has not read
+		// completely: f may be a copy of that file. Files that follow in the list were read
+		// by all routes, and f is not compared with them.
 		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f) {
 			return true, false
 		}
@@ -111,7 +115,8 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	}
-	// equal bytes are not enough: a new file may have the name and the content of a deleted one
+	// f and w have equal bytes, but f may also be a new file with the name and the content of a
+	// deleted one.
 	if w.entry.phase != known || k.mayInherit(f, w) {
 		ok, err := k.continueFrom(f, w, head)
 		if err != nil && !v.unlisted {
@@ -150,7 +155,7 @@ func (k *copies) holdBack(f *file) bool {
 }
 
 // mayCompareAgain reports whether to compare a held-back file with others once more. That is the
-// case if the file has changed since the last comparison, or if any file was met, renamed, deleted
+// case if the file has changed since the last comparison, or if any file was new, renamed, deleted
 // or emptied since. The file is also compared again after PollMax, because not every change shows
 // in a listing.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
@@ -182,13 +187,13 @@ func (k *copies) logNew(f *file, why string) {
 	k.c.count("files_doubtful", 1)
 }
 
-// relatedEntries returns the identities of files with names that f's name may be derived from. Many
-// rotations may be waiting, so it omits identities with read data that does not fit head, the
-// beginning of f.
+// relatedEntries returns the identities of files with names from which a rotation may have made the
+// name of f. Example: app.log for app.log.1. There may be many, so it omits those with read data
+// that does not fit head, the beginning of f.
 //
-// The files that a route has still to read come first. Several files may hold the same data: if f
-// continued one that all routes have read, a needed one could be deleted unread. Within each group,
-// longer names come first.
+// Several files may hold the same data, but f can be the copy of only one. Files that some route
+// has not read completely come first: without their copies, their unread data would be lost. Within
+// each group, files with longer common names come first.
 func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 	var needed, others []*Entry
 	k.c.dormant.reactivateRelated(f.label)
@@ -229,7 +234,8 @@ func mayBeginAs(id fileid.ID, p fileid.Fingerprint, head []byte) bool {
 }
 
 // continueFrom makes f the successor of the awaiting file w if f contains the read data of w, and
-// reports whether it does. f continues w at the furthest position with a fingerprint that matches f.
+// reports whether it does. w has fingerprints at several positions, because routes have read
+// different parts. f continues w at the last position with a fingerprint that matches f.
 func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 	c := k.c
 	if a := f.extras; a != nil && a.equal == w.entry && a.equalTo < w.read() {

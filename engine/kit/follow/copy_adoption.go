@@ -30,8 +30,8 @@ func (k *copies) giveUpHandle(g *file) *file {
 	return awaited(e)
 }
 
-// begin makes f the successor of w, a file of which nothing was read. If w is deleted but still
-// open, begin first closes it.
+// begin makes f the successor of w, and nothing of w was read. If w is deleted but still open,
+// begin first closes it.
 func (k *copies) begin(f, w *file) {
 	if w.state != awaiting {
 		w = k.giveUpHandle(w)
@@ -124,9 +124,9 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 	}
 }
 
-// startCopy makes f the successor of w for the routes that have not read beyond the end of w's data
-// in f (the position to). For routes that have read more of w, f is a separate file, and they skip
-// its bytes before that position.
+// startCopy makes f a copy of the first bytes of w, up to the position to. f becomes the successor
+// of w for the routes that have read at most these bytes. The other routes have read more of w. For
+// them, f is a separate file in which they skip the bytes before to.
 func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c := k.c
 	short := func(cur *cursor) bool { return cur.pos.Next <= to && len(cur.pos.Above) == 0 }

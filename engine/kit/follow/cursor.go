@@ -15,15 +15,15 @@ import (
 type cursor struct {
 	r *Reader
 	f *file
-	// the partition's identity. It differs from the file's only if an old state has a second id for
-	// the file
+	// identity of the cursor's partition. It differs from that of the file only if the state of
+	// an old version has a second id for the file
 	entry *Entry
 	part  *stream.Partition
 	pos   lines.Cursor
 	note  *note // the read data, to recognise the file
 
-	// separate decompressor of a compressed file; nil for the first of its routes, which uses the
-	// file's
+	// own is a separate decompressor of a compressed file. It is nil for the first route of the
+	// file, which uses the decompressor of the file.
 	own        *unpack.File
 	ownAt      stamp
 	verified   version       // version of the file in which the delivered data was found
@@ -35,10 +35,10 @@ type cursor struct {
 	// if the file is compressed and its decompressor was dropped: the number of unread bytes at
 	// that time, plus 1. Otherwise 0
 	leftPacked int64
-	// awaiting: bytes that an earlier reader of the route has read, but that were not settled when
-	// the route restarted
+	// if the file is awaiting a successor: the number of bytes that an earlier reader of the
+	// route has read, and that were not settled when the route restarted
 	unsettled int64
-	// of a lost file: the cursor in its copy, which begins after the read data
+	// if the file is lost: the cursor in its copy, which begins after the read data
 	copy *cursor
 
 	sealed         bool // all of it was handed out

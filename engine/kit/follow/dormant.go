@@ -36,7 +36,8 @@ func (z *dormant) see(s Listed, info stat) bool {
 		z.reactivate(d)
 		return false
 	case c.strategy.grows() && d.label != s.Label:
-		// it was renamed, or this is a hard link to it: that is known at the end of the listing
+		// The file was renamed, or s is a hard link to it. The end of the listing shows
+		// which of both: then its old label was listed or not.
 		return false
 	}
 	d.scan = c.table.scans
@@ -107,8 +108,9 @@ func (z *dormant) awaitSuccessor(d *dormantFile) {
 	}
 }
 
-// missed calls awaitSuccessor for dormant files that are not listed. It recognises changed dormant
-// files before any other file, because a new file may be a copy of one of them.
+// missed calls awaitSuccessor for dormant files that are not listed. Before that, it recognises
+// dormant files that have changed. It does so before new files are identified, because a new file
+// may be a copy of one of them.
 func (z *dormant) missed() {
 	c := z.c
 	z.table.each(func(d *dormantFile) bool {

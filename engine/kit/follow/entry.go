@@ -26,7 +26,7 @@ type Entry struct {
 	dormant bool // a dormant file has the id
 	refs    int  // cursors of this partition
 	sealed  []sealing
-	file    *file  // holds or awaits its data, nil if none was met
+	file    *file  // holds or awaits its data; nil if none was found
 	prefix  []byte // the first bytes of the data as far as this process saw them
 }
 
@@ -50,8 +50,8 @@ type sealing struct {
 	when time.Duration // of the last look at it
 }
 
-// generation is the lowest unused generation (next) for files with one inode and birth time. Ids
-// of such files differ only by their generation.
+// generation holds the lowest number that is free (next) for files with one inode and birth time.
+// Ids of such files differ only by this number.
 type generation struct{ birth, next int64 }
 
 // identities holds the ids of a source's files, shared by all routes. Its methods are safe for
@@ -147,7 +147,7 @@ func (s *identities) noteDormant(e *Entry) {
 func (s *identities) reserve(d *dormantFile) {
 	id, err := fileid.Parse(d.text)
 	if err != nil {
-		return // it would not have been met
+		return // cannot happen: the file got this id when it was identified
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

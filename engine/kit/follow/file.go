@@ -29,21 +29,23 @@ type file struct {
 	handle      vfs.File
 	refreshedAt time.Duration // when the handle was last asked for its size
 	used        uint64        // sequence number of the handle's last use
-	// its content, if it is compressed. Offsets and sizes refer to the content, except in stat and
-	// version
+	// decompressor of the file; nil if the file is not compressed. All offsets and sizes refer
+	// to decompressed bytes, except in the types stat and version
 	view   *unpack.File
 	viewAt stamp // the last change when the view was attached
 
-	// not identified: since when bytes have been waiting to be read; 0 if there are none
+	// time since which bytes wait to be read, if the file is not identified; 0 if there are
+	// none
 	unread   time.Duration
 	nameless time.Duration // its name is gone since then
-	// until when it is held back as a possible copy, or awaited; 0 if that was not checked yet
+	// time until which the file is held back as a possible copy, or awaits a successor; 0 if it
+	// was not compared with other files yet
 	held    time.Duration
 	trouble *trouble // nil: it could be read
 	extras  *extras  // nil: nothing of it was needed
 	queues  int      // readers' queues that contain it
 
-	foundEmpty    bool // it was empty when it was met
+	foundEmpty    bool // it was empty when it was first listed
 	counted       bool // deleted: it was added to the counters of unread files
 	closedForRoom bool // it is in handles.closedForRoom
 	dataElsewhere bool // its missing data belongs to another file
@@ -55,21 +57,23 @@ type extras struct {
 	folderMissing bool          // awaiting, and its folder is not there
 	unseen        bool          // awaiting: the present content of its inode was not seen
 	nothing       version       // compressed and empty, or damaged: as it was then
-	// unlisted: the listed name of its predecessor, by which the next run detects the rotation
+	// if the file has an unlisted name: its last listed name. The next run detects the rotation
+	// by this name
 	listed    string
 	compared  time.Duration // when it was compared with others last, and held back
 	equal     *Entry        // the identity of a file with the same first equalTo bytes
 	equalTo   int64
 	equalSize int64 // its own size at that comparison
-	// it has the name and the content of a deleted file, and was not reported as new yet
+	// the file has the name and the content of a deleted file, and no message about this was
+	// logged yet
 	restored bool
 	why      string // awaiting: the reason
-	// the latest time at which an awaiting or nameless file is given up; 0 until its normal wait is
-	// over
+	// latest time at which an awaiting or nameless file is given up, if its normal wait was
+	// extended; otherwise 0
 	until    time.Duration
 	nextLook time.Duration // finished
 	checks   uint8         // looks at it
-	// nothing of it was read: fingerprint of the bytes seen before At
+	// fingerprint of the bytes that were seen in the file, if no route has read any of it
 	unreadFingerprint fileid.Fingerprint
 	shrunk            int64 // the largest size that it had before it shrank
 }
@@ -111,8 +115,9 @@ func (f *file) update(i stat, now time.Duration) {
 	}
 }
 
-// seen returns the attributes of the file that fileid compares. withTime is false for a file that
-// was followed. Such a file may have been written to, so a later modification time proves nothing.
+// seen returns the attributes of the file that package fileid compares. withTime is false for a
+// file that was followed: its writer may have changed it, and its modification time is then later
+// than the recorded one, although it is the same file.
 func (f *file) seen(head []byte, withTime bool) fileid.File {
 	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.holds(fileid.MaxHead), Head: head}
 	out.Birth = int64(f.info.Birth)

@@ -15,8 +15,8 @@ type Finisher struct{ c *Catalogue }
 // NewFinisher returns the Finisher of c.
 func NewFinisher(c *Catalogue) Finisher { return Finisher{c} }
 
-// Do runs finish. The catalogue ignores changed names until finish returns, so a source's Finish
-// renames and deletes files inside Do.
+// Do runs finish, in which a source renames and deletes files. The catalogue ignores changed names
+// until finish has returned, so that it does not treat these files as rotated.
 func (n Finisher) Do(finish func() error) error {
 	n.c.finishing.Lock()
 	defer n.c.finishing.Unlock()
@@ -43,8 +43,8 @@ func (n Finisher) Is(e *Entry, info vfs.Info) bool {
 }
 
 // Sealed returns an error unless every route has read the file to its end. If the file has grown,
-// every route must also have saved that the new data is settled. untouched reports that no change
-// of the file is known since it was sealed.
+// every route must also have saved that the new data is settled. untouched reports whether no
+// change of the file is known since the routes have read its end.
 func (n Finisher) Sealed(e *Entry) (untouched bool, err error) {
 	s := &n.c.ids
 	s.mu.Lock()
@@ -121,9 +121,9 @@ func (n Finisher) isStillThere(f *file) bool {
 }
 
 // Awaiting returns the files that are about to be finished, by name, each with its last stat. A
-// listing need not stat them again. Usually the stat is younger than poll_max. A run with Once
-// needs no newer stat, because it ends with the data that was there at its start. Changes are also
-// detected when a file is finished.
+// listing uses this stat and saves a system call. The stat is at most poll_max old. A run with Once
+// accepts older ones, because it reads only the data that was there at its start. In any case, the
+// file is checked for changes when it is finished.
 func (n Finisher) Awaiting() map[string]vfs.Info {
 	s := &n.c.ids
 	s.mu.Lock()

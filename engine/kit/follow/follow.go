@@ -10,6 +10,10 @@
 //
 // Terms of this package:
 //
+//   - The label of a file is its name as users see it, such as a/b.log. A listed name is one that
+//     the source reads. An unlisted name is any other, such as app.log.1 if the source reads *.log.
+//   - The id of a file (its identity) has its inode, birth time and a hash of its head, the
+//     first 1024 bytes. A file is identified when it gets an id, or when its earlier id is found.
 //   - A mark is the stored progress of one route in one file. It has the watermark, the position up
 //     to which all data is settled (delivered, dead or dropped), and the settled ranges above it.
 //   - A sealed file was handed out to its end. Its seal is the span that ends there, with Last set.
@@ -63,8 +67,8 @@ type Place interface {
 	Siblings(label string, found func(Listed)) error
 }
 
-// Options of a Catalogue. Zero values are not replaced by defaults: the source's options have
-// theirs.
+// Options of a Catalogue. Zero values are not replaced by defaults: each source has defaults in
+// its own options.
 type Options struct {
 	Rules     lines.Rules
 	ByName    bool          // read in the order of labels; else the least recently changed first
@@ -73,27 +77,33 @@ type Options struct {
 	PollMax   time.Duration // the longest such wait
 	Watch     time.Duration // how long a finished file is checked again, at growing intervals
 	OpenFiles int           // maximum number of files held open
-	// finished files keep their location: an unchanged sealed one need not be read again
+	// Keep means that finished files stay where they are. A sealed file that has not changed
+	// need not be read again.
 	Keep     bool
 	Forget   time.Duration // how long a file has to be gone before its progress is dropped
 	Identity Identity      // how a file of an earlier run is recognised
 
-	// returns the framing of a file that begins with head; nil if all files use that of Rules
+	// ByHead returns the framing of a file that begins with head. It is nil if all files use
+	// the framing of Rules.
 	ByHead func(head []byte) lines.Framing
 	Packed Packed // how compressed files are read
 
-	// if set, files may grow without end, and are sealed when deleted rather than when quiet
+	// Growing is set if files may grow without end. A file is then sealed when it is deleted,
+	// and not when it is quiet.
 	Growing *Growing
 }
 
 // Growing are the options for files that grow.
 type Growing struct {
-	// files that exist at the very first start are read from their ends on
+	// FromEnd means that a route without any progress begins at the ends of the files that
+	// exist when it starts.
 	FromEnd bool
-	// time without change after which an unterminated last line is a record; 0 means never
+	// PartialWait is the time without a change after which an unterminated last line becomes a
+	// record. Zero means never.
 	PartialWait time.Duration
 	GoneWait    time.Duration // a file without a listed name ends after this long without change
-	// time for which a file equal to another is held back as a possible copy of a rotation
+	// CopyWait is the time for which a file with the same content as another one is held back,
+	// because a rotation may be copying it.
 	CopyWait      time.Duration
 	DeletedMax    int64  // bytes that deleted files may hold
 	DeletedBeyond Beyond // the action when they hold more

@@ -100,8 +100,8 @@ func (r *Reader) sweep(now time.Duration) {
 	}
 }
 
-// there returns the inodes of all existing files. ok is false if the finished files cannot be
-// listed.
+// there returns the inodes of all files that exist: listed, open and finished ones. ok is false if
+// the finished files cannot be listed.
 func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 	there = make(map[fileid.Key]bool, len(c.table.byKey))
 	if c.place.Finished(func(s Listed) { there[keyOf(statOf(s.Info))] = true }) != nil {
@@ -120,8 +120,8 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 	return there, true
 }
 
-// partitions returns the key of the data of each partition that the route has stored or reads,
-// except awaiting ones.
+// partitions returns, for each partition that the route has stored or reads, the inode that has its
+// data. It omits partitions of awaiting files.
 func (r *Reader) partitions() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	for id := range r.forgets.stored {

@@ -270,11 +270,12 @@ func (g *growing) readByHandle(f *file) {
 	g.c.count("files_orphaned", 1)
 }
 
-// keepUnread keeps a file that lost its name before anything of it was read, and reports whether it
-// did. An open file that was rewritten in place is read by its handle. Any other file is awaited,
-// because its inode may be found under an unlisted name. That includes two special cases. A file
-// that was last seen empty may have been written to since. A possible copy that is held back may
-// get a name that shows whether it is a copy.
+// keepUnread is called if a file has lost its name and no route has read any of it. It reports
+// whether it keeps the file. An open file that was rewritten in place is read by its handle. Any
+// other file becomes an awaiting file, because its inode may be found under an unlisted name. This
+// applies to a file that was last seen empty, since it may have been written to since. It also
+// applies to a file that was held back as a possible copy: its new name may show whether it is a
+// copy.
 func (g *growing) keepUnread(f *file) bool {
 	c := g.c
 	if f.isUnlisted() && f.handle != nil {

@@ -58,7 +58,7 @@ func (n *identifier) file(f *file, l *filler) bool {
 		if len(all) == 0 {
 			if c.strategy.grows() {
 				if n.meeting || len(head) == 0 {
-					return false // new files are met after the known ones
+					return false // new files are identified after the known ones
 				}
 				if done, read := c.copies.findPredecessor(f, head); done {
 					return read
@@ -305,8 +305,8 @@ func (r *Reader) isWhole(text string, info stat) bool {
 	return all && fingerprint.ModTime != 0 && fingerprint.ModTime == int64(info.ModTime)
 }
 
-// recogniseKnown recognises the files of earlier runs before any other: a new one may be a copy of
-// one of them.
+// recogniseKnown recognises the files of earlier runs. It does so before new files are identified,
+// because a new file may be a copy of one of them.
 func (n *identifier) recogniseKnown() {
 	var files []*file
 	for _, f := range n.c.table.byKey {
@@ -322,12 +322,12 @@ func (n *identifier) recogniseKnown() {
 const recogniseTries = 3
 
 // recogniseAll matches files to identities of earlier runs. A file matches none if its inode was
-// reused or if it was rewritten. Such a file is met only after all identities are known, because it
-// may be a copy of one of them.
+// reused or if it was rewritten. Such a file is identified only after all others, because it may be
+// a copy of one of them.
 //
-// A file deleted since it was listed awaits its successor from now on. It does not wait for the
-// next listing, because its copy may be listed already. A file that cannot be matched now is
-// looked at again after the next listing. A copy of it is read as a new file meanwhile.
+// If a file was deleted since it was listed, it awaits its successor from now on. It does not wait
+// for the next listing, because its copy may be listed already. If a file cannot be matched now, it
+// is looked at again after the next listing. A copy of such a file is read as a new file meanwhile.
 func (n *identifier) recogniseAll(files []*file) {
 	c := n.c
 	n.meeting = true
@@ -368,7 +368,8 @@ func (n *identifier) lostKnown(f *file) {
 		if w == nil {
 			continue
 		}
-		// otherwise the size of f does not count the bytes of w
+		// The size of f must count the bytes of w. If w was compressed, f has the
+		// compressed size.
 		if e.phase == known && w.fingerprint().Packed == 0 {
 			w.info.Size, w.dataElsewhere = f.info.Size, false
 		}

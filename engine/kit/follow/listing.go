@@ -20,9 +20,9 @@ var counted = []string{
 	"files_refused", "files_unreadable", "deleted_over_budget", "files_deleted_unread", "bytes_deleted_unread",
 }
 
-// listPatience is how long listings may fail before the routes stop. It counts from the last
-// successful listing, or from the creation of the catalogue. Stopped routes restart with growing
-// waits. With Once no listing may fail.
+// listPatience bounds the time for which listings may fail before the routes fail. The time begins
+// at the last successful listing, or at the creation of the catalogue. The engine restarts the
+// routes with growing waits. With Once, a single failed listing ends the route.
 const listPatience = 10 * time.Second
 
 // lister lists the files of the source's Place. It acts on the decisions of the table, such as
@@ -172,8 +172,9 @@ func Kind(t fs.FileMode) string {
 	return "it is no regular file"
 }
 
-// todo returns the files in which r has something to do, in the order in which they are read. The
-// identity of one file may affect that of another, so unidentified files are checked by label.
+// todo returns the files in which r has something to do, in the order in which they are read.
+// Unidentified files are checked in the order of their labels: the check of one may affect the next
+// one, and the result must not depend on the random order of a map.
 func (l *lister) todo(r *Reader, now time.Duration) []*file {
 	var out, odd []*file
 	for _, f := range l.c.table.byKey {
@@ -340,8 +341,9 @@ func (c *Catalogue) vanished(f *file) {
 	c.count("bytes_vanished", f.info.Size)
 }
 
-// replaced makes f a new file under the same name. The read data of the old one waits for a copy
-// that continues it.
+// replaced is called if the data of f was replaced by other data in the same inode or under the
+// same name. It makes f a new file. A separate file, with the old identity, then awaits a copy with
+// the read data.
 func (c *Catalogue) replaced(f *file, why string) {
 	if f.state == finished { // it was delivered; later changes of it do not matter
 		c.watched.drop(f)

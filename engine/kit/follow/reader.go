@@ -56,14 +56,16 @@ type Reader struct {
 
 	// stored settled positions of files that grew; guarded by identities.mu
 	saved map[string]int64
-	// partitions read to their ends by the route; true if that is saved; guarded by identities.mu
+	// partitions that the route has read to their ends. The value is true if this is saved.
+	// Guarded by identities.mu
 	done map[string]bool
 	// ends of files that are no longer followed; guarded by identities.mu
 	unsaved map[string]readEnd
 
 	newlyFinished []string    // partitions that are stored as finished; guarded by identities.mu
 	fresh         atomic.Bool // progress was stored since the last look
-	// since when each listing has found bytes to read; 0 if the last one has not
+	// time since which every listing has found bytes to read; 0 if the last listing has found
+	// none
 	busy time.Duration
 }
 

@@ -91,7 +91,8 @@ func (r *Reader) ended() (bool, error) {
 }
 
 // longestFinalWait returns the longest time that a reader with Once waits for files that are still
-// being written. If awaited is set, some files await a successor, and the time may be longer.
+// being written. awaited is set if some files await a successor. The wait is then at least as long
+// as theirs.
 func longestFinalWait(o Options, awaited bool) time.Duration {
 	most := max(finalWaitMin, finalWaitSettle*o.Settle)
 	if awaited {

@@ -12,13 +12,13 @@ import (
 )
 
 // rotation follows growing files through rotations: a file is renamed (perhaps to an unlisted
-// name), or copied away and truncated. The recorded state of a file without its name or content
-// waits for a successor.
+// name), or copied away and truncated. A file without its name or content becomes an awaiting file.
+// It waits for a successor, a file that holds the same data.
 type rotation struct {
 	c *Catalogue
-	// files with an id, including waiting ones, by the stems of their labels
+	// files with an id, including awaiting ones, by the stem of their label
 	stems map[string][]*file
-	// those without an id have lost their names before anything of them was read
+	// an awaiting file without an id has lost its name before anything of it was read
 	awaiting map[*file]bool
 	tried    map[fileid.Key]tried
 	// time of the last search in the directories of awaiting files; 0 if there was none
@@ -184,7 +184,9 @@ func (t *rotation) awaitStoredFiles() {
 		if t.awaitStored(e, "a file of an earlier run is gone") != nil {
 			continue
 		}
-		// with FromEnd a route without progress is at its very first start
+		// Forget the progress of the file, unless FromEnd is set or the folder is missing.
+		// With FromEnd, a route without any progress counts as new and begins at the ends
+		// of files.
 		for _, m := range c.identify.marks(e) {
 			if !c.o.Growing.FromEnd && !c.lister.isFolderMissing(m.mark.Part.Name, e.id.Dev) {
 				delete(m.r.forgets.stored, e.text)
@@ -253,8 +255,8 @@ func (t *rotation) logRewritten(w *file) {
 	c.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, most))
 }
 
-// sawAll records that f, which has the inode of awaiting files, was read to its end. The data of
-// these awaiting files is no longer searched for in this inode.
+// sawAll is called when f was read to its end. If awaiting files had the inode of f, f has other
+// data, and their data is no longer searched for in this inode.
 func (t *rotation) sawAll(f *file) {
 	for w := range t.awaiting {
 		if w.entry != nil && isOf(w.entry.id, f.info) &&

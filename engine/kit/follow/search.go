@@ -196,9 +196,9 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	return continuesNone
 }
 
-// isRewritten reports whether an unlisted file is certainly the file that all of same await, but no
-// longer holds the data that was read. It was emptied and written to before it was renamed, and was
-// not looked at in between. result is that of recogniseUnlisted.
+// isRewritten reports whether f, an unlisted file, is certainly the file that all of same await,
+// but without the data that was read. This happens if the file was emptied, written to and renamed
+// between two listings. result is that of recogniseUnlisted.
 func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 	for _, w := range same {
 		if w.entry == nil || !w.extras.unseen || !f.info.Birth.known() {

@@ -10,14 +10,14 @@ import (
 )
 
 // table matches listings with the known files. A step is one listing: [table.begin], [table.see]
-// for each listed file, [table.meet] for those that see did not recognise, and [table.unlisted]. It
+// for each listed file, [table.resolve] for those that see did not recognise, and [table.unlisted]. It
 // decides by labels and stats alone, touches no file, and reads no clock.
 type table struct {
 	byLabel   map[string]*file     // files of the last listing
 	byKey     map[fileid.Key]*file // the same, and files that are read without a listed name
 	scans     uint32               // listings, including those that failed
 	displaced []*file              // in this listing: their labels were given to other files
-	// the last listing in which a file was met, renamed, deleted or emptied
+	// time of the last listing in which a file was new, renamed, deleted or emptied
 	changed time.Duration
 }
 

@@ -91,7 +91,8 @@ func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 	return end, true
 }
 
-// rereading is the second half of the reason why a file is read from its beginning.
+// rereading is the end of messages about a file that was rewritten. The start of the message gives
+// the reason.
 const rereading = "it is read from its beginning, unread data of the old content is lost"
 
 // verify reports whether the route can go on reading the file. If the file has changed, verify
@@ -132,10 +133,11 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	return true
 }
 
-// verifiedLater reports whether the delivered data of a growing file can be verified after reading.
-// The function verifyRead does that, and an earlier check would cost as many system calls as the
-// read itself. With framing the check must come first, because framing may fail on the bytes of
-// another file. It must also come first if the state of the file is needed before the read.
+// verifiedLater reports whether the check that a growing file still has its delivered data can
+// follow the read. The function verifyRead makes this check. A check before the read would cost as
+// many system calls as the read itself. With framing, the check must come first, because framing
+// may fail on the bytes of another file. It must also come first if the read depends on the state
+// of the file.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
 	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||
@@ -205,9 +207,10 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 	return res, true
 }
 
-// atOnce is the maximum number of unread bytes that one call reads together with the delivered
-// bytes before them. If more is unread, the file may be emptied and rewritten during the read. The
-// delivered bytes are then verified after the read, and the extra call costs little in comparison.
+// atOnce is the maximum number of unread bytes that are read by one system call together with the
+// delivered bytes before them. A larger read takes so long that the file may be emptied and
+// rewritten meanwhile. The delivered bytes are then verified by a second call after the read, which
+// costs little in comparison.
 const atOnce = 64 << 10
 
 // verifyRead reports whether the file still has the data that was delivered before the last Fill,
@@ -259,8 +262,9 @@ func (cur *cursor) distrust() {
 	cur.r.c.pace.soon()
 }
 
-// oldStamp is the minimum age of a modification time that proves a file unchanged. On every file
-// system, a later write gives the file another time.
+// oldStamp is the minimum age of a modification time that shows whether a file was changed. Times
+// of files are coarse on some file systems, up to 2 s. A write later than oldStamp gives the file
+// another time on all of them.
 const oldStamp = 5 * time.Second
 
 // isUntouched reports whether an open file with an old modification time still has the size and

@@ -18,17 +18,19 @@ const (
 	// wakeSpacing. Constantly growing files cause a notification per write, and a wake-up for each
 	// costs more than reading the written bytes.
 	eventsAtOnce = 1024
-	// busyFor is the time after which watching stops, if every listing in that time has found bytes
-	// to read. A route that reads constantly lists by the clock anyway. Notifications would only
-	// cost time, in the writer and in the reader.
+	// busyFor is the time after which watching stops if every listing in that time has found
+	// bytes to read. Readers that always find data list the files at regular intervals anyway.
+	// Notifications would only cost time, in the writer and in the reader.
 	busyFor = time.Second
 )
 
-// Watch wakes the readers at each change in the directories that dirs returns, if ours reports that
-// the changed path belongs to the source. It returns when ctx is done or stop is closed.
-// Notifications are only hints: polling finds every change, and is the only way on network mounts.
-// written reports that a file's bytes changed, not its name. Nothing is watched while all readers
-// are busy.
+// Watch wakes the readers at each change in the directories that dirs returns. ours reports whether
+// the changed path belongs to the source. Its argument written is true if bytes of the file
+// changed, and false if a name changed. Watch returns when ctx is done or stop is closed. Nothing
+// is watched while all readers are busy.
+//
+// Notifications only save time: polling finds every change as well, and on network mounts it is the
+// only way.
 func (c *Catalogue) Watch(
 	ctx context.Context, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool,
 ) error {
@@ -49,8 +51,8 @@ func (c *Catalogue) Watch(
 }
 
 // watchUntilBusy is like Watch, but also returns when all readers are busy. busy reports that this
-// was the reason. again is set if an earlier call has returned for that reason. The latest changes
-// are then unknown.
+// was the reason. again is set if an earlier call has returned for that reason. Changes may then
+// have been missed, and the readers list the files once.
 func watchUntilBusy(
 	ctx context.Context, c *Catalogue, stop <-chan struct{}, dirs func() []string,
 	ours func(path string, written bool) bool, again bool,

@@ -37,10 +37,10 @@ type Order[T any] struct {
 	waiting map[uint32]T // attempts that wait for earlier ones, by place
 }
 
-// Arrive adds the attempt v with the given run and place. It calls out for v, if v need not wait
-// for earlier places, and then for each waiting attempt that can follow. If Arrive returns an
-// error, v has failed and is not kept. This happens for an attempt of an earlier run, of a failed
-// run, or with a place that was taken before.
+// Arrive adds the attempt v with the given run and place. It calls the function out with v, if v
+// need not wait for earlier places, and then with each waiting attempt that can follow. If Arrive
+// returns an error, v has failed and is not kept. This happens for an attempt of an earlier run, of
+// a failed run, or with a place that was taken before.
 func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {
@@ -82,8 +82,10 @@ func (o *Order[T]) Waits(run, place uint32) bool {
 	return ok && run == o.run
 }
 
-// Fail ends the run with an error, so that all later attempts of the run fail. It calls out for
-// each waiting attempt, in the order of their places.
+// Fail ends the current run of attempts: Arrive then refuses all later attempts of this run. If the
+// run has not failed before, Arrive's error wraps err. Fail also calls the function out with each
+// waiting attempt, in the order of their places, and removes the attempt. See [Order] for runs and
+// places.
 func (o *Order[T]) Fail(err error, out func(T)) {
 	if o.failure == nil {
 		o.failure = fmt.Errorf("another batch of the same run failed: %w", err)

@@ -181,8 +181,8 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 
 // grant serves the waiting calls. It gives free bytes first to the growing reservations, then to
 // new ones, each in order of arrival. If the first growing reservation does not fit, it may exceed
-// the limit. Only one reservation at a time may do so: the next one must wait until the first has
-// ended and the bytes in use are within the limit again.
+// the limit, so that it can end. Only one reservation at a time may do so: the next one must wait
+// until the first has ended and the bytes in use are within the limit again.
 func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0

@@ -44,8 +44,8 @@ func (o *Objects) Set(b *stream.Batch) {
 	}
 }
 
-// Add sets the fields of every record of b, like Set, but does not mark the text of the records as
-// changed.
+// Add sets the fields of every record of b, like Set, but does not mark the batch as changed: sinks
+// may still deliver the original text of its records.
 func (o *Objects) Add(b *stream.Batch) {
 	o.Begin()
 	for i := range b.Records {

@@ -64,9 +64,10 @@ func (p *settled) note(m stream.Mark) {
 	}
 }
 
-// in returns the settled ranges of s as places. A place is an offset in the bytes of all
-// submissions, in the order in which they were read. A position is an offset in one partition. They
-// differ because each identified request is a partition of its own, with positions from 0.
+// in returns the ranges of s that are settled in p, as places. A place is an offset in the bytes of
+// all submissions, in the order in which they were read. A position is an offset in one partition.
+// They differ because each identified request is a partition of its own, with positions from 0.
+// Example: if a request begins at place 500, its position 20 is the place 520.
 func (p *settled) in(s *Submission) (ranges []stream.Range) {
 	add := func(from, to int64) {
 		from, to = max(from+s.shift, s.from), min(to+s.shift, s.to())
@@ -304,8 +305,8 @@ func (r *reader) learn(s *Submission) {
 
 // follow moves r.main, the position in the intake's partition, up to position to. It skips the
 // ranges that were settled when the reader was opened. If it passes over other positions, it adds
-// an empty span with these positions to b and returns true; it then stops at the next settled
-// range. With this span, the ledger of a sink can advance beyond these positions.
+// an empty span with these positions to b, stops at the next settled range, and returns true. These
+// positions have no data to send, but the ledger of a sink needs the span to advance beyond them.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)

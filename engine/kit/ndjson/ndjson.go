@@ -32,7 +32,8 @@ func Append(dst []byte, b *stream.Batch) []byte {
 	return dst
 }
 
-// AppendRecord appends record i of b as JSON without a line end. Call b.Split before.
+// AppendRecord appends record i of b as JSON without a line end. The caller must have called
+// b.Split.
 func AppendRecord(dst []byte, b *stream.Batch, i int) []byte {
 	return (*keys)(nil).appendRecord(dst, b, i)
 }

@@ -13,8 +13,10 @@ import (
 // are called concurrently.
 type Database[C Session] interface {
 	Server[C]
-	// Find sets the columns of the table for the data, if the table exists or the config lists its
-	// columns. It is called after Load.
+	// Find determines the columns that the sink fills. If the table of the records exists, it reads
+	// the table's columns. Otherwise it uses the columns listed in the config. If there are none,
+	// the first batch determines the columns later. Find is called when Load or Take has opened the
+	// ledger.
 	Find(ctx context.Context, c C) error
 	// Transient reports whether [Connections.Load] should retry after err.
 	Transient(err error) bool

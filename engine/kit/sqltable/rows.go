@@ -45,8 +45,8 @@ type memberColumn struct {
 	ref    fieldname.Ref
 }
 
-// Over prepares r for the conversion of b to rows of t. Call b.Split before. r reuses the memory of
-// earlier batches.
+// Over prepares r for the conversion of b to rows of t. The caller must have called b.Split. r
+// reuses the memory of earlier batches.
 func (r *Rows) Over(t *Table, b *stream.Batch) {
 	r.table, r.batch = t, b
 	r.columns, r.form, r.placed = r.columns[:0], r.form[:0], nil

@@ -93,8 +93,10 @@ func (r *Receiver) part(id string) stream.Partition {
 
 func at(n int) stream.Position { return stream.Position{Num: int64(n)} }
 
-// take makes the process the owner of a partition. number is the number of the assignment. If
-// confirm is set, take also confirms the assignment.
+// take calls Take for one partition: from then on, earlier owners can store nothing in it. number
+// identifies the assignment, the period in which this process owns the partition. start is the
+// progress to store if the ledger does not have the partition. If confirm is set, take also calls
+// Confirm. Without Confirm, this process may not deliver to the partition either.
 func (p *process) take(number uint32, id string, start stream.Mark, confirm bool) stream.Taken {
 	p.t.Helper()
 	taken, err := p.sink.Take(p.t.Context(),

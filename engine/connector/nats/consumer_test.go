@@ -1,0 +1,31 @@
+package nats
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestIsRecreated compares the times of creation of a consumer that was opened an hour after its
+// creation.
+func TestIsRecreated(t *testing.T) {
+	created := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	opened := created.Add(time.Hour)
+	for _, c := range []struct {
+		name string
+		now  time.Time
+		want bool
+	}{
+		{"the same consumer", created, false},
+		{"an earlier replica of another server", created.Add(-8 * time.Millisecond), false},
+		{"a later replica of another server", created.Add(8 * time.Millisecond), false},
+		{"recreated", opened.Add(time.Second), true},
+		{"recreated at a server whose clock is late", opened.Add(-30 * time.Second), true},
+	} {
+		opening := &jetstream.ConsumerInfo{Created: created, TimeStamp: opened}
+		if got := isRecreated(opening, &jetstream.ConsumerInfo{Created: c.now}); got != c.want {
+			t.Errorf("%s: isRecreated = %v, want %v", c.name, got, c.want)
+		}
+	}
+}
