@@ -103,9 +103,12 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		earlier := float64(a.rank) * l.est.mean
 		l.hanging.overtakers += 0.05 * (max(0, l.est.delivered-a.progress-a.cost-earlier) - l.hanging.overtakers)
 		a.lostCost = 0
-		if a.ahead = a.cost; a.rank > 0 {
-			a.ahead += earlier + l.hanging.overtakers
+		held := a.cost
+		if a.rank > 0 {
+			held += earlier + l.hanging.overtakers
 		}
+		// Attempts that seem to hang are load of the worker if they are only slow.
+		a.ahead += l.hanging.ranks.real() * (held - a.ahead)
 	}
 	if l.hanging.ranks != nil {
 		l.hanging.countDelivered(a, seconds)

@@ -26,7 +26,8 @@ type hangRanks struct {
 	above hangCount // outcomes from the level on; they do not age while the level is known
 	// time for which attempts below the level had places, in seconds; decayed
 	hungFor, deliveredFor float64
-	// attempts counted as hung that became overdue, or were delivered after all; decayed
+	// attempts counted as hung that are overdue and were not delivered (overdue), and those that
+	// were delivered after all (slow); decayed
 	overdue, slow float64
 }
 
@@ -95,7 +96,10 @@ func (c *hangCount) add(hung bool) {
 }
 
 // undo removes an attempt that was counted as hung, but has been delivered now.
-func (h *hangRanks) undo(rank int, seconds float64) {
+func (h *hangRanks) undo(rank int, overdue bool, seconds float64) {
+	if overdue {
+		h.overdue = max(0, h.overdue-1)
+	}
 	c := &h.ranks[rankBucket(rank)]
 	if h.level > 0 && rankBucket(rank) >= h.level {
 		c = &h.above
@@ -121,8 +125,14 @@ func (h *hangRanks) widening(least float64) float64 {
 	return min(1+h.real()*h.hungFor/max(h.deliveredFor, least), maxWidening)
 }
 
-// real returns the share of the attempts counted as hung that are not only slow.
-func (h *hangRanks) real() float64 { return (h.overdue + 1) / (h.overdue + h.slow + 1) }
+// real returns the share of the attempts counted as hung that are not only slow. It is 0 for a
+// nil receiver, and grows from 0 with the attempts that become overdue and do not return.
+func (h *hangRanks) real() float64 {
+	if h == nil {
+		return 0
+	}
+	return h.overdue / (h.overdue + h.slow + 1)
+}
 
 // findLevel returns the rank from which attempts hang, if the outcomes show one. It is lower than
 // the known level, if there is one.

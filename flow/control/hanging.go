@@ -73,7 +73,7 @@ func (s *hanging) countDelivered(a *attempt, seconds float64) {
 	case !s.isRecent():
 		s.ranks = nil
 	case a.countedHung:
-		s.ranks.undo(a.rank, a.heldFor)
+		s.ranks.undo(a.rank, a.overdue, a.heldFor)
 		s.ranks.add(a.rank, false, a.heldFor)
 	case a.ranked:
 		s.ranks.add(a.rank, false, seconds)
