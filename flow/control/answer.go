@@ -99,21 +99,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		t.giveUpOvertaken(l)
 		suspects = 0
 	}
-	if a.ranked && !a.late {
-		earlier := float64(a.rank) * l.est.mean
-		l.hanging.overtakers += 0.05 * (max(0, l.est.delivered-a.progress-a.cost-earlier) - l.hanging.overtakers)
-		a.lostCost = 0
-		held := a.cost
-		if a.rank > 0 {
-			held += earlier + l.hanging.overtakers
-		}
-		// Attempts that seem to hang are load of the worker if they are only slow.
-		a.ahead += l.hanging.ranks.real() * (held - a.ahead)
-	}
-	if l.hanging.ranks != nil {
-		l.hanging.countDelivered(a, seconds)
-		t.assessHanging(l)
-	}
+	t.measureRank(a, seconds)
 	l.reportsTimes = l.reportsTimes || r.QueueWait > 0 || r.Service > 0
 	sample := window.Sample{
 		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
@@ -132,9 +118,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 			l.hanging.ranks.dropLevel()
 		}
 		l.level.taken(t.now, a)
-		if !l.win.drain.on { // the window is narrow only for the measurement
-			l.level.dropIfAbove(l.win.cached.limit)
-		}
+		t.dropLevelIfAbove(l)
 	}
 	if a.late {
 		l.stats.late++
@@ -264,3 +248,33 @@ func (t *attempts) refusal(l *lane, a *attempt) {
 
 // maxThrottle bounds the time for which one answer of a worker may close its gate.
 const maxThrottle = 5 * time.Minute
+
+// measureRank corrects the load that attempt a, which has been delivered, found at its worker. It
+// counts the attempt in the ranks.
+func (t *attempts) measureRank(a *attempt, seconds float64) {
+	l := a.lane
+	if a.ranked && !a.late {
+		earlier := float64(a.rank) * l.est.mean
+		later := max(0, l.est.delivered-a.progress-a.cost-earlier)
+		l.hanging.overtakers += 0.05 * (later - l.hanging.overtakers)
+		a.lostCost = 0
+		held := a.cost
+		if a.rank > 0 {
+			held += earlier + l.hanging.overtakers
+		}
+		// Attempts that seem to hang are load of the worker if they are only slow.
+		a.ahead += l.hanging.ranks.real() * (held - a.ahead)
+	}
+	if l.hanging.ranks != nil {
+		l.hanging.countDelivered(a, seconds)
+		t.assessHanging(l)
+	}
+}
+
+// dropLevelIfAbove drops the level of l if it is above the window. During a measurement the window
+// is narrow, so the level stays.
+func (t *attempts) dropLevelIfAbove(l *lane) {
+	if !l.win.drain.on {
+		l.level.dropIfAbove(l.win.cached.limit)
+	}
+}
