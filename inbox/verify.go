@@ -32,7 +32,7 @@ type Message struct {
 // Verifier checks that a request comes from a sender that knows a secret. It is safe for concurrent
 // use.
 type Verifier interface {
-	// Verify checks the signature of a request that was received at now. Its error is a
+	// Verify checks the signature of a request that was received at the time now. Its error is a
 	// *SignatureError.
 	Verify(header http.Header, body []byte, now time.Time) (Message, error)
 }

@@ -188,8 +188,8 @@ const (
 	hadoopExponential
 )
 
-// HadoopFixedCount is retryUpToMaximumCountWithFixedSleep. The delay is computed in unit and then
-// truncated to whole milliseconds.
+// HadoopFixedCount is retryUpToMaximumCountWithFixedSleep. The delay is computed in the given unit
+// and then truncated to whole milliseconds.
 func HadoopFixedCount(maxRetries int, sleep int64, unit JavaUnit) HadoopLimited {
 	return HadoopLimited{rule: hadoopFixed, maxRetries: int64(maxRetries), sleep: sleep, unit: unit}
 }

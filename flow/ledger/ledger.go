@@ -163,7 +163,7 @@ func (l *Ledger) skip() {
 	l.advance()
 }
 
-// advance moves the watermark over settled entries up to the first that is not.
+// advance moves the watermark over settled entries, up to the first entry that is not settled.
 func (l *Ledger) advance() {
 	for l.open.n > 0 {
 		e := l.open.at(0)

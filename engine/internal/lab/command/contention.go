@@ -228,7 +228,7 @@ func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() pl
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// digits formats a mean. It has one decimal if that is significant.
+// digits formats a mean, with one decimal if that digit is significant.
 func digits(x float64) string {
 	if x >= 100 || x == float64(int64(x)) {
 		return strconv.FormatFloat(x, 'f', 0, 64)

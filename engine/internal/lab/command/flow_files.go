@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// files writes the plots and the trace that the flags request, of the run with the first seed.
+// files writes the plots and the trace of the run with the first seed, if the flags request them.
 func (f *flowFlags) files(plans []flowsim.Plan) error {
 	if f.trace != "" && (len(plans) != 1 || len(plans[0].Specs) != 1 || f.seeds != 1) {
 		return usagef("sim flow: --trace records one run: give one scenario, one --algorithm " +

@@ -229,8 +229,8 @@ func (e *ether) transmit() {
 	e.result.Longest = max(e.result.Longest, e.row)
 }
 
-// collide starts the backoff of the stations in e.senders. Their transmissions began at begin and
-// have collided.
+// collide starts the backoff of the stations in e.senders. Their transmissions have collided. The
+// parameter begin is the time at which they began.
 func (e *ether) collide(begin time.Duration) {
 	end := begin + e.Slot + e.jam
 	e.idle = end + e.gap

@@ -84,7 +84,7 @@ type hashOnce struct{ dispatch.Hash }
 func (hashOnce) Name() string                     { return "hash_once" }
 func (hashOnce) New(rand.Source) dispatch.Chooser { return &free{by: dispatch.Hash{}.New(nil)} }
 
-// free is a chooser that shows only the free lanes to another chooser, by.
+// free is a chooser that shows only the free lanes to another chooser, the field by.
 type free struct {
 	by   dispatch.Chooser
 	only []dispatch.Candidate

@@ -285,5 +285,5 @@ func (x *sim) oneWay() time.Duration {
 	return d
 }
 
-// fails reports whether v at present responds with errors or not at all.
+// fails reports whether v responds with errors at present, or does not respond.
 func (v *server) fails() bool { return v.fail != nil || v.hung != nil }

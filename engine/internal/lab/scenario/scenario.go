@@ -194,10 +194,11 @@ type Pauses struct {
 // Link is a receiver with a delay that depends on its load. It replaces the workers of a scenario.
 type Link struct {
 	Delay time.Duration `yaml:"delay" required:"true" min:"1us" max:"1h" doc:"of a batch alone, such as 100ms"`
-	// Jitter is the mean of an exponential addition, as a multiple of Delay.
+	// Jitter is the mean of a random addition to the delay, as a multiple of Delay. The addition is
+	// exponentially distributed.
 	Jitter      float64 `yaml:"jitter" min:"0" max:"1000"`
 	Concurrency Knee    `yaml:"concurrency"` // effect of the in-flight batches on the delay
-	// Rate is the effect on the delay of the batches that were begun in the last second.
+	// Rate describes how the batches that were begun in the last second affect the delay.
 	Rate      Knee      `yaml:"rate"`
 	FailFirst FailFirst `yaml:"fail_first"`
 }
