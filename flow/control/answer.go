@@ -79,6 +79,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	seconds := rtt.Seconds()
 	t.lanes.delivered++
 	l.limit.recordDelivery(t.now, a.sent)
+	raised, first := l.raised(a), !l.est.known
 	l.est.known = true
 	l.stats.delivered++
 	l.est.delivered += taken
@@ -106,7 +107,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects,
 		Uncertain: 1 - 1/max(1, l.win.widen),
 		Done:      l.est.delivered - a.progress,
-		Limited:   a.limited, Late: a.late, Epoch: a.epoch,
+		Limited:   a.limited && !raised, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
 			QueueLen: r.QueueLen, Wait: r.QueueWait,
@@ -133,7 +134,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	t.observe(l, sample.Normal)
 	// While an experiment pauses half of the lanes, samples are not typical: do not adjust windows.
-	if t.group.phase <= wholePhase {
+	if t.group.phase <= wholePhase && (first || !raised) {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
 			t.lanes.probe(l, a.limited && t.backlog.consecutiveNew >= busySource)
@@ -269,6 +270,12 @@ func (t *attempts) measureRank(a *attempt, seconds float64) {
 		l.hanging.countDelivered(a, seconds)
 		t.assessHanging(l)
 	}
+}
+
+// raised reports whether attempt a was sent before the first delivery of l, when timeouts had raised
+// the limit above the window. The start-up must not take such attempts for a full window of 1.
+func (l *lane) raised(a *attempt) bool {
+	return l.win.starter != nil && l.est.hung > 0 && a.progress == 0
 }
 
 // dropLevelIfAbove drops the level of l if it is above the window. During a measurement the window

@@ -9,6 +9,10 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
+// maxRaise bounds the attempts in flight at a worker that has not delivered yet. Each timeout raises
+// their number by one, because bad data may be its only cause.
+const maxRaise = 16
+
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the
 // window, which means that they count against its limit. Suspects and attempts that hang have none.
 type windowGate struct {
@@ -107,7 +111,7 @@ func (g *windowGate) room(now time.Duration) int {
 		limit = math.Round(limit * g.widen)
 	}
 	if !g.est.known && g.starter != nil {
-		limit = max(limit, float64(min(1+g.est.hung, 16)))
+		limit = max(limit, float64(min(1+g.est.hung, maxRaise)))
 	}
 	switch {
 	case g.cached.ends > 0 && now >= g.cached.ends:
