@@ -13,8 +13,9 @@ import (
 //
 // If attempts hung recently, later ones give up their places in the window (they no longer count
 // against its limit) long before they are overdue. An attempt does so when three attempts sent
-// later have been delivered. It also does so when it takes longer than nearly all others, or twice
-// as long as the queue before it explains.
+// later have been delivered. It also does so when it takes twice as long as the queue before it
+// explains. While the worker's pace is unknown, it does so when it takes longer than nearly all
+// others.
 //
 // Attempts that were overtaken always give up their places. Attempts that were not overtaken do so
 // as well, because bad data may have taken all places of a lane that delivers nothing. But their
@@ -80,7 +81,8 @@ func (s *hanging) countDelivered(a *attempt, seconds float64) {
 	}
 }
 
-// assess computes what the outcomes of attempts that hang mean for l: a wider window, or a level.
+// assessHanging widens the window of l by the time that hanging attempts have places, or sets a
+// level, as the ranks of these attempts indicate.
 func (t *attempts) assessHanging(l *lane) {
 	h := l.hanging.ranks
 	if h == nil || l.win.starter == nil {
