@@ -272,8 +272,9 @@ func (t *attempts) measureRank(a *attempt, seconds float64) {
 	}
 }
 
-// raised reports whether attempt a was sent before the first delivery of l, when timeouts had raised
-// the limit above the window. The start-up must not take such attempts for a full window of 1.
+// raised reports whether attempt a was sent before the first delivery of l, when timeouts had
+// raised the limit above the window. The start-up must not take such attempts for a full window of
+// 1.
 func (l *lane) raised(a *attempt) bool {
 	return l.win.starter != nil && l.est.hung > 0 && a.progress == 0
 }

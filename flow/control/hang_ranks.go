@@ -12,10 +12,9 @@ import (
 //
 // The rank of an attempt is the number of attempts that the worker held when it was sent: those
 // sent earlier and delivered later. The outcomes of about the last 200 attempts are counted by
-// rank. The worker has a level if two probabilities, one below a rank and a much higher one from
-// this rank on, explain the outcomes better than one probability (a likelihood ratio test). The
-// rank does not depend on whether the data of the attempt is bad, so bad data rarely looks like a
-// level.
+// rank. A likelihood ratio test looks for a level: two probabilities explain the outcomes better
+// than one, and the probability is much higher from some rank on. The rank does not depend on
+// whether the data of the attempt is bad, so bad data rarely looks like a level.
 //
 // Example: a worker drops attempts above 5 in flight. Of 12 sent at once, those of the ranks 0 to 4
 // are delivered, and those of the ranks 5 to 11 hang. The logarithm of the likelihood is 0 with a

@@ -168,9 +168,9 @@ func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	return overtaken
 }
 
-// giveUpOvertaken makes the oldest attempts of l give up their places, if three later ones have
-// been delivered, and they have run for at least 1.5 round trips (minLostAge). Three is the number
-// of duplicate acknowledgments in RFC 5681.
+// giveUpOvertaken makes the oldest attempts of l give up their places. Three later ones must have
+// been delivered, and the attempt must have run for at least 1.5 round trips (minLostAge). Three is
+// the number of duplicate acknowledgments in RFC 5681.
 func (t *attempts) giveUpOvertaken(l *lane) {
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
 	for {
