@@ -223,7 +223,7 @@ func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 	}
 	if it.needsToken && d.freshFirst() {
 		for _, l := range d.lanes.up {
-			if l.repeated || !l.est.known {
+			if l.repeated || !l.est.known || l.win.drain.on && l.hanging.isRecent() {
 				d.lanes.hide(l.num)
 			}
 		}
