@@ -39,7 +39,6 @@ const (
 	minHanging     = 0.3              // least value of recent: one in the last 120 deliveries
 	hangingTimes   = 2                // multiple of the expected round trip that counts as long
 	minHangingTime = time.Millisecond // minimum time that counts as long
-	minPlaceTime   = 30               // round trips of delivered attempts assumed at least
 )
 
 // isRecent reports whether attempts hung recently.
@@ -94,7 +93,7 @@ func (t *attempts) assessHanging(l *lane) {
 		h.dropLevel()
 		l.level.from = 0
 	}
-	l.win.widen = h.widening(minPlaceTime * l.est.smoothed().Seconds())
+	l.win.widen = h.widening(2 * l.est.smoothed().Seconds())
 	if rank, found := h.findLevel(); found {
 		l.level.assume(t.now, rank+1, untestedRounds*l.est.smoothed())
 		l.win.starter.Refused(t.now, float64(rank))
