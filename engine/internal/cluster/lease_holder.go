@@ -140,7 +140,7 @@ func (t Tenure) Confirm(ctx context.Context) error {
 
 // work is a running call of a Work function.
 type work struct {
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	ended  chan struct{}
 	lost   bool  // the ownership ended before the work; set before ended is closed
 	err    error // result of the work; set before ended is closed
@@ -168,7 +168,7 @@ func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 		if begins {
 			now = k.begin(group, do)
 		} else if now != nil && !owns {
-			now.cancel()
+			now.cancel(ErrNotOwner)
 		}
 		wait := k.untilLoss(owns)
 		if !busy {
@@ -197,7 +197,7 @@ func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 		case <-ended:
 			if !now.lost {
 				timer.Stop()
-				return k.finish(group, now, done, busy)
+				return k.finish(ctx, group, now, done, busy)
 			}
 			now = nil
 		case <-timer.C:
@@ -206,7 +206,7 @@ func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 		timer.Stop()
 		k.checkTimer(due)
 	}
-	return k.finish(group, now, done, busy)
+	return k.finish(ctx, group, now, done, busy)
 }
 
 // starvedAfter is the delay of a timer that counts as starvation. Such a delay occurs if this
@@ -229,10 +229,11 @@ func (k *LeaseHolder) checkTimer(due time.Duration) {
 // finish ends the running work, if any. If a request is running (busy), it waits for the result in
 // done. Then it gives the lease back, so that another process can take it at once. It returns the
 // error of the work.
-func (k *LeaseHolder) finish(group *supervise.Group, now *work, done chan func(), busy bool) error {
+func (k *LeaseHolder) finish(ctx context.Context, group *supervise.Group, now *work,
+	done chan func(), busy bool) error {
 	var err error
 	if now != nil {
-		now.cancel()
+		now.cancel(context.Cause(ctx))
 		<-now.ended
 		err = now.err
 	}
@@ -262,9 +263,9 @@ func (k *LeaseHolder) begin(group *supervise.Group, do Work) *work {
 	var working context.Context
 	var cancel context.CancelCauseFunc
 	started := make(chan struct{})
-	w.cancel = func() {
+	w.cancel = func(cause error) {
 		<-started
-		cancel(ErrNotOwner)
+		cancel(cause)
 	}
 	group.Go("owner of the lease", func(ctx context.Context) error {
 		defer close(w.ended)
