@@ -123,7 +123,7 @@ func rivalIntoFile(e *env, p rival.Program, j rival.Job, in load.Input) (measure
 		return measure{}, err
 	}
 	marks := load.NewMarks(in.Records)
-	var at, seen int64
+	var at, unique int64
 	buf := make([]byte, 4<<20)
 	r, err := p.Run(j, rivalPatience, func(int) (int64, bool, error) {
 		if size := sizes(j.Written()); size < in.Bytes {
@@ -138,9 +138,9 @@ func rivalIntoFile(e *env, p rival.Program, j rival.Job, in load.Input) (measure
 			n, _ := f.ReadAt(buf, at)
 			whole := bytes.LastIndexByte(buf[:n], '\n') + 1
 			if whole == 0 {
-				return at, seen >= in.Records, nil
+				return at, unique >= in.Records, nil
 			}
-			seen += marks.Add(buf[:whole])
+			unique += marks.Add(buf[:whole])
 			at += int64(whole)
 		}
 	})

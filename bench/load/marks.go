@@ -35,21 +35,22 @@ func NewMarks(records int64) *Marks {
 	return &Marks{words: make([]atomic.Uint64, (records+63)/64), limit: uint64(records)}
 }
 
-// Add adds the marks in text and returns their number. text must consist of whole lines, in any
-// format.
-func (m *Marks) Add(text []byte) (seen int64) {
+// Add adds the marks in text. It returns the number of expected marks that it has not received
+// before. text must consist of whole lines, in any format.
+func (m *Marks) Add(text []byte) (unique int64) {
 	for {
 		i := bytes.IndexByte(text, tilde)
 		if i < 0 {
-			return seen
+			return unique
 		}
 		text = text[i+1:]
 		number, ok := digits(text, numberWidth)
 		if !ok {
 			continue
 		}
-		seen++
-		m.note(number)
+		if m.note(number) {
+			unique++
+		}
 		text = text[numberWidth+1:]
 		if written, ok := digits(text, timeWidth); ok {
 			m.delays.Add(time.Since(time.UnixMicro(int64(written))))
@@ -58,15 +59,18 @@ func (m *Marks) Add(text []byte) (seen int64) {
 	}
 }
 
-func (m *Marks) note(number uint64) {
+// note adds a number, and reports whether it was expected and not received before.
+func (m *Marks) note(number uint64) (unique bool) {
 	if number >= m.limit {
 		m.unknown.Add(1)
-		return
+		return false
 	}
 	bit := uint64(1) << (number % 64)
 	if m.words[number/64].Or(bit)&bit != 0 {
 		m.repeated.Add(1)
+		return false
 	}
+	return true
 }
 
 // digits parses a number at the start of text, with the given number of digits and a tilde after

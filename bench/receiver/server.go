@@ -34,7 +34,8 @@ type Stats struct {
 	Unique, Lost, Repeated, Unknown int64
 	Requests, Refused               int64
 	MostInFlight                    int64 // maximum number of concurrent requests
-	// Times of the first and the last new record, in seconds since 1970.
+	// Times at which the first and the last record that was expected and not received before came,
+	// in seconds since 1970.
 	FirstUnix, LastUnix float64
 	// Latency from the writing of a line to its arrival; 0 if lines contain no time.
 	P50ms, P99ms float64
@@ -109,7 +110,7 @@ func (s *server) take(w http.ResponseWriter, r *http.Request) {
 	if !s.healthy(w, r) {
 		return
 	}
-	if seen := s.marks.Add(*body); seen > 0 {
+	if s.marks.Add(*body) > 0 {
 		at := time.Now().UnixNano()
 		s.first.CompareAndSwap(0, at)
 		s.last.Store(at)

@@ -196,6 +196,23 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// TestCauseOfTalk checks that a child is killed with the cause of ctx if talk returns because ctx
+// has ended.
+func TestCauseOfTalk(t *testing.T) {
+	t.Parallel()
+	enough := errors.New("enough")
+	for range 20 { // the goroutine that kills the child sees both ends at once
+		ctx, cancel := context.WithCancelCause(t.Context())
+		err := child.Run(ctx, sh("sleep 1000"), func(context.Context, *child.Process) error {
+			cancel(enough)
+			return nil
+		})
+		if e, ok := errors.AsType[*child.ExitError](err); !ok || !errors.Is(e.Killed, enough) {
+			t.Fatalf("%v, want a death with the cause of ctx", err)
+		}
+	}
+}
+
 // TestWriteToNobody checks that a write to a child that does not read ends when the context ends. A
 // write to a child that has closed its input fails.
 func TestWriteToNobody(t *testing.T) {

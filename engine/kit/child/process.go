@@ -271,13 +271,16 @@ func (p *Process) wait() error {
 // end closes the child's input when ctx ends or talked is closed, which means that the function
 // talk of Run has returned. It kills the child if the child does not end within its grace period.
 func (p *Process) end(ctx context.Context, talked <-chan struct{}, s Spec) {
-	cause := errSilent
 	select {
 	case <-p.exited:
 		return
 	case <-talked:
 	case <-ctx.Done():
-		cause = context.Cause(ctx)
+	}
+	// Often talk returns because ctx has ended; then both channels are closed.
+	cause := context.Cause(ctx)
+	if cause == nil {
+		cause = errSilent
 	}
 	_ = p.in.Close()
 	if s.grace() > 0 && p.endsWithin(ctx, s) {
