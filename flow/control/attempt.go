@@ -190,7 +190,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
 	l.onTime.add(a)
-	a.lostCost, a.level = l.onTime.lostCost, l.win.load.n-l.onTime.lost
+	a.lostCost, a.level = l.onTime.lostCost, l.win.held(l.win.load.n-l.onTime.lost)
 	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
 	if g := t.group; g.win != nil {

@@ -126,6 +126,15 @@ func (g *windowGate) room(now time.Duration) int {
 	return left
 }
 
+// held returns the number of attempts that the worker holds if n have a place. The others hang
+// because of bad data. With [level.room], the attempts up to a level are those within its room.
+func (g *windowGate) held(n int) int {
+	if g.widen <= 1 {
+		return n
+	}
+	return 1 + int(float64(n-1)/g.widen)
+}
+
 // started counts attempt a against the limit of the window (gives it a place), unless its item is a
 // suspect.
 func (g *windowGate) started(_ time.Duration, a *attempt) (timed bool) {

@@ -202,12 +202,12 @@ func (v *level) logOdds(from int) float64 {
 }
 
 // room returns the number of further attempts that the level allows. The parameter flying is the
-// number in flight.
-func (v *level) room(now time.Duration, flying int) int {
+// number in flight, and widen is their number for each one that the worker holds.
+func (v *level) room(now time.Duration, flying int, widen float64) int {
 	if v.from == 0 {
 		return math.MaxInt
 	}
-	n := v.from - 1 - flying
+	n := int(math.Ceil(float64(v.from-1)*max(1, widen))) - flying
 	if n == 0 && v.trial == nil && now >= v.since+v.wait {
 		return 1
 	}
@@ -237,5 +237,6 @@ func newLevelGate(_ *lanes, l *lane) gate {
 func (g *levelGate) name() string { return g.lane.win.name() }
 
 func (g *levelGate) room(now time.Duration) int {
-	return max(0, g.lane.level.room(now, g.lane.win.load.n-g.lane.onTime.lost))
+	win := &g.lane.win
+	return max(0, g.lane.level.room(now, win.load.n-g.lane.onTime.lost, win.widen))
 }

@@ -24,10 +24,10 @@ func TestLevelIsFound(t *testing.T) {
 		if v.from != limit+1 {
 			t.Errorf("a worker that takes %d is thought to refuse from %d on", limit, v.from)
 		}
-		if got := v.room(time.Millisecond, limit); got != 0 {
+		if got := v.room(time.Millisecond, limit, 1); got != 0 {
 			t.Errorf("room for %d beside %d, want none before a try is due", got, limit)
 		}
-		if got := v.room(untestedRounds*time.Millisecond, limit); got != 1 {
+		if got := v.room(untestedRounds*time.Millisecond, limit, 1); got != 1 {
 			t.Errorf("room for %d beside %d after %d round trips, want one to try", got, limit,
 				untestedRounds)
 		}
@@ -82,9 +82,9 @@ func TestLevelIsTriedRarely(t *testing.T) {
 		v.started(a)
 		v.taken(now, a)
 		v.trial = nil
-		if v.from != want || v.room(now, want-1) != 1 {
+		if v.from != want || v.room(now, want-1, 1) != 1 {
 			t.Fatalf("the level rose to %d with room for %d, want %d and one more at once", v.from,
-				v.room(now, want-1), want)
+				v.room(now, want-1, 1), want)
 		}
 	}
 }
