@@ -209,9 +209,13 @@ func (t *attempts) giveUpPlace(a *attempt) {
 // hung handles an attempt that is counted as hanging.
 func (t *attempts) hung(a *attempt) {
 	l := a.lane
-	if l.level.trial == a {
-		l.level.trialRefused(t.now, a, l.est.smoothed())
-		l.level.trial = nil
+	if v := &l.level; v.trial == a {
+		v.trial = nil
+		if h := l.hanging.ranks; h != nil && h.level > 0 {
+			v.trialRefused(t.now, a, l.est.smoothed())
+		} else { // bad data that hangs is no evidence for a level of refusals
+			v.since = t.now
+		}
 	}
 	t.assessHanging(l)
 }
