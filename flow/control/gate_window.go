@@ -127,13 +127,21 @@ func (g *windowGate) room(now time.Duration) int {
 }
 
 // held returns the number of attempts that the worker holds if n have a place. The others hang
-// because of bad data. With [level.room], the attempts up to a level are those within its room.
+// because of bad data.
 func (g *windowGate) held(n int) int {
 	if g.widen <= 1 {
 		return n
 	}
-	return 1 + int(float64(n-1)/g.widen)
+	held := max(1, int(float64(n-1)/g.widen))
+	for placesFor(held, g.widen) < n {
+		held++
+	}
+	return held
 }
+
+// placesFor returns the number of attempts that have a place if the worker holds this many. The
+// parameter widen is the number of places for each attempt that the worker holds.
+func placesFor(held int, widen float64) int { return int(math.Ceil(float64(held) * max(1, widen))) }
 
 // started counts attempt a against the limit of the window (gives it a place), unless its item is a
 // suspect.

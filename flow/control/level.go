@@ -202,12 +202,12 @@ func (v *level) logOdds(from int) float64 {
 }
 
 // room returns the number of further attempts that the level allows. The parameter flying is the
-// number in flight, and widen is their number for each one that the worker holds.
+// number in flight, see [placesFor] for widen.
 func (v *level) room(now time.Duration, flying int, widen float64) int {
 	if v.from == 0 {
 		return math.MaxInt
 	}
-	n := int(math.Ceil(float64(v.from-1)*max(1, widen))) - flying
+	n := placesFor(v.from-1, widen) - flying
 	if n == 0 && v.trial == nil && now >= v.since+v.wait {
 		return 1
 	}
