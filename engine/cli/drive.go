@@ -12,10 +12,9 @@ import (
 
 // driven has the parameters of drive.
 type driven struct {
-	path    string // path of the config
 	once    bool
-	watch   bool // reload the config when it changes
-	reloads bool // SIGHUP reloads the config instead of draining the engine
+	watched *watchedConfig // reload the config when it changes; nil if it is not watched
+	reloads bool           // SIGHUP reloads the config instead of draining the engine
 	manager *serviceManager
 }
 
@@ -38,8 +37,8 @@ func (p *program) drive(ctx context.Context, e runner, d driven, con *console) e
 	})
 	reloads := newReloader(e, d.manager)
 	group.Go("reload", reloads.Run)
-	if d.watch {
-		group.Go("watch", func(ctx context.Context) error { return watch(ctx, d.path, reloads.request) })
+	if d.watched != nil {
+		group.Go("watch", func(ctx context.Context) error { return d.watched.watch(ctx, reloads.request) })
 	}
 	if d.manager != nil {
 		group.Go("service manager", func(ctx context.Context) error { return d.manager.Run(ctx, e) })

@@ -54,15 +54,16 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("%s: %w", f.name(), err)
 	}
-	carried := make([]migrate.Carried, len(r.Progress))
+	carried, begun := make([]migrate.Carried, len(r.Progress)), 0
 	for i, p := range r.Progress {
 		if carried[i], err = p.Carry(osfs.New(), folder); err != nil {
 			return 0, fmt.Errorf("%s: stored positions of %s: %w", f.name(), p.Pipeline, err)
 		}
 		r.Notes = append(r.Notes, carried[i].Notes...)
 		files += len(carried[i].Marks)
+		begun += len(carried[i].Begun)
 	}
-	if files == 0 {
+	if files+begun == 0 {
 		return 0, nil
 	}
 	return files, keepMarks(state, r.Progress, carried)
@@ -89,8 +90,9 @@ func keepMarks(state string, progress []migrate.Progress, carried []migrate.Carr
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	for i, p := range progress {
+		marks := append(carried[i].Marks, carried[i].Begun...)
 		for _, route := range p.Routes {
-			if err := store.Append(p.Pipeline+"/"+route, carried[i].Marks, nil); err != nil {
+			if err := store.Append(p.Pipeline+"/"+route, marks, nil); err != nil {
 				return err
 			}
 		}

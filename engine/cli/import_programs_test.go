@@ -185,6 +185,46 @@ func TestImportFilestream(t *testing.T) {
 	}
 }
 
+// TestImportUTF16 checks that a position in a UTF-16 file stays at the end of a line.
+func TestImportUTF16(t *testing.T) {
+	wide := func(text string, low bool) string {
+		var out []byte
+		for _, c := range []byte(text) {
+			if out = append(out, 0, c); low {
+				out[len(out)-2], out[len(out)-1] = c, 0
+			}
+		}
+		return string(out)
+	}
+	for encoding, low := range map[string]bool{"utf-16le": true, "utf-16be": false} {
+		t.Run(encoding, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			writeFile(t, "logs/a.log", wide("read 1\nnew 1\nnew 2\n", low))
+			writeFile(t, "logs/b.log", wide("read 2\nnew 3\n", low))
+			writeFile(t, "filebeat.yml", `filebeat.inputs:
+  - { type: filestream, id: in, paths: ["./logs/*.log"], encoding: `+encoding+` }
+output.file: { path: ./out, filename: all.log }
+path.data: ./data
+`)
+			registry := ""
+			for i, c := range []struct {
+				name string
+				at   int
+			}{{"a", len("read 1\n") * 2}, {"b", len("read 2\nn")*2 + 1}} {
+				registry += fmt.Sprintf(`{"op":"set","id":%d}
+{"k":"filestream::in::native::%d-1","v":{"cursor":{"offset":%d},"meta":{"source":"./logs/%s.log"}}}
+`, i+1, inode(t, "logs/"+c.name+".log"), c.at, c.name)
+			}
+			writeFile(t, "data/registry/filebeat/log.json", registry)
+			got, said := imported(t, 2, "filebeat", "filebeat.yml")
+			wantNew(t, got, 3)
+			if !strings.Contains(said, "byte 17, is inside a line: the 3 bytes before it") {
+				t.Error(said)
+			}
+		})
+	}
+}
+
 // TestImportFluentBit imports the database of an input `tail`. In it one file has a second row,
 // which is outdated.
 func TestImportFluentBit(t *testing.T) {
@@ -258,6 +298,26 @@ encoding.codec = "text"
 	wantNew(t, got, 5)
 	if !strings.Contains(said, "3 files resume at their positions") ||
 		!strings.Contains(said, "which has 4") {
+		t.Error(said)
+	}
+}
+
+// TestImportVectorEqualLines checks that files with equal first lines, of which Vector reads only
+// one, are read from their beginnings.
+func TestImportVectorEqualLines(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "logs/a.csv", "date,price\nnew 1\n")
+	writeFile(t, "logs/b.csv", "date,price\nnew 2\nnew 3\n")
+	writeFile(t, "vector.yaml", `data_dir: data
+sources: { in: { type: file, include: ["./logs/*"], read_from: end } }
+sinks: { out: { type: file, inputs: [in], path: out/all.log, encoding: { codec: text } } }
+`)
+	writeFile(t, "data/in/checkpoints.json", fmt.Sprintf(`{"version":"1","checkpoints":[
+		{"fingerprint":{"first_lines_checksum":%d},"position":17,"modified":"2026-01-02T03:04:05Z"}]}`,
+		ecma182("date,price\n")))
+	got, said := imported(t, 0, "vector", "vector.yaml")
+	wantNew(t, got, 3)
+	if strings.Count(said, "begins like another file") != 2 {
 		t.Error(said)
 	}
 }
@@ -389,5 +449,43 @@ func TestImportedIsValid(t *testing.T) {
 				t.Errorf("validate: %+v", valid)
 			}
 		})
+	}
+}
+
+// TestImportOfRewrittenFile checks that a file that was rewritten since its stored position is read
+// from its beginning although the config begins at the ends of files.
+func TestImportOfRewrittenFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "logs/app.log", "new 1\nnew 2\n")
+	writeFile(t, "logs/empty.log", "new 3\n")
+	writeFile(t, "fluent-bit.conf", `[INPUT]
+    Name tail
+    Path ./logs/*.log
+    DB   tail.db
+[OUTPUT]
+    Name file
+    Match *
+    Path ./out
+    File all.log
+`)
+	db, err := sql.Open("sqlite", "tail.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`CREATE TABLE in_tail_files (id INTEGER PRIMARY KEY, name TEXT NOT NULL,
+		offset INTEGER, inode INTEGER, created INTEGER, rotated INTEGER DEFAULT 0)`); err != nil {
+		t.Fatal(err)
+	}
+	for name, offset := range map[string]int{"logs/app.log": 1000, "logs/empty.log": 0} {
+		if _, err := db.Exec(`INSERT INTO in_tail_files (name, offset, inode, created)
+			VALUES (?, ?, ?, 1)`, name, offset, inode(t, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, said := imported(t, 0, "fluent-bit", "fluent-bit.conf")
+	wantNew(t, got, 3)
+	if !strings.Contains(said, "it was rewritten, and is read from its beginning") {
+		t.Error(said)
 	}
 }

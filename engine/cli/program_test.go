@@ -120,6 +120,7 @@ func (p *program) try(t *testing.T, args ...string) outcome {
 // inFolder changes to a new directory with a valid config.
 func inFolder(t *testing.T) {
 	t.Helper()
+	keepPipes() // package signal must not make its channel within a bubble of synctest
 	t.Chdir(t.TempDir())
 	for name, source := range map[string]string{"penstock.yaml": "path: spool, password: hunter2",
 		"wrong.yaml": "pth: x"} {

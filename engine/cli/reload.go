@@ -92,6 +92,8 @@ type watchedConfig struct {
 	seen    [sha256.Size]byte // hash of the content at the last check
 }
 
+// watchConfig returns a watchedConfig with the current content of the files. Call it before the
+// config is loaded, so that a change during the load is found.
 func watchConfig(path string) *watchedConfig {
 	w := &watchedConfig{path: path}
 	w.applied = w.sum()
@@ -142,10 +144,9 @@ func hashFile(h io.Writer, path string) error {
 	return err
 }
 
-// watch calls changed when a file of the config at path changes, and when files are added or
-// removed. It returns when ctx is done.
-func watch(ctx context.Context, path string, changed func()) error {
-	w := watchConfig(path)
+// watch calls changed when a file of the config changes, and when files are added or removed. It
+// returns when ctx is done.
+func (w *watchedConfig) watch(ctx context.Context, changed func()) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine"
 )
 
 func TestWatchedConfig(t *testing.T) {
@@ -60,7 +63,8 @@ func TestWatchReloads(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		e := newFake()
 		ended := make(chan error, 1)
-		go func() { ended <- watch(ctx, path, func() { _ = e.Reload(ctx) }) }()
+		w := watchConfig(path)
+		go func() { ended <- w.watch(ctx, func() { _ = e.Reload(ctx) }) }()
 		synctest.Wait()
 		if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
 			t.Fatal(err)
@@ -69,6 +73,38 @@ func TestWatchReloads(t *testing.T) {
 		cancel()
 		if err := <-ended; err != nil || len(e.reloads) > 0 {
 			t.Errorf("watch = %v, %d further reloads", err, len(e.reloads))
+		}
+	})
+}
+
+// TestWatchFindsChangeDuringStart checks that --watch finds a change of the config after it was
+// loaded and before the engine runs.
+func TestWatchFindsChangeDuringStart(t *testing.T) {
+	inFolder(t)
+	synctest.Test(t, func(t *testing.T) {
+		e, signals := newFake(), make(chan os.Signal)
+		p := newProgram(e, signals)
+		assemble := p.assemble
+		p.assemble = func(c engine.Config, o engine.Options) (runner, error) {
+			text, err := os.ReadFile("penstock.yaml")
+			if err != nil {
+				return nil, err
+			}
+			if err = os.WriteFile("penstock.yaml", append(text, "# changed\n"...), 0o600); err != nil {
+				return nil, err
+			}
+			return assemble(c, o)
+		}
+		ended := make(chan outcome, 1)
+		go func() { ended <- p.try(t, "run", "--watch", "penstock.yaml") }()
+		time.Sleep(5 * watchInterval)
+		synctest.Wait()
+		if len(e.reloads) != 1 {
+			t.Errorf("%d reloads, want 1", len(e.reloads))
+		}
+		signals <- os.Interrupt
+		if got := <-ended; got.code != exitOK {
+			t.Errorf("%+v", got)
 		}
 	})
 }

@@ -97,6 +97,8 @@ func (f *runFlags) check(stallGiven, hasPath bool) error {
 		return usagef("run: --watch cannot be combined with --once, which keeps its config")
 	case f.watch && !hasPath:
 		return usagef("run: --watch needs the path of a config; -c has none")
+	case f.manifest != "" && !f.once:
+		return usagef("run: --manifest needs --once; a continuous run has no manifest")
 	}
 	return nil
 }
@@ -106,6 +108,10 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		return err
 	}
 	keepPipes()
+	var watched *watchedConfig
+	if f.watch {
+		watched = watchConfig(args[0])
+	}
 	c, configErr := p.config(args, f)
 	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, f.once && !writesStdout(&c))
 	if err != nil {
@@ -118,9 +124,6 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	}
 	var file *manifest.File
 	if f.manifest != "" {
-		if !f.once {
-			return usagef("run: --manifest needs --once; a continuous run has no manifest")
-		}
 		o.Manifest = new(manifest.Totals)
 	}
 	var e runner
@@ -142,7 +145,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	var end engine.Status
 	if err == nil {
 		err = p.drive(cmd.Context(), e, driven{
-			path: c.Path, once: f.once, watch: f.watch, reloads: len(args) > 0 && !f.once,
+			once: f.once, watched: watched, reloads: len(args) > 0 && !f.once,
 			manager: p.manager(con.log),
 		}, con)
 		end = e.Status()

@@ -261,7 +261,8 @@ func (n *node) crashed(data Data, rng *rand.Rand) content {
 	return c
 }
 
-// tear undoes the second half of the last write to a page.
+// tear undoes half of the last write, within the last page that it wrote to. The second half of its
+// bytes in this page get the values on the disk, or zeros.
 func (n *node) tear(c *content, rng *rand.Rand) {
 	last := n.writes[len(n.writes)-1]
 	if last.size >= 0 || len(last.data) == 0 {

@@ -64,20 +64,29 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 //	429                       throttled
 //	408, 5xx                  retried
 //	401, 403, 404, 405        misconfigured (no such index, no permission): never a dead letter
+//	400 for the index         misconfigured: see isOfIndex
 //	all else                  refused: the document does not fit
 func judge(err error) verdict.Verdict {
 	if err == nil {
 		return verdict.Accepted
 	}
-	switch s := err.(*itemError).status; {
+	e := err.(*itemError)
+	switch s := e.status; {
 	case s == 429:
 		return verdict.Full
 	case s == 408, s >= 500, s < 200:
 		return verdict.Again
-	case s == 401, s == 403, s == 404, s == 405:
+	case s == 401, s == 403, s == 404, s == 405, s == 400 && e.isOfIndex():
 		return verdict.Misconfigured
 	}
 	return verdict.Refused
+}
+
+// isOfIndex reports whether the store has refused the index, and not the document: it cannot create
+// the index because the cluster has as many shards as it may have, or the index is closed.
+func (e *itemError) isOfIndex() bool {
+	kind, _, _ := strings.Cut(e.reason, ": ")
+	return kind == "validation_exception" || kind == "index_closed_exception"
 }
 
 // reason returns the error of the item as text. This is its type and reason, or the plain text that

@@ -3,6 +3,8 @@ package elasticsearch
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/penstock-io/penstock/stream"
@@ -17,6 +19,54 @@ func three() *stream.Batch {
 		Range: stream.Range{To: stream.Position{Num: 19}}, Bytes: 19}}
 	b.Split()
 	return b
+}
+
+// TestRefusedIndex checks that records are retried if the store refuses their index with status 400,
+// and dead-lettered if it refuses the document with this status.
+func TestRefusedIndex(t *testing.T) {
+	const item = `{"create":{"status":400,"error":{"type":%q,"reason":"for the reason"}}}`
+	for kind, want := range map[string]int{
+		"validation_exception": 2, "index_closed_exception": 2, "mapper_parsing_exception": 0,
+	} {
+		refused := fmt.Sprintf(item, kind)
+		answer := `{"errors":true,"items":[{"create":{"status":201}},` + refused + `,` + refused + `]}`
+		err := bulkOutcome(three(), []byte(answer), true, "POST somewhere")
+		s, ok := errors.AsType[*stream.Split](err)
+		if !ok {
+			t.Fatalf("%s: %v, want a split batch", kind, err)
+		}
+		count := func(items []stream.Item) (n int) {
+			for _, it := range items {
+				n += len(it.Value.AppendKept(nil))
+			}
+			return n
+		}
+		if rest, dead := count(s.Rest), count(s.Refused); rest != want || dead != 2-want {
+			t.Errorf("%s: %d records are retried and %d are refused, want %d and %d", kind, rest, dead,
+				want, 2-want)
+		}
+	}
+}
+
+// TestLongIDs checks that the id of a document has at most 512 bytes if its record has a long
+// position, as in a feed with long cursors, and that different records have different ids.
+func TestLongIDs(t *testing.T) {
+	d := DefaultDocuments()
+	b := three()
+	b.Records[1].Origin.Key = strings.Repeat("x", 600)
+	b.Records[2].Origin.Key = strings.Repeat("x", 599) + "y"
+	seen := make(map[string]bool)
+	for i := range b.Records {
+		id, ok := d.id(b, i)
+		if again, _ := d.id(b, i); !ok || len(id) > 512 || string(again) != string(id) {
+			t.Errorf("record %d has the id %q and then %q, want one of at most 512 bytes", i, id,
+				again)
+		}
+		seen[string(id)] = true
+	}
+	if len(seen) != 3 || !seen["p@6"] {
+		t.Errorf("the ids of three records are %v, want three with p@6", seen)
+	}
 }
 
 // FuzzBulkAnswer checks arbitrary responses. If a response splits the batch, each record must be in

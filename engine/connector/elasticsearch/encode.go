@@ -1,6 +1,8 @@
 package elasticsearch
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"sync"
 	"time"
@@ -131,8 +133,18 @@ func (d *Documents) id(b *stream.Batch, i int) ([]byte, bool) {
 	if d.ID == idNone {
 		return nil, false
 	}
-	return b.AppendRecordID(nil, i), true
+	id := b.AppendRecordID(nil, i)
+	if len(id) > maxID {
+		sum := sha256.Sum256(id)
+		id = hex.AppendEncode(nil, sum[:])
+	}
+	return id, true
 }
+
+// maxID is the maximum length of a document's id in bytes. A store refuses the whole request if one
+// id is longer. The id of a record is longer if its position contains a long cursor or key. Its hash
+// is then the document's id.
+const maxID = 512
 
 // timestampField is the field with the time of a document. Each document of a data stream must have
 // it.

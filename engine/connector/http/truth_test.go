@@ -127,12 +127,13 @@ func TestPartOfARequestHTTP2(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w, over := way{name: "HTTP/2", tls: true}, make(chan struct{})
 			var major atomic.Int64
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
 			url := w.handling(t, func(rw nethttp.ResponseWriter, r *nethttp.Request) {
 				major.Store(int64(r.ProtoMajor))
+				time.AfterFunc(3*time.Second, cancel) // a stalled request does not end by itself
 				c.handle(rw, r, over)
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
 			b := lines(&stream.Pool{Poison: true}, big/1024, 1024)
 			err := deliver(ctx, w.lane(t, url), b)
 			b.Release()
@@ -258,7 +259,7 @@ func TestEmptyBody(t *testing.T) {
 			url := w.handling(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) { lengths <- r.ContentLength })
 			b := lines(new(stream.Pool), 1, 1)
 			b.Data, b.Spans[0].Bytes = b.Data[:0], 0
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			if err := deliver(ctx, w.lane(t, url), b); err != nil {
 				t.Fatal(err)

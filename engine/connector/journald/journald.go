@@ -11,6 +11,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -84,13 +85,14 @@ type reader struct {
 
 var restartBackoff = backoff.Exponential(child.FirstWait, 2, child.LastWait).Equal()
 
-// follow runs journalctl, and restarts it when it ends, until ctx is done. If once is set, it runs
-// journalctl only once, up to the current end of the journal, and returns the error of this run.
+// follow reads the entries after at, and restarts journalctl when it ends, until ctx is done. If
+// once is set, it runs journalctl only once, up to the current end of the journal, and returns the
+// error of this run.
 func (r *reader) follow(ctx context.Context, at stream.Position, once bool) error {
 	var failed backoff.State
 	for {
 		before := at
-		err := r.run(ctx, &at, !once)
+		err := r.read(ctx, &at, once)
 		if once || ctx.Err() != nil {
 			return err
 		}
@@ -111,6 +113,20 @@ func (r *reader) follow(ctx context.Context, at stream.Position, once bool) erro
 	}
 }
 
+// read reads the entries after the position at. Unless once is set, it then waits for new entries.
+//
+// These are two runs of journalctl. While journalctl waits for new entries (--follow), it prints
+// only entries of the current boot, since systemd 250. The first run, without --follow, also prints
+// the entries of earlier boots.
+func (r *reader) read(ctx context.Context, at *stream.Position, once bool) error {
+	if once || !r.j.o.startsAtEnd(at.Key) {
+		if err := r.run(ctx, at, false); err != nil || once {
+			return err
+		}
+	}
+	return r.run(ctx, at, true)
+}
+
 // run runs journalctl, and passes the entries after the position at to the reader. After each
 // entry, it sets at to the position of this entry. With follow, journalctl waits for new entries.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) error {
@@ -126,7 +142,7 @@ func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) erro
 	return child.Run(ctx, spec, func(ctx context.Context, p *child.Process) error {
 		_ = p.CloseInput() // journalctl gets no input
 		in := bufio.NewReaderSize(p, 64<<10)
-		for {
+		for cursor := at.Key; ; {
 			line, err := r.line(in)
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -139,9 +155,11 @@ func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) erro
 			}
 			e, err := parse(line, *at)
 			if err != nil {
-				r.j.host.Count("entries_skipped", 1)
-				r.j.host.Log().Error("entry of the journal skipped", "error", err)
+				r.skip(err)
 				continue
+			}
+			if e.at.Key == cursor {
+				continue // it was read before
 			}
 			select {
 			case r.entries <- e:
@@ -171,15 +189,19 @@ func (r *reader) line(in *bufio.Reader) ([]byte, error) {
 		break
 	}
 	if long {
-		r.j.host.Count("entries_skipped", 1)
-		r.j.host.Log().Error("entry of the journal skipped: it is longer than max_record",
-			"max_record", r.j.o.MaxRecord)
+		r.skip(fmt.Errorf("it is longer than max_record (%v)", r.j.o.MaxRecord))
 		return nil, nil
 	}
 	if len(line) <= 1 {
 		return nil, nil
 	}
 	return line, nil
+}
+
+// skip counts an entry that is not delivered, and reports the reason.
+func (r *reader) skip(reason error) {
+	r.j.host.Count("entries_skipped", 1)
+	r.j.host.Fault(fmt.Errorf("an entry of the journal is skipped: %w", reason))
 }
 
 // Read implements stream.Reader.

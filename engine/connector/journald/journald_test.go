@@ -27,12 +27,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeJournalctl prints the lines after the cursor, and follows the file. After an entry with the
-// MESSAGE "die", it ends with status 1.
+// fakeJournalctl prints the line with the cursor and the lines after it, and follows the file. As
+// journalctl, it then prints only lines of the current boot. After a new entry with the MESSAGE
+// "die", it ends with status 1.
 func fakeJournalctl(journal string, args []string) int {
 	cursor, follow := "", slices.Contains(args, "--follow")
 	for _, arg := range args {
-		if text, ok := strings.CutPrefix(arg, "--after-cursor="); ok {
+		if text, ok := strings.CutPrefix(arg, "--cursor="); ok {
 			cursor = text
 		}
 	}
@@ -53,16 +54,20 @@ func fakeJournalctl(journal string, args []string) int {
 			<-time.After(5 * time.Millisecond)
 			continue
 		}
-		if passed {
+		known := strings.Contains(rest, `"__CURSOR":"`+cursor+`"`)
+		passed = passed || known
+		if passed && (!follow || !strings.Contains(rest, earlier)) {
 			fmt.Print(rest)
-			if strings.Contains(rest, `"MESSAGE":"die"`) {
+			if !known && strings.Contains(rest, `"MESSAGE":"die"`) {
 				return 1
 			}
 		}
-		passed = passed || strings.Contains(rest, `"__CURSOR":"`+cursor+`"`)
 		rest = ""
 	}
 }
+
+// earlier is in the lines of an earlier boot.
+const earlier = "earlier boot"
 
 // line returns an entry in the format of journalctl.
 func line(n int, micros int64, message string) string {
@@ -177,6 +182,98 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestEarlierBoots checks that the entries of earlier boots are read, from the first one or from a
+// position, although journalctl omits them when it follows the journal.
+func TestEarlierBoots(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	var text strings.Builder
+	for i, message := range []string{earlier + " 0", earlier + " 1", earlier + " 2", "this boot"} {
+		text.WriteString(line(i, int64(1_000_000+i), message))
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first, err := parse([]byte(line(0, 1_000_000, earlier+" 0")), stream.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		mark stream.Mark
+		want []string
+	}{
+		{"first", stream.Mark{}, []string{"0", "1", "2", "boot"}},
+		{"position", stream.Mark{Watermark: first.at}, []string{"1", "2", "boot"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j, err := New(options(t, path), streamtest.NewHost(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := j.Open(t.Context(), stream.OpenOptions{
+				Route:  streamtest.Route,
+				Resume: func(string) (stream.Mark, bool) { return c.mark, true },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			var got []string
+			for len(got) < len(c.want) {
+				b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 100})
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				err := r.Read(ctx, b)
+				cancel()
+				if err != nil {
+					t.Fatalf("after %q: %v", got, err)
+				}
+				for i := range b.Records {
+					var record struct{ Message string }
+					if err := json.Unmarshal(b.Text(i), &record); err != nil {
+						t.Fatal(err)
+					}
+					fields := strings.Fields(record.Message)
+					got = append(got, fields[len(fields)-1])
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("read %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestSkipped checks that a finite run fails if it has skipped an entry, and delivers the others.
+func TestSkipped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	text := line(0, 1, strings.Repeat("x", 2000)) + "{\n" + line(1, 2, "short")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, path)
+	o.MaxRecord = 1024
+	host := streamtest.NewHost(t)
+	j, err := New(o, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := j.Open(t.Context(), stream.OpenOptions{
+		Route: streamtest.Route, Once: true,
+		Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b := stream.NewBatch(stream.BatchLimits{Bytes: 1000, Records: 10})
+	if err := r.Read(t.Context(), b); err != nil && !errors.Is(err, io.EOF) || len(b.Records) != 1 {
+		t.Errorf("Read = %v with %d records, want 1", err, len(b.Records))
+	}
+	if n, faults := host.Counted("entries_skipped"), host.Faults(); n != 2 || len(faults) != 2 {
+		t.Errorf("%d entries are skipped with the errors %v, want 2 with 2", n, faults)
+	}
+}
+
 // TestMissing checks that a finite run without journalctl fails with an error that names the
 // program.
 func TestMissing(t *testing.T) {
@@ -269,11 +366,16 @@ func TestArguments(t *testing.T) {
 	o.Units, o.Priority, o.Match = []string{"nginx.service"}, "warning", []string{"_UID=0"}
 	got := strings.Join(o.arguments("c", true), " ")
 	want := "--output=json --all --no-pager --quiet --unit=nginx.service --priority=warning " +
-		"--after-cursor=c --follow --no-tail _UID=0"
+		"--cursor=c --follow --no-tail _UID=0"
 	if got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	o.Start = Latest
+	o.Directory = "/j"
+	got = strings.Join(o.arguments("c", true), " ")
+	if !strings.Contains(got, "--directory=/j") || !strings.Contains(got, "--follow --no-tail --merge") {
+		t.Error(got)
+	}
+	o.Directory, o.Start = "", Latest
 	got = strings.Join(o.arguments("", true), " ")
 	if !strings.Contains(got, "--lines=0 --follow _UID=0") {
 		t.Error(got)

@@ -79,8 +79,12 @@ func isPriority(text string) bool {
 	return false
 }
 
-// arguments returns the arguments with which journalctl reads the entries after cursor. If cursor
-// is "", journalctl begins at the position that the option start selects.
+// arguments returns the arguments with which journalctl reads the entry with this cursor and the
+// entries after it. If cursor is "", journalctl begins at the position that the option start
+// selects.
+//
+// The option --after-cursor is not used: if the entry with the cursor no longer exists, some
+// versions of journalctl omit the entry that follows it.
 func (o *Options) arguments(cursor string, follow bool) []string {
 	args := []string{"--output=json", "--all", "--no-pager", "--quiet"}
 	if o.Directory != "" {
@@ -97,18 +101,26 @@ func (o *Options) arguments(cursor string, follow bool) []string {
 	}
 	switch {
 	case cursor != "":
-		args = append(args, "--after-cursor="+cursor)
+		args = append(args, "--cursor="+cursor)
 	case o.Start == Latest:
 		args = append(args, "--lines=0")
 	}
 	if follow {
 		args = append(args, "--follow")
-		if cursor != "" || o.Start == Earliest {
+		if !o.startsAtEnd(cursor) {
 			args = append(args, "--no-tail") // otherwise it begins at the last ten lines
+		}
+		if o.Directory != "" {
+			// otherwise it reads only entries of the current boot of this machine
+			args = append(args, "--merge")
 		}
 	}
 	return append(args, o.Match...)
 }
+
+// startsAtEnd reports whether reading begins at the end of the journal, without the entries that it
+// already has.
+func (o *Options) startsAtEnd(cursor string) bool { return cursor == "" && o.Start == Latest }
 
 // ReadsObjects implements stream.ObjectOptions.
 func (*Options) ReadsObjects() bool { return true }

@@ -111,4 +111,10 @@ func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 	return out, nil
 }
 
+// closeAfter closes client when ctx is done, unless stop is called before. Without it, a request
+// waits up to 10 s for a broker that accepts a connection and does not answer, even if ctx is done.
+func closeAfter(ctx context.Context, client *kgo.Client) (stop func() bool) {
+	return context.AfterFunc(ctx, client.Close)
+}
+
 var errEmpty = errors.New("is empty")

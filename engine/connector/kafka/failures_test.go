@@ -38,10 +38,6 @@ func delivered(n *node) int64 {
 	return s.Routes[0].Delivered
 }
 
-// patient is the option of tests that must not repeat a record. With a shorter session, a busy
-// machine may end the session of a member, and the next owner may repeat its records.
-const patient = ", session_timeout: 30s"
-
 // TestHoleAfterRestart checks that a restart repeats only the batch that was refused, although
 // 100,000 later batches were acknowledged.
 func TestHoleAfterRestart(t *testing.T) {
@@ -53,7 +49,7 @@ func holeAfterRestart(t *testing.T, c *cluster) {
 	texts := c.produce(c.topic, "a", 1, 100_151)
 	got := newArrivals()
 	got.set(stuck("a-0-00150"))
-	r := route{source: c.topics() + patient, pipeline: "batch: { records: 1, linger: 0s }",
+	r := route{source: c.topics(), pipeline: "batch: { records: 1, linger: 0s }",
 		workers: 4}
 	first := c.start(got, r)
 	got.await(t, "all others", len(texts)-1)
@@ -87,7 +83,7 @@ func holeAfterRebalance(t *testing.T, c *cluster) {
 	texts := c.produce(c.topic, "a", 2, 100_151)
 	got := newArrivals()
 	got.set(stuck("a-0-00150", "a-1-00150"))
-	r := route{source: c.topics() + patient, pipeline: "batch: { records: 1, linger: 0s }",
+	r := route{source: c.topics(), pipeline: "batch: { records: 1, linger: 0s }",
 		workers: 4}
 	first := c.start(got, r)
 	got.await(t, "all others", len(texts)-2)

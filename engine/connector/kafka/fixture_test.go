@@ -247,6 +247,8 @@ func (c *cluster) try(got *arrivals, r route) (*node, error) {
 	return c.tryAt(got, c.brokers(), r)
 }
 
+// tryAt starts an engine with other brokers. Its session is long: on a busy machine a member with a
+// short one may lose its partitions, and the next owner may repeat records.
 func (c *cluster) tryAt(got *arrivals, brokers string, r route) (*node, error) {
 	to := "memory"
 	if r.store != nil {
@@ -259,19 +261,11 @@ func (c *cluster) tryAt(got *arrivals, brokers string, r route) (*node, error) {
 state: /state
 pipelines:
   p:
-    source: { kafka: { brokers: %s, group: %s%s } }
+    source: { kafka: { brokers: %s, group: %s, session_timeout: 30s%s } }
     sink: %s
     checkpoint: { sync: 100ms }
     %s
-`, brokers, c.group, r.source+session(r.source), to, strings.ReplaceAll(r.pipeline, "}, ", "}\n    ")), got, r)
-}
-
-// session returns the option for a short session timeout, or "" if the options already have one.
-func session(options string) string {
-	if strings.Contains(options, "session_timeout") {
-		return ""
-	}
-	return ", session_timeout: 2s"
+`, brokers, c.group, r.source, to, strings.ReplaceAll(r.pipeline, "}, ", "}\n    ")), got, r)
 }
 
 // run starts an engine with a configuration.

@@ -60,7 +60,7 @@ func TestExactlyOnceSQL(t *testing.T) {
 state: /state
 pipelines:
   p:
-    source: { kafka: { brokers: %s, group: g, topics: [orders], session_timeout: 2s } }
+    source: { kafka: { brokers: %s, group: g, topics: [orders] } }
     sink: { sqlite: { path: %q, table: orders } }
     checkpoint: { sync: 100ms }
     batch: { records: 50, linger: 0s }

@@ -38,7 +38,7 @@ func TestStaticMember(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(2, "orders"))
 	texts := c.produce("orders", "a", 2, 50)
 	got := newArrivals()
-	static := route{source: c.topics() + ", instance: a, session_timeout: 30s", pipeline: small}
+	static := route{source: c.topics() + ", instance: a", pipeline: small}
 	first := c.start(got, static)
 	until(t, "all records", func() bool { return got.distinct() == len(texts) })
 	other := c.start(got, route{source: c.topics() + ", instance: b", pipeline: small})

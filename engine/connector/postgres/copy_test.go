@@ -83,7 +83,7 @@ func TestCopy(t *testing.T) {
 				t.Fatalf("nothing was taken, and Deliver says %v", err)
 			}
 			waits := []string{""}
-			for tries := 0; tries < 100 && !slices.Equal(waits, []string{"0"}); tries++ { // 5 s
+			for tries := 0; tries < 400 && !slices.Equal(waits, []string{"0"}); tries++ { // 20 s
 				waits = d.column(t, "SELECT count(l.pid)::text FROM pg_sleep(0.05) "+
 					"LEFT JOIN pg_locks l ON relation = 'lines'::regclass AND NOT granted")
 			}

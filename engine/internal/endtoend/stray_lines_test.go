@@ -9,7 +9,8 @@ import (
 
 // TestStrayLines runs the program with child processes that write an extra line in addition to the
 // lines of the protocol. Either every record arrives with its own text, or the exit code reports an
-// error.
+// error. Only two children write a banner, because both can be of the same processor, which stops
+// at the third in a row.
 func TestStrayLines(t *testing.T) {
 	t.Parallel()
 	const echo = `while IFS= read -r l; do echo "$l"; done`
@@ -18,7 +19,7 @@ func TestStrayLines(t *testing.T) {
 		ok           bool
 	}{
 		{"a banner of the first children",
-			`mkdir first$$; [ "$(ls -d first* | wc -l)" -gt 4 ] || echo hello; ` + echo, true},
+			`mkdir first$$; [ "$(ls -d first* | wc -l)" -gt 2 ] || echo hello; ` + echo, true},
 		{"a late print", `while IFS= read -r l; do echo "$l"; ` +
 			`case $l in *777) mkdir said$l 2>/dev/null && echo print;; esac; done`, true},
 		{"a banner of every child", `echo hello; ` + echo, false},

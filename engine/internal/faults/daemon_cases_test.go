@@ -20,7 +20,7 @@ import (
 func daemonCases() (table []faultCase) {
 	for _, x := range []struct {
 		name    string
-		ready   bool // required state of /readyz within 15 s and afterwards
+		ready   bool // required state of /readyz within readyLimit and afterwards
 		make    func() delivery
 		prepare func(r *rig)
 		flaps   bool // it may be ready briefly between restarts
@@ -76,7 +76,8 @@ func daemonCases() (table []faultCase) {
 				stored: storedIn("out.log"), dead: -1,
 			}
 		}},
-		{name: "an unreadable folder", make: func() delivery { return toSink("file", "out") },
+		{name: "an unreadable folder", flaps: true,
+			make:    func() delivery { return toSink("file", "out") },
 			prepare: func(r *rig) { r.chmod("in", 0) }},
 		{name: "an output that is a folder", make: func() delivery { return toSink("file", "out") },
 			prepare: func(r *rig) { r.write("out/out.log/x", "") }},
@@ -95,6 +96,11 @@ func daemonCases() (table []faultCase) {
 	}
 	return table
 }
+
+// readyLimit bounds the time until /readyz has the required state. The source tail lists an
+// unreadable folder for 10 s before its route fails. A stall makes the process unready after a
+// minute, whatever the fault is.
+const readyLimit = 40 * time.Second
 
 // watch runs a delivery as a daemon, compares /readyz and checks each status.
 func (r *rig) watch(d delivery, ready, flaps bool, prepare func(r *rig)) {
@@ -117,7 +123,7 @@ func (r *rig) watch(d delivery, ready, flaps bool, prepare func(r *rig)) {
 	d.during = func(r *rig, p *process) {
 		want := map[bool]int{true: http.StatusOK, false: http.StatusServiceUnavailable}[ready]
 		var body string
-		settled := until(15*time.Second, func() bool {
+		settled := until(readyLimit, func() bool {
 			code, text := get("http://" + admin + "/readyz")
 			body = text
 			return code == want || !p.running()
@@ -148,7 +154,7 @@ func (r *rig) watch(d delivery, ready, flaps bool, prepare func(r *rig)) {
 }
 
 func get(url string) (code int, body string) {
-	client := http.Client{Timeout: 5 * time.Second}
+	client := http.Client{Timeout: 20 * time.Second}
 	resp, err := client.Get(url)
 	if err != nil {
 		return 0, err.Error()

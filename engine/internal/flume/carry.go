@@ -31,13 +31,15 @@ type progress struct {
 	suffix  string // suffix of finished files, and of marker files in tracker
 	// kept means that trackingPolicy is tracker_dir. A finished file then keeps its name, and the
 	// directory tracker has an empty marker file for it.
-	kept bool
+	kept  bool
+	utf16 bool // encoding of the files
 }
 
 // carry converts the stored progress. See migrate.Progress.
 func (p progress) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c := &carrier{progress: p}
 	c.Files, c.Base, c.Program, c.Prefix = files, dir, "Flume", p.pipeline+": "
+	c.UTF16 = p.utf16
 	err := c.taildir()
 	if p.spool != "" {
 		err = c.spooldir()

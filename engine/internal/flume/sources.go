@@ -107,7 +107,8 @@ func (c *converter) spoolFinished(s *part) {
 		tracker = s.get("trackerDir")
 	}
 	c.progress = append(c.progress, progress{spool: s.get("spoolDir"), tracker: tracker,
-		suffix: suffix, kept: tracked})
+		suffix: suffix, kept: tracked,
+		utf16: strings.HasPrefix(strings.ToUpper(s.get("inputCharset")), "UTF-16")})
 	switch {
 	case strings.EqualFold(s.get("deletePolicy"), "immediate"):
 		c.put(4, "finished: delete")

@@ -28,6 +28,7 @@ type Carrier struct {
 	Base    string // directory of relative paths
 	Program string // program that stored the positions, such as "Flume"
 	Prefix  string // prefix of the keys of notes
+	UTF16   bool   // files are UTF-16, so each line end has two bytes
 }
 
 // Note adds a note about a file or setting.
@@ -141,7 +142,8 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 }
 
 // Mark records in the checkpoint that a file was delivered up to the offset at. If the file is not
-// finished and at is within a record, Mark uses the end of the record before.
+// finished and at is within a record, Mark uses the end of the record before. If the position does
+// not fit the file, the file is read from its beginning.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,16 +156,21 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	if err != nil {
 		return err
 	}
+	head := make([]byte, min(info.Size, fileid.MaxHead))
+	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
+		return err
+	}
 	switch {
 	case at > info.Size:
 		c.Note(label, Differs, "has %d bytes, but %s had read %d: it was rewritten, and is read "+
 			"from its beginning", info.Size, c.Program, at)
-		return nil
-	case at <= 0:
-		return nil
-	}
-	if !finished {
-		begin, err := lineBefore(f, at)
+		at = 0
+	case at > 0 && compressed(head):
+		c.Note(label, Differs, "is compressed: it is read from its beginning, and repeats the "+
+			"data that %s delivered", c.Program)
+		at = 0
+	case at > 0 && !finished:
+		begin, err := c.lineBefore(f, at)
 		if err != nil {
 			return err
 		}
@@ -171,22 +178,26 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 			c.Note(label, Differs, "the position of %s, byte %d, is inside a line: the %d bytes "+
 				"before it are repeated", c.Program, at, at-begin)
 		}
-		if at = begin; at == 0 {
-			return nil
-		}
+		at = begin
 	}
-	head := make([]byte, min(info.Size, fileid.MaxHead))
+	m, err := markAt(f, info, head, at)
+	if err != nil {
+		return err
+	}
+	m.Part.Name, m.Finished = label, finished && at > 0
+	if at > 0 {
+		c.Marks = append(c.Marks, m)
+	} else {
+		c.Begun = append(c.Begun, m)
+	}
+	return nil
+}
+
+// markAt returns the mark of a file at an offset. head has the first bytes of the file.
+func markAt(f vfs.File, info vfs.Info, head []byte, at int64) (m stream.Mark, err error) {
 	before := make([]byte, min(at, fileid.MaxBefore))
-	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
-		return err
-	}
-	if compressed(head) {
-		c.Note(label, Differs, "is compressed: it is read from its beginning, and repeats the "+
-			"data that %s delivered", c.Program)
-		return nil
-	}
 	if _, err := f.ReadAt(before, at-int64(len(before))); err != nil && err != io.EOF {
-		return err
+		return m, err
 	}
 	seen := fileid.File{Dev: info.Dev, Ino: info.Ino, Size: info.Size, Head: head,
 		ModTime: info.ModTime.UnixNano()}
@@ -198,11 +209,9 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	if at == info.Size {
 		fingerprint.ModTime = seen.ModTime
 	}
-	c.Marks = append(c.Marks, stream.Mark{
-		Part:      stream.Partition{ID: fileid.New(seen, nil).String(), Name: label},
-		Watermark: stream.Position{Num: at}, Finished: finished, Metadata: fingerprint.String(),
-	})
-	return nil
+	m.Part.ID = fileid.New(seen, nil).String()
+	m.Watermark.Num, m.Metadata = at, fingerprint.String()
+	return m, nil
 }
 
 // compressed reports whether head is the beginning of a gzip or zstd file. A position in such a
@@ -213,18 +222,33 @@ func compressed(head []byte) bool {
 }
 
 // lineBefore returns the last offset up to at that is the end of a line, or 0.
-func lineBefore(f vfs.File, at int64) (int64, error) {
-	const step = 4096
+func (c *Carrier) lineBefore(f vfs.File, at int64) (int64, error) {
+	const step = 4096 // even, so that a block of UTF-16 begins with a whole unit
 	var buf [step]byte
+	find := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
+	if c.UTF16 {
+		find, at = lastUTF16Line, at-at%2
+	}
 	for end := at; end > 0; {
 		n := min(end, step)
 		if _, err := f.ReadAt(buf[:n], end-n); err != nil && err != io.EOF {
 			return 0, err
 		}
-		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
-			return end - n + int64(i) + 1, nil
+		if i := find(buf[:n]); i > 0 {
+			return end - n + int64(i), nil
 		}
 		end -= n
 	}
 	return 0, nil
+}
+
+// lastUTF16Line returns the offset after the last LF in data, or 0. In the byte order that a file
+// does not have, an LF would be U+0A00, which is not a character.
+func lastUTF16Line(data []byte) int {
+	for i := len(data) - 2; i >= 0; i -= 2 {
+		if data[i] == '\n' && data[i+1] == 0 || data[i] == 0 && data[i+1] == '\n' {
+			return i + 2
+		}
+	}
+	return 0
 }

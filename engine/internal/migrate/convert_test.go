@@ -73,6 +73,36 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// TestConvertModify checks that rules of Fluent Bit's filters have their effects and their order.
+func TestConvertModify(t *testing.T) {
+	for _, c := range []struct{ filter, want string }{
+		{"Name modify\nRename a b\nSet a x\nAdd b y\nRemove c.d",
+			`rename: { "a": "b" }; set: { "a": "\"x\"" }; set: { "b": "b ?? \"y\"" }; ` +
+				`drop: ["\"c.d\""]`},
+		{"Name record_modifier\nRecord host a\nRemove_key host",
+			`drop: ["host"]; set: { "host": "\"a\"" }`},
+		{"Name grep\nRegex user-agent x\nExclude $k['a'] y",
+			`where: "(string($env[\"user-agent\"] ?? \"\") matches \"x\")"; ` +
+				`where: "not (string(k['a'] ?? \"\") matches \"y\")"`},
+	} {
+		r, err := fluentbit.Convert("[INPUT]\nName tail\nPath a\nParser json\n[FILTER]\nMatch *\n" +
+			c.filter + "\n[OUTPUT]\nName stdout\nMatch *\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(r.Config) {
+			if item, ok := strings.CutPrefix(strings.TrimSpace(line), "- "); ok {
+				got = append(got, item)
+			}
+		}
+		want := "parse: { format: json, on_error: pass }; " + c.want
+		if strings.Join(got, "; ") != want {
+			t.Errorf("%q:\n%s\nwant\n%s", c.filter, strings.Join(got, "; "), want)
+		}
+	}
+}
+
 func TestConvertRefuses(t *testing.T) {
 	for _, c := range []struct{ program, file, text, want string }{
 		{"filebeat", "", "a: [", "line"},

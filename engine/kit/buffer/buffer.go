@@ -221,8 +221,9 @@ func (b *Buffer) run(ctx context.Context) error {
 	return errors.Join(err, store.Close(), b.record.close())
 }
 
-// recover restores the state of the buffer after a start. It uses the last intact envelope in the
-// store, and logs each corrupt envelope after it.
+// recover restores the state of the buffer after a start. It takes the buffer's id and the
+// remembered keys from the last intact envelope in the store, and logs each corrupt envelope after
+// this one.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {
@@ -390,7 +391,7 @@ func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
 }
 
 // put stores e as the next envelope, and returns its size. It reads the fields last, sum and keys
-// without b.mu, because only the goroutine that calls put changes them.
+// of b without b.mu, because only the goroutine that calls put changes them.
 func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int, err error) {
 	b.mu.Lock()
 	e.id = strings.TrimPrefix(b.part.ID, partitionPrefix)

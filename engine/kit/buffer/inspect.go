@@ -112,7 +112,7 @@ func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 }
 
 // Skip implements stream.OpenBuffer. If the store has lost its last envelopes, they can only be
-// skipped all together. New envelopes then get their numbers.
+// skipped all together. New envelopes then get the numbers of the lost ones.
 func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	if first == 0 || last < first {
 		return fmt.Errorf("there are no envelopes from %d to %d", first, last)

@@ -35,7 +35,7 @@ const (
 	// buffer itself observes Options.Bytes. With this reserve, the server never has to refuse data.
 	storeSlack = 64 << 20
 	// serverBytes is the limit of the embedded server. It must exceed the limits of all streams,
-	// because otherwise the server does not open a stream that had a larger limit before.
+	// because the server does not open an existing stream with a larger limit.
 	serverBytes = 1 << 60
 	// lockName is the file that a process locks while it uses the directory of the store.
 	lockName = "penstock-buffer.lock"

@@ -43,8 +43,8 @@ const (
 	// limit of servers.
 	copiesEach = 4 << 10
 	// copiesEvery bounds the space for copies of keys. Keys are copied again when the envelopes
-	// since the last copies have copiesEvery times the size of these copies, or a quarter of the
-	// buffer's size if that is less.
+	// since the last copies have a total size of copiesEvery times that of the copies, or of a
+	// quarter of the buffer's size limit if that is less.
 	copiesEvery = 8
 	// leastCopied is the minimum number of bytes of envelopes between two copies.
 	leastCopied = 64 << 10
@@ -193,7 +193,8 @@ func (r *keyRecord) stored(e *envelope, size int) {
 }
 
 // found updates r for an envelope that recovery has read. Recovery reads the envelopes with
-// remembered keys in order.
+// remembered keys in order. Copies at their beginning count as the last copies, and all later
+// envelopes as data after the copies.
 func (r *keyRecord) found(e *envelope) {
 	if e.records == 0 && r.since == 0 {
 		r.copied += int64(e.size)

@@ -70,8 +70,9 @@ func (b *Buffer) purgeBelow(ctx context.Context, store Store, number uint64) err
 }
 
 // findOldest sets b.oldest to the time at which the unsettled envelope with the given number was
-// stored. If number is greater than last, the buffer has no unsettled data. findOldest changes
-// nothing if Options.Age is not set or the envelope is corrupt.
+// stored. If number is greater than last, the buffer has no unsettled data. b.oldest then becomes
+// zero, unless an envelope was stored meanwhile. findOldest changes nothing if Options.Age is not
+// set or the envelope is corrupt.
 func (b *Buffer) findOldest(ctx context.Context, store Store, number, last uint64) error {
 	if b.o.Age == 0 {
 		return nil

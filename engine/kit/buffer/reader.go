@@ -179,8 +179,9 @@ func (b *Buffer) stored() uint64 {
 }
 
 // lostFrom returns the number of the last envelope of a gap, a range of missing envelopes that
-// begins with the given number. If the gap is at the beginning of the store, it ends before the
-// first envelope. The length of any other gap is unknown, and lostFrom returns the given number.
+// begins with the given number. If the gap is at the beginning of the store, its last envelope is
+// the one before the first stored envelope. The length of any other gap is unknown, and lostFrom
+// returns the given number.
 func (b *Buffer) lostFrom(number uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,7 +221,8 @@ func (e *corruptError) Error() string {
 func (e *corruptError) Unwrap() error { return e.err }
 
 // load sets r.current to the envelope with the given number, and checks its checksum. If r.before
-// is the preceding envelope, load also checks that the two belong together.
+// is the preceding envelope, load also checks that the loaded envelope contains the checksum of
+// r.before.
 func (r *reader) load(ctx context.Context, number uint64) error {
 	if r.current != nil && r.current.number == number {
 		return nil

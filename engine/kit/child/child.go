@@ -43,7 +43,8 @@ type Spec struct {
 	// Linux only.
 	CPU time.Duration
 	// Grace is the time that the child has to end by itself after its standard input is closed.
-	// Then it is killed. Zero means 5s. If Grace is negative, the child is killed at once.
+	// After this time it is killed. Zero means 5s. If Grace is negative, the child is killed at
+	// once.
 	Grace time.Duration
 	// Terminate makes Run send SIGTERM to the child's process group when its context ends. It is
 	// for programs that do not notice the end of their standard input. It has no effect on systems
@@ -66,8 +67,9 @@ type Spec struct {
 
 const (
 	defaultGrace = 5 * time.Second
-	// lingering bounds the time for which the output of a child is still read after its death. A
-	// process that has left the child's process group may hold the pipes open longer.
+	// lingering bounds the time for which the output of a child is still read after its death.
+	// Without a bound, a process that has left the child's process group could hold the pipes open
+	// forever.
 	lingering = time.Second
 )
 

@@ -116,8 +116,8 @@ func (e *DownError) Error() string {
 // Unwrap returns the error with which the last child ended.
 func (e *DownError) Unwrap() error { return e.Err }
 
-// Soon is the minimum of DownError.Next. Next has this value also if the time of the next start is
-// unknown or has passed.
+// Soon is the minimum of DownError.Next, the time until the next start. Next is Soon if the time of
+// the next start is unknown or has passed.
 const Soon = 10 * time.Millisecond
 
 // NewFleet creates a fleet; Serve starts the children.
@@ -199,7 +199,9 @@ func (s *Slot[S]) set(session S, err error) {
 }
 
 // count updates the counters ends and killed after a child has ended. These counters determine the
-// wait before the next start. worked and busy are the results of [Session.Did].
+// wait before the next start: killed counts the deaths with work in progress that cause no wait,
+// and ends counts the ends that lengthen the wait. worked and busy are the results of
+// [Session.Did].
 func (s *Slot[S]) count(worked, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -138,7 +138,7 @@ func (p *Process) UnreadOutput() (bytes int, ok bool) { return unreadBytes(p.out
 // CloseInput closes the child's standard input.
 func (p *Process) CloseInput() error { return p.in.Close() }
 
-// UnreadInput returns the number of bytes that were written to the child's standard input, but that
+// UnreadInput returns the number of bytes that were written to the child's standard input and that
 // the child has not read. ok is false if the system cannot report it, or if Spec.KeepInput is not
 // set.
 func (p *Process) UnreadInput() (bytes int, ok bool) {
@@ -323,8 +323,8 @@ func (p *Process) close() {
 	p.log.flush()
 }
 
-// meaning returns the error of Run. state is the error with which the process has ended, and
-// talkErr is the error of the function talk.
+// meaning returns the error of Run. state is the error of waiting for the process, nil for exit
+// status 0, and talkErr is the error of the function talk.
 func (p *Process) meaning(state, talkErr error) error {
 	p.mu.Lock()
 	killed := p.killed

@@ -17,8 +17,8 @@ func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// limit sets the resource limits of a process that has just been started. Resources that the
-// process already has are not taken away.
+// limit sets the resource limits of a process that has just been started. A limit does not take
+// away memory that the process already has.
 func limit(pid int, s Spec) error {
 	var errs []error
 	set := func(resource int, n uint64) {

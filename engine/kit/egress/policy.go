@@ -190,8 +190,8 @@ func (p *Policy) Pattern(address string) string {
 	return ""
 }
 
-// checkName returns the reason why a host name is malformed, or "". A name that ends in a number is
-// malformed, because resolvers treat names such as 127.1 or 0x7f000001 as addresses.
+// checkName returns the reason why a host name is malformed, or "". A name with a number as its
+// last part is malformed, because resolvers treat names such as 127.1 or 0x7f000001 as addresses.
 func checkName(name string) string {
 	if name == "" || len(name) > 253 {
 		return "the host is empty or too long"

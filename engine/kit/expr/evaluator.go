@@ -45,7 +45,8 @@ func NewEvaluator(p *Program) *Evaluator {
 }
 
 // Begin prepares the evaluator for a batch. Call [stream.Batch.Split] before, which fills
-// b.Records. Call Begin again when b.Names has grown. If e is nil, Begin does nothing.
+// b.Records. Call Begin again when b.Names, the table of field names, has grown. If e is nil, Begin
+// does nothing.
 func (e *Evaluator) Begin(b *stream.Batch) {
 	if e == nil {
 		return

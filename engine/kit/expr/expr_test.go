@@ -106,7 +106,9 @@ func TestConditions(t *testing.T) {
 		{`meta.time.Year() == 2026`, slow, access, "true"},
 		{`len(host) == 2`, slow, access, "true"},
 		{`size + 1 > 3`, slow, access, "error: + stands between null and a number"},
-		{`(size ?? 0) > 1000 or status > 403`, slow, access, "true"},
+		{`(size ?? 0) > 1000 or status > 403`, quick, access, "true"},
+		{`(size ?? user ?? 7) == 7 and (status ?? 1) == 404`, quick, access, "true"},
+		{`(nothing ?? req.nothing ?? req.path) == "/a/b"`, quick, open, "true"},
 		{`size > 1000 or len(host) == 2`, slow, access, "true"},
 		{`status - 400 in 0..9`, slow, access, "true"},
 
@@ -189,7 +191,8 @@ func TestValues(t *testing.T) {
 		{`status`, `1 404`}, {`rate`, `1 0.10`}, {`huge`, `1 1e400`},
 		{`big`, `1 9223372036854775808`}, {`req.n`, `1 2.50`},
 		{`req`, `4 {"path":"/a/b","n":2.50,"deep":{"x":[1,2]}}`}, {`req.deep`, `4 {"x":[1,2]}`},
-		{`req.path`, `0 /a/b`},
+		{`req.path`, `0 /a/b`}, {`rate ?? 1`, `1 0.10`}, {`size ?? nothing ?? big`, `1 9223372036854775808`},
+		{`req.deep ?? 1`, `4 {"x":[1,2]}`}, {`size ?? nothing`, `3 `}, {`size ?? "x"`, `0 x`},
 		{`half`, `4 "\ud800"`}, {`nothing`, `3 `}, {`size`, `3 `}, {`req.nothing`, `3 `},
 		{`"x"`, `0 x`}, {`12`, `1 12`}, {`0.5`, `1 0.5`},
 		{`true`, `2 true`}, {`nil`, `3 `}, {`ok`, `2 true`}, {`host + "!"`, `0 h1!`},
@@ -285,7 +288,7 @@ func FuzzQuick(f *testing.F) {
 	for _, text := range []string{
 		`a >= 400`, `a == b and not c`, `a in [1, "x", nil, 2.5]`, `d.e == 1 or d.e == nil`,
 		`b contains "x"`, `a matches "x"`,
-		`c`, `a < b`,
+		`c`, `a < b`, `(a ?? 1) > 400`, `(d.e ?? b ?? c) == 1`,
 	} {
 		f.Add(text, `{"a":404,"b":"x","c":true,"d":{"e":1}}`)
 		f.Add(text, `{"a":"x","b":1.5,"c":null,"d":{"e":{}}}`)

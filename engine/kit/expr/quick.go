@@ -235,9 +235,22 @@ func literal(node ast.Node) (value, bool) {
 	return value{}, false
 }
 
+// operand compiles a literal, a field, a member of a field, or several of these joined by `??`.
 func (b builder) operand(node ast.Node) operand {
 	if v, ok := literal(node); ok {
 		return func(*Evaluator, int) (value, error) { return v, nil }
+	}
+	if n, ok := node.(*ast.BinaryNode); ok && n.Operator == "??" {
+		left, right := b.operand(n.Left), b.operand(n.Right)
+		if left == nil || right == nil {
+			return nil
+		}
+		return func(e *Evaluator, i int) (value, error) {
+			if v, err := left(e, i); err != nil || v.kind != null {
+				return v, err
+			}
+			return right(e, i)
+		}
 	}
 	path, ok := b.path(node)
 	if !ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// deletedFiles are the deleted files of a source. The operating system frees their space once all
-// routes have read them and they are closed.
+// deletedFiles are the deleted files of a source. When all routes have read such a file, the source
+// closes it, and the operating system then frees its space.
 type deletedFiles struct {
 	files []*file
 	held  stream.Held
@@ -39,8 +39,9 @@ const (
 	budgetOver
 )
 
-// deleted returns the deleted files that are held open because a route has not read them, and adds
-// new ones to the counters.
+// deleted returns the deleted files that are held open because a route has not read them. It adds
+// those that it finds for the first time to the counters files_deleted_unread and
+// bytes_deleted_unread.
 func (g *growing) deleted() (all deletedFiles) {
 	var oldest *file
 	for _, f := range g.c.table.byKey {
@@ -76,8 +77,9 @@ func (g *growing) deleted() (all deletedFiles) {
 	return all
 }
 
-// keepBudget enforces deleted_max on the bytes of the source's deleted files. A file counts once,
-// however many routes read it.
+// keepBudget enforces deleted_max, the limit on the bytes of the source's deleted files. Beyond it,
+// the source logs a warning, stops or gives up files, depending on deleted_beyond. A file counts
+// once, however many routes read it.
 func (g *growing) keepBudget() {
 	c, all := g.c, g.deleted()
 	bytes := all.held.Bytes
@@ -116,8 +118,8 @@ func (g *growing) keepBudget() {
 	}
 }
 
-// warnBudget logs the held deleted files. It is called once each time they exceed half of the
-// budget or all of it.
+// warnBudget logs the held deleted files. It is called each time their size rises above half of the
+// budget, or above all of it.
 func (g *growing) warnBudget(all deletedFiles, use budgetUse) {
 	if use == budgetOver {
 		g.c.h.Count("deleted_over_budget", 1)

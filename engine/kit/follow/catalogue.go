@@ -17,9 +17,9 @@ import (
 // Catalogue tracks the files of a source for all of its routes. Its methods are safe for concurrent
 // use.
 //
-// One lock guards the files. The reading route holds it, and releases it while it waits or
-// delivers. State that a source or the checkpoint needs has separate small locks, so that neither
-// waits for a read.
+// The lock mu guards the files. The route that reads holds mu, and releases it while it waits or
+// delivers. State that the source or the writer of checkpoints needs has small locks of its own, so
+// that neither of them waits for a read.
 type Catalogue struct {
 	o     Options
 	place Place
@@ -27,8 +27,8 @@ type Catalogue struct {
 	log   *slog.Logger
 	start time.Time // zero of the monotonic clock
 
-	// finishing is held while a source changes a file's name, until the catalogue knows the new
-	// name. mu must not be locked while finishing is held.
+	// The lock finishing is held while a source changes a file's name, until the catalogue knows
+	// the new name. mu must not be locked while finishing is held.
 	finishing sync.Mutex
 
 	ids   identities
@@ -240,8 +240,8 @@ func (c *Catalogue) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// quietAt returns the monotonic time at which an unchanged file will have been quiet for the
-// configured time (Settle), and the current time.
+// quietAt returns two monotonic times: at, at which an unchanged file will have been quiet for the
+// configured time (Settle), and the current time. For mtime and since see [clock.quietAt].
 func (c *Catalogue) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) {
 	t := time.Now()
 	now = t.Sub(c.start)

@@ -11,13 +11,14 @@ import (
 )
 
 // idleSpacing replaces scanSpacing for the listings of Run, which only keep the catalogue current:
-// the wait before one is at least idleSpacing times the duration of the last listing.
+// the wait between two of them is at least idleSpacing times the duration of the first one.
 const idleSpacing = 3 * scanSpacing
 
-// Run lists the files while no route does so, until ctx is done. Rotations, deletions and
-// compressions during an outage are therefore followed as they happen, and files are opened before
-// they disappear. While Run is running, files stay open for the routes that wait for their restart.
-// Call it once per Catalogue. It returns at once unless files may grow.
+// Run lists the files while no route does so, until ctx is done. While the routes are stopped, for
+// example during an outage of the receiver, rotations, deletions and compressions are therefore
+// followed as they happen, and files are opened before they disappear. While Run is running, files
+// stay open for the routes that wait for their restart. Call it once per Catalogue. Run returns at
+// once unless files may grow.
 func (c *Catalogue) Run(ctx context.Context) error {
 	if c.o.Growing == nil {
 		return nil
@@ -64,7 +65,8 @@ func (c *Catalogue) stop() {
 }
 
 // listIfDue lists the files and looks at the changed ones. It lists nothing if the last listing
-// ended less than the time least ago, or if a waiting route lists the files itself.
+// ended less than the time least, or idleSpacing times its own duration, ago, or if a waiting route
+// lists the files itself.
 func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +131,8 @@ func (c *Catalogue) updateRoutes() error {
 	return nil
 }
 
-// pending returns the files in which any route has something to do. It returns the most recently
-// changed ones, at most half of the limit of open files.
+// pending returns the files in which any route has something to do. If there are too many, it
+// returns the most recently changed ones. Their number is at most half of the limit of open files.
 func (c *Catalogue) pending() []*file {
 	var out []*file
 	seen := make(map[*file]bool)

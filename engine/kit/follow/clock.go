@@ -5,11 +5,11 @@ package follow
 import "time"
 
 const (
-	// stepMin is the minimum by which the wall clock must deviate from the monotonic clock
-	// between two looks to count as stepped.
+	// stepMin is the minimum change of the difference between wall clock and monotonic clock, from
+	// one look at both to the next, that counts as a step of the wall clock.
 	stepMin = 50 * time.Millisecond
-	// skewMin is the minimum difference between the file system's clock and the local clock
-	// that is used. A smaller one may come from the granularity of file times.
+	// skewMin is the minimum difference between the file system's clock and the local clock that is
+	// taken into account. A smaller difference may come from the granularity of file times.
 	skewMin = 100 * time.Millisecond
 	skewMax = 24 * time.Hour // with a larger difference, the two clocks are unrelated
 )
@@ -19,9 +19,9 @@ const (
 // as long as no clock is stepped. The time at which this process has seen a change is monotonic
 // time, and always trusted.
 //
-// A clock step cannot be detected if it happens before startup, between a file's last write and the
-// first look at it. The file then seems quiet too early. Lines that the writer adds later are found
-// when the file is finished.
+// A clock step cannot be detected if it happens before startup, between the last write to a file
+// and this process's first look at the file. The file then seems quiet too early. Lines that the
+// writer adds later are found when the file is finished.
 type clock struct {
 	settle  time.Duration
 	skew    time.Duration // of the file system's clock against ours

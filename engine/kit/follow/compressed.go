@@ -57,8 +57,8 @@ const (
 	packedBack = 512 << 10
 	// markSize is the length of the prefix that determines a file's character encoding.
 	markSize = 4
-	// searchFrom is added to max_record. A record longer than the sum is no longer held in memory,
-	// and only its end is searched for.
+	// searchFrom is added to max_record. If a record is longer than the sum of both, its bytes are
+	// no longer kept in memory, and only its end is searched for.
 	searchFrom = 4 << 20
 )
 
@@ -121,8 +121,9 @@ func (cur *cursor) ownView() error {
 	return f.attachView()
 }
 
-// isWhole reports whether a compressed file has been unchanged long enough to count as whole. If
-// not, it schedules another look.
+// isWhole reports whether a compressed file has been unchanged long enough to count as whole: for
+// packedWait if files may grow, otherwise for Options.Settle. If not, isWhole schedules another
+// look at the file.
 func (u *unpacker) isWhole(f *file) bool {
 	at, now := u.c.quietAt(f.info.ModTime, f.since)
 	if u.c.strategy.grows() {
@@ -206,8 +207,9 @@ func (u *unpacker) isTroubled(f *file, now time.Duration) bool {
 }
 
 // fillFrom is like [lines.Filler.Fill], but also reads compressed files. The size of a compressed
-// file is unknown until it is decompressed, so fillFrom decompresses more as long as b has room.
-// The data must follow the bytes in before. If before is nil, another check compares these bytes.
+// file is unknown until it is decompressed, so fillFrom decompresses more as long as b has room. If
+// before is not nil, the bytes just before the cursor must equal it (see [lines.File]). If before
+// is nil, the caller itself checks these bytes if necessary.
 func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.Result, error) {
 	r, f := cur.r, cur.f
 	grows := r.c.strategy.grows()

@@ -19,7 +19,7 @@ const maxRelated = 32
 // Two files with the same content are two files as long as both exist. A copy therefore takes the
 // place of its original only if the original was deleted or rewritten. Example: logrotate copies
 // app.log to app.log.1 and then truncates app.log. Until the truncation, app.log.1 may be a file of
-// its own. It is therefore held back (not read) for CopyWait.
+// its own. Therefore app.log.1 is held back (not read) for CopyWait.
 type copies struct {
 	c     *Catalogue
 	until time.Duration // the last end of a hold of a possible copy
@@ -169,7 +169,7 @@ func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 }
 
 // isIntact reports whether g still contains its delivered data at this moment. If g holds other
-// data, its identity awaits a copy from now on.
+// data, the identity of g awaits a copy of the delivered data from now on.
 func (k *copies) isIntact(g *file) bool {
 	if !k.c.handles.refreshNow(g) {
 		return false

@@ -30,8 +30,8 @@ func (k *copies) giveUpHandle(g *file) *file {
 	return awaited(e)
 }
 
-// begin makes f the successor of w, and nothing of w was read. If w is deleted but still open,
-// begin first closes it.
+// begin makes f the successor of w, of which no route has read anything. If w is deleted but still
+// open, begin first closes it.
 func (k *copies) begin(f, w *file) {
 	if w.state != awaiting {
 		w = k.giveUpHandle(w)

@@ -8,7 +8,7 @@ import (
 )
 
 // equals reports whether f is a copy of the beginning of g. It compares only the first and the last
-// bytes of the length that both have, and stores that length.
+// bytes of the length that both files have, and stores that length in f (equalTo).
 func (k *copies) equals(f, g *file, head []byte) bool {
 	n := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
 	if n == 0 {
@@ -56,7 +56,7 @@ func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 
 // mayInherit reports whether f may be the successor of the deleted file w. That is the case if f
 // has another name than w, or if its modification time is before its creation, as in a copy that
-// kept its time. With ByContent only its content counts.
+// kept its time. With ByContent, name and times do not count.
 func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }

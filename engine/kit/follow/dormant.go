@@ -7,10 +7,11 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// dormant follows the files that every route has delivered completely, with stored progress. These
-// are finished files, with finished: keep, and growing files that are not held open. A dormant file
-// is only listed until it is changed, renamed or deleted, or until a possible copy of it appears.
-// Then it is recognised by its progress, as after a restart.
+// dormant follows the files that every route has delivered completely, according to the stored
+// progress of every route. These are finished files, with finished: keep, and growing files that
+// are not held open. A dormant file is only listed until it is changed, renamed or deleted, or
+// until a possible copy of it appears. Then it is recognised by its stored progress, as after a
+// restart.
 type dormant struct {
 	c           *Catalogue
 	table       dormantTable
@@ -78,7 +79,7 @@ func (z *dormant) add(dir Dir, name, label, text string, info stat) {
 }
 
 // reactivate recreates the identity of a dormant file. It returns nil if no route has stored
-// progress of it.
+// progress in the file.
 func (z *dormant) reactivate(d *dormantFile) *Entry {
 	c, text, key, was := z.c, d.text, d.key, *d
 	z.table.remove(key)
@@ -190,8 +191,8 @@ func (z *dormant) forget(id string) {
 	})
 }
 
-// retire makes files dormant (only listed until they change) once they are completely delivered
-// and all routes have stored that.
+// retire makes files dormant (only listed until they change) once all routes have delivered them
+// completely and have stored this in their progress.
 func (z *dormant) retire() {
 	if z.c.strategy.grows() {
 		z.retireIdle()

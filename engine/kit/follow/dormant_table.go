@@ -26,8 +26,8 @@ type dormantFile struct {
 const chunk = 4096
 
 // dormantTable holds the dormant files. A spool directory with finished: keep, or a folder of
-// inactive logs, may have a hundred thousand of them, so they are stored without an allocation for
-// each.
+// inactive logs, may have a hundred thousand dormant files, so they are stored without an
+// allocation for each.
 type dormantTable struct {
 	chunks [][]dormantFile
 	free   []int32

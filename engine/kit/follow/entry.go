@@ -50,8 +50,8 @@ type sealing struct {
 	when time.Duration // of the last look at it
 }
 
-// generation holds the lowest number that is free (next) for files with one inode and birth time.
-// Ids of such files differ only by this number.
+// generation holds the lowest free number (next) for the id of another file with the same inode and
+// birth time. The ids of such files differ only by this number.
 type generation struct{ birth, next int64 }
 
 // identities holds the ids of a source's files, shared by all routes. Its methods are safe for

@@ -64,12 +64,11 @@ type extras struct {
 	equal     *Entry        // the identity of a file with the same first equalTo bytes
 	equalTo   int64
 	equalSize int64 // its own size at that comparison
-	// the file has the name and the content of a deleted file, and no message about this was
-	// logged yet
+	// the file has the name and the content of a deleted file, and no message has reported this yet
 	restored bool
 	why      string // awaiting: the reason
-	// latest time at which an awaiting or nameless file is given up, if its normal wait was
-	// extended; otherwise 0
+	// latest time at which an awaiting or nameless file is given up, if its normal waiting time was
+	// extended (see lateMost); otherwise 0
 	until    time.Duration
 	nextLook time.Duration // finished
 	checks   uint8         // looks at it
@@ -153,8 +152,8 @@ func (f *file) readFull(buf []byte, off int64) error {
 	return err
 }
 
-// fits reports whether the file contains the read data described by p. buf has room for both
-// ranges.
+// fits reports whether the file contains the read data described by p. buf must have room for the
+// bytes before the fingerprint's position.
 func (f *file) fits(p fileid.Fingerprint, head, buf []byte) (bool, error) {
 	n, off, end := p.Wants()
 	if len(head) < n || f.view != nil && !p.FitsHead(head) { // before decompressing all
@@ -298,8 +297,8 @@ func (f *file) isHeldElsewhere() bool {
 	return f.extras != nil && f.extras.equal != nil && f.extras.equalTo >= f.info.Size
 }
 
-// isDeleted reports whether an open file has no name any more, by its last stat. No listing may
-// have shown that yet.
+// isDeleted reports whether an open file has no name any more, by its last stat. Perhaps no listing
+// has shown this yet.
 func (f *file) isDeleted() bool {
 	return f.info.Links == 0 && (f.state == nameless || f.info.Ino != 0 && f.handle != nil)
 }

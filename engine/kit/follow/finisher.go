@@ -24,7 +24,8 @@ func (n Finisher) Do(finish func() error) error {
 }
 
 // Lookup returns the entry of a partition and its last seen name. over reports that the file is
-// finished, or that its inode holds other data. e is nil if no reader has the partition.
+// finished, or that the inode of the file holds other data. e is nil if no reader has the
+// partition.
 func (n Finisher) Lookup(id string) (e *Entry, name string, over bool) {
 	s := &n.c.ids
 	s.mu.Lock()
@@ -97,9 +98,9 @@ func (n Finisher) touchedLocked(e *Entry) {
 // Moved notes the name of a file that is not finished yet and could not be renamed back.
 func (n Finisher) Moved(e *Entry, name string) { n.c.ids.noteName(e, name) }
 
-// isStillThere reports whether f exists although the last listing lacks it. f must be about to be
-// finished, and have the name that its source last gave it. The source may have renamed f and
-// restored the name during the listing.
+// isStillThere reports whether f exists under its name although the last listing lacks it. f must
+// be about to be finished, and have the name that its source last gave it. The source may have
+// renamed f and restored the name during the listing.
 func (n Finisher) isStillThere(f *file) bool {
 	c := n.c
 	if f.entry == nil || f.state != listed || f.dir == nil || !f.all((*cursor).isSealed) {

@@ -88,8 +88,8 @@ type Options struct {
 	ByHead func(head []byte) lines.Framing
 	Packed Packed // how compressed files are read
 
-	// Growing is set if files may grow without end. A file is then sealed when it is deleted,
-	// and not when it is quiet.
+	// Growing is set if files may grow without end. A file is then sealed when it is deleted. If
+	// Growing is nil, a file is sealed when it is quiet.
 	Growing *Growing
 }
 

@@ -18,10 +18,10 @@ type forgets struct {
 	mu   sync.Mutex // guards list
 	list []string
 
-	// ended has partitions that have ended, but with a last span that may be in the batch that
-	// Read is filling. publish moves them to list when the engine has this batch. Otherwise the
-	// engine would delete their progress before it knows these spans. Only the reader uses
-	// ended.
+	// ended has partitions of files that were read to their ends or given up. Their last spans may
+	// be in the batch that Read is filling. publish moves them to list when the engine has this
+	// batch. Otherwise the engine would delete their progress before it knows these spans. Only the
+	// reader uses ended.
 	ended []string
 
 	stored  map[string]bool          // partitions of earlier runs without a file so far
@@ -182,7 +182,7 @@ func (r *Reader) awaitDone(cur *cursor) {
 }
 
 // isDone reports whether a route has saved that it has read a partition to its end. It also returns
-// true if awaitDone was not called for the partition.
+// true if awaitDone was not called for the partition, because then nothing is waited for.
 func (r *Reader) isDone(id string) bool {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()

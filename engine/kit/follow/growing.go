@@ -25,8 +25,8 @@ type growing struct {
 func (g *growing) grows() bool { return true }
 
 // end returns the state of the end of a file that may grow without end. A file is complete if it
-// has had no listed name and no change for GoneWait, and a listing after this time does not have it
-// either.
+// has had no listed name and no change for GoneWait, and a listing after this time does not contain
+// the file either.
 func (g *growing) end(f *file) ending {
 	now := g.c.now()
 	if f.isUnlisted() {
@@ -118,8 +118,8 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	return false
 }
 
-// endEmpty gives up an empty file without a listed name when it has waited for GoneWait. Before
-// that, it schedules a listing for the end of the wait.
+// endEmpty gives up an empty file without a listed name when it has waited for GoneWait. Until
+// then, endEmpty schedules a listing for the end of the wait.
 func (g *growing) endEmpty(f *file, now time.Duration) {
 	if at := g.end(f).at; now < at {
 		g.c.pace.dueAt(at)

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// lookSpacing is how long a stat of a file's handle stays valid while the route is far from the
-// file's end.
+// lookSpacing is the time for which a stat of a file's handle stays valid while the route is far
+// from the file's end.
 const lookSpacing = 5 * time.Millisecond
 
 // handles are the open files of a source, once for all routes. The least recently used ones are
@@ -24,7 +24,7 @@ type handles struct {
 }
 
 // refresh opens f if necessary, and stats it by its handle unless the recorded stat is recent
-// enough. It returns false if f cannot be read now.
+// enough (see lookSpacing). It returns false if f cannot be read now.
 func (h *handles) refresh(f *file) bool {
 	isEnough := h.c.strategy.grows() && f.entry != nil || isFarFromEnd(f, h.c.readers)
 	if f.handle == nil || f.view != nil || h.c.now()-f.refreshedAt >= lookSpacing || !isEnough {
@@ -114,8 +114,9 @@ func (h *handles) add(f *file, handle vfs.File) {
 	h.open = append(h.open, f)
 }
 
-// makeRoom closes the least recently used handles when too many are open. Handles that are the only
-// way to their files are closed only if there are no others and open_files is reached.
+// makeRoom closes the least recently used handles when too many are open. A deleted or renamed file
+// may be reachable only by its handle. makeRoom closes such a handle only if there are no others
+// and open_files is reached.
 func (h *handles) makeRoom() {
 	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
 		continue

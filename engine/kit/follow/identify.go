@@ -32,8 +32,8 @@ func (n *identifier) marks(e *Entry) []storedMark {
 	return out
 }
 
-// file identifies f and finds the routes' positions in it. l keeps the bytes read for that, unless
-// it is nil. It returns false if there is nothing to read.
+// file identifies f and finds the routes' positions in it. If l is not nil, it keeps the bytes of f
+// that were read for this. The method file returns false if there is nothing to read.
 func (n *identifier) file(f *file, l *filler) bool {
 	c := n.c
 	head, err := c.unpacker.firstHead(f, l)
@@ -228,7 +228,7 @@ func (n *identifier) addFingerprints(f *file, head []byte) error {
 }
 
 // displaced handles the identities that have the inode of f, but not the bytes at its beginning.
-// Their data is searched for in other files from now on.
+// The data that was read under these identities is searched for in other files from now on.
 func (n *identifier) displaced(f *file, seen fileid.File) {
 	all := n.c.ids.find(seen)
 	for _, e := range n.c.ids.at(f.info) {

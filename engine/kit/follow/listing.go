@@ -38,8 +38,8 @@ type lister struct {
 	folders      folders // folders of missing files
 }
 
-// list lists the files for r, or for all routes if r is nil. In an idle catalogue the time between
-// listings grows.
+// list lists the files for r, or for all routes if r is nil. While listings find nothing to read,
+// the time between them grows from poll_min to poll_max.
 func (c *Catalogue) list(r *Reader) {
 	begun := c.now()
 	c.lister.list(begun, r != nil && r.o.Once)
@@ -226,8 +226,8 @@ func (l *lister) refuse(label, why string) {
 	l.c.count("files_refused", 1)
 }
 
-// fail logs once that f cannot be read, and schedules another attempt. If only its handle leads to
-// f, it is lost.
+// fail logs once that f cannot be read, and schedules another attempt. If f has no name any more
+// and could be reached only by its handle, f is given up as lost.
 func (h *handles) fail(f *file, err error) {
 	t := &trouble{}
 	if f.trouble != nil {

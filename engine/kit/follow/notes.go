@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxEarlier bounds the number of earlier positions for which a note keeps fingerprints. At this
-// number, set removes every second one. Progress at a removed position is saved with the
-// fingerprint of an earlier position.
+// maxEarlier bounds the number of earlier positions for which a note keeps fingerprints. When a
+// note has this number, the method set removes every second position. Progress at a removed
+// position is saved with the fingerprint of an earlier position.
 const maxEarlier = 64
 
 // notes are the fingerprints that a route's checkpoint stores, by partition. The reader writes
@@ -44,8 +44,8 @@ func (n *notes) end(id string) {
 	delete(n.byID, id)
 }
 
-// set replaces the fingerprint at the cursor, and keeps the old one, because the watermark may be
-// at its position when progress is saved.
+// set replaces the fingerprint at the cursor, and keeps the old fingerprint, because the watermark
+// may be at the position of the old one when progress is saved.
 func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// scanSpacing bounds the cost of listings: the wait before one is at least scanSpacing times the
-// duration of the last one.
+// scanSpacing bounds the cost of listings: the wait between two listings is at least scanSpacing
+// times the duration of the first one, unless a notification comes or a file is due before.
 const scanSpacing = 10
 
 const (
@@ -47,8 +47,8 @@ func (p *pace) spacing() time.Duration {
 	return max(wakeSpacing, 2*p.took, min(time.Duration(p.found)*wakePerFile, wakeMost))
 }
 
-// next returns when an idle reader lists again unless a notification comes. atEnd reports whether a
-// reader with Once has read everything, so that the next listing may end the run.
+// next returns the time at which an idle reader lists again if no notification comes before. atEnd
+// reports whether a reader with Once has read everything, so that the next listing may end the run.
 func (p *pace) next(atEnd bool) time.Duration {
 	at := p.listed + max(p.idleFor, scanSpacing*p.took, p.spacing())
 	if p.due > 0 {
@@ -60,8 +60,8 @@ func (p *pace) next(atEnd bool) time.Duration {
 	return at
 }
 
-// record notes a listing that found files to be read. While listings find none, the wait between
-// them grows from first to most.
+// record records a listing, and the number of files with bytes to read that it has found. While
+// listings find none, the wait between them grows from first to most.
 func (p *pace) record(begun, ended time.Duration, found int, first, most time.Duration) {
 	p.listed, p.took, p.found = ended, ended-begun, found
 	if found > 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // CanReadRanges reports whether single ranges of a partition can be read. Compressed files can only
-// be read from their beginnings. It implements CanReadRanges for the reader of a source.
+// be read from their beginnings. The readers of sources call it in their method CanReadRanges.
 func CanReadRanges(r *Reader, partitionID string) bool {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -34,8 +34,8 @@ func (r *Reader) cursorOf(partitionID string) *cursor {
 	return nil
 }
 
-// ReadRanges implements ReadRanges for the reader of a source. It reads by the open handle of the
-// file, or opens the file for the call.
+// ReadRanges implements ReadRanges for the reader of a source. The readers of sources call it in
+// their method ReadRanges. It reads by the open handle of the file, or opens the file for the call.
 func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()

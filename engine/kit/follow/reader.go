@@ -151,8 +151,8 @@ func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// cutShort ends a Read after the end of its ctx. The data taken so far is returned, because the
-// next Read resumes after it.
+// cutShort ends a Read after the end of its ctx. Read then returns the data taken so far, because
+// the next Read resumes after this data.
 func (r *Reader) cutShort(b *stream.Batch, cause error) error {
 	if len(b.Spans) > 0 {
 		r.filler.Complete(b)
@@ -234,8 +234,8 @@ func (r *Reader) untilListing(now time.Duration) time.Duration {
 	return r.c.pace.next(r.o.Once && r.hasReadAll()) - now
 }
 
-// sleep returns after d, or when the files are to be listed or were listed. The lock is free
-// meanwhile.
+// sleep returns after d, or earlier if a notification asks for a listing, or if another goroutine
+// has listed the files. It releases Catalogue.mu while it waits.
 func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 	r.activity = waiting
 	soonest := r.c.pace.listed + r.c.pace.spacing()
@@ -286,7 +286,8 @@ func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 }
 
 // Close implements stream.Reader. While [Catalogue.Run] runs, the files stay open for the next
-// reader of the route. Until then r has the saved progress.
+// reader of the route. Until that reader is opened, r stands for the route in the catalogue, with
+// the saved progress.
 func (r *Reader) Close() error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()

@@ -92,7 +92,7 @@ func (r *Reader) ended() (bool, error) {
 
 // longestFinalWait returns the longest time that a reader with Once waits for files that are still
 // being written. awaited is set if some files await a successor. The wait is then at least as long
-// as theirs.
+// as the time for which these files await one.
 func longestFinalWait(o Options, awaited bool) time.Duration {
 	most := max(finalWaitMin, finalWaitSettle*o.Settle)
 	if awaited {

@@ -12,8 +12,8 @@ import (
 type Identity uint8
 
 const (
-	// ByInode recognises a file by device, inode, birth time and content. For a copy that kept the
-	// modification time, content alone counts.
+	// ByInode recognises a file by device, inode, birth time and content. If a file is a copy that
+	// kept the modification time, only its content counts.
 	ByInode Identity = iota
 	// ByContent recognises a file by its name and content if its inode is not found.
 	ByContent
@@ -25,7 +25,7 @@ var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 // relocate recognises complete files of earlier runs that are copies: the directory was copied to
 // another machine or restored. A stored id is moved to the listed file of the same name under two
 // conditions: the inode of the id is not listed, and the file matches the fingerprint. Growing
-// files need no relocate, because their copies are found as after a rotation.
+// files do not need this method, because their copies are found as after a rotation.
 func (q *quiet) relocate() {
 	c, moved := q.c, 0
 	for _, e := range c.ids.withoutFile() {

@@ -43,8 +43,9 @@ func newRotation(c *Catalogue) rotation {
 	}
 }
 
-// stem returns a label's last part without its last extension: the common prefix of a rotation's
-// names.
+// stem returns a label's last part without its last extension: the common prefix of the names of a
+// rotation. Example: the stem of a/app.log is app, with which app.log.1 and app-old.log begin as
+// well.
 func stem(label string) string {
 	base := path.Base(label)
 	if i := strings.LastIndexByte(base, '.'); i > 0 {
@@ -117,8 +118,8 @@ func (t *rotation) wait(w *file) {
 	t.c.pace.soon()
 }
 
-// awaitStored waits for a successor of an identity of earlier runs. It returns nil if every route
-// has finished the file.
+// awaitStored waits for a successor of an identity of earlier runs. awaitStored returns nil if, by
+// the stored progress, every route has read the file to its end.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
@@ -229,8 +230,8 @@ func (t *rotation) expire(now time.Duration) {
 	}
 }
 
-// missed returns how many bytes of the file a route had not read when they were overwritten, as far
-// as known.
+// missed returns the number of bytes, as far as known, that a route had not read when they were
+// overwritten.
 func (cur *cursor) missed() int64 {
 	seen := max(cur.f.extras.shrunk, cur.f.extras.unreadFingerprint.At)
 	return max(cur.unsettled, seen-cur.pos.Next)

@@ -269,14 +269,15 @@ func (t *rotation) hasRelated(f *file) bool {
 }
 
 // lateMost is the additional time for which a nameless or awaiting file waits after its normal
-// waiting time. It applies as long as the file has a possible successor that is incomplete.
+// waiting time. It applies as long as another file that is still incomplete may be the successor.
 const lateMost = 10 * packedWait
 
 // mayHaveSuccessor reports whether one of the listed files may be the successor of w. The file w is
 // nameless or awaits a successor, and its waiting time is over. In a catalogue with many files, the
 // successor may have been listed in time, but not read yet, and may have another name by now.
-// Candidates are therefore read now, by their names in this listing. A candidate that is being
-// compressed or held back is awaited. The successor, if there is one, takes over w.
+// Candidates are therefore read now, by their names in this listing. If a candidate is still being
+// compressed, or is held back, mayHaveSuccessor returns true, for at most the time lateMost. A
+// candidate that is the successor takes over w.
 func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 	c := t.c
 	var list []*file

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stat is the reader's compact form of a vfs.Info, less than half its size: there may be a hundred
-// thousand.
+// stat is the reader's compact form of a vfs.Info, less than half its size: a source may keep a
+// hundred thousand of them.
 type stat struct {
 	Size           int64
 	ModTime, Birth stamp

@@ -64,7 +64,8 @@ func (t *table) see(label string, info stat, now time.Duration) bool {
 }
 
 // resolve processes a label that is new or leads to another file now. It is called after see was
-// called for every listed file, so a known file that was not seen has been renamed.
+// called for every listed file. So if the label leads to a known file that see has not found under
+// its old label, the file was renamed.
 func (t *table) resolve(s Listed, info stat, now time.Duration) change {
 	t.changed = now
 	key := keyOf(info)

@@ -71,8 +71,8 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	return false
 }
 
-// establish opens f, identifies it and determines its end. l keeps the bytes read for that, unless
-// it is nil. ok is false if f cannot be read now.
+// establish opens f, identifies it and determines its end. If l is not nil, it keeps the bytes of f
+// that were read for this. ok is false if f cannot be read now.
 func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 	if !c.table.has(f) && f.state != finished || !c.handles.refresh(f) {
 		return end, false
@@ -96,8 +96,9 @@ func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 const rereading = "it is read from its beginning, unread data of the old content is lost"
 
 // verify reports whether the route can go on reading the file. If the file has changed, verify
-// checks that the delivered data is still in it, unless the caller does so later. It returns false
-// if the file was replaced, cannot be read, or was sealed and has not grown.
+// checks that the delivered data is still in the file, unless later is set: then the caller checks
+// this after its read. It returns false if the file was replaced, cannot be read, or was sealed and
+// has not grown.
 func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	switch {
 	case cur.shorter():
@@ -136,8 +137,8 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 // verifiedLater reports whether the check that a growing file still has its delivered data can
 // follow the read. The function verifyRead makes this check. A check before the read would cost as
 // many system calls as the read itself. With framing, the check must come first, because framing
-// may fail on the bytes of another file. It must also come first if the read depends on the state
-// of the file.
+// may fail on the bytes of another file. The check must also come first if the read depends on the
+// state of the file.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
 	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||

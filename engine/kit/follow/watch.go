@@ -15,8 +15,8 @@ const (
 	// watchAgain is how often the list of directories is updated.
 	watchAgain = 5 * time.Second
 	// eventsAtOnce is the maximum number of notifications taken at once. They collect during
-	// wakeSpacing. Constantly growing files cause a notification per write, and a wake-up for each
-	// costs more than reading the written bytes.
+	// wakeSpacing, the minimum wait between two listings. Constantly growing files cause a
+	// notification per write, and a wake-up for each costs more than reading the written bytes.
 	eventsAtOnce = 1024
 	// busyFor is the time after which watching stops if every listing in that time has found
 	// bytes to read. Readers that always find data list the files at regular intervals anyway.
@@ -50,9 +50,9 @@ func (c *Catalogue) Watch(
 	}
 }
 
-// watchUntilBusy is like Watch, but also returns when all readers are busy. busy reports that this
-// was the reason. again is set if an earlier call has returned for that reason. Changes may then
-// have been missed, and the readers list the files once.
+// watchUntilBusy is like Watch, but also returns when all readers are busy. busy reports that the
+// readers were the reason for the return. again is set if an earlier call has returned for this
+// reason. Changes may have been missed since then, and the readers therefore list the files once.
 func watchUntilBusy(
 	ctx context.Context, c *Catalogue, stop <-chan struct{}, dirs func() []string,
 	ours func(path string, written bool) bool, again bool,
@@ -173,8 +173,8 @@ func noteBusy(c *Catalogue, r *Reader, something bool) {
 	}
 }
 
-// changes reports whether e, or an event queued behind it, belongs to the source. It takes the
-// queued events.
+// changes reports whether e, or an event queued behind it, belongs to the source. It removes the
+// queued events from the channel more.
 func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bool,
 	ours func(path string, written bool) bool) bool {
 	for found := false; ; {

@@ -44,8 +44,12 @@ func (delimitedLine) Next(data []byte, last bool) lines.Frame {
 
 // csv ends a record after a line end that is not inside quotes. A quote inside a quoted field is
 // doubled (RFC 4180). csv treats a doubled quote as the end of one quoted part and the start of
-// another, which has the same effect.
+// another, which has the same effect. Outside of quotes, a quote after an ASCII letter or digit is
+// text. An example is the first quote of `5" disk,"a, b"`.
 type csv struct{}
+
+// isWord reports whether c is an ASCII letter or digit.
+func isWord(c byte) bool { return c-'0' <= 9 || c|0x20-'a' <= 'z'-'a' }
 
 // Exact implements lines.Framing.
 func (csv) Exact() bool { return true }
@@ -61,7 +65,7 @@ func (csv) Next(data []byte, last bool) lines.Frame {
 		at += i
 		switch {
 		case data[at] == '"':
-			quoted = !quoted
+			quoted = !quoted && (at == 0 || !isWord(data[at-1]))
 		case !quoted:
 			return frameOf(data, at+1)
 		}

@@ -15,9 +15,9 @@ import (
 type encoded struct {
 	in    charset
 	inner lines.Framing // finds records in the decoded text, or in the raw bytes if bytes is set
-	// bytes means that inner finds records in the raw bytes. This is possible if the delimiters
-	// have the same bytes in this encoding as in UTF-8, or if inner searches for encoded
-	// delimiters.
+	// bytes means that the framing inner finds records in the raw bytes, without decoding them
+	// first. This is possible if the delimiters have the same bytes in this encoding as in UTF-8,
+	// or if inner searches for encoded delimiters.
 	bytes bool
 	lines bool // inner finds lines
 	onBad bad

@@ -77,6 +77,11 @@ var cases = []struct {
 	}), "a|b||c||", []string{"a|b", "c"}},
 	{"csv", options("csv", nil), "a,\"b\nc\"\"\n\",d\r\ne,f\n\"g",
 		[]string{"a,\"b\nc\"\"\n\",d", "e,f", "\"g"}},
+	{"csv with stray quotes", options("csv", nil),
+		"5\" disk,1\n\"5\"\" disk\n\",x\"\na;\"b\nc\",\"\"\"d\n\"",
+		[]string{"5\" disk,1", "\"5\"\" disk\n\",x\"", "a;\"b\nc\",\"\"\"d\n\""}},
+	{"csv with a byte order mark", options("csv", nil), "\ufeff\"a\n!\",b\n1,2",
+		[]string{"\ufeff\"a\n!\",b", "1,2"}},
 	{"start", options("multiline", func(o *framing.Options) {
 		o.Start = `^\d`
 	}), "x\n1 a\n b\n2 c\n3", []string{"x", "1 a\n b", "2 " +

@@ -74,8 +74,8 @@ func (j joins) Next(data []byte, last bool) lines.Frame {
 	}
 }
 
-// mark updates open, the list of streams with an incomplete record. It adds stream if its last
-// piece was partial, and removes it otherwise.
+// mark updates open, the list of streams (stdout, stderr) with an incomplete record. It adds stream
+// if the last piece of this stream was partial, and removes it otherwise.
 func mark(open [][]byte, stream []byte, partial bool) [][]byte {
 	for i, s := range open {
 		if bytes.Equal(s, stream) {
@@ -131,7 +131,8 @@ func (j joins) Write(dst []byte, ends []int, data []byte,
 }
 
 // join appends the record that ends with the piece pieces[to]. The record consists of this piece
-// and all earlier pieces of the same stream that are not used yet. join sets used for them.
+// and all earlier pieces of the same stream that are not used yet. join sets the elements of used
+// for these pieces.
 func (j joins) join(dst, group []byte, pieces []piece, used []bool, to int) []byte {
 	last := pieces[to]
 	used[to] = true

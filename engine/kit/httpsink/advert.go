@@ -17,8 +17,8 @@ import (
 // (docs/formats/advertised-window.md).
 type advert struct {
 	sender string
-	// the minimum of recent round trips without the receiver's processing time, in nanoseconds; 0
-	// if unknown
+	// the minimum of recent round trips, without the time for which the receiver queued and
+	// processed the request, in nanoseconds; 0 if unknown
 	network atomic.Int64
 }
 
@@ -35,9 +35,9 @@ const networkDrift = 1.0 / 256
 // unitRecords is the unit in which the sink states the cost of a batch.
 const unitRecords = "records"
 
-// setHeader sets the header with the sender's name and the cost of the batch. If the network time
-// is known, setHeader adds it. The network time is the minimum round trip without the receiver's
-// processing time. It is known after the receiver has advertised its window once.
+// setHeader sets the header with the sender's name and the cost of the batch. If the field network
+// is known, setHeader adds it as well. This is so after the receiver has advertised its window
+// once.
 func (a *advert) setHeader(h nethttp.Header, records int) {
 	value := a.sender + "; unit=" + unitRecords + "; cost=" + strconv.Itoa(records)
 	if n := time.Duration(a.network.Load()); n > 0 {
@@ -48,7 +48,8 @@ func (a *advert) setHeader(h nethttp.Header, records int) {
 
 // read returns the report that the receiver sent with its response. It returns the zero Report if
 // there is none, if it is malformed, or if its unit is neither batches nor records. A valid report
-// also updates the network time, the least round trip without the receiver's processing time.
+// also updates the network time, the minimum of recent round trips without queueing and processing
+// at the receiver.
 func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	value := h.Get(stream.CreditHeader)
 	if value == "" {
@@ -74,7 +75,7 @@ func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 }
 
 // isOwnUnit reports whether the unit of a grant is records, which is also the default unit. A grant
-// is the text of an advertised window. The caller must have handled grants in batches.
+// is the text of an advertised window. The caller must have handled grants whose unit is batches.
 func isOwnUnit(grant string) bool {
 	_, unit, ok := strings.Cut(grant, "unit=")
 	unit, _, _ = strings.Cut(unit, ";")

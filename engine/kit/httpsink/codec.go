@@ -34,8 +34,8 @@ type Format struct {
 	// Keyed means that requests have an idempotency key.
 	Keyed bool
 	// Key returns the key of a batch if Keyed is set. Nil means a key that depends on the route and
-	// on the spans of the batch. It stays the same after a crash. Other routes may send other
-	// records of the same spans to the same receiver, and have other keys.
+	// on the spans of the batch. It stays the same after a crash. Each route has other keys,
+	// because it may send other records of the same spans to the same receiver.
 	Key func(*stream.Batch) (string, error)
 	// KeyReadsRecords must be set if Key reads the records or fields of a batch.
 	KeyReadsRecords bool

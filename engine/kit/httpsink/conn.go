@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// firstWrite is the size in bytes of the first write of a request: its header and the beginning of
-// its body.
+// firstWrite is the maximum size in bytes of the first write of a request, which contains its
+// header and the beginning of its body.
 const firstWrite = 16 << 10
 
 var (

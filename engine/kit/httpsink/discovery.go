@@ -113,8 +113,8 @@ func (e *Endpoint) check() error {
 
 // DiscoveryOptions are the parameters of lookups in DNS and at NATS servers.
 type DiscoveryOptions struct {
-	// Interval is the time between two lookups, from 100ms to 1h. It does not follow the time to
-	// live of DNS records, because only the system's resolver knows it.
+	// Interval is the time between two lookups of a name, from 100ms to 1h. It does not follow the
+	// time to live of DNS records, which the system's resolver does not report.
 	Interval time.Duration `yaml:"interval" doc:"time between two lookups"`
 	// Resolver is the host:port of a DNS server. Empty means the DNS servers of the system.
 	Resolver string `yaml:"resolver" doc:"HOST:PORT of a DNS server; default: those of the system"`
@@ -213,9 +213,10 @@ func (o *Options) discovered(f Format) (all []discovered) {
 }
 
 // lookup returns the addresses of the name in a stable order. A name of SRV records has several
-// targets, which are host names. If the lookups of all targets fail, lookup returns only an error.
-// If some fail, lookup returns addresses and an error. The addresses include the last known ones of
-// the failed targets, unless DNS reports that the target does not exist.
+// targets, which are host names that lookup resolves as well. If the lookups of all targets fail,
+// lookup returns only an error. If some fail, lookup returns addresses and an error. The addresses
+// include the last known ones of the failed targets, unless DNS reports that the target does not
+// exist.
 func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []string, err error) {
 	targets := []*net.SRV{{Target: d.written.DNS, Port: uint16(d.written.Port)}}
 	if d.written.SRV != "" {

@@ -29,11 +29,11 @@ const (
 	// bytes of a response that are read; a connection with a longer response is closed
 	maxAnswer = 64 << 10
 	maxQuoted = 200 // bytes of a response that an error quotes
-	// time after the response in which net/http may finish sending the request, so that the
-	// connection can be used again
+	// maximum wait, from the response on, until net/http has sent the rest of the request, so that
+	// the connection can be used again
 	bodyPatience = 100 * time.Millisecond
-	// maximum time without progress of a request after its response, if the status of the response
-	// may mean that the batch was delivered
+	// maximum time in which no byte of a request is written after its response has arrived, if the
+	// status of the response may mean that the batch was delivered
 	stallPatience = 2 * time.Second
 	idlePatience  = 90 * time.Second // how long an unused connection is kept
 	// size of a connection's write buffer in this process: only the header is buffered

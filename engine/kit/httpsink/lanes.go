@@ -65,8 +65,8 @@ func (ls *lanes) drain(l *lane) {
 }
 
 // publish passes the lanes that are not paused to the engine, if they have changed since the last
-// call of publish. again is the time at which the next pause ends: call publish again then. again
-// is zero if no lane is paused.
+// call of publish. again is the time at which the first of the running pauses ends: call publish
+// again at that time. again is zero if no lane is paused.
 func (ls *lanes) publish(now time.Time) (again time.Time) {
 	ls.mu.Lock()
 	var up []stream.Lane

@@ -74,9 +74,9 @@ func New(o Options, c Codec, h stream.Host) (*Sink, error) {
 }
 
 // Open implements stream.Sink. It creates one lane for each endpoint, named by the URL without
-// user, password and query. It looks up the names of the options `dns` and `srv`, and repeats this
-// later; each address is an endpoint. Open does not connect. If an endpoint is down, only its
-// worker is down.
+// user, password and query. It looks up the names of the options `dns` and `srv`, and later repeats
+// the lookup at intervals. Each address that it finds is an endpoint. Open does not connect. If an
+// endpoint is down, only its worker is down.
 //
 // Open reads the files with certificates and the token.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
@@ -163,7 +163,8 @@ func (s *Sink) keyOf(b *stream.Batch) (string, error) {
 }
 
 // bodyOf returns the body of a request for b. This is the payload from Encode, or the batch's own
-// bytes. If b is a piece of a batch, bodyOf encodes it into scratch.
+// bytes. If b is a piece, with only some records of a batch, it has no payload, and bodyOf encodes
+// it into scratch.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil

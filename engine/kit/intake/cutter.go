@@ -62,8 +62,8 @@ func (c *Cutter) Cut(n int) Records {
 	return out
 }
 
-// Write adds data and returns the records that are complete now. Use it for data that was not read
-// into the buffer of Space.
+// Write adds data and returns the records that are complete now. Use it for data that is not in the
+// buffer of Space yet, instead of Cut.
 func (c *Cutter) Write(data []byte) Records {
 	c.buf = append(c.buf, data...)
 	return c.Cut(0)
@@ -85,8 +85,8 @@ func (c *Cutter) End() Records {
 // Pending returns the number of bytes after the last delimiter.
 func (c *Cutter) Pending() int { return len(c.buf) }
 
-// Long returns the number of pieces that Cut and Write have cut off records longer than the
-// maximum. It counts the pieces since the last call of Long.
+// Long returns the number of pieces of maximum length that Cut and Write have cut off longer
+// records since the last call of Long.
 func (c *Cutter) Long() int64 {
 	n := c.long
 	c.long = 0
@@ -94,8 +94,8 @@ func (c *Cutter) Long() int64 {
 }
 
 // take removes the first n bytes from c.buf and returns them. If n is at least half of the buffer's
-// capacity, take returns the buffer itself and copies the remaining bytes to a new one. Otherwise
-// it returns a copy.
+// capacity, take returns the memory of c.buf itself and copies the remaining bytes to a new buffer.
+// Otherwise it returns a copy.
 func (c *Cutter) take(n int) []byte {
 	if n < cap(c.buf)/2 {
 		data := bytes.Clone(c.buf[:n])

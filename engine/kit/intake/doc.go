@@ -27,5 +27,5 @@
 //
 // Each route reads all data at its own speed. A route that restarts after a failure reads its
 // unsettled data again, cut into the same batches. When the process has ended, nothing can be read
-// from the partition any more, and the next run deletes the partition's progress.
+// from the partition any more, and the next run of the pipeline deletes the routes' progress in it.
 package intake

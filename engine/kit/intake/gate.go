@@ -65,7 +65,7 @@ func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error)
 }
 
 // Grow adds bytes to the reservation. It waits until the bytes fit within the memory limit, or
-// until this reservation is the one that may exceed the limit.
+// until this reservation is the only one that may exceed the limit.
 func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	i := r.in
 	i.mu.Lock()
@@ -76,8 +76,8 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	return i.granted(ctx, w)
 }
 
-// expandStep is the minimum number of bytes by which Expand grows a reservation, unless this would
-// exceed the maximum of the reservation.
+// expandStep is the minimum number of bytes by which Expand grows a reservation, unless the
+// reservation would then exceed the largest size that Expand allows for this body.
 const expandStep = 256 << 10
 
 // maxExpansion bounds the memory of a request that needs more than the limit of the intake, as a
@@ -109,9 +109,9 @@ func (r *Reservation) Release() {
 	r.settle(0)
 }
 
-// settle ends the reservation. It replaces the reserved bytes in the gate by the given number of
-// bytes, which submitted data occupies until all routes have settled it (delivered, dead-lettered
-// or dropped it). The caller holds the intake's mu.
+// settle ends the reservation. In the gate, it replaces the reserved bytes by the given number of
+// bytes: the size of the submitted data, which counts until all routes have settled the data
+// (delivered, dead-lettered or dropped it). The caller holds the intake's mu.
 func (r *Reservation) settle(bytes int64) {
 	g := &r.in.gate
 	g.held += bytes - r.bytes
@@ -144,8 +144,8 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 }
 
 // routesEvery is the interval at which waiting callers check whether a route was removed from the
-// pipeline. Data that only the removed route has not settled then counts as settled. One caller
-// checks on behalf of all waiting callers.
+// pipeline. Data that every other route has settled then counts as settled. One caller checks on
+// behalf of all waiting callers.
 const routesEvery = time.Second
 
 // await waits until ready is closed. If ctx ends earlier, await returns its cause.
@@ -181,8 +181,8 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 
 // grant serves the waiting calls. It gives free bytes first to the growing reservations, then to
 // new ones, each in order of arrival. If the first growing reservation does not fit, it may exceed
-// the limit, so that it can end. Only one reservation at a time may do so: the next one must wait
-// until the first has ended and the bytes in use are within the limit again.
+// the limit, so that its data can be submitted. Only one reservation at a time may do so. The next
+// one must wait until this reservation has ended and the bytes in use are within the limit again.
 func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0

@@ -32,7 +32,7 @@ type Options struct {
 	// [Reservation.Identify].
 	Remember time.Duration
 	// MaxRequests bounds the number of identified requests that a route remembers. If there are
-	// more, the route forgets the oldest requests. Zero means 131,072.
+	// more, the route forgets the oldest ones, unless they have unsettled data. Zero means 131,072.
 	MaxRequests int
 }
 
@@ -111,8 +111,8 @@ func New(o Options, h stream.Host) (*Intake, error) {
 
 // reportRest waits until the source stops. Then it logs and counts the lost records: those that
 // some route has not settled (delivered, dead-lettered or dropped), for example because the route
-// has failed. It does not count records for which a sender waits. Their sender gets no response and
-// still has the records.
+// has failed. It does not count records for which a sender waits: this sender gets no response,
+// still has the records, and can send them again.
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()
@@ -133,8 +133,9 @@ func (i *Intake) reportRest(ctx context.Context) error {
 	return nil
 }
 
-// KeepsRequests implements [stream.RequestSource]. own is the id of the intake's partition, which
-// is unique to this process. keep is the time for which routes remember requests.
+// KeepsRequests implements [stream.RequestSource]. own is the id of the intake's own partition (not
+// of an identified request), which is unique to this process. keep is the time for which routes
+// remember requests.
 func (i *Intake) KeepsRequests() (own string, keep time.Duration) { return i.part.ID, i.o.Remember }
 
 // Held returns the sum of reserved bytes and bytes of unsettled data.
@@ -168,8 +169,8 @@ func (i *Intake) IsDraining() bool {
 	return i.allDraining()
 }
 
-// Accepting waits until at least one route does not drain, and returns nil. If ctx ends first, it
-// returns the cause of ctx.
+// Accepting waits until at least one route is not draining, and then returns nil. If ctx ends
+// first, it returns the cause of ctx.
 func (i *Intake) Accepting(ctx context.Context) error {
 	for {
 		i.mu.Lock()
@@ -198,9 +199,9 @@ func (i *Intake) allDraining() bool {
 	}
 }
 
-// Producer registers a goroutine that submits data. While routes drain, they end only after all
-// registered goroutines have called done. The goroutine must watch Draining, and call done after
-// its last submission. done may be called twice.
+// Producer registers a goroutine that submits data. If all routes drain and Options.Refuse is not
+// set, they end only after all registered goroutines have called done. The goroutine must watch
+// Draining, and call done after its last submission. done may be called twice.
 func (i *Intake) Producer() (done func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -19,15 +19,15 @@ type Objects struct {
 	likely []likelyKey
 }
 
-// likelyKey is a key in the spelling of a record, with its quotes. name is the index of the key in
-// Batch.Names.
+// likelyKey is a key as written in a record, with its quotes and escapes. name is the index of the
+// key in Batch.Names.
 type likelyKey struct {
 	text []byte
 	name uint32
 }
 
-// seen locates the last field with a certain name. turn is the number of its record, and field is
-// its index in Batch.Fields.
+// seen locates the last field with a certain name in the records parsed so far. turn is the number
+// of the record with this field, and field is the index of the field in Batch.Fields.
 type seen struct{ turn, field int }
 
 // Set sets the fields of every record of b. It dead-letters each record that is not a JSON object.

@@ -18,8 +18,8 @@ type Pace struct {
 const (
 	// paceMemory is the time over which the rate is averaged.
 	paceMemory = 10 * time.Second
-	// The minimum and maximum of RetryAfter before jitter, and its value if there is no
-	// measurement.
+	// The minimum and maximum of RetryAfter before jitter, and its value before jitter if no rate
+	// was measured.
 	leastRetry   = time.Second
 	mostRetry    = 50 * time.Second
 	unknownRetry = 15 * time.Second
@@ -43,10 +43,10 @@ func (p *Pace) Settled(bytes int, now time.Time) {
 	p.bytes += float64(bytes)
 }
 
-// RetryAfter estimates the time in which the routes settle held bytes at the measured rate.
-// Example: if 1 MB per second was settled, 20 MB take 20s. If no rate was measured, the estimate is
-// 15s. The estimate is limited to between 1s and 50s and then varied by up to 20 percent (jitter).
-// The result is rounded to whole seconds and at least 1s.
+// RetryAfter estimates the time in which the routes settle the bytes that the intake holds (held)
+// at the measured rate. Example: if 1 MB per second was settled, 20 MB take 20s. If no rate was
+// measured, the estimate is 15s. The estimate is limited to between 1s and 50s and then varied by
+// up to 20 percent (jitter). The result is rounded to whole seconds and at least 1s.
 func (p *Pace) RetryAfter(held int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -290,8 +290,8 @@ func (i *Intake) next(at int64) *Submission {
 	return s
 }
 
-// learn adds the parts of s that the route has settled to r.Above, the ranges that the reader
-// skips. It does so once for each submission.
+// learn adds the parts of s that the route has already settled, for example before a restart, to
+// r.Above, the ranges that the reader skips. It does so once for each submission.
 func (r *reader) learn(s *Submission) {
 	if s.to() <= r.known {
 		return
@@ -304,9 +304,10 @@ func (r *reader) learn(s *Submission) {
 }
 
 // follow moves r.main, the position in the intake's partition, up to position to. It skips the
-// ranges that were settled when the reader was opened. If it passes over other positions, it adds
-// an empty span with these positions to b, stops at the next settled range, and returns true. These
-// positions have no data to send, but the ledger of a sink needs the span to advance beyond them.
+// ranges that were settled when the reader was opened. If other positions remain before to, such as
+// those of withdrawn data, it adds an empty span with them to b, up to the next settled range, and
+// returns true. These positions have no data to send, but the ledger of a sink needs the span to
+// advance beyond them.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)
@@ -378,7 +379,7 @@ func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 }
 
 // beginOdd sets r.ends to the ends of the lines that b already contains. It is called before the
-// first record that is not a line, because from then on r.ends determines the records.
+// first record of b that is not a line. From then on, r.ends determines where the records of b end.
 func (r *reader) beginOdd(b *stream.Batch) {
 	if !r.odd {
 		r.odd = true
@@ -458,8 +459,8 @@ func (r *reader) Drain() {
 // none: its data cannot be read again.
 func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Deleted implements stream.PartitionTracker. It returns the partitions of earlier runs of the
-// process, and those of identified requests that are no longer remembered.
+// Deleted implements stream.PartitionTracker. It returns the intake partitions of earlier
+// processes, and the partitions of identified requests that are no longer remembered.
 func (r *reader) Deleted() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
@@ -481,8 +482,8 @@ func (r *reader) Close() error {
 }
 
 // release removes the submissions that every route of the pipeline has settled, and frees their
-// bytes. It also drops the progress of routes that are no longer in the pipeline. The caller holds
-// i.mu.
+// bytes. It also removes the progress of routes that are no longer in the pipeline from the intake.
+// The caller holds i.mu.
 func (i *Intake) release() {
 	names := i.host.Routes()
 	if len(names) == 0 {

@@ -25,8 +25,9 @@ func IsRequest(partitionID string) bool { return stream.IsRequest(partitionID) }
 // contains this time in seconds.
 func RequestName(now time.Time) string { return "request of " + now.UTC().Format(time.RFC3339) }
 
-// RequestTime returns the time in a partition's name. If the name contains no time, it returns now.
-// Names without a time occur, for example, after the local state was lost.
+// RequestTime returns the time of arrival in the partition name of a request. If the name contains
+// no time, RequestTime returns now. Names without a time occur, for example, after the local state
+// was lost.
 func RequestTime(name string, now time.Time) time.Time {
 	const prefix = len("request of ")
 	if len(name) > prefix {
@@ -96,9 +97,10 @@ func (i *Intake) Requests(route string) []stream.Mark {
 	return marks
 }
 
-// expire removes the oldest requests: those that arrived before the given time, and further ones
-// while more than most requests remain. It stops at the first request in working, the map of
-// requests with unsettled data. It returns gone with the ids of the removed requests appended.
+// expire removes the oldest requests: those that arrived before the given time, and the oldest of
+// the others while more than most requests remain. It stops at the first request in working, the
+// map of requests with unsettled data. It returns gone with the ids of the removed requests
+// appended.
 func (q *requests) expire(
 	gone []string, before time.Time, most int, working map[string]*Submission,
 ) []string {

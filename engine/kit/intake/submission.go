@@ -66,7 +66,7 @@ type Submission struct {
 	err     error         // why it was not delivered; set before done is closed
 
 	unwanted bool // Withdraw was called after a route had read it; guarded by in.mu
-	// a second route, or an earlier run of the route, has read the data and may have sent it;
+	// a second route, or an earlier reader of the route, has read the data and may have sent it;
 	// guarded by in.mu
 	mayBeSent bool
 }
@@ -130,9 +130,9 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 const pieces = 4
 
 // Add submits records for which no sender waits. It splits many records into several submissions
-// and waits for room for each one. All records together may thus exceed the memory limit. A single
-// record that exceeds the limit waits until the intake is empty. If Add fails, the records that
-// were not submitted are counted as lost.
+// and waits for room for each one. All records together may therefore exceed the memory limit. A
+// single record that exceeds the limit waits until the intake is empty. If Add fails, the records
+// that were not submitted are counted as lost.
 func (i *Intake) Add(ctx context.Context, records Records) error {
 	for {
 		piece, rest := records.split(max(i.gate.max/pieces, 1))
@@ -162,8 +162,8 @@ func (i *Intake) lose(records Records) {
 		records.count, "bytes", records.Size())
 }
 
-// split returns the first records, with a cost of at most most, and the remaining ones. If the
-// first record alone costs more, first has only this record.
+// split returns the first records, which cost at most the parameter most of the memory limit, and
+// the remaining ones. If the first record alone costs more, first has only this record.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}

@@ -23,10 +23,10 @@ import (
 // route may have delivered it. After a restart, a route does not withdraw data that it read before
 // the restart, because it may have delivered the data.
 
-// Withdraw takes the data back unless a worker may have received it. After a withdrawal,
-// [Submission.Wait] returns [ErrWithdrawn]. If a route has read the data, Withdraw waits until the
-// route has withdrawn or settled it, or until ctx is done. The route may withdraw the data even
-// after ctx is done.
+// Withdraw takes the data of the submission back unless a worker may have received it. After a
+// withdrawal, [Submission.Wait] returns [ErrWithdrawn]. If a route has read the data, Withdraw
+// waits until the route has withdrawn or settled it, or until ctx is done. The route may withdraw
+// the data even after ctx is done.
 func (s *Submission) Withdraw(ctx context.Context) {
 	if withdraw := s.disown(); withdraw != nil {
 		withdraw()
@@ -117,12 +117,12 @@ func (r *reader) Withdrawn(b *stream.Batch) {
 	i.notify()
 }
 
-// ReadsAgain implements stream.WithdrawingReader. Only identified requests can be submitted again
-// with the same positions.
+// ReadsAgain implements stream.WithdrawingReader. It returns true only for identified requests,
+// which can be submitted again with the same positions.
 func (r *reader) ReadsAgain(partitionID string) bool { return IsRequest(partitionID) }
 
-// wholeIn returns the unsettled submissions in b. It returns none if b contains only a part of a
-// submission, or settled data. The caller holds i.mu.
+// wholeIn returns the submissions in b if b consists of whole, unsettled submissions. Otherwise it
+// returns none. The caller holds i.mu.
 func (i *Intake) wholeIn(b *stream.Batch) (found []*Submission) {
 	for k := range b.Spans {
 		span := &b.Spans[k]

@@ -51,10 +51,10 @@ func AppendUnescaped(dst, s []byte) []byte {
 	return dst
 }
 
-// Member returns the value of the member of raw with the given key. The key is compared after
-// unescaping. If several members have this key, Member returns the last one. It returns false if
-// raw is not an object or has no such member. raw must be valid JSON without leading space. The
-// offsets of the value count from the start of raw.
+// Member returns the value of the member of raw with the given key. Escapes in the object's keys
+// are decoded before the comparison. If several members have this key, Member returns the last one.
+// It returns false if raw is not an object or has no such member. raw must be valid JSON without
+// leading space. The range of the returned value is relative to the start of raw.
 func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	var found Value
 	ok := false
@@ -70,9 +70,9 @@ func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	return found, ok
 }
 
-// Decode returns the value v, a range of data, as a Go value: nil, a bool, a string, a []any or a
-// map[string]any. A number becomes an int, or a float64 if it is not an integer or does not fit.
-// Decode returns an error only for a number that is too large for a float64.
+// Decode returns the value at the range v of data as a Go value: nil, a bool, a string, a []any or
+// a map[string]any. A number becomes an int, or a float64 if it is not an integer or does not fit
+// into an int. Decode returns an error only for a number that is too large for a float64.
 func Decode(data []byte, v Value) (any, error) {
 	raw := data[v.Off : v.Off+v.Len]
 	switch v.Kind {

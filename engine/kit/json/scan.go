@@ -21,9 +21,9 @@ const MaxDepth = 1000
 
 // Value is the range and kind of one value in the scanned bytes.
 type Value struct {
-	// Kind is Text for a string; the range then excludes the quotes. It is JSON for an array or
-	// object, otherwise Number, Bool or Null. A string with an unpaired surrogate cannot be written
-	// in UTF-8. Its kind is JSON, and its range includes the quotes.
+	// Kind is Text for a string, and the range of the value in data then excludes the quotes. It is
+	// JSON for an array or object, otherwise Number, Bool or Null. A string with an unpaired
+	// surrogate cannot be written in UTF-8. Its kind is JSON, and its range includes the quotes.
 	Kind stream.Kind
 	// Escaped means that a Text has escapes. [AppendUnescaped] decodes them.
 	Escaped  bool
@@ -44,15 +44,15 @@ type Scanner struct {
 	open     [MaxDepth/64 + 1]uint64 // one bit for each open level: 1 for an object, 0 for an array
 }
 
-// Start begins with the object data[off:off+n]. All ranges of values are relative to data, which
+// Start begins to scan the object data[off:off+n]. All ranges of values are relative to data, which
 // the scanner does not change.
 func (s *Scanner) Start(data []byte, off, n int) {
 	s.data, s.pos, s.end, s.begun = data, off, off+n, false
 	s.what = ""
 }
 
-// Next advances to the next member. It returns false at the end of the object or after an error;
-// see Wrong.
+// Next advances to the next member. It returns false at the end of the object or after an error.
+// Wrong returns the error.
 func (s *Scanner) Next() bool {
 	i := s.space(s.pos)
 	if !s.begun {
@@ -287,8 +287,9 @@ func (s *Scanner) text(i int, v *Value) int {
 	}
 }
 
-// escape checks the escape at i, and returns its length. A surrogate pair counts as one escape.
-// alone reports that a surrogate is unpaired.
+// escape checks the escape sequence at i, and returns its length in bytes, or -1 after an error.
+// The two escapes of a surrogate pair count as one. alone reports whether the escape is an unpaired
+// surrogate.
 func (s *Scanner) escape(i int) (n int, alone bool) {
 	if i+1 >= s.end {
 		return s.failed("a string is not closed", i), false
@@ -332,8 +333,8 @@ func unit(b []byte) int {
 	return u
 }
 
-// nested checks the array or object at i. It returns its end, or -1 after an error. It is not
-// recursive: for each open level, one bit in s.open tells whether it is an object.
+// nested checks the array or object at i. It returns the offset after its end, or -1 after an
+// error. It is not recursive: for each open level, one bit in s.open tells whether it is an object.
 func (s *Scanner) nested(i int) int {
 	var v Value
 	depth := 0

@@ -60,8 +60,8 @@ func firstLong(data []byte, most int) int {
 }
 
 // endOf returns the length of the first n records of data with their line ends. ok is false if data
-// has fewer than n line ends. endOf halves data repeatedly and counts line ends, so that its cost
-// does not grow with the number of records.
+// has fewer than n line ends. endOf finds the place by binary search, counting the line ends of
+// half of the remaining data, so that its cost does not grow with the number of records.
 func endOf(data []byte, n int) (int, bool) {
 	if n <= 0 {
 		return 0, true

@@ -39,8 +39,8 @@ type Writer interface {
 	// after a whole character. If the first character is longer than n bytes, it returns the length
 	// of this character. A record that is too long is cut there.
 	Whole(data []byte, n int) int
-	// LineStart returns the start of the last line in data that begins with a whole character. It
-	// returns -1 if no line ends in data.
+	// LineStart returns the offset after the last line end in data, or -1 if there is no line end.
+	// data must begin with a whole character.
 	LineStart(data []byte) int
 }
 
@@ -68,8 +68,8 @@ func (e *TextError) Group() (reason, detail string) {
 }
 
 // framed appends records found by a Framing, from c.Next up to the offset end, or until the batch
-// is full. The parameter closed means that the last record ends at end. For lines, stretch does the
-// same.
+// is full. The parameter closed means that the last record ends at end. If there is no Framing,
+// stretch does the same for lines.
 func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits := b.Limits()
@@ -181,8 +181,8 @@ func (l *Filler) handOver(b *stream.Batch) {
 	l.records = l.records[:0]
 }
 
-// forget removes from l the records of the given span and of later spans, which were not handed
-// over to the batch yet.
+// forget removes from l the records of the span with the given index in the batch, and of later
+// spans. handOver has not moved these records to the batch yet.
 func (l *Filler) forget(span int) {
 	n := len(l.records)
 	for n > 0 && int(l.records[n-1].Span) >= span {

@@ -103,8 +103,8 @@ type File struct {
 	Part   *stream.Partition
 	Size   int64 // bytes available; no more is read
 	Sealed bool  // nothing will follow: the last record ends at Size, with or without a line end
-	// Flush makes the bytes before Size the last record, although more bytes may follow. Sealed
-	// implies it.
+	// Flush makes the bytes between the last line end and Size a record, although more bytes may
+	// follow. Sealed implies it.
 	Flush bool
 	// Framing is this file's own framing. Nil means Rules.Framing. It must be nil if Rules.Framing
 	// is nil.

@@ -79,8 +79,8 @@ func (l *Listener) closeIdle() {
 	}
 }
 
-// SetIdle states whether the connection is idle, so that it may be closed to accept another one. It
-// has no effect after Close.
+// SetIdle sets whether the connection is idle. An idle connection may be closed to accept another
+// one. It has no effect after Close.
 func (c *Conn) SetIdle(idle bool) {
 	l := c.l
 	l.mu.Lock()

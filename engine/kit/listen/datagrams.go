@@ -21,8 +21,9 @@ import (
 const (
 	// maxDatagram is the maximum size of a UDP datagram, rounded up.
 	maxDatagram = 64 << 10
-	// pendingBytes bounds the datagrams that were received and wait for room in the intake. More
-	// datagrams are dropped and counted, because their senders cannot be made to wait.
+	// pendingBytes bounds the total size of the datagrams that were received and wait for room in
+	// the intake. More datagrams are dropped and counted, because their senders cannot be made to
+	// wait.
 	pendingBytes  = 4 << 20
 	receiveBuffer = 4 << 20
 	dropsEvery    = time.Second
@@ -33,8 +34,8 @@ type Datagrams struct {
 	Network, Address string
 	Intake           *intake.Intake
 	Host             stream.Host
-	// MaxRecord bounds the datagrams of a Unix socket, which may be longer than those of UDP. A
-	// longer datagram is dropped and counted. The bound is at least 64 KiB.
+	// MaxRecord bounds the length of a datagram of a Unix socket, which may be longer than one of
+	// UDP. A longer datagram is dropped and counted. A bound of less than 64 KiB counts as 64 KiB.
 	MaxRecord int
 	// Record adds the record of a datagram to out. peer is the address of the sender.
 	Record func(out *intake.Records, datagram []byte, peer string)
@@ -116,8 +117,8 @@ func (d *Datagrams) receive(c net.PacketConn) error {
 	}
 }
 
-// keep stores a copy of a datagram for submit. If there is no room, it counts the datagram as
-// dropped.
+// keep stores a copy of a datagram until submit passes it on. If the stored datagrams would exceed
+// pendingBytes, keep counts the datagram as dropped.
 func (d *Datagrams) keep(data []byte, peer string) {
 	d.mu.Lock()
 	full := d.bytes > 0 && d.bytes+len(data) > pendingBytes

@@ -30,7 +30,8 @@ const handshakeTime = 10 * time.Second
 // pump submits the records of a connection to the intake, until the connection ends, has no
 // complete record for too long, or the intake drains and all received data was read. If the intake
 // is full, pump stops reading, and the sender must wait (backpressure). pump calls evict(true)
-// while the connection may be closed to accept another one, and evict(false) when it may not.
+// before a read if it has no part of a record: the connection may then be closed to accept another
+// one. After the read, it calls evict(false).
 func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	h, peer := s.Host, peerOf(c)
 	f := s.Framer(peer)

@@ -87,7 +87,8 @@ func (m *Maker) Headers(i int, add func(name string, value []byte) error) error 
 
 // Content returns the content of the message for record i. It is nil if the format is raw and the
 // field message is null. The content shares no memory with the batch. To save allocations, the
-// contents of one batch are parts of one buffer, as far as they fit.
+// contents of one batch are parts of one buffer. A content that does not fit into the buffer gets
+// memory of its own.
 func (m *Maker) Content(i int) []byte {
 	free := m.memory[len(m.memory):]
 	out := m.appendContent(free, i)

@@ -15,8 +15,8 @@ import (
 
 const (
 	reconnectWait = time.Second
-	// pingInterval is the interval of checks whether a connection works. After two failed checks,
-	// the client closes the connection.
+	// pingInterval is the interval at which the client checks whether its connection works. After
+	// two failed checks, it closes the connection.
 	pingInterval = 5 * time.Second
 )
 

@@ -15,7 +15,7 @@ const (
 
 // keys caches the first 64 field names of a batch (Batch.Names) in encoded form: a comma, the
 // escaped name in quotes, and a colon. appendKey always copies keyBytes bytes, because a copy of
-// fixed size is faster. The text that follows overwrites the bytes after the colon.
+// fixed size is faster. The value that follows overwrites the bytes after the colon.
 type keys [64]key
 
 type key struct {

@@ -16,8 +16,9 @@ const chunk = 4 * word
 // or has a name that is not in the cache, and returns the remaining fields.
 //
 // Most log records need no escapes. quick therefore first checks all data of the record at once. If
-// the data has control or non-ASCII characters, quick appends nothing. It copies whole chunks. The
-// text that follows overwrites the bytes after a field's end.
+// the data has control or non-ASCII characters, quick appends nothing. It copies values in whole
+// chunks of 32 bytes. The text that follows overwrites the bytes that were copied beyond a value's
+// end.
 func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 	fields []stream.Field) ([]byte, []stream.Field) {
 	data := b.Data

@@ -37,8 +37,8 @@ func (o Options) fields() (names []string) {
 	return names
 }
 
-// Validate returns an error for invalid options. The parameter key is the key of these options
-// among the options of the source. It is for errors.
+// Validate returns an error for invalid options. The errors name key, the key of these options
+// among the options of the source.
 func (o Options) Validate(key string) error {
 	p, err := compile(o.Path)
 	if err != nil {
@@ -192,7 +192,7 @@ func (a *Adder) Add(b *stream.Batch) {
 	}
 	var part *stream.Partition
 	var made []stream.Field // fields of the current partition in this batch
-	at := int64(0)          // start of the record
+	at := int64(0)          // start of the record's origin
 	for i := range b.Records {
 		r := &b.Records[i]
 		if span := &b.Spans[r.Span]; i == 0 || b.Records[i-1].Span != r.Span {
@@ -201,6 +201,8 @@ func (a *Adder) Add(b *stream.Batch) {
 				part = span.Part
 				made = a.fields(b, part, names, made[:0])
 			}
+		} else if last := b.Records[i-1].Origin; last != r.Origin {
+			at = last.Num
 		}
 		if r.State == stream.Kept {
 			from := b.OpenFields(i)
@@ -213,7 +215,6 @@ func (a *Adder) Add(b *stream.Batch) {
 				a.set(b, i, k, f)
 			}
 		}
-		at = r.Origin.Num
 	}
 }
 

@@ -122,11 +122,12 @@ func hashOf(key string) int64 {
 	return int64(binary.LittleEndian.Uint64(h.Sum(nil)))
 }
 
-// Record makes changes durable. If an operator has cancelled a delivery meanwhile, the delivery
-// stays cancelled, but the entries are added to its history. If an operator has asked for another
-// attempt meanwhile, Record makes it due: it changes the field To of the change, unless the
-// delivery has ended. Record returns the hosts to which deliveries have moved: while the operation
-// of a delivery is polled, the delivery belongs to the host of the poll's URL.
+// Record makes changes durable. Meanwhile, since the delivery was read, an operator may have
+// changed it. A cancelled delivery stays cancelled, but the entries are added to its history. If an
+// operator has asked for another attempt, Record makes this attempt due, unless the delivery has
+// ended: it changes the field To of the change. Record returns the hosts to which deliveries have
+// moved: while the operation of a delivery is polled, the delivery belongs to the host of the
+// poll's URL.
 func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err error) {
 	err = s.run(ctx, func(t *transaction) error {
 		for i := range changes {
@@ -152,8 +153,8 @@ func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err
 	return moved, err
 }
 
-// keepRetry applies an operator's Retry again, if it came after c.Delivery was read. Otherwise the
-// end of an attempt that was in flight would undo it.
+// keepRetry applies an operator's Retry to c.To, if the Retry came after c.Delivery was read.
+// Otherwise c.To, the result of the attempt that was in flight, would undo the Retry.
 func (t *transaction) keepRetry(c *Change) error {
 	if c.To.State != Waiting && c.To.State != Exhausted {
 		return nil
@@ -195,8 +196,8 @@ func latest(entries []Entry) time.Time {
 }
 
 // advance stores the progress of a delivery. It stores nothing if the delivery's state in the file
-// is no longer from. If the delivery has moved from host to another host, advance returns that
-// host, otherwise nil.
+// differs from the parameter from. If the delivery has moved from host to another host, advance
+// returns the other host, otherwise nil.
 func (t *transaction) advance(
 	from State, to Progress, host string, weight int, now time.Time,
 ) (moved *Host, err error) {

@@ -10,8 +10,8 @@ import (
 // operation is a write to the store that waits for a commit.
 type operation struct {
 	do func(*transaction) error
-	// turn receives false when the operation has ended. It receives true when its caller must make
-	// the next commit.
+	// turn receives false when the operation was committed or has failed. It receives true when the
+	// caller of this operation must make the next commit.
 	turn chan bool
 	err  error
 }
@@ -46,7 +46,7 @@ func (s *Store) run(ctx context.Context, do func(*transaction) error) error {
 }
 
 // lead commits the first operations of the queue, which include the leader's own. Then it makes the
-// next waiting caller the leader.
+// caller of the next queued operation the leader.
 func (s *Store) lead(ctx context.Context) {
 	s.mu.Lock()
 	n := min(len(s.queue), groupSize)

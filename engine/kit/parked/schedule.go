@@ -29,8 +29,8 @@ type Schedule struct {
 	// Polling is the schedule for polling asynchronous operations of the receiver.
 	Polling Polling
 
-	// Keep makes a delivery Exhausted instead of Dead at the end of its schedule. An exhausted
-	// delivery is kept for an operator, who can retry it.
+	// Keep makes a delivery Exhausted instead of Dead when the last attempt of its schedule has
+	// failed. An exhausted delivery is kept for an operator, who can retry it.
 	Keep bool
 }
 

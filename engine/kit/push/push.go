@@ -35,8 +35,9 @@ func (s source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, 
 	return s.routes.Open(ctx, o)
 }
 
-// KeepsRequests implements stream.RequestSource. With a buffer, it returns zero: no partition is
-// the data of a single request, because the buffer stores all requests in its own partition.
+// KeepsRequests implements stream.RequestSource. With a buffer, it returns zero values, because the
+// buffer stores all requests in one partition of its own. Without one, it returns the values of the
+// intake.
 func (s source) KeepsRequests() (own string, keep time.Duration) {
 	if s.routes != stream.Source(s.Intake) {
 		return "", 0

@@ -60,7 +60,7 @@ func (s *Server) WithDeadline(ctx context.Context) (context.Context, context.Can
 }
 
 // Admit waits until there is memory for a request with the given number of bytes. It waits for at
-// most half of the deadline, so that enough time remains to deliver the records.
+// most half of the option deadline, so that enough time remains to deliver the records.
 func (s *Server) Admit(ctx context.Context, bytes int64) (*intake.Reservation, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Deadline/2, errFull)
 	defer cancel()
@@ -95,8 +95,8 @@ func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	return unknown, err
 }
 
-// withdrawTime bounds the time in which a route withdraws the records of a request after the
-// deadline.
+// withdrawTime bounds the wait, after the deadline of a request, for a route to withdraw the
+// request's records.
 const withdrawTime = 200 * time.Millisecond
 
 // RetryAfter returns the time after which a refused client should repeat its request.

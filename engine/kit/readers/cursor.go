@@ -18,9 +18,8 @@ type Cursor struct {
 // IsSettled reports whether the records just after At are settled.
 func (c *Cursor) IsSettled() bool { return len(c.Above) > 0 && c.Above[0].From.Num <= c.At }
 
-// Skip moves the cursor to the end of the first range in Above. The records before that end need not
-// be read, because they are settled: delivered, dead-lettered or dropped. Call it only if IsSettled
-// returns true.
+// Skip moves the cursor to the end of the first settled range in Above, whose records need not be
+// read. Call it only if IsSettled returns true.
 func (c *Cursor) Skip() {
 	c.At = max(c.At, c.Above[0].To.Num)
 	c.Above = c.Above[1:]

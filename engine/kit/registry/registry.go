@@ -24,8 +24,8 @@ const answerTime = 300 * time.Millisecond
 var reconnectBackoff = backoff.Exponential(time.Second, 2, 5*time.Second).Equal()
 
 // Announce answers each request on a subject with an address, until ctx is done. It does not answer
-// while ready returns false. It replaces a connection that the library has closed permanently, for
-// example because the servers' max_payload was lowered.
+// while ready returns false. It replaces a connection that the NATS library has closed permanently,
+// for example because the servers' max_payload was lowered.
 func Announce(
 	ctx context.Context, o natsaccess.Options, subject, address string, ready func() bool,
 	log *slog.Logger,
@@ -101,7 +101,7 @@ func Open(o natsaccess.Options, subject string, log *slog.Logger) (*Directory, e
 }
 
 // Ask returns the addresses of the workers that answer, sorted. It first replaces a connection that
-// the library has closed permanently.
+// the NATS library has closed permanently.
 func (d *Directory) Ask(ctx context.Context) ([]string, error) {
 	if d.conn.IsClosed() {
 		conn, err := d.connect()

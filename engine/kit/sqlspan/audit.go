@@ -141,8 +141,8 @@ func (a *audit[C]) Expect(ctx context.Context, b *stream.Batch) error {
 	return a.flush(ctx)
 }
 
-// flush inserts the pending rows into the temporary table. It inserts them together. If the
-// database refuses them, it inserts them one by one.
+// flush inserts the pending rows into the temporary table with one statement. If the database
+// refuses this statement, flush inserts the rows one by one, and drops the records of refused rows.
 func (a *audit[C]) flush(ctx context.Context) error {
 	rows := a.pending
 	a.pending, a.bytes = a.pending[:0], 0

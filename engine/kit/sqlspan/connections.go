@@ -15,8 +15,8 @@ type Database[C Session] interface {
 	Server[C]
 	// Find determines the columns that the sink fills. If the table of the records exists, it reads
 	// the table's columns. Otherwise it uses the columns listed in the config. If there are none,
-	// the first batch determines the columns later. Find is called when Load or Take has opened the
-	// ledger.
+	// the first batch determines the columns later. Load and Take call Find after they have opened
+	// the ledger.
 	Find(ctx context.Context, c C) error
 	// Transient reports whether [Connections.Load] should retry after err.
 	Transient(err error) bool
@@ -31,7 +31,7 @@ type Database[C Session] interface {
 // Connections are the common part of sinks with several connections to a database. They have a lane
 // for each worker, one more connection for the ledger, and the shared state of the route and the
 // table. They implement [stream.PartitionLedger] except for Open, and are meant to be embedded.
-// Open must be called before all other methods except Encode. Afterwards they are safe for
+// Open must be called before all other methods except Encode. After Open, all methods are safe for
 // concurrent use.
 type Connections[C Session] struct {
 	*Ledger
@@ -58,7 +58,8 @@ const (
 )
 
 // Workers returns the number of workers, from 1 to 100. The parameter n is the value of the option
-// workers. If it is 0, the result is four, or one in a mode that must keep the order.
+// workers. If it is 0, the result is four, or one in a mode that must write records in the order of
+// the source.
 func Workers(n int, mode string) (int, error) {
 	switch {
 	case n == 0 && mode == sqltable.Upsert:
@@ -101,8 +102,8 @@ func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 
 // Ahead connects all lanes in goroutines and returns at once. The first batches therefore need not
 // wait for a connection. If f is not nil, it prepares each new connection. Errors are ignored,
-// because the first batch of the lane meets the same error. kind is the sink's name, for the names
-// of the goroutines.
+// because the first batch of the lane will get the same error. kind is the sink's name, for the
+// names of the goroutines.
 func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w Writer[C]) error) {
 	for i, w := range s.workers {
 		s.host.Go(fmt.Sprintf("%s ahead #%d", kind, i+1), func(ctx context.Context) error {
@@ -157,7 +158,8 @@ func (s *Connections[C]) Take(ctx context.Context,
 }
 
 // Change calls f with the ledger's connection, for a change to the ledger. BookBound bounds the
-// time of the call. If f returns an error that must end the route ([Ends]), the route ends.
+// time of the call. If f returns an error that must end the route (see [Ends]), Change ends the
+// route.
 func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context, c C) error) error {
 	return s.Note(s.own.Do(ctx, BookBound, f))
 }
@@ -221,8 +223,8 @@ func (w *worker[C]) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, w.of.database.Outcome(w.of.Note(err))
 }
 
-// Making tracks whether the table for the data exists, and lets one lane at a time create it. It is
-// safe for concurrent use.
+// Making records whether the table for the data exists, and lets one lane at a time create the
+// table. It is safe for concurrent use.
 type Making struct {
 	there atomic.Bool
 	token chan struct{} // buffer of 1; the goroutine that fills it may create the table

@@ -19,14 +19,15 @@ type Dialect struct {
 	Place string
 	// Names replaces $routes, $marks, $spans and $epochs in a text; see [Beside].
 	Names func(text string) string
-	// Present is a query that returns whether the ledger's tables exist. If it is set, Create must
-	// create all of the tables or none. If it is empty, Create always runs.
+	// Present is a query that returns whether the ledger's tables exist. Create runs only if they
+	// do not exist. It must then create all of them or none. If Present is empty, Create always
+	// runs.
 	Present Statement
 	Create  []string
 
-	// Alone waits until the transactions of earlier processes have ended; Load runs it. To make
+	// Load runs Alone, which waits until the transactions of earlier processes have ended. To make
 	// this wait possible, every other transaction runs Share, and appends Lock to its query for the
-	// epoch.
+	// route's epoch.
 	Alone, Share []Statement
 	Lock         string
 
@@ -69,9 +70,9 @@ type Dialect struct {
 	// partition that has no row in $marks. Arguments: route, part.
 	PruneRequests, PruneOrphans string
 	// Expired returns the parts (ids) of at most maxExpired requests, in ascending order. The parts
-	// are greater than a given part. The names of the requests in $marks contain a time, and are
-	// less than a bound. It omits rows that other transactions lock, if the database supports this.
-	// Arguments: route, part, bound.
+	// are greater than a given part. The names of the requests in $marks contain the time of
+	// arrival, and are less than a bound, a name with a later time. It omits rows that other
+	// transactions lock, if the database supports this. Arguments: route, part, bound.
 	Expired string
 
 	// PresentEpochs and CreateEpochs are Present and Create for the table $epochs. This table has

@@ -7,7 +7,7 @@ import (
 )
 
 // The types of the arguments of statements, with one letter for each argument: i for an id, t for a
-// text, n for a position's number, k for its key.
+// text, n for a position's number, k for a position's key.
 const (
 	kindsOfMark     = "itnk" // part, name, num, key
 	kindsOfPosition = "ink"  // part, num, key
@@ -153,10 +153,11 @@ func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 	return presence, nil
 }
 
-// before returns, for each span, the end of the row that was stored before, or nil if the row was
-// inserted now. folded means that a row prevented the insert and has disappeared since then. This
-// happens if an earlier attempt has delivered the batch and its result arrived late. A newer
-// watermark than the one in e.marks has then replaced the row.
+// before returns, for each span, the end of the row with the same start that was stored earlier, or
+// nil if this transaction has inserted the row. folded means that a row prevented the insert and
+// has disappeared since then. This happens if an earlier attempt has delivered the batch and its
+// result arrived late. Another transaction has then deleted the row and raised the watermark above
+// the one in e.marks.
 func (e *entry) before(ctx context.Context,
 	s Session) (ends []*stream.Position, folded bool, err error) {
 	ends = make([]*stream.Position, len(e.spans))

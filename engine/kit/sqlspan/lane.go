@@ -108,8 +108,8 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	return lanes
 }
 
-// Writer has the steps of [Deliver] that depend on the database. The caller holds the connection.
-// If a method fails, [Server.Restore] rolls back the changes.
+// Writer has the steps of [Deliver] that depend on the database. The caller has the connection for
+// itself. If a method fails, [Server.Restore] rolls back the changes.
 type Writer[C Session] interface {
 	// Encode encodes the rows of a batch without a payload, which has not been encoded yet. It
 	// appends them to dst and returns the records that cannot be encoded.

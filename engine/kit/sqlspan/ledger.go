@@ -52,8 +52,8 @@ type Ledger struct {
 	fence any    // key of the row with the epoch; equal to route unless keep is set
 
 	// These fields are set only in a ledger of RequestFormat: the time for which requests are kept,
-	// and the id of this process. The statements of byRoute lock the row of the ledger's Name, and
-	// those of d the row of this process.
+	// and the id of this process. In RoutesTable, the statements of byRoute lock the row with the
+	// ledger's Name, and those of d the row of this process.
 	keep    time.Duration
 	own     string
 	byRoute Dialect
@@ -142,9 +142,9 @@ const (
 
 var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// Await calls attempt, with backoff between the calls, until it succeeds or returns an error that
-// is not transient. For example, it waits until the server runs. In a finite run (--once), it waits
-// for at most loadOnce.
+// Await calls attempt, with backoff between the calls, until attempt succeeds or returns an error
+// that is not transient. A server that is not running yet is a transient error. In a finite run
+// (--once), Await waits for at most loadOnce.
 func (l *Ledger) Await(
 	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error),
 	transient func(error) bool,

@@ -65,7 +65,8 @@ func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool)
 }
 
 // guard ensures that the epochs in the ledger are those of this process during a transaction:
-// statements lock the epochs, and check compares them.
+// statements read and lock the epochs in the ledger, and check compares them with the epochs of
+// this process.
 type guard struct {
 	statements []*Statement
 	check      func() error // to be called after the statements have run

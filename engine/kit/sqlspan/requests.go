@@ -24,7 +24,7 @@ const RequestFormat = 3
 // Limits of Load in a ledger of RequestFormat.
 const (
 	// maxRequests is the maximum number of requests that Load returns. It returns those that have
-	// arrived last. The claims of a batch find all others.
+	// arrived last. The claims of a batch find all other requests in the ledger.
 	maxRequests = 128 << 10
 	// maxExpired is the number of expired requests that Load deletes in one transaction.
 	maxExpired = 1000
@@ -36,9 +36,10 @@ const (
 	expireTime = 5 * time.Second
 )
 
-// rowsOfTarget returns the value of the column route for the rows of a ledger of RequestFormat. It
-// depends on the route and the table. If two routes or two tables have the same configured ledger,
-// a request that one of them has stored does not count as stored for the other.
+// rowsOfTarget returns the value of the column route for the rows of a ledger of RequestFormat. The
+// value depends on the route and the table of the data. Therefore, if two routes or two tables have
+// the same configured ledger, a request that one of them has stored does not count as stored for
+// the other.
 func rowsOfTarget(name, route, table string) string {
 	sum := sha256.Sum256([]byte(route + "\x00" + table))
 	return name + " " + hex.EncodeToString(sum[:8])
@@ -226,7 +227,7 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 }
 
 // OverlapError means that a part of a batch with requests is already stored, for example by another
-// process. The transaction is still open, and may continue with Finish.
+// process. The transaction is still open. The caller can continue it with Finish.
 type OverlapError struct {
 	missing map[string][]stream.Range // missing ranges by partition
 	rows    []stream.Span
@@ -383,8 +384,9 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	return s.Commit(ctx)
 }
 
-// expire deletes the requests that expired more than expiredFor ago, of all processes. The process
-// that has stored them may never start again. After expireTime, it leaves the rest to later starts.
+// expire deletes the requests that expired more than expiredFor ago, of all processes. It deletes
+// those of other processes too, because these may never start again. After expireTime, expire
+// leaves the remaining requests to later starts.
 func expire(ctx context.Context, l *Ledger, s Session) error {
 	begun := time.Now()
 	bound := requestName(begun.Add(-l.keep - expiredFor))
@@ -437,13 +439,13 @@ const requests = stream.RequestPrefix + "%"
 // known.
 const arrival = "request of "
 
-// requestName returns the name of the mark of a request that arrived at a time, without the process
-// that wrote it.
+// requestName returns the name of the mark of a request that arrived at the time t, without the
+// part that names the process (writtenBy).
 func requestName(t time.Time) string { return arrival + t.UTC().Format(time.RFC3339) }
 
 // pruneRequests returns the statements that delete requests with the given ids from the ledger.
 // They delete a request only if it has expired, or if this process wrote its mark last. Other
-// processes still need the remaining requests.
+// processes still need the other requests.
 func pruneRequests(l *Ledger, ids []string) []*Statement {
 	if len(ids) == 0 {
 		return nil

@@ -15,9 +15,9 @@
 // an epoch for each partition. [Fold] combines marks and spans to the progress from which a route
 // resumes. [Judge] reports whether a batch was delivered.
 //
-// A sink with several connections embeds [Connections]. They have a [Lane] for each connection,
-// which calls [Deliver], and a common [Ledger]. The package contains no SQL of a particular
-// database, starts no goroutine of its own, and depends on no driver.
+// A sink with several connections embeds [Connections]. Connections have a [Lane] for each
+// connection, which calls [Deliver], and one [Ledger] for all of them. The package contains no SQL
+// of a particular database, starts no goroutine of its own, and depends on no driver.
 package sqlspan
 
 import (
@@ -31,8 +31,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// The names of the tables, and the versions of their format. The row of each route contains the
-// version.
+// The names of the tables, and the versions of their format. The row of each route in the routes
+// table contains the version.
 const (
 	RoutesTable = "penstock_routes"
 	MarksTable  = "penstock_marks"

@@ -127,7 +127,7 @@ func (l *Ledger) take(ctx context.Context, s Session,
 }
 
 // progress returns the progress of partitions as the result of Take. If the tables do not contain a
-// partition, its progress is Taking.Start, unless MustExist is set.
+// partition, its progress is Taking.Start, or empty if Taking.MustExist is set.
 func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	at := make(map[string]stream.Position, len(ids))
@@ -194,8 +194,8 @@ func (l *Ledger) storeTaken(ctx context.Context, s Session, parts []stream.Takin
 	return s.Run(ctx, l.entry(above).insert...)
 }
 
-// compactOwned folds the marks of the partitions that this process owns. It ignores the other
-// marks, which their owners fold.
+// compactOwned folds the marks of the partitions that this process owns. It ignores the marks of
+// other partitions, which the owners of these partitions fold.
 func (l *Ledger) compactOwned(ctx context.Context, s Session, marks []stream.Mark) error {
 	for some := range slices.Chunk(marks, maxParts) {
 		var owned []ownership

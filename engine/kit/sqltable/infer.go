@@ -76,8 +76,8 @@ func Infer(d *Dialect, b *stream.Batch) []Column {
 	return columns
 }
 
-// first returns the valueKinds of a field at its first appearance. decl is the type declared by the
-// source, or "".
+// first returns the state with which type inference begins for a field: no values seen yet. decl is
+// the type declared by the source, or "".
 func first(d *Dialect, name, decl string) *valueKinds {
 	s := &valueKinds{column: Column{Name: name}}
 	if decl != "" && d.Standard != nil {

@@ -14,7 +14,7 @@ type Place struct {
 
 // Places is a fast alternative to [Rows.Row] for records that need no conversion. For a record with
 // the given fields, it returns the Place of each column, and an upper bound of the size of the
-// values. It returns nil if the record must be passed to Row.
+// values. places is nil if the record must be passed to Row.
 //
 // Places does not check the values. The caller can use a value that is null, that is a text for a
 // Place with Text set, or that is certainly valid for its column. If the record has any other

@@ -15,9 +15,9 @@ type Refusal struct {
 }
 
 // Answer returns the outcome of Deliver if records are refused. refusals must be in ascending order
-// of the records. An outcome can have only one reason. Therefore only the records with the reason
-// of the first refusal are refused now. The engine sends all others again, and the next attempt can
-// refuse records for another reason. Records of the same origin stay together.
+// of the records. The outcome of a batch can have only one reason. Therefore only the records with
+// the reason of the first refusal are refused now. The engine sends all others again, and the next
+// attempt can refuse records for another reason. Records of the same origin stay together.
 func Answer(b *stream.Batch, refusals []Refusal) error {
 	reason := refusals[0].Reason
 	bad := make(map[stream.Position]map[uint32]bool)

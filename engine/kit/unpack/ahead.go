@@ -13,13 +13,13 @@ const (
 	aheadFrom = chunkSize
 	// maxFree is the number of empty chunks that a File keeps to use again.
 	maxFree = 2
-	// aheadLeft is the minimum number of remaining input bytes at which such a goroutine is
-	// started.
+	// aheadLeft is the number of unread bytes of the compressed input below which no such goroutine
+	// is started.
 	aheadLeft = 256 << 10
 )
 
-// piece is a decompressed chunk of a stream. The last piece has the reason for the end of the
-// stream.
+// piece is a decompressed chunk of a stream. The last piece also has the reason why the stream
+// ends: io.EOF or an error.
 type piece struct {
 	data   []byte
 	err    error
@@ -230,8 +230,8 @@ func (f *File) end() {
 	}
 }
 
-// rewind empties the window of decompressed bytes. The next read begins a stream again, and reads
-// from the offset off on.
+// rewind empties the window of decompressed bytes, and makes it begin at off, an offset in the
+// decompressed stream. The next read decompresses again, from a mark at or before off.
 func (f *File) rewind(off int64) {
 	f.end()
 	f.drop(f.hi)

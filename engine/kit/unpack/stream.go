@@ -25,8 +25,8 @@ const (
 	maxDecoders = 2
 )
 
-// inputSeen describes the compressed input that was read so far. It serves to recognise the same
-// input later.
+// inputSeen describes the compressed input that was read so far, so that [File.Attach] can
+// recognise the same input later.
 type inputSeen struct {
 	off        int64  // number of bytes read
 	head, tail []byte // the first bytes, and the last ones before off

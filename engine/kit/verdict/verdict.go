@@ -24,8 +24,8 @@ const (
 )
 
 // Outcome returns the outcome of a batch if all its records have the verdict v, which must be Again
-// or worse. It returns err, wrapped in a [stream.Throttled] for Full, and in a
-// [stream.Misconfigured] for Misconfigured.
+// or worse (Full or Misconfigured). It returns err, wrapped in a [stream.Throttled] for Full, and
+// in a [stream.Misconfigured] for Misconfigured.
 func (v Verdict) Outcome(err error) error {
 	switch v {
 	case Full:
@@ -69,9 +69,9 @@ func Group(b *stream.Batch, kept []int, errs []error, judge func(error) Verdict)
 	return g
 }
 
-// Outcome returns the outcome of the batch. It is nil if all records were accepted, and an error if
-// all are retried. Otherwise it is a [stream.Split] into accepted, retried and refused records. The
-// text of the error begins with prefix.
+// Outcome returns the outcome of the batch. It is nil if all records were accepted, and the error
+// of the worst record if all are retried. Otherwise it is a [stream.Split] into accepted, retried
+// and refused records. The text of the error begins with prefix.
 func (g *Groups) Outcome(prefix string) error {
 	if g.Worst == Accepted {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,6 +165,24 @@ type logHost struct {
 
 func (h logHost) Log() *slog.Logger { return h.log }
 
+// awaitedLog is a log that calls found when its text contains want.
+type awaitedLog struct {
+	mu    sync.Mutex // guards text
+	text  strings.Builder
+	want  string
+	found func()
+}
+
+func (l *awaitedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(b)
+	if strings.Contains(l.text.String(), l.want) {
+		l.found()
+	}
+	return len(b), nil
+}
+
 // TestFailuresAreLogged checks that the log has the reason for which a child processes nothing.
 func TestFailuresAreLogged(t *testing.T) {
 	t.Parallel()
@@ -174,22 +193,22 @@ func TestFailuresAreLogged(t *testing.T) {
 			`sh: exit status 3; it said: \"no licence\"`},
 		{`while read l; do echo '{"error":"no database"}'; done`, exec.NDJSON, "no database"},
 	} {
-		var text strings.Builder
-		h := logHost{connectortest.NewHost(t), slog.New(slog.NewTextHandler(&text, nil))}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		log := &awaitedLog{want: c.want, found: cancel}
+		h := logHost{connectortest.NewHost(t), slog.New(slog.NewTextHandler(log, nil))}
 		o := exec.DefaultOptions()
 		o.Command, o.Protocol = []string{"/bin/sh", "-c", c.script}, c.protocol
 		p, err := exec.New(*o, h)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_ = p.Process(ctx, streamtest.Lines("a")) // the second script never processes the record
 		cancel()
 		if err := h.Stop(); err != nil { // nothing is logged after this
 			t.Error(err)
 		}
-		if !strings.Contains(text.String(), c.want) {
-			t.Errorf("%s: the log lacks %q:\n%s", c.protocol, c.want, &text)
+		if !strings.Contains(log.text.String(), c.want) {
+			t.Errorf("%s: the log lacks %q:\n%s", c.protocol, c.want, &log.text)
 		}
 	}
 }

@@ -14,9 +14,10 @@ import (
 // for logs. Example: `^(?P<host>\S+) \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$`. Such an expression is
 // a sequence of literals and runs. A run is a repeated character class, such as \S+.
 //
-// Each run must have only one possible end, so that a text has at most one match. There are three
+// Each run must have only one possible end, so that a text has at most one match. There are four
 // cases: the run has a fixed length, or no character of its class can begin the next step, or only
-// literals follow up to the end of the text. For all other expressions, package regexp is used.
+// literals follow up to the end of the text, or the match may end after the run, which takes as many
+// characters as it can. For all other expressions, package regexp is used.
 type straight struct {
 	steps []step
 	at    []int // positions of the groups, as in the result of regexp's FindSubmatchIndex
@@ -31,6 +32,7 @@ type step struct {
 	most    int    // maximum length in bytes; -1 if there is none
 	// if only literals follow the run: their total length; -1 if the run ends where its class ends
 	tail int
+	lazy bool // the run is as short as possible
 	mark int  // index in at for the position before this step; -1 if it is not stored
 	end  bool // the text must end here
 }
@@ -93,6 +95,7 @@ func flat(to []*syntax.Regexp, re *syntax.Regexp) []*syntax.Regexp {
 
 func stepOf(re *syntax.Regexp) (step, bool) {
 	st := step{mark: -1, tail: -1}
+	st.lazy = re.Flags&syntax.NonGreedy != 0
 	switch re.Op {
 	case opMark:
 		st.mark = re.Min
@@ -179,7 +182,7 @@ func (s *straight) plan() bool {
 		if st.end && !s.onlyMarks(i+1) {
 			return false
 		}
-		if st.run == nil || st.least == st.most || s.ends(i+1, st.run) {
+		if st.run == nil || st.least == st.most || s.ends(i+1, st) {
 			continue
 		}
 		if st.tail = s.literals(i + 1); st.tail < 0 {
@@ -193,8 +196,12 @@ func (s *straight) onlyMarks(from int) bool {
 	return !slices.ContainsFunc(s.steps[from:], func(st step) bool { return st.mark < 0 })
 }
 
-// ends reports whether no character of c can begin a match of s.steps[from:].
-func (s *straight) ends(from int, c *class) bool {
+// ends reports whether a run ends where its class ends. s.steps[from:] are the steps after it. No
+// character of the class may begin a match of these steps. If the match may end after the run, the
+// run must take as many characters as it can. Example: `^\d{1,3}` and `^\d+?` match only a part of
+// the digits of 2026.
+func (s *straight) ends(from int, run *step) bool {
+	c := run.run
 	for _, st := range s.steps[from:] {
 		switch {
 		case st.mark >= 0:
@@ -213,7 +220,7 @@ func (s *straight) ends(from int, c *class) bool {
 			}
 		}
 	}
-	return true
+	return run.most < 0 && !run.lazy
 }
 
 // literals returns the total length of the literals in s.steps[from:]. It returns -1 if one of the

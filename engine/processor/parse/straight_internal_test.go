@@ -34,6 +34,11 @@ func TestStraightForms(t *testing.T) {
 		`^(?P<a>[^"]{2,})"`:           false, // counted multi-byte characters
 		`^(?P<a>\pL+) `:               false,
 		`^(?P<a>(\S+ )+)x`:            false,
+		`^(?P<a>\d{1,3})`:             false, // ends within the digits of 2026
+		`^(?P<a>\d{1,3})$`:            true,
+		`^(?P<a>\w+?)`:                false, // matches one character
+		`^(?P<a>\w+?) `:               true,
+		`^(?P<a>\w+?)(?P<b>-*)`:       false,
 		`^(?P<a>)x$`:                  true,
 		`^é(?P<a>[^,]+),é$`:           true,
 	} {
@@ -58,6 +63,7 @@ func FuzzStraight(f *testing.F) {
 		`^(?P<a>)x$`, `^é(?P<a>[^,]+),é$`, `^(?P<a>\S+)(?P<b>\s*)(?P<c>\S*)$`, `^(?s)(?P<a>.+)b$`,
 		`^(?P<a>\w*)(?P<b>\W*)$`, `^(?P<a>.+)$`,
 		`^(?P<a>[^a]*)(?P<b>a*)$`, `^(?P<a>.*)(b)(c)$`,
+		`^(?P<a>\d{1,3})`, `^(?P<a>\d{1,3})(?P<b>-*)`, `^(?P<a>\w+?)`, `^(?P<a>\w+?)(?P<b>-*)`,
 	} {
 		for _, text := range texts {
 			f.Add(pattern, []byte(text))

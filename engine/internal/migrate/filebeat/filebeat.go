@@ -109,7 +109,8 @@ func (c *converter) input(in *migrate.Value, n int, routes []migrate.Route) {
 	c.content(in, &p)
 	c.records(in, &p)
 	s := stored{kind: kind, id: id, include: p.Include, data: c.data,
-		registry: c.top.Text("filebeat", "registry", "path")}
+		registry: c.top.Text("filebeat", "registry", "path"),
+		utf16:    strings.HasPrefix(in.Text("encoding"), "utf-16")}
 	s.fingerprint(in)
 	p.Carry = s.carry
 	c.Add(p)

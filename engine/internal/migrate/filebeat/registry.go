@@ -25,6 +25,7 @@ type stored struct {
 	include        []string
 	data, registry string
 	offset, length int64 // byte range of the fingerprint
+	utf16          bool  // encoding of the files
 }
 
 // fingerprint reads the options for the byte range of the fingerprint.
@@ -41,7 +42,7 @@ func (s *stored) fingerprint(in *migrate.Value) {
 
 // carry converts the stored positions of the input's files.
 func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
-	c := &migrate.Carrier{Files: files, Base: dir, Program: "Filebeat"}
+	c := &migrate.Carrier{Files: files, Base: dir, Program: "Filebeat", UTF16: s.utf16}
 	folder := c.Path(filepath.Join(s.data, firstOf(s.registry, "registry"), "filebeat"))
 	if filepath.IsAbs(s.registry) {
 		folder = filepath.Join(s.registry, "filebeat")

@@ -86,7 +86,7 @@ func read(name string) (list []migrate.StoredPosition, err error) {
 		if err := rows.Scan(&at.File, &at.Offset, &inode); err != nil {
 			return nil, err
 		}
-		if at.Inode = uint64(inode); at.Inode != 0 && at.Offset > 0 {
+		if at.Inode = uint64(inode); at.Inode != 0 {
 			list = append(list, at)
 		}
 	}

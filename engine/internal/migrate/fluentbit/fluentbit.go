@@ -10,6 +10,7 @@ package fluentbit
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -209,7 +210,7 @@ func (c *converter) grep(f *migrate.Value, p *migrate.Pipeline) {
 			p.Processors = append(p.Processors, "where: "+migrate.Quote(fmt.Sprintf(
 				"%s(string(%s ?? \"\") matches %s)",
 				rule.not,
-				strings.TrimPrefix(field, "$"),
+				value(field),
 				strconv.Quote(strings.TrimSpace(pattern)),
 			)))
 		}
@@ -220,22 +221,78 @@ func (c *converter) grep(f *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
+var identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+
+// value returns the expression for the value of a field. In Fluent Bit, a name that begins with $
+// leads to a member of a field, such as $kubernetes['labels'].
+func value(field string) string {
+	if member, ok := strings.CutPrefix(field, "$"); ok {
+		return member
+	}
+	if identifier.MatchString(field) {
+		return field
+	}
+	return "$env[" + strconv.Quote(field) + "]"
+}
+
+// flat returns the name of a field in the options of set, drop and rename. In these, a name with
+// dots would be a path, unless it is in quotes.
+func flat(field string) string {
+	if strings.Contains(field, ".") {
+		field = strconv.Quote(field)
+	}
+	return migrate.Quote(field)
+}
+
+// modify converts the filters modify, whose rules are applied in their order in the file, and
+// record_modifier, which removes fields before it adds others.
 func (c *converter) modify(f *migrate.Value, p *migrate.Pipeline) {
-	for _, name := range []string{"record", "add", "set"} {
-		for _, text := range f.Texts(name) {
-			field, value, _ := strings.Cut(text, " ")
-			p.Processors = append(p.Processors, fmt.Sprintf("set: { %s: %s }", migrate.Quote(field),
-				migrate.QuoteVariables(strconv.Quote(strings.TrimSpace(value)))))
+	var rules []*migrate.Value
+	names := make(map[*migrate.Value]string)
+	for _, name := range []string{
+		"remove_key", "record", "add", "set", "remove", "rename", "hard_rename",
+	} {
+		for _, rule := range f.List(name) {
+			rules = append(rules, rule)
+			names[rule] = name
 		}
 	}
-	for _, name := range []string{"remove", "remove_key"} {
-		for _, field := range f.Texts(name) {
-			p.Processors = append(p.Processors, "drop: ["+migrate.Quote(field)+"]")
+	if strings.EqualFold(f.Text("name"), "modify") {
+		slices.SortStableFunc(rules, func(a, b *migrate.Value) int { return a.Line - b.Line })
+	}
+	for _, rule := range rules {
+		field, text, _ := strings.Cut(rule.Text(), " ")
+		text = strings.TrimSpace(text)
+		line := ""
+		switch names[rule] {
+		case "remove", "remove_key":
+			line = "drop: [" + flat(field) + "]"
+		case "rename", "hard_rename":
+			if names[rule] == "rename" {
+				c.Note(rule, migrate.Differs, "an existing field %s is replaced; Fluent Bit "+
+					"would not rename %s then", text, field)
+			}
+			line = fmt.Sprintf("rename: { %s: %s }", flat(field), flat(text))
+		case "add": // only if the record has no such field
+			line = "set: { " + flat(field) + ": " + c.added(rule, field, text, p) + " }"
+		default:
+			line = fmt.Sprintf("set: { %s: %s }", flat(field),
+				migrate.QuoteVariables(strconv.Quote(text)))
 		}
+		p.Processors = append(p.Processors, line)
 	}
-	for _, text := range append(f.Texts("rename"), f.Texts("hard_rename")...) {
-		from, to, _ := strings.Cut(text, " ")
-		p.Processors = append(p.Processors, fmt.Sprintf("rename: { %s: %s }", migrate.Quote(from),
-			migrate.Quote(strings.TrimSpace(to))))
+}
+
+// added returns the value of the rule `Add FIELD TEXT`: the text, unless a record has the field.
+// Expressions can refer only to fields that records may have. Only the format json has unknown ones.
+func (c *converter) added(rule *migrate.Value, field, text string, p *migrate.Pipeline) string {
+	parsed := strings.Join(p.Processors, "\n")
+	switch {
+	case strings.Contains(parsed, "parse: { format: json,"):
+		return migrate.QuoteVariables(value(field) + " ?? " + strconv.Quote(text))
+	case strings.Contains(parsed, "parse: "):
+		c.Note(rule, migrate.Differs, "an existing field %s is overwritten; Fluent Bit would "+
+			"keep it", field)
 	}
+	return migrate.QuoteVariables(strconv.Quote(text))
 }

@@ -82,20 +82,7 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		)
 		return c.Carried, nil
 	}
-	bySum, byInode := all.index()
-	err = c.Matching(s.include, s.exclude, func(path string, dir vfs.Dir, f vfs.File) error {
-		info, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		at, ok := byInode[[2]uint64{info.Dev, info.Ino}]
-		if !ok {
-			if at, ok, err = s.find(f, bySum); err != nil || !ok {
-				return err
-			}
-		}
-		return c.Mark(dir, filepath.Base(path), filepath.ToSlash(path), at, false)
-	})
+	err = s.marks(c, all)
 	c.Note(
 		"checkpoints",
 		migrate.Differs,
@@ -106,6 +93,58 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		len(all.Checkpoints),
 	)
 	return c.Carried, err
+}
+
+// marks records the positions of all files. Vector takes files with equal first lines for one, and
+// reads only one of them. So if several files have the checksum of a checkpoint, each of them is
+// read from its beginning.
+func (s stored) marks(c *migrate.Carrier, all checkpoints) error {
+	type file struct {
+		path  string
+		at    int64
+		sum   uint64
+		bySum bool
+	}
+	var found []file
+	equal := make(map[uint64]int) // number of files by checksum
+	bySum, byInode := all.index()
+	err := c.Matching(s.include, s.exclude, func(path string, _ vfs.Dir, f vfs.File) error {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if at, ok := byInode[[2]uint64{info.Dev, info.Ino}]; ok {
+			found = append(found, file{path: path, at: at})
+			return nil
+		}
+		sum, ok, err := s.find(f, bySum)
+		if ok {
+			found = append(found, file{path, bySum[sum], sum, true})
+			equal[sum]++
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		label := filepath.ToSlash(f.path)
+		if f.bySum && equal[f.sum] > 1 {
+			c.Note(label, migrate.Differs, "begins like another file, and Vector's position can "+
+				"belong to either: it is read from its beginning, and may repeat data that "+
+				"Vector delivered")
+			f.at = 0
+		}
+		dir, err := c.Files.OpenDir(filepath.Dir(f.path))
+		if err != nil {
+			return err
+		}
+		err = c.Mark(dir, filepath.Base(f.path), label, f.at, false)
+		if err = errors.Join(err, dir.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (all checkpoints) index() (bySum map[uint64]int64, byInode map[[2]uint64]int64) {
@@ -124,9 +163,8 @@ func (all checkpoints) index() (bySum map[uint64]int64, byInode map[[2]uint64]in
 	return bySum, byInode
 }
 
-// find returns the read position of the checkpoint that has the checksum of f's first lines. ok is
-// false if there is none.
-func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err error) {
+// find returns the checksum of f's first lines. ok is false if no checkpoint has it.
+func (s stored) find(f vfs.File, bySum map[uint64]int64) (sum uint64, ok bool, err error) {
 	head := make([]byte, s.maxLine)
 	n, err := f.ReadAt(head, int64(s.skip))
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -144,8 +182,8 @@ func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err
 		return 0, false, nil // the file is too short, so Vector has no checkpoint of it
 	}
 	for _, sum := range []uint64{ecma182(head[:end]), legacy(head[:end], s.maxLine)} {
-		if at, ok = bySum[sum]; ok {
-			return at, true, nil
+		if _, ok = bySum[sum]; ok {
+			return sum, true, nil
 		}
 	}
 	return 0, false, nil

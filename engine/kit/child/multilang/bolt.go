@@ -234,9 +234,9 @@ func (b *Bolt) Ready(ctx context.Context) error {
 // maxOut is the number of queued bytes above which Give waits.
 const maxOut = 256 << 10
 
-// Give sends one tuple to the child. It waits while the child has Pending unanswered tuples, and
-// while more than maxOut bytes wait to be written. If ctx ends first, Give returns its cause. If
-// Give returns an error, the tuple was not sent.
+// Give sends one tuple to the child. It waits while the child has the maximum of unanswered tuples
+// (Pending), and while maxOut or more bytes wait to be written to the child. If ctx ends first,
+// Give returns its cause. If Give returns an error, the tuple was not sent.
 func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	select {
 	case b.room <- struct{}{}:
