@@ -177,6 +177,7 @@ func withLockedState(p *program, path string, use func(vfs.Dir) error) (err erro
 func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error {
 	found := make(map[string][]stream.Mark)
 	var known []string
+	unmatched := slices.Clone(c.parts)
 	total := 0
 	for _, key := range store.Routes() {
 		route, _ := layer(key)
@@ -188,18 +189,25 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 		}
 		found[key] = nil
 		for m := range store.Marks(key) {
-			if len(c.parts) == 0 || slices.Contains(c.parts, m.Part.ID) || slices.Contains(c.parts, m.Part.Name) {
-				found[key] = append(found[key], m)
-				total++
+			is := func(part string) bool { return part == m.Part.ID || part == m.Part.Name }
+			if len(c.parts) > 0 && !slices.ContainsFunc(c.parts, is) {
+				continue
 			}
+			if c.set && c.to > 0 && m.Watermark.Key != "" {
+				return usagef("checkpoint set: the positions of partition %q of %s are not "+
+					"numbers; use --watermark 0 to read it from its beginning", m.Part.Name, c.route)
+			}
+			unmatched = slices.DeleteFunc(unmatched, is)
+			found[key] = append(found[key], m)
+			total++
 		}
 	}
 	switch {
 	case len(found) == 0:
 		return fmt.Errorf("the checkpoint has no route %q; it has %q", c.route, known)
-	case total == 0 && len(c.parts) > 0:
+	case len(unmatched) > 0:
 		return fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists "+
-			"ids and names", c.route, c.parts)
+			"ids and names", c.route, unmatched)
 	}
 	copied, err := store.Backup()
 	if err != nil {

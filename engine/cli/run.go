@@ -108,10 +108,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		return err
 	}
 	keepPipes()
-	var watched *watchedConfig
-	if f.watch {
-		watched = watchConfig(args[0])
-	}
+	watched := f.watched(args)
 	c, configErr := p.config(args, f)
 	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, f.once && !writesStdout(&c))
 	if err != nil {
@@ -172,6 +169,14 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	return errors.Join(err, con.finish(write))
 }
 
+// watched returns the config to watch, or nil without --watch.
+func (f *runFlags) watched(args []string) *watchedConfig {
+	if !f.watch {
+		return nil
+	}
+	return watchConfig(args[0])
+}
+
 // config reads the config that args or flags name.
 func (p *program) config(args []string, f runFlags) (engine.Config, error) {
 	if len(args) == 0 {
@@ -217,7 +222,8 @@ func manifestOf(s engine.Status, book *manifest.Totals, config string, begun tim
 	for _, r := range s.Routes {
 		m.Routes = append(m.Routes, manifest.Account{
 			Pipeline: r.Pipeline, Route: r.Name, ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes,
-			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, Partitions: book.Partitions(r.Pipeline, r.Name),
+			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, Parked: r.Parked,
+			Partitions: book.Partitions(r.Pipeline, r.Name),
 		})
 	}
 	return m

@@ -15,7 +15,7 @@ const Version = 1
 // Manifest is the content of a manifest file. The names of its JSON fields are stable.
 type Manifest struct {
 	Version int `json:"version"`
-	// OK reports that all available data was delivered or dead-lettered.
+	// OK reports that all available data was delivered, parked, dead-lettered or dropped.
 	OK      bool      `json:"ok"`
 	Error   string    `json:"error,omitempty"`
 	Config  string    `json:"config"`
@@ -34,6 +34,7 @@ type Account struct {
 	Delivered   int64       `json:"delivered"`
 	Dead        int64       `json:"dead"`
 	Dropped     int64       `json:"dropped"`
+	Parked      int64       `json:"parked"` // records in the store of the sink, not delivered yet
 	Partitions  []Partition `json:"partitions"`
 }
 

@@ -76,8 +76,8 @@ func newSinkOf(c AuditCase) func(*testing.T, *streamtest.Host) stream.Sink {
 	return func(t *testing.T, h *streamtest.Host) stream.Sink { return c.Sink(t, h) }
 }
 
-// audited runs an audit and returns the differences in the order of the records. It also checks the
-// ledger.
+// audited runs an audit and returns the differences in the order of the records. It also checks
+// that the ledger has all records as delivered.
 func audited(t *testing.T, c AuditCase) (all []stream.AuditDifference) {
 	t.Helper()
 	sink, ok := c.Sink(t, NewHost(t)).(stream.AuditedSink)

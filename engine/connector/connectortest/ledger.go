@@ -9,9 +9,10 @@ import (
 
 // sinkKeepsLedger checks the ledger of a TransactionalSink in several steps. Each step runs a new
 // process, which compares the progress in the ledger with the earlier deliveries. It then delivers
-// one batch twice. In some steps, the process drops all records of the batch before, or stores the
-// spans of the batch without the records. In some steps, it compacts the ledger afterwards. At the
-// end, an earlier process tries to deliver, and must fail.
+// one batch twice. In some steps, the process first drops all records of this batch, or first
+// stores the spans of the batch in the ledger without the records. In some steps, it compacts the
+// ledger after the first delivery. At the end, an earlier process tries to deliver, and must
+// fail.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")

@@ -109,7 +109,8 @@ func sourceAllSettled(t *testing.T, c SourceCase) {
 }
 
 // sourceEndsWithContext reads without Once until there are no more records. Then it ends the
-// context of a Read that waits. Finally it calls Read with a context that has already ended.
+// context of a Read that waits. Finally it calls Read with a context that has already ended. Both
+// must return soon, with the cause of the context.
 func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(false)
@@ -154,8 +155,8 @@ func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p.end(r)
 }
 
-// sourceFinishes calls Commit and Finish twice for the settled partitions of a run. Then it starts
-// a new process.
+// sourceFinishes reads and settles all data, with a Commit after each batch. It calls Finish
+// twice for each finished partition. Then it starts a new process, which must read no record.
 func sourceFinishes(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)

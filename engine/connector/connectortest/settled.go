@@ -23,7 +23,7 @@ type settledPart struct {
 	first  stream.Position // From of the first span seen
 	ranges []stream.Range  // ascending, disjoint; adjacent ranges are joined
 	sealed bool            // a span with Last was settled
-	end    stream.Position // its To
+	end    stream.Position // To of that span
 }
 
 func newSettled() *settled { return &settled{parts: make(map[string]*settledPart)} }

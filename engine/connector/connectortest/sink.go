@@ -318,8 +318,9 @@ func sinkDelivers(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, texts(0, rounds*each))
 }
 
-// sinkReversed starts as many concurrent calls of Deliver as allowed, first in reverse order, then
-// in random orders.
+// sinkReversed starts as many concurrent calls of Deliver as allowed, first in reverse order of
+// the batches, then in random orders. On ordered lanes, the receiver must still get the records
+// in the order of the batches.
 func sinkReversed(t *testing.T, c SinkCase) {
 	const rounds, seed = 8, 2
 	r := c.Start(t)

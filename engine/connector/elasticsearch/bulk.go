@@ -29,8 +29,9 @@ type bulkItem struct {
 // records were accepted. If text is no valid response for n records, bulkErrors returns an error,
 // and all records must be sent again.
 //
-// Set created if the documents have the ids of their records and are never overwritten. A conflict
-// then means that the store already has the record, and counts as accepted.
+// Set created if the documents have the ids of their records and are never overwritten. A
+// conflict then means that the store already has the record, and counts as accepted. where names
+// the request in errors.
 func bulkErrors(text []byte, n int, created bool, where string) ([]error, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
@@ -62,7 +63,7 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 //
 //	none                      accepted
 //	429                       throttled
-//	408, 5xx                  retried
+//	below 200, 408, 5xx       retried
 //	401, 403, 404, 405        misconfigured (no such index, no permission): never a dead letter
 //	400 for the index         misconfigured: see isOfIndex
 //	all else                  refused: the document does not fit
@@ -140,7 +141,7 @@ func (e *itemError) Group() (reason, detail string) {
 }
 
 // bulkOutcome returns the outcome of a bulk request with the kept records of b. text is the
-// response; see bulkErrors for created.
+// response; see bulkErrors for created and where.
 func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
 	kept := b.AppendKept(nil)
 	errs, err := bulkErrors(text, len(kept), created, where)

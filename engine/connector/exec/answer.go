@@ -20,7 +20,7 @@ import (
 // This file implements the protocol ndjson; see docs/formats/exec-ndjson.md.
 
 // appendHead appends the beginning of the line that is sent to the child for batch b, up to the
-// records.
+// records. The child's answer repeats id. number is the number of the attempt.
 func appendHead(dst []byte, id uint64, number int, b *stream.Batch) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = strconv.AppendUint(dst, id, 10)

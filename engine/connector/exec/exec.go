@@ -53,9 +53,9 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open implements stream.Sink. It creates one lane for each worker, with the names worker-1,
-// worker-2, and so on. If a program cannot be started, Open succeeds, and the attempts at its
-// workers fail.
+// Open implements stream.Sink. It creates one lane for each worker. The lanes are named worker-1,
+// worker-2, ... If a program cannot be started, Open succeeds, and the attempts at its workers
+// fail.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	names := make([]string, s.o.Workers)
 	for i := range names {

@@ -27,7 +27,7 @@ type ndjsonLane struct {
 // Deliver write.
 type session struct {
 	p       *child.Process
-	writing chan struct{} // token of the goroutine that may write
+	writing chan struct{} // token of the goroutine that may write to the child
 	ended   chan struct{} // closed by End
 
 	// number of this child among the sink's children, from 1; it is the epoch of the child's credit
@@ -38,7 +38,7 @@ type session struct {
 	pending []*pendingBatch // unanswered batches, in the order in which they were written
 	worked  bool
 	known   bool  // why the child ends is known: no batch is to blame
-	err     error // of the end
+	err     error // error with which the child has ended
 	clean   bool  // the child ended by itself and had answered a batch before: no batch is to blame
 
 	sent, answered uint64        // records written to this child; records that it has answered
@@ -130,8 +130,9 @@ func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	}
 }
 
-// End implements child.Session. It ends all waits for answers. It decides whether the oldest
-// unanswered batch is blamed for the death of the child.
+// End implements child.Session. It ends all waits for answers. The oldest unanswered batch is
+// blamed for the death of the child. No batch is blamed if the reason is known. Nor is one if the
+// child has ended by itself without an error, and has answered a batch before.
 func (t *session) End(err error) {
 	t.mu.Lock()
 	t.err = err

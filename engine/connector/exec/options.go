@@ -91,6 +91,6 @@ func (o *Options) Validate() error {
 }
 
 // minTimeout is the minimum of the option timeout. With the protocol storm, Penstock sends each
-// child a heartbeat every second, and kills a child that sends nothing for timeout. Two seconds
-// leave time for one answer.
+// child a heartbeat every second, and kills a child that sends nothing for timeout. With two
+// seconds, a child has at least one second to answer a heartbeat.
 const minTimeout = 2 * time.Second

@@ -64,7 +64,8 @@ var (
 )
 
 // outcome returns the outcome of a batch. Acked records are delivered. Failed and unanswered
-// records are sent again. Records made from one source record stay together.
+// records are sent again. If one of several records made from the same source record is sent
+// again, all of them are.
 func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int,
 	work *multilang.Work) error {
 	errs := make([]error, len(kept))

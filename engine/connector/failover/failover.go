@@ -190,8 +190,8 @@ func (s *Sink) Close() error {
 	return errors.Join(errs...)
 }
 
-// Encodes implements stream.Encoder. Encode is called for every batch if it is called for any batch
-// of a member.
+// Encodes implements stream.Encoder. If any member needs Encode for some or all of its batches,
+// Encodes returns EncodeAll, so that Encode is called for every batch.
 func (s *Sink) Encodes() stream.Encoding { return s.encodes }
 
 // Encode implements stream.Encoder. It only splits the batch. The member that delivers the batch

@@ -5,8 +5,8 @@ package file
 import "time"
 
 const (
-	// aheadMax bounds the reserved space. After a crash, this space may stay allocated after the
-	// end of the file.
+	// aheadMax bounds the disk space that is reserved after the end of the file. After a crash,
+	// this space may stay allocated there.
 	aheadMax = 64 << 20
 	// aheadMin is the number of bytes that must be written within aheadEvery before space is
 	// reserved. There is no reservation for slow files.

@@ -43,9 +43,10 @@ func (l *lane) runWriter(ctx context.Context) error {
 	}
 }
 
-// writeReady writes the deliveries in group, into several files if rotation requires it. Its only
-// possible error is a ReopenError, which makes the engine open the sink again. Any other error
-// becomes the outcome of the deliveries.
+// writeReady writes the deliveries in group, into several files if rotation requires it. If
+// broken is not nil, an earlier write or sync has failed, and writeReady first reopens the file.
+// Its only possible error is a ReopenError, which makes the engine open the sink again. Any other
+// error becomes the outcome of the deliveries.
 func (l *lane) writeReady(group []*delivery, broken error) error {
 	if len(group) == 0 {
 		return nil
@@ -112,8 +113,8 @@ func (l *lane) writeGroup(group []*delivery) error {
 	return nil
 }
 
-// write appends a group to the file in aligned blocks, and sets the place of each delivery. It
-// returns the new end of the file.
+// write appends a group to the file in aligned blocks, and sets the place of each delivery, that
+// is, the file and its length after the delivery. It returns the new end of the file.
 func (l *lane) write(group []*delivery) (end int64, err error) {
 	l.mu.Lock()
 	f, from, id := l.file, l.length, l.id
@@ -161,8 +162,8 @@ func (l *lane) wrote() {
 	l.writing = false
 }
 
-// reserve reserves space, if this is worthwhile, before the bytes from from to end of f are
-// written.
+// reserve is called before the bytes of f between the offsets from and end are written. If the
+// file grows fast (see ahead.want), it reserves disk space.
 func (l *lane) reserve(f vfs.File, from, end int64) {
 	at, length := l.ahead.want(time.Now(), from, end)
 	if length == 0 {

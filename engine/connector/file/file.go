@@ -10,8 +10,9 @@
 //
 // While the file is open, a lock file beside it prevents a second sink from using it. Other
 // programs must not write to the file: bytes that they append are removed at the next start. The
-// sink never repeats a failed fsync. With rotate, it also owns the numbered files until they are
-// settled. Without rotate, the sink never renames or removes a file.
+// sink never repeats a failed fsync. With rotate, it may also rename or remove the numbered files
+// that are newer than the file in the checkpoint. Without rotate, the sink never renames or
+// removes a file.
 package file
 
 import (

@@ -51,7 +51,7 @@ type lane struct {
 	written  []*delivery // deliveries to sync, in order; only with ack
 	file     vfs.File
 	id       place
-	length   int64 // bytes written
+	length   int64 // length of the file after the last write
 	synced   int64 // bytes known to be durable
 	begun    int64 // bytes for which writeback was started
 	settled  int64 // bytes acknowledged; after a failure, the file is truncated to this length
@@ -150,8 +150,8 @@ func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	}
 }
 
-// fail makes all unanswered deliveries fail with err. The writer will reopen the file before the
-// next write.
+// fail makes all unanswered deliveries of the lane and of groups fail with err. The writer will
+// reopen the file before the next write.
 func (l *lane) fail(err error, groups ...[]*delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// leastRotate is the smallest limit of a file's size. With a smaller one, for example due to a
-// wrong unit, every batch would get its own file.
+// leastRotate is the minimum of the option rotate.bytes, the limit on a file's size. With a
+// smaller one, for example due to a wrong unit, every batch would get its own file.
 const leastRotate = stream.Size(4 << 10)
 
-// Rotate configures rotation. The file out.log is renamed to out.log.1, the next one to out.log.2,
-// and so on: the highest number is the newest file. The sink removes files only
-// when it is opened: those that are newer than the file in the checkpoint (see unrotate).
+// Rotate configures rotation. The file out.log is renamed to out.log.1, the next out.log to
+// out.log.2: the highest number is the newest file. The sink removes files only when it is
+// opened: those that are newer than the file in the checkpoint (see unrotate).
 type Rotate struct {
 	Bytes stream.Size `yaml:"bytes" doc:"maximum size of a file; a batch that would exceed it starts a new one; 0: no limit"`
 }
@@ -54,8 +54,8 @@ func (l *lane) fits(group []*delivery) int {
 }
 
 // rotate renames the file to the next number and creates a new file. Before the rename, it syncs
-// the old file and answers its deliveries. The new name is durable before the first write: a place
-// in the checkpoint thus never refers to a file that a crash could remove.
+// the old file and, with fsync: ack, answers its deliveries. The new name is durable before the
+// first write: a place in the checkpoint thus never refers to a file that a crash could remove.
 func (l *lane) rotate() error {
 	if l.ack {
 		l.syncGroup()
@@ -148,9 +148,9 @@ func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 }
 
 // unrotate undoes rotations that are not in the checkpoint. want is the place in the checkpoint.
-// unrotate gives the rotated file with the identity of want its name back, and removes newer files,
-// because their records will be delivered again. It does nothing if the current file or no file has
-// this identity.
+// unrotate gives the rotated file with the identity of want its name back, and removes newer
+// files, including the current one, because their records will be delivered again. It does
+// nothing if the current file or no file has this identity.
 func unrotate(dir vfs.Dir, name string, want place) error {
 	is := func(name string) (bool, error) {
 		info, err := dir.Stat(name)

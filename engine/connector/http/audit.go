@@ -19,8 +19,9 @@ type AuditOptions struct {
 	// proxy. The response must have a line for each stored record. Empty means that the receiver
 	// has no such URL.
 	URL string `yaml:"url" doc:"URL for GET; the response has a line for each stored record"`
-	// ID is an expression for the line of a record. Empty means that the line is the record itself:
-	// its JSON object with body: ndjson, or its original bytes with body: raw.
+	// ID is an expression that gives the line which the receiver must return for a record. Empty
+	// means that the line is the record itself: its JSON object with body: ndjson, or its
+	// original bytes with body: raw.
 	ID expr.Text `yaml:"id" doc:"expression for a record's line; default: the record itself"`
 }
 
@@ -102,8 +103,9 @@ func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
 var errNoLine = errors.New("the value is null, empty or of several lines, so it cannot identify " +
 	"the record's line")
 
-// expect adds the lines that the receiver must have for record i. There is one line, unless the
-// original record has several.
+// expect adds the lines that the receiver must have for record i. There is one line, with one
+// exception: without the option audit.id and with body: raw, each line of the original record is
+// expected by itself.
 func (a *audit) expect(b *stream.Batch, i int) error {
 	if a.evaluator != nil {
 		var err error

@@ -18,7 +18,7 @@ const maxEmptyPages = 16
 type pace struct {
 	adaptive backoff.Adaptive
 	retry    backoff.Policy
-	random   rand.Source // nil means the global one
+	random   rand.Source // nil means the global random source
 
 	interval   time.Duration // the interval before the next regular request
 	due        time.Duration

@@ -37,7 +37,7 @@ type reader struct {
 	valid     validators      // validators of page
 	openLine  string          // the line that holdOpenLine has removed; "" if none
 	openAt    int64           // number of records before openLine
-	openSince time.Duration   // when it was first seen
+	openSince time.Duration   // when openLine was first seen
 	end       bool            // the last request has reached the last page
 	unmet     int             // consecutive responses without the expected records, see took
 }
@@ -168,8 +168,8 @@ func (r *reader) follows() bool {
 // endedHere reports whether the reader must change to the next page although the loaded page has
 // more records. This happens if the loaded page has got more records since it was first read.
 // Positions on the next page were counted without them, and a settled range (delivered,
-// dead-lettered or dropped records) is on that page. A position there would otherwise mean another
-// record.
+// dead-lettered or dropped records) is on that page. If the reader now read the additional
+// records first, each position on the next page would mean another record.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }

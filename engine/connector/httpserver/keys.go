@@ -115,7 +115,7 @@ func (k *keys) remove(at *list.Element) {
 }
 
 // wait waits until a request that another call has begun is submitted, and returns the submission.
-// It returns nil if that request failed before.
+// It returns nil if that request failed before it was submitted.
 func (e *keyed) wait(ctx context.Context) (*intake.Submission, error) {
 	select {
 	case <-e.ready:

@@ -102,8 +102,9 @@ func (o *Options) Validate() error {
 	)
 }
 
-// KeepRequests implements stream.RequestOptions. With a buffer, it returns 0: no partition of the
-// source is a request, because the buffer stores all requests in its own partition.
+// KeepRequests implements stream.RequestOptions. It returns the option idempotency, the time for
+// which requests are remembered. With a buffer, it returns 0: no partition of the source is a
+// request, because the buffer stores all requests in its own partition.
 func (o *Options) KeepRequests() time.Duration {
 	if o.Ack == buffer.Buffered {
 		return 0

@@ -115,8 +115,9 @@ func (r *reader) follow(ctx context.Context, at stream.Position, once bool) erro
 
 // read reads the entries after the position at. Unless once is set, it then waits for new entries.
 //
-// These are two runs of journalctl. While journalctl waits for new entries (--follow), it prints
-// only entries of the current boot, since systemd 250. The first run, without --follow, also prints
+// Usually, read runs journalctl twice. It runs it only once if once is set, or if reading begins
+// at the end of the journal. While journalctl waits for new entries (--follow), it prints only
+// entries of the current boot, since systemd 250. The first run, without --follow, also prints
 // the entries of earlier boots.
 func (r *reader) read(ctx context.Context, at *stream.Position, once bool) error {
 	if once || !r.j.o.startsAtEnd(at.Key) {

@@ -62,7 +62,7 @@ func digest(text string) string {
 // committed is the group's offset of a partition, as the broker stores it.
 type committed struct {
 	offset   int64 // below 0 if there is none
-	epoch    int32 // of the leader; below 0 if not known
+	epoch    int32 // leader epoch; below 0 if not known
 	metadata string
 }
 
@@ -71,8 +71,9 @@ type committed struct {
 type bounds struct{ start, end int64 }
 
 // offerOf returns the position at which a partition resumes according to the group. c is the offset
-// that the group has committed, with its metadata, and b has the ends of the log. The sink's ledger
-// may override the position later.
+// that the group has committed, with its metadata, and b has the ends of the log. The sink's
+// ledger may override the position later. In the table, "none" on the right means that offerOf
+// returns an error, and the partition is not read.
 //
 //	committed offset                 position
 //	none                             start or end of the log, according to the option start

@@ -58,7 +58,9 @@ func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 var errAborted = errors.New("the transaction was aborted")
 
 // settleAborted derives the outcome of a batch if its transaction was aborted because some
-// of its records were not accepted. None of its records was delivered.
+// of its records were not accepted. None of its records was delivered. If the brokers throttle a
+// record, or an operator must change something, the whole batch gets this outcome. Otherwise
+// refused records are separated as in settle.
 func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	worst, reason := verdict.Again, error(nil)
 	for _, err := range errs {

@@ -33,7 +33,7 @@ type partition struct {
 	key    topicPartition
 	part   *stream.Partition
 	phase  phase
-	number uint32 // of the assignment; 0 while assigning
+	number uint32 // number of the assignment; 0 while assigning
 	next   int64
 	above  []stream.Range // settled ranges beyond next
 	end    int64          // end of the log at the assignment
@@ -41,7 +41,7 @@ type partition struct {
 
 	fetched []*kgo.Record // not handed out yet
 	ready   time.Duration // since the reader's start: fetched records wait for more until then
-	bytes   int64         // of fetched
+	bytes   int64         // memory of fetched
 	epochs  []epochStart  // ascending
 }
 

@@ -22,9 +22,9 @@ import (
 // The client library calls assign, revoked and lost one after the other, with one exception: a
 // revocation may begin while assign runs. The library ends the context of assign first. One
 // goroutine polls the library for records, puts them into the partitions, and pauses while these
-// hold enough. From the return of a poll until its records are in the partitions, the library
-// blocks rebalances. So records that were fetched for an earlier assignment never reach a later
-// one.
+// hold half of the option Memory or more (awaitRoom). From the return of a poll until its records
+// are in the partitions, the library blocks rebalances. So records that were fetched for an
+// earlier assignment never reach a later one.
 type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
@@ -37,7 +37,7 @@ type reader struct {
 	ended   chan struct{} // closed when the fetching goroutine has ended
 	started time.Time
 	stored  map[topicPartition]committed // as last fetched; owned by the library's goroutine
-	ids     map[string][16]byte          // topic ids as first seen by this client; likewise
+	ids     map[string][16]byte          // topic ids as first seen by this client; owned likewise
 	unknown map[string]unknownTopic      // owned by the fetching goroutine
 
 	mu        sync.Mutex // guards the fields below
@@ -48,8 +48,8 @@ type reader struct {
 	last      topicPartition
 	hasJoined bool
 	closing   bool
-	stop      context.CancelFunc // of the fetching goroutine; nil before it runs
-	err       error              // of the fetching goroutine; Read returns it
+	stop      context.CancelFunc // cancels the fetching goroutine; nil before it runs
+	err       error              // error of the fetching goroutine; Read returns it
 	limit     int                // size limit of a commit's metadata
 	taking    *taking
 }
@@ -143,9 +143,10 @@ type unknownTopic struct{ first, last time.Time }
 // know.
 const unknownLimit = 5 * time.Second
 
-// verify checks topics that a broker does not know. It returns an error if one of them was deleted
-// or recreated, or stays unknown: the client never accepts the new id of a topic, and may have the
-// metadata of a broker that does not know the topic yet.
+// verify checks topics that a broker does not know. It returns an error if one of them was
+// deleted or recreated, because the client never accepts the new id of a topic. It also returns
+// an error if a topic stays unknown for longer than unknownLimit. Until then, the client may have
+// the metadata of a broker that does not know a new topic yet.
 func (r *reader) verify(ctx context.Context, topics []string) error {
 	m, err := r.admin.Metadata(ctx, topics...)
 	if err != nil {

@@ -32,8 +32,9 @@ type GroupSource struct {
 	readers       map[string]*reader // by route
 	transactional map[string]bool    // by route; true if its sink commits the offsets
 
-	// first has the topics when each route was first opened. It survives restarts of the routes, so
-	// that a restart before new partitions are found does not make them old.
+	// first has, for each route, the state that the topics had when the route was first opened.
+	// It survives restarts of the routes. Otherwise, partitions that are created before a
+	// restart, and found only after it, would not count as new (isNew).
 	first map[string]map[string]topicState
 }
 
@@ -146,7 +147,7 @@ func (s *GroupSource) bindTransactions(route string) {
 // unstableOffsets limits requests for the group's offsets to the last version in which the broker
 // does not wait for open transactions. This wait would last until the transaction of an earlier
 // owner times out. Only the sink's Take can end that transaction at once, and the engine calls Take
-// after this request. Take then reads the offset again, and the engine uses that one.
+// after this request. Take then reads the offset again, and the engine uses the offset from Take.
 func unstableOffsets() kgo.Opt {
 	v := kversion.Stable()
 	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 6)
@@ -192,8 +193,9 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 	return append(out, kgo.ConsumeTopics(s.o.Topics...)), nil
 }
 
-// firstTopics returns the topics when the route was first opened. topics is the result of the last
-// check, or nil if it has failed. If a state in topics is not known, the next call counts as first.
+// firstTopics returns the state that the topics had when the route was first opened. topics is
+// the result of the last check, or nil if it has failed. If the state of a topic in topics is not
+// known, firstTopics returns topics, and the next call counts as the first one.
 func (s *GroupSource) firstTopics(
 	route string, topics map[string]topicState,
 ) map[string]topicState {

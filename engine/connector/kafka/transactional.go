@@ -27,7 +27,7 @@ type transactionalSink struct {
 	source  *GroupSource
 	route   string
 	group   string
-	cluster string // of the sink; set by Open
+	cluster string // id of the sink's cluster; set by Open
 
 	mu    sync.Mutex               // guards owned
 	owned map[uint32]*transactions // by assignment

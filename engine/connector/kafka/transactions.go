@@ -22,7 +22,7 @@ type job struct {
 	spans   []stream.Span
 	ranges  []stream.Range
 	records []*kgo.Record
-	bytes   int64         // of the values
+	bytes   int64         // size of the records' values
 	done    chan struct{} // closed when the fields below are final
 	failed  bool          // the brokers refused some records
 	fates   []error       // by index in the records
@@ -82,7 +82,7 @@ type transactions struct {
 	closing    sync.Once
 
 	progress progress // as committed; owned by run's goroutine after Take
-	limit    int      // bytes of a commit's metadata; owned like progress
+	limit    int      // maximum bytes of a commit's metadata; owned like progress
 
 	open atomic.Bool // a transaction is open; closeProducer may run beside run's goroutine
 

@@ -17,8 +17,8 @@ const engineSQL = `SELECT t.engine, e.transactions FROM information_schema.table
 	WHERE t.table_schema = coalesce(nullif(?, ''), DATABASE()) AND t.table_name = ?`
 
 // indexSQL selects the columns of the unique indexes of a table. The columns are the name of the
-// index, the name of the column, and whether the column is auto_increment, may be NULL, and is in
-// the index as a whole.
+// index, the name of the column, and whether the column is auto_increment and may be NULL. The
+// last one is false if the index has only a prefix of the column's values.
 const indexSQL = `SELECT i.index_name, i.column_name, c.extra LIKE '%auto_increment%',
 	c.is_nullable = 'YES', i.sub_part IS NULL
 	FROM information_schema.statistics i LEFT JOIN information_schema.columns c

@@ -55,7 +55,7 @@ func (m *message) size() int64 {
 //	run 2                 4   5
 type run struct {
 	part      *stream.Partition
-	number    uint32     // of the assignment
+	number    uint32     // number of the assignment
 	handedOut uint64     // the last sequence handed out
 	last      uint64     // the last sequence queued
 	queue     []*message // not handed out yet

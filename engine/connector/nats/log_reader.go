@@ -160,8 +160,8 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 	return out
 }
 
-// resetAttempts bounds the library's attempts to recreate its consumer. When they have failed, the
-// reader checks the stream.
+// resetAttempts bounds the library's attempts in a row to recreate its consumer. When they have
+// failed, the reader checks whether the stream still exists.
 const resetAttempts = 3
 
 // Time limits of a read. The client library notices a lost request only if a single wait is longer
@@ -363,8 +363,8 @@ const gapEvery = time.Second
 // passGap is called if sequences before c are missing. If they were deleted by a purge or a limit,
 // which raises the first sequence of the stream, passGap calls checkDeleted, which ends the route
 // or only reports the loss. passGap ignores messages that were deleted one by one or have other
-// subjects. With the option subject, it checks at most once per gapEvery, unless c.pending shows a
-// loss.
+// subjects. With the option subject, it checks at most once per gapEvery, unless c.pending is
+// lower by more than one than for the message before.
 func (r *logReader) passGap(ctx context.Context, c *content) error {
 	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery && c.pending+1 >= r.pending {
 		return nil

@@ -14,8 +14,9 @@ import (
 )
 
 // publisher publishes messages to streams and receives the responses. Unlike the library's
-// publisher, it keeps no timer, no channel and no map entry for each message. Example: the reply
-// subject _INBOX.x.7.12 belongs to message 12 of batch 7. A publisher is safe for concurrent use.
+// publisher, it keeps no timer, no channel and no map entry for each message: the reply subject
+// of a response identifies the message. Example: the reply subject _INBOX.x.7.12 belongs to
+// message 12 of batch 7. A publisher is safe for concurrent use.
 type publisher struct {
 	conn  *natsgo.Conn
 	inbox string // prefix of all reply subjects
@@ -152,7 +153,7 @@ func (r *responses) failAllLocked(err error) {
 }
 
 // recordLocked sets the outcome of message k, unless the outcome is already known. It reports
-// whether it has set the outcome. The caller holds the lock.
+// whether it has set the outcome. The caller holds the mu of the publisher.
 func (r *responses) recordLocked(k int, err error) bool {
 	if r.outcomes[k] != errAwaited {
 		return false

@@ -20,7 +20,7 @@ const (
 	pullMessages  = 1000
 	pullTime      = 5 * time.Second
 	pullHeartbeat = time.Second
-	groupMessages = 256 // messages queued under one lock
+	groupMessages = 256 // messages that are queued before mu is released
 )
 
 // pullBackoff is the wait before the next pull after a failed one.
@@ -236,7 +236,7 @@ func (r *sharedReader) queue(group []*message) (*message, int) {
 const maxRuns = 8
 
 // nakDelay is the time after which the server may redeliver a message that this session cannot
-// place.
+// put into a run.
 const nakDelay = time.Second
 
 // place begins a run, a new partition of the session, with m. If maxRuns is reached, it replaces a
@@ -368,7 +368,7 @@ const (
 )
 
 // watch detects that the stream or the consumer was deleted, that messages were deleted before
-// delivery, and that max_ack_pending is reached.
+// delivery (only without the option subject), and that max_ack_pending is reached.
 func (r *sharedReader) watch(ctx context.Context) {
 	every := watchEvery
 	if r.o.Once {

@@ -20,7 +20,7 @@ import (
 // sharedReader is one session with a durable pull consumer. Other processes may use the same
 // consumer. It implements stream.AssignedReader and stream.SettledReader.
 //
-//	fetch   pulls messages into deliveries, and pauses while they hold enough
+//	fetch   pulls messages into deliveries until these take half of the option Memory
 //	signal  sends acknowledgements and in-progress signals
 //	watch   requests the state of the consumer every few seconds
 //
@@ -34,9 +34,9 @@ type sharedReader struct {
 	client   *client
 	consumer jetstream.Consumer
 	config   jetstream.ConsumerConfig
-	created  time.Time               // of the stream
-	opening  *jetstream.ConsumerInfo // of the consumer, when it was opened
-	identity string                  // of the stream
+	created  time.Time               // creation time of the stream
+	opening  *jetstream.ConsumerInfo // state of the consumer when it was opened
+	identity string                  // id of the stream, from client.identity
 	session  string
 	count    func(string, int64)
 	meta     *messages.MetaAdder
@@ -58,7 +58,7 @@ type sharedReader struct {
 	lastAbove time.Duration   // when Settled last acknowledged ranges above the watermark
 	closing   bool
 	stops     []context.CancelFunc // cancel the goroutines
-	err       error                // Read returns it
+	err       error                // Read returns it after all queued messages
 }
 
 func (s *StreamSource) openShared(
@@ -179,7 +179,8 @@ func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*messa
 }
 
 // aboveEvery is the minimum time between two calls of Settled that acknowledge ranges above the
-// watermarks. Each of these calls visits all messages that are handed out.
+// watermarks. Each of these calls visits all messages that were handed out to the engine and are
+// not acknowledged.
 const aboveEvery = 50 * time.Millisecond
 
 // Settled implements stream.SettledReader. It acknowledges messages before their commit. So a kill

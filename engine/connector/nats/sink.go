@@ -63,8 +63,8 @@ func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 const (
 	maxInFlight   = 32 << 20
 	maxUnacked    = 8000
-	stallWait     = 5 * time.Second // for room below maxUnacked
-	responseBound = time.Minute     // for the responses to maxUnacked messages
+	stallWait     = 5 * time.Second // maximum wait for room below maxUnacked
+	responseBound = time.Minute     // maximum wait for the responses to maxUnacked messages
 	abandonBound  = 5 * time.Second // for responses after the end of an attempt, if room is needed
 )
 
@@ -195,7 +195,8 @@ func (s *StreamSink) disconnected() error {
 	return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrDisconnected)
 }
 
-// delivery is one attempt to deliver a batch. Only one goroutine uses it.
+// delivery is one attempt to deliver a batch. Only one goroutine uses it, except that the
+// publisher sets elements of fates.
 type delivery struct {
 	s          *StreamSink
 	fates      []error  // by index in the kept records
@@ -312,9 +313,9 @@ func (d *delivery) failDenied(r *responses, first int) (changed <-chan struct{})
 	return changed
 }
 
-// lookUp looks up the subjects of messages that no server has responded to. There are two causes:
-// no stream accepts the subject, or the stream has no leader at present. Only the first cause is
-// permanent.
+// lookUp looks up the subjects of messages for which the server has reported that no stream
+// responds (status 503). There are two causes: no stream accepts the subject, or the stream has
+// no leader at present. Only the first cause is permanent.
 func (d *delivery) lookUp(ctx context.Context) error {
 	known := make(map[string]error)
 	for k, err := range d.fates {

@@ -16,8 +16,9 @@ import (
 // defaultWindow is the time for which streams remember ids unless they are configured otherwise.
 const defaultWindow = 2 * time.Minute
 
-// observeStream refuses a stream that never acknowledges messages. It warns if the stream may
-// forget the ids of messages too early. It also keeps the time for which the stream remembers them.
+// observeStream refuses a stream that never acknowledges messages. It warns if the stream forgets
+// the ids of deleted messages when its server restarts. It also stores in s.doubts the time for
+// which the stream remembers ids.
 func (s *StreamSink) observeStream(o *jetstream.StreamConfig) error {
 	if o.NoAck {
 		return fmt.Errorf("stream %q has no_ack, so that stored and lost messages cannot be "+
@@ -59,10 +60,10 @@ const maxDoubts = 4096
 // repeated after the stream has forgotten its ids, the sink counts possible duplicates. A doubts is
 // safe for concurrent use.
 type doubts struct {
-	window time.Duration // of the stream; constant after Open
+	window time.Duration // time for which the stream remembers ids; constant after Open
 
 	mu    sync.Mutex           // guards since
-	since map[string]time.Time // of the first attempt, by the id of the first record
+	since map[string]time.Time // time of the first attempt, by the id of the first record
 }
 
 func newDoubts() doubts {

@@ -21,8 +21,8 @@ type messageMaker struct {
 	id      *expr.Evaluator // nil: route and record's id
 	route   string          // pipeline and route, with a slash after each
 	scratch []byte
-	message natsgo.Msg // made last
-	idValue []string   // of its header Nats-Msg-Id
+	message natsgo.Msg // the message made last
+	idValue []string   // value of its header Nats-Msg-Id
 }
 
 func newMessageMaker(o *SinkOptions, route string) *messageMaker {
@@ -78,8 +78,8 @@ func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 
 // recordID returns the id of record i by which the stream recognizes a message that it already has.
 // A stream compares the ids of all its subjects, and a record has the same id in all routes. So the
-// id contains the route. Otherwise, if two routes write to a stream, it would drop the messages of
-// one.
+// id contains the route. Otherwise, if two routes write to a stream, the stream would drop the
+// messages of one route as duplicates.
 func (t *messageMaker) recordID(b *stream.Batch, i int) (string, error) {
 	if t.id == nil {
 		t.scratch = b.AppendRecordID(append(t.scratch[:0], t.route...), i)

@@ -165,8 +165,8 @@ func (v verdict) String() string {
 }
 
 // judgePoll returns the verdict on the response to a poll, and a text for the history. The verdict
-// comes from the conditions async.done and async.failed or, if neither holds, from the status. A
-// 410 means failure.
+// comes from the conditions async.done and async.failed or, if neither holds, from the status.
+// Status 410 means that the operation has failed.
 func (p *programs) judgePoll(r *response) (verdict, string) {
 	status := strings.TrimSpace(strconv.Itoa(r.status) + " " + nethttp.StatusText(r.status))
 	undecided := ""

@@ -35,7 +35,7 @@ type lane struct {
 	circuit  *breaker.Circuit
 	failed   []int64       // ids of deliveries that have failed since the last success
 	since    time.Time     // time of the first of these failures
-	reason   string        // of the last failure
+	reason   string        // reason of the last failure
 	slow     bool          // the last attempt failed or was slow, or one in flight is slow
 	full     bool          // the last visit found more due deliveries than it could send
 	absent   absence       // why the lane is not in the heap, even if it has due deliveries
@@ -70,8 +70,8 @@ func newCircuit() *breaker.Circuit {
 	return c
 }
 
-// isDown reports whether the host counts as down. A host that is down gets only probes and the last
-// attempts of deliveries.
+// isDown reports whether the host counts as down. A host that is down gets only probes, the last
+// attempts of deliveries, and attempts that an operator has forced.
 func (l *lane) isDown() bool { return l.circuit != nil && l.circuit.State() != breaker.Closed }
 
 // allow reports whether the circuit breaker of the host allows an attempt. If it does, the caller
@@ -101,16 +101,16 @@ func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether the lane can be deleted to make room for another host: at the time now,
-// nothing is in flight or due, and no wait for the rate limit is left. since is the time now as a
-// duration since laneSet.epoch.
+// isResting reports whether the lane can be deleted to make room for another host: at the time
+// now, nothing is in flight or due, no wait for the rate limit is left, and the lane waits for no
+// other event (see absence). since is the time now as a duration since laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))
 }
 
-// worth ranks a resting lane by the state that its deletion would lose. Lanes of low worth are
-// deleted first.
+// worth ranks a resting lane by the state that its deletion would lose: waiting deliveries count
+// 1, earlier failures or slowness count 2. Lanes of low worth are deleted first.
 func (l *lane) worth() (n int) {
 	if l.index >= 0 {
 		n++
@@ -151,7 +151,7 @@ const (
 // quick ones may be in flight.
 type attemptSlots struct {
 	attempts, share, extra int
-	slow                   int        // slow attempts
+	slow                   int        // number of slow attempts
 	recent                 []*attempt // quick and long attempts, the oldest first
 	long                   int        // number of long attempts, which are at the start of recent
 }

@@ -54,9 +54,9 @@ type sender struct {
 	held    []*lane // lanes of slow hosts that wait for the share of slow hosts, in order
 	storing int     // lanes that are recording, at most maxRecording
 	version int64
-	rounds  int // calls of maintain
+	rounds  int // number of calls of maintain
 
-	attempts context.Context // of in-flight attempts; ends stopGrace after run's context
+	attempts context.Context // context of in-flight attempts; ends stopGrace after run's context
 	stop     context.CancelCauseFunc
 	workers  atomic.Int64
 	rested   chan struct{} // closed when all workers have ended
@@ -77,7 +77,7 @@ type job struct {
 }
 
 // skips has changes of deliveries at one lane. Each change records planned attempts that were not
-// made, because the host was down.
+// made, because the host was down, or because penstock was not running or late.
 type skips struct {
 	lane    *lane
 	changes []parked.Change
@@ -402,11 +402,11 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 }
 
 // revisit schedules the next visit of a lane. full means that the last visit found no room for
-// another attempt. The next visit is then at the first of these times that applies:
+// another attempt. The first of these rules that applies then determines the next visit:
 //
-//   - when the rate limit allows an attempt
-//   - at the end of an in-flight attempt
-//   - after roomPause
+//   - If the rate limit delays the next attempt: when it allows the attempt.
+//   - If an attempt is in flight: at the end of an attempt.
+//   - Otherwise: after roomPause.
 //
 // If the lane is not full, it is visited at once if more deliveries may be due (more), otherwise
 // when its next delivery is due.

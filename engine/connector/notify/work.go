@@ -100,8 +100,8 @@ func (s *sender) record(ctx context.Context) error {
 	}
 }
 
-// apply returns the progress of the delivery after this result of an attempt. begun is the progress
-// during the attempt.
+// apply returns the progress of the delivery after this result of an attempt. begun is the
+// progress after the event parked.Begin of this attempt.
 func (r *result) apply(
 	begun parked.Progress, s parked.Schedule, now time.Time,
 ) (parked.Progress, error) {

@@ -44,8 +44,8 @@ func (c *connections) Accept() (net.Conn, error) {
 	return &forgetful{Conn: conn, connections: c}, nil
 }
 
-// forgetful is a connection that removes itself from byPeer if it is closed before TagConn was
-// called for it.
+// forgetful is a connection that removes itself from connections.byPeer if it is closed before
+// gRPC has called TagConn for it.
 type forgetful struct {
 	*listen.Conn
 	connections *connections

@@ -133,9 +133,10 @@ type refusals struct {
 	first error // reason of the first refusal
 }
 
-// parse returns the records in a message. It refuses each record that exceeds the limit, and keeps
-// the others. The records may need more memory than the message, because each of them repeats the
-// attributes of its resource and its scope. parse then reserves more memory.
+// parse returns the records in a message. It refuses each record that is longer than the option
+// max_record, and keeps the others. The records may need more memory than the message, because
+// each of them repeats the attributes of its resource and its scope. parse then reserves more
+// memory.
 func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reservation) (
 	records intake.Records, refused refusals, err error,
 ) {

@@ -73,7 +73,8 @@ func integer(text []byte) (n uint64) {
 	return n
 }
 
-// numericBase is the number of decimal digits in a digit of numeric.
+// numericBase is the number of decimal digits in one base-10000 digit of PostgreSQL's type
+// numeric.
 const numericBase = 4
 
 // appendNumeric appends a number in the format of the server's numeric_recv: the number of

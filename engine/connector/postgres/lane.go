@@ -36,7 +36,8 @@ const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepal
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`
 
 // durable makes commits of the session durable, unless the address states otherwise. A role or
-// database may have the setting off. The server could then lose commits that it has reported.
+// database may have the setting synchronous_commit off. In a crash, the server could then lose
+// commits that it has reported.
 const durable = `; SELECT set_config('synchronous_commit', 'on', false)
 	WHERE current_setting('synchronous_commit') = 'off'`
 

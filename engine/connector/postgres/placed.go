@@ -20,8 +20,8 @@ func roomFor(places []sqltable.Place) int { return blindCopy + cellMost*(len(pla
 
 // putPlaced encodes a record at the start of dst, which has enough space. It reads the values
 // directly from data, the memory of the batch, in which places has their positions. It returns the
-// size, or 0 if only sqltable.Rows can encode or refuse the record. A row begins with number unless
-// number is negative.
+// size, or 0 if only sqltable.Rows can encode or refuse the record. A row begins with number, the
+// number of the record in the batch (mode upsert), unless number is negative (mode append).
 func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data []byte,
 	number int) int {
 	binary.BigEndian.PutUint16(dst, uint16(len(places)))

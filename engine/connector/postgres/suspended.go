@@ -24,7 +24,8 @@ type suspended struct {
 }
 
 // lockHolder identifies a session that locks rows of the marks, and the state in which it is. If
-// the session enters another state, changed differs, and the value identifies it no more.
+// the session enters another state, its field changed is another time, and the lockHolder no
+// longer identifies the session.
 type lockHolder struct {
 	pid     int32
 	changed time.Time // begin of the state
@@ -54,8 +55,9 @@ const endSessions = `SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_acti
 	JOIN unnest($1::int[], $2::timestamptz[]) u (pid, changed)
 	ON a.pid = u.pid AND a.state_change = u.changed AND a.wait_event = 'ClientRead'`
 
-// evictSuspended ends the connections of suspended processes after a wait for one of their requests
-// has failed with err. The transaction on c has failed.
+// evictSuspended ends the connections of suspended processes that lock rows of the ledger's
+// marks. It is called when the transaction on c has failed with err, because it waited too long
+// for such a lock. It returns err, joined with its own error if it has one.
 func (s *Sink) evictSuspended(ctx context.Context, c *conn, err error) error {
 	if _, undo := c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol); undo != nil {
 		return err

@@ -3,6 +3,7 @@ package spooldir_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -212,5 +213,44 @@ func TestPowerLoss(t *testing.T) {
 				t.Errorf("%s: only %d crashes were tried", finished, crashes)
 			}
 		})
+	}
+}
+
+// TestFinishedBelowSurvivesPowerLoss checks that a finished file in a subdirectory keeps its new
+// name after a power loss.
+func TestFinishedBelowSurvivesPowerLoss(t *testing.T) {
+	for finished, want := range map[string]string{
+		"move": "/done/sub/a.log", "rename": "/spool/sub/a.log.done", "delete": "",
+	} {
+		change := func(o *spooldir.Options) {
+			o.Recursive, o.Finished = true, finished
+			if finished == "move" {
+				o.MoveTo = "/done"
+			}
+		}
+		run := func(t *testing.T, m *vfstest.Mem, w *fixture) {
+			for _, dir := range []string{"/spool/sub", "/done"} {
+				if _, err := m.MakeDir(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			plant(t, m, "/spool/sub/a.log", "a\n")
+			w.open(false)
+			w.pump(5 * time.Second)
+			w.close()
+			after := m.Crash(vfstest.DataAll, vfstest.NamesNone, 1)
+			for _, name := range []string{
+				"/spool/sub/a.log", "/spool/sub/a.log.done", "/done/sub/a.log",
+			} {
+				dir, err := after.OpenDir(filepath.Dir(name))
+				if err == nil {
+					_, err = dir.Stat(filepath.Base(name))
+				}
+				if (err == nil) != (name == want) {
+					t.Errorf("after a power loss, %s: %v", name, err)
+				}
+			}
+		}
+		t.Run(finished, func(t *testing.T) { faulty(t, change, run) })
 	}
 }

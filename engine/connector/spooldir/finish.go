@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
@@ -112,9 +114,7 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) e
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.unsync = true
-	s.mu.Unlock()
+	s.renamed(path.Dir(name))
 	s.finisher.Tell(e, dir, to, held)
 	s.log.Debug("a file is finished", "file", name, "finished", s.o.Finished, "to", to)
 	s.h.Count("files_finished", 1)
@@ -178,27 +178,53 @@ func (s *source) move(e *follow.Entry, name string) (string, error) {
 	return s.rename(e, name, s.moved, name)
 }
 
-// sync makes the renames since the last sync durable.
+// renamed records that names in subdirectories were changed. The next sync makes the changes
+// durable.
+func (s *source) renamed(subdirectories ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, dir := range subdirectories {
+		s.unsync[dir] = true
+	}
+}
+
+// sync makes the renames since the last sync durable. The directories to which files were moved
+// come first, so that each file has at least one durable name.
 func (s *source) sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
 	s.mu.Lock()
 	dir, moved := s.dir, s.moved
-	idle := !s.unsync || dir == nil
-	s.unsync = s.unsync && idle
-	s.mu.Unlock()
-	if idle {
-		return nil
+	var changed []string
+	if dir != nil {
+		changed = slices.Sorted(maps.Keys(s.unsync))
+		clear(s.unsync)
 	}
-	err := dir.Sync()
-	if err == nil && moved != nil {
-		err = moved.Sync()
+	s.mu.Unlock()
+	var err error
+	for _, sub := range changed {
+		if moved != nil {
+			err = errors.Join(err, syncBelow(moved, sub))
+		}
+		err = errors.Join(err, syncBelow(dir, sub))
 	}
 	if err != nil {
-		s.mu.Lock()
-		s.unsync = true
-		s.mu.Unlock()
+		s.renamed(changed...)
 		return fmt.Errorf("sync the directory %q: %w", dir.Path(), err)
 	}
 	return nil
+}
+
+// syncBelow syncs a subdirectory. One that was removed meanwhile needs no sync.
+func syncBelow(dir vfs.Dir, sub string) error {
+	if sub == "." {
+		return dir.Sync()
+	}
+	below, err := dir.OpenDir(sub)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return errors.Join(below.Sync(), below.Close())
 }

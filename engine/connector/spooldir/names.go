@@ -58,8 +58,8 @@ func match(globs []string, name, base string) bool {
 	return false
 }
 
-// numbered returns the name to try after n names were taken. The names are tried in the order name,
-// name.1, name.2 and so on.
+// numbered returns the name to try after n names were taken. It is name for 0, name.1 for 1, and
+// name.2 for 2.
 func numbered(name string, n int) string {
 	if n == 0 {
 		return name

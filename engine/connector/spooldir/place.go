@@ -27,8 +27,9 @@ func (p place) List(found func(follow.Listed), refused func(label, why string)) 
 	return p.list(".", 0, awaiting, found, refused)
 }
 
-// list calls found with each wanted file in the directory name and below it. For a file in the map
-// awaiting, list takes the file information from the map and calls no stat.
+// list calls found with each wanted file in the directory name and below it. The map awaiting has
+// files that wait to be finished. For these files, list takes the file information from the map
+// and calls no stat.
 func (p place) list(
 	name string, depth int, awaiting map[string]vfs.Info, found func(follow.Listed), refused func(label, why string),
 ) error {

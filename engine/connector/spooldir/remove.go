@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// asideName returns the hidden name that a file has while it is being deleted. It depends only on
-// the partition, so that the next process can find the file after a crash.
+// asideName returns the hidden name that a file has while it is being deleted. Within the file's
+// directory, it depends only on the partition, so that the next process can find the file after a
+// crash.
 func asideName(p stream.Partition, name string) string {
 	sum := sha256.Sum256([]byte(p.ID))
 	return path.Join(path.Dir(name), ".penstock-delete-"+hex.EncodeToString(sum[:8]))

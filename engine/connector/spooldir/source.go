@@ -48,8 +48,8 @@ type source struct {
 	dir    vfs.Dir
 	moved  vfs.Dir // finished: move
 	lock   io.Closer
-	stop   chan struct{} // closed to end the watcher; nil if there is none
-	unsync bool          // names were changed since the last sync
+	stop   chan struct{}   // closed to end the watcher; nil if there is none
+	unsync map[string]bool // subdirectories with names that were changed since the last sync
 }
 
 func newSource(o Options, h stream.Host) (*source, error) {
@@ -57,7 +57,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 		return nil, err
 	}
 	s := &source{
-		o: o, h: h, log: h.Log().With("path", o.Path),
+		o: o, h: h, log: h.Log().With("path", o.Path), unsync: make(map[string]bool),
 		names: names{include: o.Include, exclude: o.Exclude, suffix: o.Suffix},
 	}
 	to := follow.Options{

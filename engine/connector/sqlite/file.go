@@ -99,9 +99,9 @@ func (s *server) Close(c *connection) { s.closed = c.close() }
 // connection is a driver connection with its prepared statements.
 type connection struct {
 	sqlspan.Direct
-	file    os.FileInfo // of the open file
+	file    os.FileInfo // identifies the open file, see checkFile
 	inserts map[insertForm]driver.StmtExecContext
-	args    []driver.NamedValue // of one statement, reused
+	args    []driver.NamedValue // arguments of one statement, reused
 }
 
 func connect(dsn string) (*connection, error) {

@@ -143,7 +143,8 @@ func (l *lane) run(ctx context.Context) error {
 
 // write writes a group of batches in one transaction and returns the number of durable batches. err
 // is the error of the next batch in the group, if this batch failed. If the transaction itself
-// fails, no batch is durable.
+// fails, no batch is durable, with one exception: if a refused row has ended the transaction,
+// write writes the batches before it again, in another transaction.
 func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
 	var failed error // error of a batch; the batches before it are committed
 	made := false

@@ -75,7 +75,7 @@ type sink struct {
 	mu      sync.Mutex // held during a write
 	written []string   // ids of the last batches: after a timeout, a batch may be delivered again
 	scratch []byte
-	err     error // of the first failed write
+	err     error // error of the first failed write
 }
 
 // Open implements stream.Sink. It creates one lane with at most one batch in flight.

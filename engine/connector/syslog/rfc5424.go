@@ -72,7 +72,7 @@ func (p *parser) cutTimestamp(m *message, text []byte) (rest []byte, ok bool) {
 
 const (
 	timeLayout   = "0000-00-00T00:00:00" // without fraction and zone
-	maxFraction  = 6                     // digits
+	maxFraction  = 6                     // maximum number of digits of a fraction of a second
 	offsetLength = len("+00:00")
 )
 

@@ -95,13 +95,13 @@ type filling struct {
 	part      *partition
 	records   int    // rows that may still be added
 	bytes     int    // the batch is full at this number of bytes
-	keys      []byte // of the added rows, concatenated
+	keys      []byte // keys of the added rows, concatenated
 	ends      []int  // the end of each key in keys
 	passed    []byte // the key of the last row that was skipped
 	prev      string // the key before the first row
-	limit     int    // of the query; its last row is checked but not added
+	limit     int    // row limit of the query; its last row is checked but not added
 	offered   int    // rows that the query has returned
-	err       error  // why it ended early
+	err       error  // why the query ended early
 	duplicate bool   // it ended because two rows have the same key
 	more      bool   // it ended because the batch is full
 }

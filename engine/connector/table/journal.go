@@ -22,10 +22,10 @@ import (
 type journal struct {
 	dir  vfs.Dir
 	name string
-	id   string // of the partition
+	id   string // id of the partition
 	f    vfs.File
 	size int64
-	bare int64 // its size after the last rewrite
+	bare int64 // size of the file after the last rewrite
 }
 
 const (
@@ -176,7 +176,7 @@ func keysOf(rows []seenRow) []string {
 }
 
 // prunable returns the number up to which late rows can be removed from m, because lateness.save
-// does not need them any more.
+// does not need them any more. settled and main are the parameters of save.
 func (m *journalState) prunable(settled int64, main string) (num int64) {
 	for _, d := range m.found {
 		if d.num > settled || d.key > main {

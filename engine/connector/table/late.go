@@ -13,7 +13,8 @@ import (
 
 // lateness finds the late rows of one partition. A late row became visible only after rows with
 // greater keys had been read, because its transaction was committed later. The late rows are handed
-// out as a separate partition, in which a row's position is a number.
+// out as a separate partition, in which a row's position is a number: the first late row found
+// has number 1, the next one 2.
 type lateness struct {
 	part    stream.Partition
 	state   journalState
@@ -135,8 +136,8 @@ func (l *lateness) save(settled int64, main string) error {
 // more late rows may follow, which a later search finds.
 //
 // If a remembered row was deleted, search forgets it. A row that is inserted later under the same
-// key is then a late row. If a row was replaced by another one with the same key between two
-// searches, search returns an error.
+// key is then a late row. If search detects that a row was replaced by another one with the same
+// key, it returns an error, unless onReuse is ignoreReuse.
 func (l *lateness) search(ctx context.Context, db database, p *partition,
 	onReuse string) (n int, err error) {
 	s := &l.state.seen

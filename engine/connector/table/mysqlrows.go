@@ -15,8 +15,9 @@ func mysqlKey(r *relation, suffix string) string {
 	return r.ordered(", ", func(c *column) string { return "q." + tick(c.name) + suffix })
 }
 
-// mysqlList returns the select list: all columns, then the order_by columns, then each FLOAT column
-// a second time as a double. The server formats a FLOAT with only six digits.
+// mysqlList returns the select list: all columns, then the order_by columns, then each FLOAT
+// column a second time as a double, because the server formats a FLOAT with only six digits.
+// floats has the indexes of the FLOAT columns.
 func mysqlList(r *relation) (list string, floats []int) {
 	list = "q.*, " + mysqlKey(r, "")
 	for i, c := range r.columns {
@@ -29,8 +30,8 @@ func mysqlList(r *relation) (list string, floats []int) {
 }
 
 // mysqlWhere returns the FROM and WHERE clauses of q. It does not compare rows, as in (a, b) > (1,
-// 2), because MySQL would not use its index. Instead it compares the columns one by one, with an
-// additional comparison of the first column in front.
+// 2), because MySQL would not use its index. Instead it compares the columns one by one: a >= 1
+// AND (a > 1 OR (a = 1 AND b > 2)).
 func mysqlWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err error) {
 	sql = " FROM " + r.from + " AS q WHERE 1 = 1"
 	for _, b := range []struct{ first, strict, last, key string }{

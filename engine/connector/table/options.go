@@ -172,8 +172,8 @@ func (o *Options) subjects() []subject {
 
 func isGlob(name string) bool { return strings.ContainsAny(name, `*?[`) }
 
-// grows reports whether new partitions may appear while the source runs: new stripes of a table, or
-// new tables that match a glob.
+// grows reports whether new partitions may appear while the source runs: new stripes of a table
+// (ranges of the first order_by column, with the option split), or new tables that match a glob.
 func (o *Options) grows() bool { return o.Split > 0 || slices.ContainsFunc(o.Tables, isGlob) }
 
 // matches reports whether the option tables selects a table.

@@ -244,8 +244,8 @@ func (r *reader) ended() bool {
 }
 
 // reconnectAfter is called after each use of db, with the error of the use. It returns an error if
-// the reader must end. After a temporary error, no work is started for a while, so that the
-// database can recover. A finite run fails if the database has not responded for onceWithout.
+// the reader must end. After a temporary error, no work is started until r.pausedUntil, so that
+// the database can recover. A finite run fails if the database has not responded for onceWithout.
 func (r *reader) reconnectAfter(db database, err error) error {
 	if err == nil {
 		r.failed, r.failing = backoff.State{}, 0

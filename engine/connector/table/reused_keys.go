@@ -15,8 +15,8 @@ const (
 )
 
 // rowDigest is a digest of the values of a row without its key. It consists of eight checksums.
-// Number the columns that are not in order_by from 0: checksum i is of the columns i, i+8, i+16 and
-// so on. Zero means unknown.
+// Number the columns that are not in order_by from 0: checksum i is of the columns i, i+8, i+16,
+// ... Zero means that the digest is unknown, or that all columns are in order_by.
 type rowDigest [8]uint16
 
 // digest returns the digest of a record that was made from a row of r. Call it before finish.

@@ -27,7 +27,7 @@ type seenRows struct {
 }
 
 // add remembers rows that were handed out. They must be ascending by key. If a key is remembered
-// already, it gets the new digest.
+// already, it gets the new digest, unless the new digest is unknown.
 func (s *seenRows) add(rows []seenRow) {
 	rows = rows[sort.Search(len(rows), func(i int) bool { return rows[i].key > s.floor }):]
 	if len(rows) == 0 {

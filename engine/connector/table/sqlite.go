@@ -24,7 +24,7 @@ import (
 type sqliteFile struct {
 	path string
 	conn sqldriver.Conn // nil if not connected
-	file os.FileInfo    // of the open file
+	file os.FileInfo    // identifies the open file
 }
 
 // busyWait is the maximum wait of a statement for another program's transaction, in milliseconds.

@@ -20,7 +20,8 @@ type reading struct {
 const maxStripes = 1000
 
 // openStripes opens a partition for each stripe between the first and the last row, unless it is
-// open already.
+// open already. Example: with split 1000, stripe 2 has the rows in which the first column of
+// order_by is from 2000 to 2999.
 func (r *reader) openStripes(ctx context.Context, db database, t *reading) error {
 	rel, width := t.relation, r.s.o.Split
 	low, high, some, err := reach(ctx, db, rel)

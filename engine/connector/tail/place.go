@@ -77,9 +77,10 @@ func (p *place) List(found func(follow.Listed), refused func(label, why string))
 	return nil
 }
 
-// renew opens the roots. If a root's path now leads to another folder, renew opens this folder
-// instead. The lock is held until all roots are open. Otherwise the reader of another route could
-// take a root that is not open yet for an empty folder, and would treat all its files as deleted.
+// renew opens the roots, at most once per renewEvery. If a root's path now leads to another
+// folder, renew opens this folder instead. It holds p.mu until all roots are open. Otherwise the
+// reader of another route could take a root that is not open yet for an empty folder, and would
+// treat all its files as deleted.
 func (p *place) renew(refused func(label, why string)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

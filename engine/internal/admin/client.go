@@ -49,8 +49,8 @@ func Reload(ctx context.Context, address, token string) (*status.Reload, error) 
 	return &r, nil
 }
 
-// call sends a request and decodes the JSON response into v. The status of the response must be 200
-// or 422.
+// call sends a request and decodes the JSON response into v. code is the status of the response. A
+// status other than 200 and 422 is an error.
 func call(ctx context.Context, method, address, path, token string, v any) (code int, err error) {
 	res, err := request(ctx, method, address, path, token)
 	if err != nil {

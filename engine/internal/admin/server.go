@@ -9,8 +9,9 @@
 //     data by DNS rebinding.
 //   - It refuses changes that are requested by pages of other sites.
 //   - Records, log lines and values of options are available only if a token is set, because any
-//     user of the machine can connect to loopback. The same holds for changes, except a reload, and
-//     the retry or cancellation of a parked delivery. The responses to these contain no records.
+//     user of the machine can connect to loopback. Changes are also available only with a token,
+//     with three exceptions: a reload, and the retry and the cancellation of a parked delivery.
+//     Without a token, the responses to these three contain no records.
 //   - Secrets are never available.
 package admin
 

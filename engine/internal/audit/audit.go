@@ -230,10 +230,11 @@ func (r *run) readMarks(dir vfs.Dir) error {
 }
 
 // readLetters reads the dead letters. It keeps in r.letters the ids of the records with a letter
-// that no replay has settled. In a replay, each letter is a partition. replayed has the ids of
-// these partitions for the letters that a replay has settled. If a replayed record was refused
-// again, a second letter is written. Its id is not that of the original record: it begins with the
-// partition id of the first letter. In this case readLetters keeps the id of the original record.
+// that no replay has settled. A replay delivers letters again, each as a partition of its own.
+// replayed has the ids of the partitions that replays have settled. If a replayed record was
+// refused again, a second letter is written. Its id is not that of the original record: it begins
+// with the partition id of the first letter. In this case readLetters keeps the id of the original
+// record.
 func (r *run) readLetters(replayed []string) (err error) {
 	done := make(map[string]bool, len(replayed))
 	for _, id := range replayed {

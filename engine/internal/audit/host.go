@@ -15,7 +15,7 @@ import (
 const maxFaults = 8
 
 // host is the stream.SourceHost of the source, the processors and the sink. If a component requests
-// a goroutine before start is called, the goroutine starts in start.
+// a goroutine before start is called, the goroutine begins when start is called.
 type host struct {
 	log   *slog.Logger
 	fs    vfs.FS

@@ -163,8 +163,8 @@ func appendEntry(dst []byte, e *entry) []byte {
 	return dst
 }
 
-// appendMark appends the progress of one partition (a mark). id and name are those of the mark
-// before, for the compression of strings.
+// appendMark appends the progress of one partition (a mark). id and name are those of the partition
+// in the previous mark. The strings of op are compressed relative to them (see appendString).
 func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	m := &op.mark
 	keys, flags := hasKeys(m), byte(0)

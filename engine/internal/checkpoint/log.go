@@ -37,7 +37,7 @@ type loaded struct {
 }
 
 // load reads a file to its end or to the first bad frame. It returns an error if a read fails, the
-// header is bad, or the version is unknown. Other damage is described in the result.
+// header is bad, or the format version is above newest. Other damage is described in the result.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -25,10 +25,10 @@ const (
 // beside the old one, syncs it, renames it over the old one, and syncs the directory. At any
 // time, the directory has one complete log.
 //
-// If an error occurs before the rename, the old log remains in use, and replace returns the
-// error. After the rename, the new log is in use, and replace returns nil. If the directory then
-// cannot be synced, all later calls of the store return an error. The caller must hold the locks
-// syncing and writing.
+// If an error occurs before the rename, the old log remains in use, and replace returns the error.
+// After the rename, the new log is in use, and replace returns nil. If the directory then cannot be
+// synced, all later calls of the store return an error. The caller must hold the mutexes s.syncing
+// and s.writing.
 func (s *Store) replace() error {
 	next, size, err := s.writeNew()
 	if err == nil {

@@ -55,8 +55,8 @@ func (st *state) route(number int, key string) *route {
 	if number > 0 {
 		return st.routes[number-1]
 	}
-	// The key is already defined. This happens only in a manipulated file. The route then has two
-	// numbers.
+	// The log has already defined a route with this key. This happens only in a manipulated file.
+	// The route then has two numbers.
 	if r := st.byKey[key]; r != nil {
 		st.routes = append(st.routes, r)
 		return r

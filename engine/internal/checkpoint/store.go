@@ -39,9 +39,9 @@ var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store. Zero values select the defaults.
 type Options struct {
-	// Factor determines when the log is replaced by a snapshot: when its size is Factor times the
-	// size of its live contents. Zero means 2. The log is also replaced when more than 16 MiB of it
-	// (or Slack, if that is larger) is not live.
+	// Factor determines when the log is replaced by a snapshot: when its bytes that are not live
+	// (replaced or deleted) exceed Factor-1 times its live bytes, or 16 MiB if that is less. They
+	// must also exceed Slack. Zero means 2.
 	Factor int
 	// Slack is the number of bytes of the log that may always be not live. Zero means 1 MiB.
 	Slack int64
@@ -60,8 +60,8 @@ type Store struct {
 	options Options
 
 	syncing sync.Mutex // held while the log is synced or replaced; acquired before writing
-	// writing is held during each write and during the whole replacement of the log. The log in
-	// the file and the state in st therefore change in the same order.
+	// writing is held during each write and during the whole replacement of the log. Entries are
+	// therefore written to the file and applied to st in the same order.
 	writing sync.Mutex
 	// The fields below change only while writing is held.
 	f          vfs.File
@@ -81,11 +81,11 @@ type Store struct {
 	st *state
 }
 
-// Append saves the progress of partitions (marks) and the resume tokens (places) of a route as
-// one entry. When it returns nil, the entry survives a kill of the process, but a power loss may
-// lose it until Sync. An empty resume token deletes the lane. After an error, either nothing was
-// saved and Append may be called again, or no call can save anything any more (see Failed).
-// Append does not retain marks.
+// Append saves the progress of partitions (marks) and the resume tokens (places) of a route as one
+// entry. When it returns nil, the entry survives a kill of the process, but a power loss may lose
+// it until Sync. places maps the name of a lane to its resume token. An empty token deletes the
+// lane. After an error, either nothing was saved and Append may be called again, or no call can
+// save anything any more (see Failed). Append does not retain marks.
 func (s *Store) Append(route string, marks []stream.Mark, places map[string]string) error {
 	if len(marks) == 0 && len(places) == 0 {
 		return nil
@@ -251,7 +251,7 @@ func (s *Store) Sync() error {
 	return nil
 }
 
-// usable returns the error that prevents saving, or nil. The caller must hold writing.
+// usable returns the error that prevents saving, or nil. The caller must hold s.writing.
 func (s *Store) usable() error {
 	if s.failed != nil {
 		return s.failed
@@ -273,8 +273,8 @@ func (s *Store) slack() int64 {
 // unless Slack is larger. It is the size of the progress of almost a million partitions.
 const garbageMost = 16 << 20
 
-// bound returns the size that the log may have before it is replaced by a snapshot. The caller
-// must hold writing.
+// bound returns the size that the log may have before it is replaced by a snapshot. The caller must
+// hold s.writing.
 func (s *Store) bound() int64 {
 	factor := int64(s.options.Factor)
 	if factor <= 0 {

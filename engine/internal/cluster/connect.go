@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// requestTimeout is the timeout of a request. It is short, because a process learns only from
-	// responses that it still owns a lease.
+	// requestTimeout is the timeout of a request. It is short, because an owner must stop working
+	// when its last successful renewal is 6 s old (Times.Stop). Within that time it can wait for
+	// several lost responses and still renew.
 	requestTimeout = 1500 * time.Millisecond
 
 	// connectWithin is the time for which Connect waits for servers that are starting.

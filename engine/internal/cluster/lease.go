@@ -31,7 +31,8 @@ type Value struct {
 }
 
 // Entry is the result of reading a lease. If the key does not exist, Revision is the last revision
-// of the whole bucket. Epochs therefore grow even if the key was deleted.
+// of the whole bucket. A process that takes a lease uses Revision plus 1 as its epoch. A new epoch
+// is therefore higher than all earlier ones, even if the key was deleted.
 type Entry struct {
 	Found    bool
 	Revision uint64

@@ -224,9 +224,11 @@ func (p *Positions) change(f func(map[string]stream.Mark)) error {
 	return nil
 }
 
-// write writes the next value. After a conflict, or without a response, it reads the stored
-// value. An earlier write of this process may have taken effect late. write then succeeds if the
-// stored value is the next value already, and retries after a conflict.
+// write writes text as the next value. After an error, it reads the stored value. If that is text,
+// the write has taken effect without a response, and write succeeds. If it is an older value of
+// this owner, an earlier write without a response has taken effect late and caused the conflict.
+// write then tries once more, with the new revision. If the stored value is of another owner, write
+// returns a FencedError.
 func (p *Positions) write(text []byte) (uint64, error) {
 	ctx := context.Background() // each request has a timeout of its own
 	revision, err := p.register.Write(ctx, true, p.revision, text)

@@ -18,7 +18,8 @@ type Register interface {
 }
 
 // Stored is the value of a Register. If the key does not exist, its revision is the last revision
-// of the whole bucket. Epochs therefore grow even if the key was deleted.
+// of the whole bucket. An epoch is computed from this revision (see Entry), so it is higher than
+// all earlier ones even if the key was deleted.
 type Stored struct {
 	Found    bool
 	Revision uint64

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// guardPatience is a time from the start of a run. Until then, Records/10 dead records are
-	// needed to stop the route, if none was delivered. After it, Records/100 are enough.
+	// guardPatience is a time from the start of a run. It applies while the run has not delivered a
+	// record. Before this time, Records/10 dead records stop the route. After it, Records/100 are
+	// enough.
 	guardPatience = 10 * time.Second
 	// guardMemory bounds the number of records that the share covers. When the share covers more
 	// than twice this number, its counts are halved, so that older records count less.

@@ -117,8 +117,8 @@ func lastLines(f vfs.File, size int64) (from int64, tail []byte, err error) {
 	}
 }
 
-// ends returns the end of the last line in tail that has a line end, and the end of the last line
-// that is a letter.
+// ends returns two offsets in tail: torn is the end of the last line that has a line end, and good
+// is the end of the last line that is a letter.
 func ends(tail []byte) (torn, good int) {
 	torn = bytes.LastIndexByte(tail, '\n') + 1
 	good = torn

@@ -111,8 +111,8 @@ func (s *Store) open() error {
 	return nil
 }
 
-// Append writes the letters in order and returns when they are durable. It omits letters with the
-// id of a letter that was written recently. After an error, none of the letters counts as
+// Append writes the letters in order and returns when they are durable. It omits letters with an id
+// that is among the last maxKnown ids written. After an error, none of the letters counts as
 // written. If the letters do not fit, the error is ErrFull, and the route must stop. Append waits
 // for concurrent calls until ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {

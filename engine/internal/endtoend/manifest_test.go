@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -17,8 +20,9 @@ type manifestFile struct {
 	Version int
 	OK      bool
 	Routes  []struct {
-		Pipeline, Route string
-		Partitions      []struct {
+		Pipeline, Route   string
+		Delivered, Parked int64
+		Partitions        []struct {
 			Name, From, To, SHA256                   string
 			Records, Bytes, Delivered, Dead, Dropped int64
 		}
@@ -53,7 +57,11 @@ pipelines:
       one: { sink: drop, batch: { bytes: 4KiB } }
       two: { sink: { file: { path: ./out.log, format: raw } } }
 `)
-	for i, m := range runManifest(t, config).Routes {
+	routes := runManifest(t, config).Routes
+	if len(routes) != 2 {
+		t.Fatalf("the manifest has %d routes, want 2", len(routes))
+	}
+	for i, m := range routes {
 		seen := 0
 		for _, p := range m.Partitions {
 			text, known := files[p.Name]
@@ -98,6 +106,32 @@ pipelines:
 	}
 }
 
+// TestManifestOfParked checks that the manifest does not count a parked record as delivered.
+func TestManifestOfParked(t *testing.T) {
+	t.Parallel()
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer busy.Close()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "spool", "one.log"), fmt.Sprintf(`{"to":%q,"order":"7"}`, busy.URL))
+	_, port, _ := strings.Cut(strings.TrimPrefix(busy.URL, "http://"), ":")
+	config := write(t, filepath.Join(dir, "penstock.yaml"), `
+pipelines:
+  m:
+    source: { spool_dir: { path: ./spool, finished: keep, settle: 1ms } }
+    processors: [ { parse: { format: json } } ]
+    sink:
+      http:
+        url: to
+        idempotency_key: order
+        allow: { hosts: [127.0.0.1], ports: [`+port+`], private: true, http: true }
+`)
+	if r := runManifest(t, config).Routes[0]; r.Delivered != 0 || r.Parked != 1 {
+		t.Errorf("%d records delivered and %d parked, want 0 and 1", r.Delivered, r.Parked)
+	}
+}
+
 func runManifest(t *testing.T, config string) (m manifestFile) {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(config), "manifest.json")
@@ -106,7 +140,7 @@ func runManifest(t *testing.T, config string) (m manifestFile) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if err := json.Unmarshal(read(t, path), &m); err != nil || m.Version != 1 || !m.OK ||
-		len(m.Routes) != 2 {
+		len(m.Routes) == 0 {
 		t.Fatalf("%v: %s", err, read(t, path))
 	}
 	return m

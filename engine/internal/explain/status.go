@@ -50,16 +50,16 @@ func Severity(state, gate string, inFlight int, misconfigured bool) int {
 	return severity[state]
 }
 
-// IdleSlow reports whether a worker was slow or busy when it last had data, but has none now. Such
-// a worker accepts more data.
+// IdleSlow reports whether a worker was slow or busy when it last had data, but has none now. The
+// state is then that of an earlier moment: no gate limits the worker now.
 func IdleSlow(state, gate string, inFlight int) bool {
 	return (state == "SLOW" || state == "BUSY") && gate == "none" && inFlight == 0
 }
 
 // Worst returns the index of the worker that needs attention first. This is a misconfigured worker
-// or, if there is none, the worker in the worst state. If all states are good, it is an active
-// worker whose round trip is at least twice the shortest one. If there is no such worker either,
-// Worst returns -1.
+// or, if there is none, the worker in the worst state. Of several such workers, it is the one with
+// the longest round trip. If all states are good, it is an active worker whose round trip is at
+// least twice the shortest one. If there is no such worker either, Worst returns -1.
 func (r *Route) Worst() int {
 	worst, rank := -1, 0
 	shortest, longest := -1, -1

@@ -41,8 +41,8 @@ const MaxSteps = 12
 // Forever is a moment after the end of every trace, for FromTrace.
 const Forever = time.Duration(1<<63 - 1)
 
-// FromTrace replays a trace up to the moment at. The summary contains the steps of the worker with
-// the given name. "" means no worker.
+// FromTrace replays a trace up to the moment at. The summary contains the steps (changes of window
+// or state) of the worker with the given name. "" means no worker.
 func FromTrace(p *trace.Player, at time.Duration, worker string) (*Summary, error) {
 	s := &Summary{
 		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay,

@@ -96,8 +96,8 @@ func (p *part) has(key string) bool {
 
 func (p *part) line(key string) int { return p.set[key].line }
 
-// below returns the keys of the part that begin with prefix and a dot, in order. It marks them as
-// read.
+// below returns the keys of the part that begin with prefix and a dot, in alphabetical order. It
+// marks them as read.
 func (p *part) below(prefix string) []string {
 	var keys []string
 	for key := range p.set {

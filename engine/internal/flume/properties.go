@@ -90,8 +90,8 @@ func cutProperty(line string) (key, value string) {
 	return key, value
 }
 
-// unescape replaces escapes such as \t and \u0041. Before any other character, it removes the
-// backslash.
+// unescape replaces escapes such as \t and \u0041. A backslash before a character that forms no
+// escape with it is removed.
 func unescape(s string) (string, error) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, nil

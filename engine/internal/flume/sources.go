@@ -156,8 +156,8 @@ func (c *converter) deserializer(s *part) {
 	c.charset(s)
 }
 
-// charsets are the names of encodings in penstock. UTF-8 is missing, because it is the default of
-// both programs.
+// charsets maps Flume's names of encodings to those of penstock. UTF-8 is missing, because it is
+// the default of both programs.
 var charsets = map[string]string{
 	"UTF-16": "utf-16", "UTF-16LE": "utf-16le", "UTF-16BE": "utf-16be", "ISO-8859-1": "latin-1",
 	"LATIN1":       "latin-1",

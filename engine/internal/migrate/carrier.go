@@ -242,8 +242,9 @@ func (c *Carrier) lineBefore(f vfs.File, at int64) (int64, error) {
 	return 0, nil
 }
 
-// lastUTF16Line returns the offset after the last LF in data, or 0. In the byte order that a file
-// does not have, an LF would be U+0A00, which is not a character.
+// lastUTF16Line returns the offset after the last LF in data, or 0. It accepts the two bytes of an
+// LF in both byte orders. In the wrong byte order of a file, they are U+0A00, which is not a
+// character and thus not in the text.
 func lastUTF16Line(data []byte) int {
 	for i := len(data) - 2; i >= 0; i -= 2 {
 		if data[i] == '\n' && data[i+1] == 0 || data[i] == 0 && data[i+1] == '\n' {

@@ -73,6 +73,29 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// TestConvertFilebeatLines checks that options that select or join lines are converted or reported.
+func TestConvertFilebeatLines(t *testing.T) {
+	for _, c := range []struct{ input, want string }{
+		{"type: container, stream: stderr", "input.stream: records of both streams"},
+		{"type: container, stream: all", "preset: cri }"},
+		{"type: log, multiline: {pattern: a, match: after, max_lines: 9, timeout: 1m}",
+			`continue: "a", max_lines: 9, wait: 1m0s }`},
+		{"type: log, multiline: {pattern: a, match: after, flush_pattern: b}",
+			"multiline.flush_pattern: has no equivalent"},
+		{"type: log, multiline: {type: while_pattern, pattern: a, negate: true}",
+			"multiline: this way of joining lines is not supported"},
+	} {
+		r, err := filebeat.Convert("filebeat.inputs: [{paths: [x], "+c.input+"}]", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Config + fmt.Sprint(r.Notes); !strings.Contains(
+			strings.ReplaceAll(got, "inputs[0].", "input."), c.want) {
+			t.Errorf("%s: %s\nwant %s", c.input, got, c.want)
+		}
+	}
+}
+
 // TestConvertModify checks that rules of Fluent Bit's filters have their effects and their order.
 func TestConvertModify(t *testing.T) {
 	for _, c := range []struct{ filter, want string }{

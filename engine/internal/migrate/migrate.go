@@ -71,8 +71,8 @@ type Progress struct {
 }
 
 // Carried is the result of Progress.Carry. Marks is the progress with which each route starts: the
-// read positions of the files. Begun has marks at position 0, for files that must be read from their
-// beginning. With `start: end`, a route without any mark would begin at their ends.
+// read positions of the files. Begun has marks at position 0, for files that must be read from
+// their beginning. With `start: end`, a route without any mark would begin at their ends.
 type Carried struct {
 	Marks, Begun []stream.Mark
 	Notes        []Note

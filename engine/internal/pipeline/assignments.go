@@ -16,7 +16,8 @@ import (
 // assignments implements stream.Assignments for one route. The source calls it when a broker
 // assigns partitions to this process or revokes them. The books of the route hold the counts and
 // the progress of each assignment. assignments calls the sink and the broker, waits for them, and
-// reports errors. It is safe for concurrent use. Lock order: mu, then the route's mu.
+// reports errors. It is safe for concurrent use. A goroutine that needs both locks takes its mu
+// before the route's mu.
 type assignments struct {
 	r      *route
 	ledger stream.PartitionLedger // nil if only the source keeps positions
@@ -569,8 +570,8 @@ func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	return kept
 }
 
-// stored records that the source's reader has stored the marks (the progress of partitions) at
-// the broker. The bytes below them then no longer count as unsaved. stored does nothing if the
+// stored records that the source's reader has stored the marks (the progress of partitions) at the
+// broker. The bytes up to these marks then no longer count as unsaved. stored does nothing if the
 // sink's ledger stores the progress.
 func (a *assignments) stored(marks []stream.Mark) {
 	if a == nil || a.ledger != nil {

@@ -398,8 +398,8 @@ func (k *books) mark(p *partition) stream.Mark {
 	}
 }
 
-// finish records that the source has finished a partition. It returns false if the partition has
-// grown since.
+// finish records that the source has finished a partition. It returns false if the source has read
+// more data of the partition since all of it was settled.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

@@ -228,8 +228,8 @@ func (k *books) idle(id string, number uint32) bool {
 
 // end closes the account of an assignment. If lost is set, the broker has already given the
 // partition to another process, so running attempts are cancelled. out is the number of positions
-// of the assignment in the sender, whose batches a worker may still deliver. ok is false if the
-// assignment had already ended.
+// of the assignment that the sender has in batches. A worker may still deliver these batches. ok is
+// false if the assignment had already ended.
 func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	p := k.parts[id]
 	if p == nil || p.assignment.number != number {

@@ -152,8 +152,8 @@ func (w *waits) begin(reader stream.Reader) error {
 }
 
 // resume adds the waiting ranges to the settled ranges of the progress m, so that the reader skips
-// them. Next reads them later. known and the second result report whether the partition has any
-// progress, without and with the waiting ranges.
+// them. Next reads them later. The argument known reports whether m is stored progress, and not
+// zero because the partition is new. The second result is also true if resume has added a range.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known
@@ -241,8 +241,8 @@ func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 
 var newline = []byte{'\n'}
 
-// spanCounts returns the number of source records of each span. It returns nil if b has no records
-// yet.
+// spanCounts returns the number of source records of each span. It returns nil if the data of b was
+// not split into records.
 func spanCounts(b *stream.Batch) []int64 {
 	if len(b.Records) == 0 {
 		return nil

@@ -39,7 +39,7 @@ const (
 
 // recordFailure records a failure of who, a worker or processor. due reports whether the caller
 // must log it, because the text is new or failureEvery has passed since the last log line. times is
-// the number of failures of who since that line, with this one.
+// the number of failures of who since that line, including this one.
 func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()

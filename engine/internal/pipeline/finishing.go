@@ -85,8 +85,8 @@ func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	return out
 }
 
-// due returns the partitions for which the caller may call Finish now. They are claimed by the
-// caller for the time finishClaim: until then, other calls of due do not return them.
+// due returns the partitions for which the caller may call Finish now. The caller claims them: for
+// the time finishClaim from now on, other calls of due do not return them.
 func (p *pipe) due(now time.Time) []*finishing {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 // windowOf returns the algorithm that sets the window of each worker: the limit on its batches in
 // flight.
 //
-// "auto" means "queue", with one exception. A lane is a worker's place in the sender. If all
-// lanes are ordered and the first has an in-flight limit of its own, as that of a file has, "auto"
+// "auto" means "queue", with one exception. A lane is a worker's place in the sender. If all lanes
+// are ordered and the first has an in-flight limit of its own, as the lane of a file has, "auto"
 // means that fixed limit. Such lanes sync all in-flight batches in one fsync. Their round trip
 // therefore grows with the window although no queue has formed.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {

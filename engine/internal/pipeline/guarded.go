@@ -16,8 +16,8 @@ import (
 // letters.
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
-// guardForgets is the running time after which a route counts as healthy. If it is stopped later,
-// its waits (guardPauses) start from the first one.
+// guardForgets is the running time, since its last start, after which a route counts as healthy. If
+// the guard stops the route later, its waits (guardPauses) start from the first one.
 const guardForgets = time.Hour
 
 // inputPoll is the interval at which the input is checked for changes after the wait.

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// missingFor is the time after which data that the source cannot find counts as deleted. The
-	// reader must also have been idle for this time.
+	// missingFor is the time, from the first attempt that did not find the data, after which the
+	// data counts as deleted. The reader must also have been idle for this time.
 	missingFor = 10 * time.Second
-	// missingMost is the maximum number of missing ranges that are kept. At this number, all are
-	// deleted and start again.
+	// missingMost is the maximum number of missing ranges that are kept. At this number, all
+	// entries are deleted, and missingFor starts again for each range.
 	missingMost = 1 << 16
 )
 

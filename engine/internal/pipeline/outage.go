@@ -45,9 +45,9 @@ func (h *outageDetector) reached(r *route) bool {
 }
 
 // unable reports whether a worker cannot deliver at present. A misconfigured worker cannot. If
-// refusing is set, two other kinds of worker cannot either: those with a retryable failure, and
-// those with drainStreak failures in a row and no timeout. suspected means that the sender
-// expects the attempts of all workers to fail.
+// refusing is set, a worker whose last fault is not a timeout also cannot deliver in three cases:
+// it has a retryable failure, it has at least drainStreak failures in a row without a timeout, or
+// suspected is set. suspected means that the sender expects the attempts of all workers to fail.
 func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {
 		return true

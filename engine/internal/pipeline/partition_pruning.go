@@ -51,9 +51,9 @@ func (r *saver) forget() error {
 	return nil
 }
 
-// lateTransaction is the time after which no open transaction of this run can still commit data of
-// a deleted partition. It is ample, because databases end the sessions of vanished clients after
-// about a minute.
+// lateTransaction is the time, from the deletion of a partition in the checkpoint, after which no
+// open transaction of this run can still commit data of the partition. It is ample, because
+// databases end the sessions of vanished clients after about a minute.
 const lateTransaction = time.Hour
 
 // prunedPartition is a deleted partition. Its progress is in the ledger that the sink keeps in its
@@ -184,8 +184,8 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 // closed.
 func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts[id].handedOut }
 
-// maxIdleAccounts is the number of open accounts of partitions above which closeIdle closes those
-// without unsettled data.
+// maxIdleAccounts is the number of open accounts of partitions above which closeIdle closes
+// accounts without unsettled or unsaved data.
 const maxIdleAccounts = 1024
 
 // closeIdle closes accounts (counts and progress) of partitions without unsettled or unsaved

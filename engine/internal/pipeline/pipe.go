@@ -53,8 +53,8 @@ type pipe struct {
 // its routes have ended.
 var errAllEnded = errors.New("pipeline: every route has ended")
 
-// atOnce is a value of supervise.Spec.Shutdown. It makes a supervisor stop its children
-// concurrently.
+// atOnce is a value of supervise.Spec.Shutdown, the time in which a supervisor stops its children
+// one by one. It is so short that the children are stopped concurrently.
 const atOnce = time.Nanosecond
 
 // run runs the routes concurrently until all have ended. It starts the source's goroutines before

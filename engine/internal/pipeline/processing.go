@@ -32,8 +32,8 @@ type processors struct {
 // encoder.
 func (r *processors) needed() bool { return len(r.make) > 0 || r.encoder != nil }
 
-// newLine creates the channels of a line. The channels jobs and work have room for one batch of
-// each processing goroutine.
+// newLine creates a line, the channels from the reader to the sender. The channels jobs and work
+// have room for one batch of each processing goroutine.
 func newLine() *line {
 	return &line{
 		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()),

@@ -207,7 +207,7 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 // partition ids as keys.
 var oneKey = []string{"all"}
 
-// opened counts a batch that was read in the books. It saves the progress of new partitions in
+// opened counts b, which was just read, in the books. It saves the progress of new partitions in
 // the batch, and returns the batch's job.
 func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.recordRead(ctx, b)

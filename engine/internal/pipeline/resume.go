@@ -20,8 +20,9 @@ import (
 // of partitions, so these come from the checkpoint. load does nothing if the sink has no ledger, or
 // if a broker assigns the partitions.
 //
-// With o.Keep, other processes use the same ledger. load then ignores their partitions. With
-// o.OwnLetters, the ledger has only progress of dead letters.
+// If o.Keep is set (see stream.SinkOptions), several processes use the same ledger, and load
+// ignores the partitions of the others. If o.OwnLetters is set, the ledger has only the progress of
+// replayed dead letters.
 func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil

@@ -18,7 +18,8 @@ func (e *Engine) elapsed() time.Duration {
 }
 
 // snapshot returns a consistent status of r and the error with which r stopped. The status does not
-// include the counts of earlier runs, which had routes of their own.
+// include the counts of earlier runs of the slot, each of which had its own route. addPast adds
+// them.
 func (r *route) snapshot() (s status.Route, err error) {
 	s = status.Route{
 		Pipeline: r.pipe.name, Name: r.cfg.Name, Source: r.source, Sink: r.cfg.Sink.Component.Name,

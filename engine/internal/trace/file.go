@@ -161,7 +161,7 @@ func (t *File) Event(e *control.Event, do []control.Command, name string) {
 	}
 }
 
-// end ends the trace with a line that has the reason why. The caller holds mu.
+// end ends the trace with a line that has the reason why. The caller holds t.mu.
 func (t *File) end(why string) {
 	t.over = true
 	t.buf = appendEnd(t.buf, int64(t.now), why)

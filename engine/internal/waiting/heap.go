@@ -17,9 +17,10 @@ func classOf(e *entry) int {
 	return int(min(max(e.failures, 1), numClasses-1))
 }
 
-// heap orders entries by due time, then by batch, partition and position. The ranges of one batch
-// are therefore adjacent. To remove an entry that is not the first one, the heap searches for it.
-// This is rare: nearly all entries are removed when they are due.
+// heap has the entry with the earliest due time first. Entries with the same due time are ordered
+// by batch, partition and position. The ranges of one batch are therefore removed one after
+// another. To remove an entry that is not the first one, the heap searches for it. This is rare:
+// nearly all entries are removed when they are due.
 type heap struct{ s []uint32 }
 
 func (h *heap) before(x *index, a, b uint32) bool {

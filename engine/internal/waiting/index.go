@@ -23,7 +23,7 @@ const (
 )
 
 // entry is one waiting range of a partition. There may be a million entries, so an entry has only
-// 84 bytes.
+// 88 bytes.
 type entry struct {
 	keys     string // keys of both ends of the range
 	from, to int64

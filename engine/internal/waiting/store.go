@@ -222,7 +222,7 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 }
 
 // takeDue takes the due ranges of the next batch, up to the given numbers of records and bytes. If
-// suspect is set, it takes those of a suspect, else those of another batch. The caller holds mu.
+// suspect is set, it takes those of a suspect, else those of another batch. The caller holds s.mu.
 func (s *Store) takeDue(suspect bool, records, bytes int64) []uint32 {
 	if s.closed {
 		return nil
@@ -308,7 +308,8 @@ func (s *Store) save() error {
 }
 
 // encode encodes the changes as a frame (one write in the journal). Removed ranges come first,
-// because a part of a removed range may wait again. The caller holds mu.
+// because a part of a removed range may wait again, and a reader applies the changes in order. The
+// caller holds s.mu.
 func (s *Store) encode(dirty []uint32, settle []done) []byte {
 	frame := make([]byte, frameHead, frameHead+64*(len(dirty)+len(settle)))
 	for i := range settle {

@@ -124,9 +124,8 @@ func chainError(e, before *envelope) error {
 		e.previous, before.number, before.sum)
 }
 
-// check returns an error unless the data ends with a whole record, the record ends are ascending up
-// to the end of the data, and the keys belong to parts of the data. An envelope with copies of keys
-// has no data.
+// check returns an error unless the record ends of e are ascending, the last one is the end of the
+// data, and the keys belong to parts of the data. An envelope with copies of keys has no data.
 func (e *envelope) check() error {
 	if err := checkKeys(e.keys, len(e.data)); err != nil {
 		return err

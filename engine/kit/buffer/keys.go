@@ -43,8 +43,8 @@ const (
 	// limit of servers.
 	copiesEach = 4 << 10
 	// copiesEvery bounds the space for copies of keys. Keys are copied again when the envelopes
-	// since the last copies have a total size of copiesEvery times that of the copies, or of a
-	// quarter of the buffer's size limit if that is less.
+	// since the last copies have reached copiesEvery times the size of these copies, or a quarter
+	// of the buffer's size limit.
 	copiesEvery = 8
 	// leastCopied is the minimum number of bytes of envelopes between two copies.
 	leastCopied = 64 << 10

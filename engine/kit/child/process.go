@@ -255,8 +255,8 @@ func start(s Spec) (*Process, error) {
 func (p *Process) wait() error {
 	err := p.cmd.Wait()
 	p.mu.Lock()
-	// Kill the remaining members of the group. Its id has not been reused yet, because the process
-	// was reaped only just now.
+	// Kill the remaining members of the process group. The id of the group, which is that of the
+	// process, has not been reused yet, because the process was reaped only just now.
 	killGroup(p.cmd.Process)
 	p.reaped = true
 	p.mu.Unlock()

@@ -57,8 +57,8 @@ func Parse(text string) (Name, error) {
 	return n, nil
 }
 
-// Lenient parses a name in options that a program has built itself. It treats an invalid name as
-// the name of a flat field.
+// Lenient parses a name in options that a Go program has set itself, and not read from a config. It
+// treats an invalid name as the name of a flat field.
 func Lenient(text string) Name {
 	n, err := Parse(text)
 	if err != nil {
@@ -69,8 +69,8 @@ func Lenient(text string) Name {
 
 // Find looks up n in a schema. at is the index of the flat field, the field with exactly this name.
 // If the schema has no such field and n has a path, nested is true, and at is the index of the
-// field with the object. at is -1 if the schema has neither. Find returns an error if the values of
-// the field at cannot be objects.
+// field with the object. at is -1 if the schema has neither. Find returns an error if nested is
+// true and the values of the field with the index at cannot be objects.
 func (n Name) Find(in stream.Schema) (at int, nested bool, err error) {
 	if at = in.Find(n.Flat); at >= 0 || n.Path == nil {
 		return at, false, nil
@@ -103,8 +103,8 @@ func Missing(key, text string, in stream.Schema) *stream.OptionError {
 		Known: in.Names()}
 }
 
-// Write returns the schema of the records after n was set to a value of type t. out is their schema
-// before. Write may change out.Fields.
+// Write returns the schema of the records after the field or member n was set to a value of type t.
+// out is their schema before this. Write may change out.Fields.
 func (n Name) Write(out stream.Schema, t stream.FieldType) (stream.Schema, error) {
 	at, nested, err := n.Find(out)
 	switch {

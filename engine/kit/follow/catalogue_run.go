@@ -14,11 +14,11 @@ import (
 // the wait between two of them is at least idleSpacing times the duration of the first one.
 const idleSpacing = 3 * scanSpacing
 
-// Run lists the files while no route does so, until ctx is done. While the routes are stopped, for
-// example during an outage of the receiver, rotations, deletions and compressions are therefore
-// followed as they happen, and files are opened before they disappear. While Run is running, files
-// stay open for the routes that wait for their restart. Call it once per Catalogue. Run returns at
-// once unless files may grow.
+// Run lists the files while no route does so, until ctx is done. Rotations, deletions and
+// compressions are therefore followed while the routes are stopped, for example during an outage of
+// the receiver. Files are opened before they disappear. While Run is running, files stay open for
+// the routes that wait for their restart. Call it once per Catalogue. Run returns at once unless
+// files may grow.
 func (c *Catalogue) Run(ctx context.Context) error {
 	if c.o.Growing == nil {
 		return nil

@@ -6,7 +6,7 @@ import "time"
 
 const (
 	// stepMin is the minimum change of the difference between wall clock and monotonic clock, from
-	// one look at both to the next, that counts as a step of the wall clock.
+	// one look to the next, that counts as a step of the wall clock.
 	stepMin = 50 * time.Millisecond
 	// skewMin is the minimum difference between the file system's clock and the local clock that is
 	// taken into account. A smaller difference may come from the granularity of file times.
@@ -15,9 +15,9 @@ const (
 )
 
 // clock decides whether a file is quiet, that is, unchanged for a while. It uses two observations.
-// A modification time of the file has the wall time of the file system's clock, and is trusted only
-// as long as no clock is stepped. The time at which this process has seen a change is monotonic
-// time, and always trusted.
+// The modification time of the file is a wall time of the file system's clock. It is trusted only
+// as long as no clock is stepped (set to another time). The time at which this process has seen a
+// change is monotonic time, and always trusted.
 //
 // A clock step cannot be detected if it happens before startup, between the last write to a file
 // and this process's first look at the file. The file then seems quiet too early. Lines that the

@@ -16,10 +16,10 @@ const maxRelated = 32
 // copies detects the results of a rotation of files that were read: copytruncate, a move to another
 // file system, compression.
 //
-// Two files with the same content are two files as long as both exist. A copy therefore takes the
-// place of its original only if the original was deleted or rewritten. Example: logrotate copies
-// app.log to app.log.1 and then truncates app.log. Until the truncation, app.log.1 may be a file of
-// its own. Therefore app.log.1 is held back (not read) for CopyWait.
+// As long as two files with the same content exist, they are different files, and both are read. A
+// copy therefore takes the place of its original only if the original was deleted or rewritten.
+// Example: logrotate copies app.log to app.log.1 and then truncates app.log. Until the truncation,
+// app.log.1 may be a file of its own. Therefore app.log.1 is held back (not read) for CopyWait.
 type copies struct {
 	c     *Catalogue
 	until time.Duration // the last end of a hold of a possible copy
@@ -34,7 +34,8 @@ type verdict struct {
 }
 
 // findPredecessor determines whether f, which no route knows, continues a known file. done reports
-// that f continues one, or that f may do so and is held back. read reports that f can be read now.
+// that f continues a known file, or that f may continue one and is held back. read reports that f
+// can be read now.
 func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if k.c.handles.keep != nil {
 		return false, false // no nested comparison
@@ -71,7 +72,7 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 }
 
 // compare compares f, which begins with head, with the file of e, and collects the result in v.
-// done and read are those of findPredecessor.
+// done and read have the same meaning as in findPredecessor.
 func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read bool) {
 	c := k.c
 	g, w := e.file, awaited(e)
@@ -154,10 +155,10 @@ func (k *copies) holdBack(f *file) bool {
 	return now < f.held || !c.lister.opened
 }
 
-// mayCompareAgain reports whether to compare a held-back file with others once more. That is the
-// case if the file has changed since the last comparison, or if any file was new, renamed, deleted
-// or emptied since. The file is also compared again after PollMax, because not every change shows
-// in a listing.
+// mayCompareAgain reports whether to compare a held-back file with others once more. They are
+// compared again if the file has changed since the last comparison, or if a listing since then has
+// found any file new, renamed, deleted or emptied. They are also compared again after PollMax,
+// because a listing does not show every change.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	a := f.ensureExtras()
 	at := a.compared + k.c.o.PollMax

@@ -23,7 +23,7 @@ func (k *copies) replaces(f, g *file, head []byte) bool {
 }
 
 // giveUpHandle closes the handle of the deleted file g, because another file holds the same data.
-// It returns the record of g, which now awaits a successor.
+// It returns the awaiting file with the identity of g.
 func (k *copies) giveUpHandle(g *file) *file {
 	e := g.entry
 	k.c.strategy.(*growing).await(g, "a deleted file is read on in a copy of it")

@@ -55,8 +55,8 @@ func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 }
 
 // mayInherit reports whether f may be the successor of the deleted file w. That is the case if f
-// has another name than w, or if its modification time is before its creation, as in a copy that
-// kept its time. With ByContent, name and times do not count.
+// has another name than w, or a modification time before its own creation, as a copy has that kept
+// the time of its original. With ByContent, name and times do not count.
 func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
@@ -112,7 +112,7 @@ func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
 }
 
 // mayGrowInto reports whether f may be an incomplete copy of the awaiting file w: f is shorter than
-// the read data of w. The caller has compared the beginnings of both with mayBegin.
+// the read data of w. The caller has compared the beginnings of f and w with mayBegin.
 //
 // If this process never saw the beginning of w, the id of w decides. f may be shorter than the
 // bytes that the id hashes. It is then held back if w was deleted, because f could otherwise be

@@ -186,8 +186,8 @@ func (cur *cursor) left() int64 {
 	}
 }
 
-// dropView closes the decompressor. It first records the number of unread bytes, so that left
-// returns the same number as before.
+// dropView closes the cursor's decompressor. It first records the number of unread bytes, so that
+// the method left returns the same number as before.
 func (cur *cursor) dropView() {
 	if cur.view() != nil {
 		cur.leftPacked = 1 + cur.left()
@@ -198,8 +198,9 @@ func (cur *cursor) dropView() {
 	}
 }
 
-// skipping reports whether the route has still to skip bytes at its position. It skips the
-// beginning of the file if it starts at the file's end, or has read that data in another file.
+// skipping reports whether the route has still to skip bytes at its position. A route skips the
+// beginning of a file if it starts at the file's end (FromEnd), or has read the same data in
+// another file.
 func (cur *cursor) skipping() bool { return cur.skipTo > cur.pos.Next }
 
 // left returns the largest number of bytes of the file that any route has not read.
@@ -221,7 +222,8 @@ func isNeeded(f *file) bool {
 }
 
 // holds returns the number of bytes in the file. A compressed file is decompressed only until the
-// given number of bytes (to) is known. If it has more, the result may be less than its size.
+// given number of bytes (to) is known. If the file has more bytes, the result may be less than its
+// size.
 func (f *file) holds(to int64) int64 {
 	if f.view == nil {
 		return f.info.Size
@@ -269,7 +271,7 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 }
 
 // fingerprintOf returns the fingerprint (hashes of read bytes) in the stored progress m. It is
-// empty if it is invalid. That was logged when the progress was read.
+// empty if the stored fingerprint is invalid, which was logged when the progress was read.
 func fingerprintOf(m stream.Mark) fileid.Fingerprint {
 	fingerprint, _ := fileid.ParseFingerprint(m.Metadata)
 	return fingerprint

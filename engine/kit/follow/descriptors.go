@@ -34,8 +34,8 @@ func outOfDescriptors(err error) bool {
 }
 
 // CheckLimit lowers the limit of open files so that the source uses at most half of the descriptors
-// of the process: sinks and directories need some, too. Run calls it if files may grow; other
-// sources call it when they start.
+// of the process: sinks and directories need descriptors as well. Run calls it if files may grow;
+// other sources call it when they start.
 func (c *Catalogue) CheckLimit() {
 	process := descriptorLimit()
 	if process == 0 {

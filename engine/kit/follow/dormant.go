@@ -18,8 +18,8 @@ type dormant struct {
 	reactivated []fileid.Key // dormant files that were changed since the last listing
 }
 
-// see reports whether a listed file is dormant and unchanged. A changed one is recognised
-// as after a restart.
+// see reports whether a listed file is dormant and unchanged. A changed dormant file is recognised
+// by its stored progress, as after a restart.
 func (z *dormant) see(s Listed, info stat) bool {
 	c := z.c
 	if !c.o.Keep && !c.strategy.grows() {
@@ -37,8 +37,8 @@ func (z *dormant) see(s Listed, info stat) bool {
 		z.reactivate(d)
 		return false
 	case c.strategy.grows() && d.label != s.Label:
-		// The file was renamed, or s is a hard link to it. The end of the listing shows
-		// which of both: then its old label was listed or not.
+		// The file was renamed, or s is a hard link to it. The end of the listing shows which: if
+		// its old label was listed as well, s is a hard link.
 		return false
 	}
 	d.scan = c.table.scans

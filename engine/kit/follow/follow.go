@@ -123,8 +123,8 @@ const (
 // that may grow without end.
 type strategy interface {
 	// grows reports whether files may grow for ever. If so, an empty compressed file is skipped
-	// instead of being finished like any empty file. Files with names are closed before files that
-	// can be reached only by their handles.
+	// instead of being finished like any empty file. If too many files are open, those with names
+	// are closed before those that can be reached only by their handles.
 	grows() bool
 	// ready reports whether a route has something to do in a file now; if not, it schedules a
 	// listing for the time when the route may have.

@@ -121,7 +121,8 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 }
 
 // partitions returns, for each partition that the route has stored or reads, the inode that has its
-// data. It omits partitions of awaiting files.
+// data. It omits the partitions of awaiting files, and of files that the route has read to their
+// ends.
 func (r *Reader) partitions() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	for id := range r.forgets.stored {
@@ -190,8 +191,8 @@ func (r *Reader) isDone(id string) bool {
 	return saved || !ok
 }
 
-// awaitsDone reports whether awaitDone was called for a partition. Its progress is then deleted
-// together with that of the other routes.
+// awaitsDone reports whether awaitDone was called for a partition. The route's progress in this
+// partition is then deleted together with that of the other routes.
 func (r *Reader) awaitsDone(id string) bool {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()

@@ -313,9 +313,9 @@ func (g *growing) sealed(cur *cursor) {
 		c.completions.add(c, f)
 		c.completions.drop()
 	}
-	// The file is released when all routes have saved their progress in it. Until then it stays
-	// open, with two exceptions: a quarter of the open files are kept in this way already, or
-	// Run is not running.
+	// The file is released when all routes have saved that they have read its end. Until then it
+	// stays open, with two exceptions: such files already take a quarter of the limit of open
+	// files, or Run is not running.
 	if !c.running || g.kept >= max(1, c.limit.get()/4) || g.isSaved(f) {
 		g.release(f)
 	}

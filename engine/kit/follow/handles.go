@@ -13,8 +13,8 @@ import (
 // from the file's end.
 const lookSpacing = 5 * time.Millisecond
 
-// handles are the open files of a source, once for all routes. The least recently used ones are
-// closed to make room.
+// handles are the open files of a source, once for all routes. If there are too many, the least
+// recently used ones are closed.
 type handles struct {
 	c             *Catalogue
 	open          []*file
@@ -71,8 +71,8 @@ func (h *handles) refreshNow(f *file) bool {
 	return true
 }
 
-// statHandle returns the stat of an open file. If the file was opened just now (fresh), its handle
-// may already contain the stat.
+// statHandle returns the stat of an open file. If the file was opened just now (fresh), statHandle
+// uses the stat that was made when the file was opened, if the handle contains it.
 func statHandle(h vfs.File, fresh bool) (vfs.Info, error) {
 	if o, ok := h.(vfs.OpenStater); ok && fresh {
 		if info, ok := o.OpenInfo(); ok {
@@ -156,8 +156,8 @@ func (h *handles) closeOldest(lose bool) bool {
 	return true
 }
 
-// noteClosed notes that a growing file is followed, but has no open handle. Such a file may become
-// dormant.
+// noteClosed records that a growing file is still followed, but has no open handle. Such a file may
+// become dormant.
 func (h *handles) noteClosed(f *file) {
 	if h.c.strategy.grows() && !f.closedForRoom {
 		f.closedForRoom = true

@@ -33,7 +33,7 @@ func (n *identifier) marks(e *Entry) []storedMark {
 }
 
 // file identifies f and finds the routes' positions in it. If l is not nil, it keeps the bytes of f
-// that were read for this. The method file returns false if there is nothing to read.
+// that were read for the identification. The method file returns false if there is nothing to read.
 func (n *identifier) file(f *file, l *filler) bool {
 	c := n.c
 	head, err := c.unpacker.firstHead(f, l)
@@ -119,10 +119,10 @@ func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error)
 	return true, nil
 }
 
-// mismatch is called if f has the inode of e, but not its data. If another inode that a route has
-// stored for e may have the data, mismatch removes only the inode of f from e. Example: route a has
-// stored the inode of a copy that a rotation made. Route b was idle since the rotation, and has
-// stored the inode before it.
+// mismatch is called if f has the inode of e, but not its data. The routes may have stored several
+// inodes for e. If another one of them may have the data, mismatch removes only the inode of f from
+// e. Example: route a has stored the inode of a copy that a rotation made. Route b was idle since
+// the rotation, and has stored the inode before it.
 func (n *identifier) mismatch(f *file, e *Entry, why string) {
 	if !n.c.ids.leave(e, f.info, func(id fileid.ID) bool { return n.isStillListed(e, id) }) {
 		n.c.strategy.mismatch(f, e, why)
@@ -260,8 +260,8 @@ func (n *identifier) recall(f *file) bool {
 	return true
 }
 
-// recallable returns the identity of a file, if its stat alone proves that every route has read all
-// of it.
+// recallable returns the identity of the file with the given stat, if this stat alone proves that
+// every route has read all of the file. Otherwise it returns nil.
 func (n *identifier) recallable(info stat) *Entry {
 	if !info.Birth.known() || len(n.c.readers) == 0 {
 		return nil
@@ -322,8 +322,8 @@ func (n *identifier) recogniseKnown() {
 const recogniseTries = 3
 
 // recogniseAll matches files to identities of earlier runs. A file matches none if its inode was
-// reused or if it was rewritten. Such a file is identified only after all others, because it may be
-// a copy of one of them.
+// reused or if it was rewritten. A file that matches none is identified only after all others,
+// because it may be a copy of one of them.
 //
 // If a file was deleted since it was listed, it awaits its successor from now on. It does not wait
 // for the next listing, because its copy may be listed already. If a file cannot be matched now, it

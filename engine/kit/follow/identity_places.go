@@ -37,15 +37,15 @@ func (s *identities) matching(key fileid.Key, is func(fileid.ID) bool) []*Entry 
 	return out
 }
 
-// liesAt tests the id of e with each of the inodes that may hold its data. It reports whether the
-// condition is true for any of them.
+// liesAt calls the function is with the id of e, once for each inode that may hold the data of e.
+// It reports whether the function returns true for any of them.
 func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
 	return is(e.id) || slices.ContainsFunc(e.others, is)
 }
 
 // store returns the identity for stored progress. It returns nil if the file was read to its end or
-// given up. given is the id that the file got first. moved is the same id with another inode if the
-// data is in another file now, such as a copy.
+// given up. given is the id that the file got first. moved is the same id, but with the inode of
+// the file that has the data now. It equals given unless this is another file, such as a copy.
 func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,8 @@ func (s *identities) withoutFile() []*Entry {
 }
 
 // leave removes the inode of i from the inodes that may hold the data of e, and reports whether it
-// did. It changes nothing unless the function good accepts at least one of the remaining inodes.
+// has removed the inode. It changes nothing unless the function good accepts at least one of the
+// remaining inodes.
 func (s *identities) leave(e *Entry, i stat, good func(fileid.ID) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,7 @@ func (s *identities) leave(e *Entry, i stat, good func(fileid.ID) bool) bool {
 }
 
 // displace notes that the inode of e holds other data now. The data of e can then be found only in
-// another file, by its bytes.
+// a file with another inode, by comparing bytes.
 func (s *identities) displace(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

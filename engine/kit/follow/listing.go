@@ -13,7 +13,8 @@ import (
 )
 
 // counted are the counters of a route's reader; docs/operating.md has the meaning of each. They are
-// shown from the start, so that the first event of a kind is seen as a change.
+// shown with the value 0 from the start, so that the first event of a kind is seen as a change of
+// its counter.
 var counted = []string{
 	"files_vanished", "bytes_vanished", "files_replaced", "files_doubtful", "files_rotated",
 	"files_orphaned", "files_grown",
@@ -291,8 +292,8 @@ func (c *Catalogue) lose(f *file, why string) {
 	c.giveUp(f)
 }
 
-// giveUp stops following f, of which nothing more can be read. Its routes still hand out the ends
-// of their partitions.
+// giveUp stops following f, of which nothing more can be read. Its routes still hand out the seal
+// (end) of the file's partition.
 func (c *Catalogue) giveUp(f *file) {
 	c.rotation.unindex(f)
 	if c.strategy.grows() && len(f.cursors) > 1 {
@@ -330,8 +331,8 @@ func (c *Catalogue) drop(cur *cursor) {
 	}
 }
 
-// vanished reports that a file is gone before anything of it was read, unless its data is in
-// another file.
+// vanished reports and counts a file that is gone before anything of it was read, unless its data
+// is in another file.
 func (c *Catalogue) vanished(f *file) {
 	if f.info.Size == 0 || f.dataElsewhere || f.isHeldElsewhere() {
 		return

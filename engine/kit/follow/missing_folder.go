@@ -81,9 +81,9 @@ func (l *lister) isFolderMissing(label string, dev uint64) bool {
 	return missing
 }
 
-// holdMissingFolders checks whether the folders of awaiting files exist. Until they do, no awaiting
-// file is given up. When a folder appears, files of earlier runs are recognised before any other,
-// as at startup.
+// holdMissingFolders checks whether the folders of awaiting files exist. As long as one is missing,
+// its awaiting files are not given up. When a folder appears, files of earlier runs are recognised
+// before any other, as at startup.
 func (t *rotation) holdMissingFolders() {
 	c, was := t.c, t.folderMissing
 	t.folderMissing = false

@@ -72,8 +72,8 @@ func (n *notes) grow(t *note, head []byte) {
 	t.fingerprint = t.fingerprint.WithHead(head)
 }
 
-// move notes that another file (to) holds the data of a partition now. elsewhere is set if the
-// inode of that file is not the one in the partition's id.
+// move records in the note t that another file (to) holds the data of the partition now. elsewhere
+// is set if the inode of that file is not the one in the partition's id.
 func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,7 +93,8 @@ func (n *notes) all(t *note) []fileid.Fingerprint {
 
 // at returns the fingerprint to save with a watermark, the position up to which all data is
 // settled. It is the fingerprint of the last position at or before the watermark. If there is none,
-// it is that of the first position after the watermark, since the bytes before it were read, too.
+// it is that of the first position after the watermark, since the bytes before that position were
+// read as well.
 func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -34,8 +34,8 @@ func (r *Reader) cursorOf(partitionID string) *cursor {
 	return nil
 }
 
-// ReadRanges implements ReadRanges for the reader of a source. The readers of sources call it in
-// their method ReadRanges. It reads by the open handle of the file, or opens the file for the call.
+// ReadRanges appends ranges of a partition to b. The readers of sources call it in their method
+// ReadRanges. It reads by the open handle of the file, or opens the file for the call.
 func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -60,8 +60,9 @@ func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.
 	return errors.Join(err, done())
 }
 
-// finishedFile returns the finished file of a partition, nil if there is none. A finished file of
-// an earlier run has no cursor unless it has grown, but a batch of it may still wait.
+// finishedFile returns the finished file of a partition, nil if there is none. A file that was
+// finished in an earlier run has no cursor unless it has grown, but a batch with its records may
+// still wait to be sent.
 func (r *Reader) finishedFile(p stream.Partition) (f *file, id fileid.ID) {
 	m, _ := r.resume(p.ID)
 	m.Part = p

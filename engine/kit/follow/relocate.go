@@ -106,10 +106,10 @@ type born struct {
 }
 
 // renumber recognises files of earlier runs on a file system that has another device number now: it
-// was remounted, the machine was restarted, or the whole file system was copied. A stored id is
-// moved to a listed file of the same inode and birth time if no listed file is on the old device.
-// The head and the fingerprint are compared later, as for any other file. Files without a birth
-// time are skipped: inode numbers alone are weak evidence.
+// was remounted, the machine was restarted, or the whole file system was copied. A stored id gets
+// the new device number if a listed file has the same inode and birth time, and if no listed file
+// is on the old device. The head and the fingerprint are compared later, as for any other file.
+// Files without a birth time are skipped: inode numbers alone are weak evidence.
 func (c *Catalogue) renumber() {
 	devices := make(map[uint64]bool)
 	files := make(map[born]*file)

@@ -152,8 +152,9 @@ func (t *rotation) unwait(w *file) {
 	delete(t.awaiting, w)
 }
 
-// follow processes files with deleted names. It searches their directories for successors, gives up
-// files without one, and searches for files that earlier runs have stored.
+// follow processes files with names that were deleted. It searches the directories of these files
+// for successors, and gives up files without a successor in time. It also searches for the files in
+// the stored progress of earlier runs.
 func (t *rotation) follow(now time.Duration) {
 	c := t.c
 	if c.lister.searchStored {
@@ -197,8 +198,8 @@ func (t *rotation) awaitStoredFiles() {
 	}
 }
 
-// expire gives up awaiting files without a successor when their time is over, but none before a
-// route has opened.
+// expire gives up awaiting files that have not found a successor within their waiting time. It
+// gives up none before a route has opened.
 func (t *rotation) expire(now time.Duration) {
 	c := t.c
 	if !c.lister.opened {

@@ -110,7 +110,7 @@ func (t *rotation) newUnlisted(s Listed) *file {
 }
 
 // tryUnlisted follows the unlisted file f if it continues an awaiting file. at are the awaiting
-// files that had its inode number.
+// files that had the inode number of f.
 func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	c := t.c
 	if c.table.byKey[keyOf(f.info)] != nil {
@@ -145,8 +145,8 @@ func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 }
 
 // recogniseUnlisted makes an unlisted file the successor of the first file in same that it
-// continues. The files in same are awaiting files that had its inode. If there are none, f may be a
-// copy of an awaiting file of a related name.
+// continues. The files in same are awaiting files that had the inode of f. If there are none, f may
+// be a copy of an awaiting file of a related name.
 func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	c := t.c
 	if !c.handles.refresh(f) {
@@ -305,9 +305,9 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 }
 
 // isUnreadIn reports whether the awaiting file w is still needed to recognise the file in which w
-// was rewritten in place. That is the case if some route has delivered nothing of the new content.
-// This route has no mark of the new content. If the file then gets an unlisted name, the next
-// process can find it only by the inode in the mark of w.
+// was rewritten in place. It is needed while some route has delivered nothing of the new content,
+// and so has no mark of it. If the file then gets an unlisted name, the next process can find it
+// only by the inode in the mark of w.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
 	return w.state == awaiting && w.entry.phase != known && f != nil &&
@@ -315,8 +315,8 @@ func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 		(f.isUnlisted() || f.info.Size > 0 || f.isMovedOrGrown())
 }
 
-// isMovedOrGrown reports whether a file that was empty when it was listed has more in it by now, or
-// another name.
+// isMovedOrGrown reports whether a file that was empty when it was listed has data or another name
+// by now.
 func (f *file) isMovedOrGrown() bool {
 	if f.dir == nil {
 		return false

@@ -19,7 +19,7 @@ type ending struct {
 	at     time.Duration // when either may become true; 0: an event will show it
 }
 
-// take fills b from f. stay reports that b is complete and that f, which has more data, stays first
+// take fills b from f. stay reports whether b is complete and f, which has more data, stays first
 // in the queue.
 func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	defer r.filler.release()
@@ -72,7 +72,7 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 }
 
 // establish opens f, identifies it and determines its end. If l is not nil, it keeps the bytes of f
-// that were read for this. ok is false if f cannot be read now.
+// that were read for the identification. ok is false if f cannot be read now.
 func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 	if !c.table.has(f) && f.state != finished || !c.handles.refresh(f) {
 		return end, false
@@ -216,8 +216,8 @@ const atOnce = 64 << 10
 
 // verifyRead reports whether the file still has the data that was delivered before the last Fill,
 // up to a given position (before). If not, the file was rewritten while Fill read it. seen reports
-// that Fill has already compared the bytes just before that position, so that only the head remains
-// to be verified. data are the bytes that Fill has added.
+// whether Fill has already compared the bytes just before that position. Then only the head (the
+// first bytes of the file) remains to be verified. data are the bytes that Fill has added.
 func (cur *cursor) verifyRead(data []byte, before int64, seen bool) bool {
 	c, f := cur.r.c, cur.f
 	fingerprint := cur.note.fingerprint
@@ -264,8 +264,8 @@ func (cur *cursor) distrust() {
 }
 
 // oldStamp is the minimum age of a modification time that shows whether a file was changed. Times
-// of files are coarse on some file systems, up to 2 s. A write later than oldStamp gives the file
-// another time on all of them.
+// of files are coarse on some file systems, up to 2 s. A write that comes more than oldStamp after
+// the previous one gives the file another modification time on all file systems.
 const oldStamp = 5 * time.Second
 
 // isUntouched reports whether an open file with an old modification time still has the size and
@@ -283,8 +283,8 @@ func isUntouched(h vfs.File, was stat) bool {
 }
 
 // skip makes the route skip the bytes before cur.skipTo. It adds a span without bytes to b, so that
-// they count as settled (delivered, dead or dropped). ok reports that it did. stay reports that b
-// has no room for the span.
+// they count as settled (delivered, dead or dropped). ok reports whether it has added the span.
+// stay reports whether b has no room for the span.
 func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false
@@ -345,7 +345,7 @@ func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 const firstBlockSize = 16 << 10
 
 // filler fills the batches of a route. The first bytes of a complete file are read once, to
-// recognise it and to fill a batch: a small file costs one system call for both.
+// recognise it and to fill a batch. A small file is therefore read with one system call.
 type filler struct {
 	lines.Filler
 	of    *file  // the file that begins with block; nil: none

@@ -193,8 +193,8 @@ func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bo
 	}
 }
 
-// addWatches adds watches for new entries of dirs and removes those no longer in it. It returns the
-// last error.
+// addWatches adds watches for new entries of dirs and removes the watches of directories that are
+// no longer in dirs. It returns the last error.
 func addWatches(w *fsnotify.Watcher, watched map[string]bool, dirs []string) (err error) {
 	wanted := make(map[string]bool, len(dirs))
 	for _, dir := range dirs[:min(len(dirs), maxWatches)] {

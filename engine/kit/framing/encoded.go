@@ -25,8 +25,8 @@ type encoded struct {
 	text  *sync.Pool // memory for decoded text, as *[]byte
 }
 
-// stretch is the number of bytes that are decoded at first to find a record's end. If they do not
-// contain it, the number is doubled.
+// stretch is the number of bytes that are decoded at first to find a record's end. If these bytes
+// do not contain the end, the number is doubled.
 const stretch = 4096
 
 // Exact implements lines.Framing.
@@ -74,8 +74,8 @@ func (e *encoded) next(data []byte, last bool) lines.Frame {
 	}
 }
 
-// line returns the frame of the first line in data, in UTF-16. If data has no line end and last is
-// false, the frame is empty.
+// line returns the frame of the first line in data, which is UTF-16 text. If data has no line end
+// and last is false, the frame is empty.
 func (e *encoded) line(data []byte, last bool) lines.Frame {
 	size, to := 0, len(data)
 	if i := e.in.lineEnd(data, 0); i >= 0 {

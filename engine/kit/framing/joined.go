@@ -173,7 +173,8 @@ func (joins) LineStart(data []byte) int {
 }
 
 // criPiece parses a line of a CRI log, such as "2016-10-06T00:17:09.669794202Z stdout P the
-// output". Colons separate the tags, of which the first is P or F.
+// output". The word after the stream is a list of tags with colons between them. The first tag is P
+// (partial) or F (full).
 func criPiece(line []byte) (p piece) {
 	time := bytes.IndexByte(line, ' ')
 	if time <= 0 {

@@ -58,8 +58,9 @@ func checkVariable(names ...string) error {
 	return nil
 }
 
-// CheckProxy returns an error for an invalid value of the option proxy. If the value refers to the
-// environment, CheckProxy also checks the environment.
+// CheckProxy returns an error for an invalid value of the option proxy. If the value is empty or
+// "environment", CheckProxy also checks the variables HTTP_PROXY and HTTPS_PROXY of the
+// environment.
 func CheckProxy(option string) error {
 	_, err := Proxy(option)
 	if err == nil && (option == "" || option == ProxyEnvironment) {

@@ -75,7 +75,7 @@ func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 }
 
 // isOwnUnit reports whether the unit of a grant is records, which is also the default unit. A grant
-// is the text of an advertised window. The caller must have handled grants whose unit is batches.
+// is the text of an advertised window. The caller must have handled grants with the unit batches.
 func isOwnUnit(grant string) bool {
 	_, unit, ok := strings.Cut(grant, "unit=")
 	unit, _, _ = strings.Cut(unit, ";")

@@ -188,8 +188,8 @@ func faultOf(ctx context.Context, err error) error {
 	}
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
-	// crypto/tls reports an alert in this way. The alert means that the server wants another
-	// certificate or none.
+	// crypto/tls reports an alert of the server as a net.OpError with the Op "remote error". The
+	// alert means that the server wants another certificate or none.
 	op, alert := errors.AsType[*net.OpError](err)
 	if untrusted || noTLS || alert && op.Op == "remote error" {
 		return &stream.Misconfigured{Err: err}

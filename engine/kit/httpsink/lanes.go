@@ -93,8 +93,8 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 }
 
 // look looks up the addresses of a name, and adds and removes lanes to match them. If the lookup
-// fails without any address, the lanes stay. If it fails for only some targets of an SRV name, it
-// is counted as failed, but look still uses the addresses that it has returned.
+// fails without any address, the lanes stay. If it fails for only some targets of an SRV name, the
+// lookup is counted as failed, but look still uses the addresses that the lookup has returned.
 func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)

@@ -76,8 +76,8 @@ func (e *StatusError) Error() string {
 	return reason + ": " + detail
 }
 
-// Group implements stream.Grouped. The body is the detail, because it may name the record or a
-// position in it.
+// Group implements stream.Grouped. The body of the response is the detail and not a part of the
+// reason, because it may name the record or a position in the record.
 func (e *StatusError) Group() (reason, detail string) {
 	reason = fmt.Sprintf("%s %s: %d %s", e.Method, e.Endpoint, e.Status,
 		nethttp.StatusText(e.Status))

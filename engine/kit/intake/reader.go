@@ -305,9 +305,9 @@ func (r *reader) learn(s *Submission) {
 
 // follow moves r.main, the position in the intake's partition, up to position to. It skips the
 // ranges that were settled when the reader was opened. If other positions remain before to, such as
-// those of withdrawn data, it adds an empty span with them to b, up to the next settled range, and
-// returns true. These positions have no data to send, but the ledger of a sink needs the span to
-// advance beyond them.
+// those of withdrawn data, it adds an empty span for them to b, and returns true. The span ends at
+// the next settled range. These positions have no data to send, but the ledger of a sink needs the
+// span to advance beyond them.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)

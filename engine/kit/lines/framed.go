@@ -140,8 +140,8 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	return full, nil
 }
 
-// frame returns the first frame of data. If its record is longer than MaxRecord, frame returns only
-// a first part of it. The rest then becomes the next record.
+// frame returns the first frame of data. If its record is longer than MaxRecord, frame returns a
+// frame with only the first part of the record. The rest then becomes the next record.
 func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 	frame := framing.Next(data, last)
 	whole := func(n int) int {

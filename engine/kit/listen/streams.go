@@ -164,7 +164,8 @@ func (s *Streams) remove(c net.Conn) {
 }
 
 // setReadDeadline sets the deadline of the next read from c to t. While the intake drains, the
-// deadline is that of last instead. setReadDeadline reports whether the intake drains.
+// deadline of lastReads (the parameter last) is set instead. setReadDeadline reports whether the
+// intake drains.
 func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) (drains bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -141,8 +141,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// TestOffsetOfOneOrigin checks that records of one origin, such as joined pieces of a container log,
-// have the offset at which the origin begins.
+// TestOffsetOfOneOrigin checks that records of one origin, such as joined pieces of a container
+// log, have the offset at which the origin begins.
 func TestOffsetOfOneOrigin(t *testing.T) {
 	a, err := origin.New(origin.Options{Offset: "at"}, "")
 	if err != nil {
@@ -152,7 +152,9 @@ func TestOffsetOfOneOrigin(t *testing.T) {
 	b.Data = append(b.Data, "one\ntwo\nthree\n"...)
 	part := &stream.Partition{ID: "a", Name: "a"}
 	at := func(n int64) stream.Position { return stream.Position{Num: n} }
-	b.Spans = []stream.Span{{Part: part, Range: stream.Range{From: at(100), To: at(190)}, Bytes: 14}}
+	b.Spans = []stream.Span{{
+		Part: part, Range: stream.Range{From: at(100), To: at(190)}, Bytes: 14,
+	}}
 	b.Records = []stream.Record{
 		{Len: 3, Origin: at(150)}, {Off: 4, Len: 3, Sub: 1, Origin: at(150)},
 		{Off: 8, Len: 5, Origin: at(190)},

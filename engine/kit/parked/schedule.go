@@ -21,9 +21,9 @@ type Schedule struct {
 	Waits []time.Duration
 
 	// Jitter is the largest share of a wait by which the attempt after it is delayed. Example: with
-	// 0.1, an attempt after a wait of 30s is 0s to 3s late. Later attempts do not move. The delay
-	// is derived from the delivery's id, so that it is the same after a restart. Zero means no
-	// delay.
+	// 0.1, an attempt after a wait of 30s is 0s to 3s late. The planned times of later attempts do
+	// not move. The delay is derived from the delivery's id, so that it is the same after a
+	// restart. Zero means no delay.
 	Jitter float64
 
 	// Polling is the schedule for polling asynchronous operations of the receiver.

@@ -121,7 +121,7 @@ func (e *TransitionError) Error() string {
 
 // Next returns the progress after an event at time now. retryAfter is the wait that the receiver
 // has asked for. It can delay the next attempt or poll, but not beyond the planned time of the last
-// one. After an error, p is unchanged. For the event Start use [Progress.Started].
+// attempt or poll. After an error, p is unchanged. For the event Start use [Progress.Started].
 func (p Progress) Next(
 	s Schedule, e Event, now time.Time, retryAfter time.Duration,
 ) (Progress, error) {

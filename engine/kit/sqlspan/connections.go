@@ -23,8 +23,8 @@ type Database[C Session] interface {
 	// Writer returns a writer for use by one goroutine at a time.
 	Writer() Writer[C]
 	// Outcome maps an error of [Deliver] to the error that a worker returns. If the database's
-	// error shows the remedy, the result is an outcome of package flow, such as
-	// [stream.Misconfigured].
+	// error shows whether to retry, to refuse records or to correct the configuration, the result
+	// is an outcome of package flow, such as [stream.Misconfigured].
 	Outcome(err error) error
 }
 

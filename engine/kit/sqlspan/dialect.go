@@ -65,9 +65,10 @@ type Dialect struct {
 	// BeforeClaim and AfterClaim begin and end a time limit for Claim, which waits for transactions
 	// of other processes that store the same requests.
 	BeforeClaim, AfterClaim []Statement
-	// PruneRequests deletes the row of a request in $marks if its name matches a pattern or is less
-	// than a bound. Arguments: route, part, pattern, bound. PruneOrphans deletes the spans of a
-	// partition that has no row in $marks. Arguments: route, part.
+	// PruneRequests deletes the row of a request in $marks if its name matches a pattern (this
+	// process wrote it last) or is less than a bound (the request has expired). Arguments: route,
+	// part, pattern, bound. PruneOrphans deletes the spans of a partition that has no row in
+	// $marks. Arguments: route, part.
 	PruneRequests, PruneOrphans string
 	// Expired returns the parts (ids) of at most maxExpired requests, in ascending order. The parts
 	// are greater than a given part. The names of the requests in $marks contain the time of

@@ -96,7 +96,7 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 
 // lettersSuffix ends the name of a ledger for dead letters that are sent again. If the ledger of
 // the route has SharedFormat, they have this separate ledger ([stream.SinkOptions].OwnLetters).
-// Names in the config contain no space, so none of them is equal to its name.
+// Names in the config contain no space, so none of them equals the name of the separate ledger.
 const lettersSuffix = " letters"
 
 // LedgerName implements [stream.TransactionalSink].
@@ -396,10 +396,11 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 	return err
 }
 
-// Begin begins a transaction, and checks that the epoch is still that of this process. The epoch
-// cannot change until the transaction ends. Begin returns a FencedError if another process has
-// taken over the ledger. It also runs the statements of the parameter more in the transaction. In a
-// ledger with several owners, Begin checks no epoch: Add then checks the epochs of the partitions.
+// Begin begins a transaction, and checks that the epoch of the route in the ledger is still that of
+// this process. This epoch cannot change until the transaction ends. Begin returns a FencedError if
+// another process has taken over the ledger. It also runs the statements of the parameter more in
+// the transaction. In a ledger with several owners, Begin checks no epoch: Add then checks the
+// epochs of the partitions.
 func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
 	return l.begin(ctx, s, nil, more)
 }

@@ -28,9 +28,9 @@ const (
 	maxRequests = 128 << 10
 	// maxExpired is the number of expired requests that Load deletes in one transaction.
 	maxExpired = 1000
-	// A request expires when it is older than the time keep of the ledger. expiredFor is the time
-	// after that at which Load deletes it. Until then, an open transaction of another process may
-	// still need the request.
+	// A request expires when it is older than the time keep of the ledger. Load deletes it when it
+	// has been expired for the time expiredFor. Until then, an open transaction of another process
+	// may still need the request.
 	expiredFor = time.Hour
 	// expireTime is the time after which Load ends this deletion, so that the route can start.
 	expireTime = 5 * time.Second
@@ -104,8 +104,8 @@ func claim(l *Ledger, spans []stream.Span) *claims {
 	return c
 }
 
-// markName returns the name to store in a partition's row of the marks table. If the partition is a
-// request, the name ends with the id of this process.
+// markName returns the name to store in a partition's row of the marks table. This is the name of
+// the partition. If the partition is a request, the id of this process follows.
 func (l *Ledger) markName(p *stream.Partition) string {
 	name := strings.ToValidUTF8(strings.ReplaceAll(p.Name, "\x00", ""), "\uFFFD")
 	if l.ASCII.Load() {

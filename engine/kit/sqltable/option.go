@@ -32,8 +32,8 @@ type Options struct {
 // DefaultOptions returns the default options.
 func DefaultOptions() Options { return Options{Mode: Append, JSONColumn: "_extra"} }
 
-// Policy returns the policy of the option on_new_field. If the option is not set, the default
-// depends on the option columns: with listed columns, other fields are ignored.
+// Policy returns the policy of the option on_new_field. If the option is not set, the policy is
+// Ignore if the option columns lists columns, and otherwise JSONColumn.
 func (o *Options) Policy() Policy {
 	switch {
 	case o.OnNewField != "":

@@ -150,8 +150,8 @@ func (r *Rows) Row(i int) (refusal string) {
 	return ""
 }
 
-// member sets the column of a member. It does nothing if the record has a field with the column's
-// name.
+// member sets the column of a member m of an object in record i. It does nothing if the record has
+// a field with the column's name.
 func (r *Rows) member(m *memberColumn, i int) (refusal string) {
 	if slices.ContainsFunc(r.batch.FieldsOf(i), m.ref.IsFlat) {
 		return ""

@@ -55,8 +55,8 @@ func (s *Shape) settle(columns []Column) {
 
 // Found sets the columns to fill, and reports whether the table exists. The parameter there has the
 // columns of the existing table. It is empty if there is no table. Then Found uses the columns
-// listed in the config. If the table exists, the config's columns must be in it. Without such a
-// list, Found uses the table's columns without a default value.
+// listed in the config. If the table exists, the config's columns must be in it. If the config
+// lists no columns, Found uses the table's columns that have no default value in the database.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

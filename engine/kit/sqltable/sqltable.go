@@ -24,8 +24,9 @@ const (
 	Text    Type = iota // text; accepts every value unchanged
 	Integer             // 64-bit integers
 	Number              // any number, with all its digits
-	// Float is for 64-bit binary floats. It is the only type that rounds numbers. It is used only
-	// if the config asks for it.
+	// Float is for 64-bit binary floats. It is the only type that rounds numbers. It is never
+	// inferred from values: a column has this type only if the config, the existing table or the
+	// source declares it.
 	Float
 	Bool  //
 	JSON  // any value as JSON; objects and arrays unchanged
@@ -104,7 +105,7 @@ type Table struct {
 }
 
 // NewTable returns a table with the given columns, in this order. extra is the name of the JSON
-// column, which gets no field of its own. The columns need not include it.
+// column. A field with this name has no column. The given columns need not include the JSON column.
 func NewTable(d *Dialect, columns []Column, extra string, policy Policy) *Table {
 	t := &Table{Columns: columns, Extra: -1, New: policy, dialect: d,
 		index: make(map[string]int, len(columns)), message: -1}

@@ -41,8 +41,9 @@ func (t *TLS) Read() error {
 	return err
 }
 
-// config returns a TLS configuration with the content of the files. The client's own certificate is
-// read again for each handshake, so that it can be replaced while the program runs.
+// config returns a TLS configuration with the content of the files of the options ca, cert and key.
+// The client's own certificate is read again for each handshake, so that it can be replaced while
+// the program runs.
 func (t *TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	var err error

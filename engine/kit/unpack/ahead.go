@@ -192,7 +192,7 @@ func (f *File) add(p piece) {
 }
 
 // note adds m to the positions at which decompression can start. If there are maxMarks already,
-// note first removes every second mark. It ignores a mark that is not after the last one.
+// note first removes every second mark. It ignores m if m is not after the last of these positions.
 func (f *File) note(m mark) {
 	if m.at <= f.marks[len(f.marks)-1].at {
 		return

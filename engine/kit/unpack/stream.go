@@ -113,8 +113,8 @@ type stream struct {
 	member mark // gzip: start of the current member, or end of the last one
 }
 
-// read fills p. If the stream ends before, read returns the bytes before the end together with an
-// error: io.EOF at a regular end, otherwise one of the errors documented at [File.Err].
+// read fills p. If the stream ends before p is full, read returns the bytes before the end together
+// with an error: io.EOF at a regular end, otherwise one of the errors documented at [File.Err].
 func (s *stream) read(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var got int

@@ -16,8 +16,8 @@ import (
 //
 // Each run must have only one possible end, so that a text has at most one match. There are four
 // cases: the run has a fixed length, or no character of its class can begin the next step, or only
-// literals follow up to the end of the text, or the match may end after the run, which takes as many
-// characters as it can. For all other expressions, package regexp is used.
+// literals follow up to the end of the text, or the match may end after the run, which takes as
+// many characters as it can. For all other expressions, package regexp is used.
 type straight struct {
 	steps []step
 	at    []int // positions of the groups, as in the result of regexp's FindSubmatchIndex

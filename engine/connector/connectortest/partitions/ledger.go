@@ -272,7 +272,7 @@ func progress(t *testing.T, r Receiver) {
 // oneOwner begins with a process that has loaded the whole ledger. When another process takes a
 // partition, Take must fence the first process and return its progress. After that, no process can
 // load the whole ledger. A process that replays dead letters (SinkOptions.OwnLetters) still loads
-// the progress of the letters.
+// the progress of its dead letters.
 func oneOwner(t *testing.T, r Receiver) {
 	a, b, c := open(t, r), open(t, r), open(t, r)
 	if _, err := a.sink.Load(t.Context()); err != nil {

@@ -19,9 +19,10 @@ import (
 )
 
 // Moves checks that each record arrives exactly once while partitions move between engines. Two or
-// three engines read from one broker and write to one table. Moves causes rebalances, ended
-// sessions and lost responses. It also simulates kills, but goroutines of a killed engine keep
-// running.
+// three engines read from one broker and write to one table. Moves starts and stops engines, so
+// that the broker moves partitions between them. It ends sessions of engines with the broker, and
+// loses responses of the sink. It also simulates kills: a killed engine is cut off from the
+// broker, but its goroutines keep running.
 func Moves(t *testing.T, r Receiver, seed uint64) {
 	g := &group{t: t, r: r, broker: streamtest.NewBroker(4), rnd: dice(seed)}
 	defer g.close()
@@ -66,7 +67,7 @@ type group struct {
 	r      Receiver
 	broker *streamtest.Broker
 	rnd    func(n int) int
-	calm   atomic.Bool // no more failures
+	calm   atomic.Bool // the sink no longer fails deliveries
 	live   []*member
 	aside  []*member // killed; their goroutines keep running
 	starts int
@@ -121,7 +122,7 @@ func (g *group) start(name string, fs *vfstest.Mem) {
 	g.starts++
 }
 
-// act causes one random event.
+// act causes one event at a random engine. The kind of event depends on round.
 func (g *group) act(round int) {
 	n := g.rnd(len(g.live))
 	m := g.live[n]

@@ -13,7 +13,7 @@ import (
 
 // pruned checks which requests Prune deletes from the ledger. A process deletes a request if it was
 // the last process to store progress of this request. It deletes requests of other processes only
-// if they are older than keep.
+// if they arrived longer than keep ago.
 func pruned(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
@@ -69,8 +69,8 @@ func pruned(t *testing.T, r Receiver) {
 		span{"own", 0, 2}, span{"own", 3, 4}, span{"taken", 0, 5})
 }
 
-// expired checks that Load deletes the requests of all processes that have expired long ago, and no
-// other rows.
+// expired checks that Load deletes the requests that have expired long ago, whichever process has
+// stored them, and no other rows.
 func expired(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	now := time.Now()
@@ -192,9 +192,9 @@ func thousands(t *testing.T, r Receiver) {
 	}
 }
 
-// randomSets delivers batches of random requests in two processes at the same time. Each process
-// also compacts the ledger. No record may be stored twice. No transaction may end because of a
-// deadlock, unless [Receiver].Deadlocks is set.
+// randomSets delivers batches with parts of random requests in two processes at the same time.
+// Each process also compacts the ledger. No record may be stored twice. No transaction may end
+// because of a deadlock, unless [Receiver].Deadlocks is set.
 func randomSets(t *testing.T, r Receiver) {
 	const seed, requests, batches, records = 7, 60, 60, 3
 	var both sync.WaitGroup
@@ -218,8 +218,8 @@ func randomSets(t *testing.T, r Receiver) {
 	has(t, r, "one", all...)
 }
 
-// set delivers one batch with the end of each of the requests, from a random record on. Then it
-// compacts the requests that it has delivered from their first record.
+// set delivers one batch. From each of the requests, the batch has the records from a random one
+// to the last. Then it compacts the requests that it has delivered from their first record.
 func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int) {
 	var spans []span
 	var marks []stream.Mark

@@ -182,7 +182,7 @@ func has(t *testing.T, r Receiver, table string, spans ...span) {
 	}
 }
 
-// recognized delivers a request in two processes.
+// recognized checks that a request which one process has stored is not stored again by another.
 func recognized(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
@@ -197,7 +197,7 @@ func recognized(t *testing.T, r Receiver) {
 }
 
 // restarted starts a process again under the same name. The new one must fence the earlier one, but
-// no other process. It must know the requests of all processes.
+// no other process. The new process must recognize the delivered requests of all processes.
 func restarted(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
@@ -236,7 +236,7 @@ func otherDestination(t *testing.T, r Receiver) {
 	has(t, r, "one", span{"r1", 0, 3}, span{"r1", 0, 3}, span{"r2", 0, 1})
 }
 
-// overlap delivers batches that are partly stored.
+// overlap delivers batches of which some records are stored already.
 func overlap(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)

@@ -63,8 +63,8 @@ func (f *flowFlags) runAblate(cmd *cobra.Command) error {
 	return nil
 }
 
-// ablateMarkdown writes an experiment as Markdown for a page, of which page is the path. It links
-// the experiment's plot in the directory plots, if there is one.
+// ablateMarkdown writes an experiment as Markdown for the page with the path page. It adds a link,
+// relative to the page, to the experiment's plot in the directory plots, if there is one.
 func ablateMarkdown(w io.Writer, x *flowsim.Experiment, plots, page string) {
 	fmt.Fprintf(w, "\n### %s\n\n%s.\n\n| |", x.Name, x.Question)
 	for _, c := range x.Columns {

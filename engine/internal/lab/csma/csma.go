@@ -186,8 +186,8 @@ type ether struct {
 	gap, frame, jam time.Duration
 	policy          backoff.Policy
 	rng             *rand.Rand
-	// ready has the stations, ordered by the end of their backoff. Each station always has a frame
-	// to send.
+	// ready has the stations, ordered by the end of their backoff, earliest first. Each station
+	// always has a frame to send.
 	ready      kernel.Kernel[int]
 	collisions []backoff.State // number of collisions of the present frame, by station
 	senders    []int

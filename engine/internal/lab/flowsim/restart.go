@@ -31,8 +31,9 @@ func restarted() Experiment {
 }
 
 // restarts counts the batches that are sent again after a crash although they were delivered. It
-// compares three systems. One has no acks and no checkpoint. One has a checkpoint with a cumulative
-// ack (a watermark). One also has the delivered ranges above the watermark in its checkpoint.
+// compares three systems. One has no acks and no checkpoint, so it sends all batches again. One has
+// a checkpoint with a cumulative ack (a watermark). One also has the delivered ranges above the
+// watermark in its checkpoint.
 func restarts(first uint64, seeds int) (Experiment, error) {
 	x := restarted()
 	var repeated [3][]scenario.Figures

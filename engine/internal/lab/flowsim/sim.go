@@ -104,9 +104,9 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. A longer timeout
-// of the scenario takes precedence. With a link, a shorter timeout takes precedence as well,
-// because there is no other worker.
+// abandonAfter is the time from the start of an attempt after which it is abandoned, as in
+// flow.Sender. A longer timeout of the scenario takes precedence. With a link, a shorter timeout
+// takes precedence as well, because there is no other worker.
 const abandonAfter = time.Minute
 
 // Run runs a scenario once and returns its figures.

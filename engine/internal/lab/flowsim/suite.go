@@ -85,8 +85,8 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 			}
 		}
 	}
-	// mu guards next, left and reported. It is held while done is called, so that the order is
-	// kept.
+	// mu guards next, left and reported. It is held while done is called, so that done gets the
+	// summaries in the order of the plans.
 	var mu sync.Mutex
 	next, reported := 0, 0
 	work := func(ctx context.Context) error {

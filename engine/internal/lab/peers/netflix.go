@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// limiter is a concurrency limit of Netflix' library. The type windowed updates it once per second.
-// The arguments of an update are the mean round trip of at least ten attempts, the maximum number
-// of in-flight attempts, and dropped, which reports whether an attempt failed or timed out.
+// limiter is a concurrency limit of Netflix' library. The type windowed updates it at most once per
+// second. The arguments of an update are the mean round trip of at least ten attempts, the maximum
+// number of in-flight attempts, and dropped, which reports whether an attempt failed or timed out.
 type limiter interface {
 	update(rtt time.Duration, inFlight float64, dropped bool)
 	size() float64
@@ -95,8 +95,9 @@ type vegas struct {
 
 const (
 	vegasAlpha, vegasBeta = 3, 6
-	// After f * vegasProbe * limit updates, the next round trip becomes the new base. f is a random
-	// number from 0.5 to 1.
+	// After f * vegasProbe * limit updates, the next round trip becomes the new base, which is
+	// otherwise the shortest round trip and stands for one without a queue. f is a random number
+	// from 0.5 to 1.
 	vegasProbe = 30
 	vegasSeed  = 5681
 )
@@ -184,8 +185,8 @@ const (
 	longWarmup        = 10
 )
 
-// gradient2 compares the present round trip with a long moving mean, and lowers its limit if the
-// round trip is much longer.
+// gradient2 compares the present round trip with a moving mean of many round trips, and lowers its
+// limit if the present one is much longer than the mean.
 type gradient2 struct {
 	limit, min, max float64
 	long, sum       float64 // seconds

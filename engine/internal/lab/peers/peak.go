@@ -13,9 +13,9 @@ import (
 
 // PeakEWMA chooses the lane (worker) with the lowest load by the metric of Finagle: a moving mean
 // of round trips, times the number of pending requests plus one. The mean jumps to each higher
-// round trip and decays over ten seconds. As in Finagle, every response counts, even an error.
-// Finagle compares two random lanes. PeakEWMA compares all lanes, so that only the metric is
-// tested.
+// round trip. It approaches lower ones exponentially, with a time constant of ten seconds. As in
+// Finagle, every response counts, even an error. Finagle compares two random lanes. PeakEWMA
+// compares all lanes, so that only the metric is tested.
 type PeakEWMA struct{}
 
 // Name returns "peak_ewma".

@@ -17,7 +17,7 @@ import (
 )
 
 // simple is the common part of all windows of this package. Such a window counts batches, ignores
-// restarts of workers, and does not undo the effect of a timeout.
+// restarts of workers, and does not undo the reduction by a timeout if the response arrives later.
 type simple struct{ state window.State }
 
 func (simple) Batches() bool          { return true }
@@ -25,8 +25,8 @@ func (simple) Epoch() uint32          { return 0 }
 func (simple) OnUndo(time.Duration)   {}
 func (s *simple) State() window.State { return s.state }
 
-// inFlight returns the in-flight cost of a sample, divided by the cost of the batch that was
-// sampled.
+// inFlight returns the number of in-flight batches when the sampled batch was sent: the in-flight
+// cost at that time, divided by the cost of the batch.
 func inFlight(s *window.Sample) float64 {
 	if s.Cost <= 0 {
 		return 1

@@ -14,8 +14,8 @@ import (
 // is the moving mean of the round trips. Zero fields mean Vector's defaults.
 //
 // The limit grows by one if three conditions hold: it was reached, no response signaled back
-// pressure, and the mean of the interval is not above the moving mean. The limit shrinks to nine
-// tenths, rounded down, after back pressure, or if the mean of the interval is at least 2.5
+// pressure, and the mean round trip of the interval is not above the moving mean. The limit shrinks
+// to nine tenths, rounded down, after back pressure, or if the mean of the interval is at least 2.5
 // standard deviations above the moving mean.
 type VectorARC struct {
 	Initial, Max int     // in batches; 0 means 1 and 200

@@ -108,8 +108,8 @@ func roundDown(x float64) float64 {
 	return unit
 }
 
-// roundTime is like round for a number of seconds. From one second on, its results are round
-// numbers of seconds, minutes, hours or days.
+// roundTime rounds up a number of seconds, for the step between two ticks. Up to one second, it is
+// the same as round. Above, its results are round numbers of seconds, minutes, hours or days.
 func roundTime(x float64) float64 {
 	if x <= 1 {
 		return round(x)

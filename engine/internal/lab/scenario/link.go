@@ -16,8 +16,9 @@ func (k *Knee) Growth(level float64) float64 {
 // Above reports whether the link refuses batches at a level.
 func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
 
-// linkLevels is the maximum level that Best considers. Without a maximum, a link without a limit
-// might become faster at every level. Vector's published tests use the same maximum.
+// linkLevels is the maximum level (number of in-flight batches) that Best considers. Without a
+// maximum, a link without a limit might become faster at every level. Vector's published tests use
+// the same maximum.
 const linkLevels = 200
 
 // Best returns the maximum delivery rate of a link, and the number of in-flight batches (level) at

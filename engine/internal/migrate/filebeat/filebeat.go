@@ -14,6 +14,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
@@ -142,6 +143,9 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 	if v := in.Get("ignore_older"); v != nil {
 		c.Note(v, migrate.Lost, "old files are read, too: move them away, or narrow include")
 	}
+	if v := in.Get("stream"); v != nil && v.Text() != "all" {
+		c.Note(v, migrate.Lost, "records of both streams are delivered: select them by a where")
+	}
 	in.Ignore(
 		"scan_frequency",
 		"close",
@@ -162,7 +166,6 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 		"allow_deprecated_use",
 		"prospector",
 		"recursive_glob",
-		"stream",
 		"take_over",
 		"rotation",
 	)
@@ -231,10 +234,10 @@ func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 	pattern, after := v.Text("pattern"), v.Text("match") == "after"
 	negate := v.IsTrue("negate")
-	v.Ignore("type", "max_lines", "timeout", "flush_pattern", "count_lines", "skip_newline")
+	kind := firstOf(v.Text("type"), "pattern")
 	way := ""
 	switch {
-	case pattern == "":
+	case pattern == "" || kind != "pattern":
 	case after && negate:
 		way = "start"
 	case after:
@@ -243,11 +246,19 @@ func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 		way = "end"
 	}
 	if way == "" {
+		v.Ignore("max_lines", "timeout", "flush_pattern", "count_lines", "skip_newline")
 		c.Note(v, migrate.Lost, "this way of joining lines is not supported: see "+
 			"docs/framing.md, multiline")
 		return
 	}
-	p.Extra = append(p.Extra, "framing: { by: multiline, "+way+": "+migrate.Quote(pattern)+" }")
+	framing := "framing: { by: multiline, " + way + ": " + migrate.Quote(pattern)
+	if n, err := strconv.Atoi(v.Text("max_lines")); err == nil && n > 0 {
+		framing += fmt.Sprintf(", max_lines: %d", n)
+	}
+	if d, err := time.ParseDuration(v.Text("timeout")); err == nil && d > 0 {
+		framing += ", wait: " + d.String()
+	}
+	p.Extra = append(p.Extra, framing+" }")
 }
 
 // records converts the options for single records.

@@ -212,8 +212,9 @@ func readSnapshot(text []byte, into map[string]entry) error {
 	return nil
 }
 
-// readChanges applies a log of changes to into. Each change has two lines: the operation, and the
-// key with its value. The log ends at the first damaged line, which may remain after a crash.
+// readChanges applies a log of changes to into. Each change has two lines: the operation with its
+// number, and the key with its value. Changes with numbers up to last are in the snapshot already
+// and are skipped. The log ends at the first damaged line, which may remain after a crash.
 func readChanges(text []byte, last uint64, into map[string]entry) {
 	lines := bytes.Split(text, []byte("\n"))
 	for i := 0; i+1 < len(lines); i += 2 {

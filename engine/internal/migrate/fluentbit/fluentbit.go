@@ -235,8 +235,9 @@ func value(field string) string {
 	return "$env[" + strconv.Quote(field) + "]"
 }
 
-// flat returns the name of a field in the options of set, drop and rename. In these, a name with
-// dots would be a path, unless it is in quotes.
+// flat returns the name of a field in the options of set, drop and rename. In these options, an
+// unquoted name with dots is a path to a member of an object. flat therefore puts quotes around
+// such a name.
 func flat(field string) string {
 	if strings.Contains(field, ".") {
 		field = strconv.Quote(field)
@@ -283,8 +284,9 @@ func (c *converter) modify(f *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
-// added returns the value of the rule `Add FIELD TEXT`: the text, unless a record has the field.
-// Expressions can refer only to fields that records may have. Only the format json has unknown ones.
+// added returns the value of the rule `Add FIELD TEXT`: the text, unless a record has the field. An
+// expression can test for a field only if records may have it. Without a parser of the format json,
+// the result is the text alone.
 func (c *converter) added(rule *migrate.Value, field, text string, p *migrate.Pipeline) string {
 	parsed := strings.Join(p.Processors, "\n")
 	switch {

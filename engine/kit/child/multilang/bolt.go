@@ -38,8 +38,8 @@ type Options struct {
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	// maximum number of task ids and heartbeats that were sent to a child and not read; a child
-	// that exceeds it is killed
+	// maximum number of task ids and heartbeats that were sent to a child and that the child has
+	// not read; a child that exceeds it is killed
 	maxWaiting = 10_000
 )
 
@@ -53,8 +53,9 @@ type Tuple struct {
 // Emit is a tuple that a child has emitted.
 type Emit struct {
 	Message
-	// Number is the number of the tuple that is the first anchor of the emit. If the emit has no
-	// anchor, it is the number of the oldest unanswered tuple.
+	// Number is the number of the tuple that is the first anchor of the emit: the child names the
+	// tuples from which it has made the emit as its anchors. Without an anchor, Number is that of
+	// the oldest unanswered tuple.
 	Number int
 }
 
