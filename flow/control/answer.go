@@ -26,6 +26,9 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	if a.at >= 0 {
 		t.overdue.removeAt(a.at)
 	}
+	if e.Outcome == Delivered && l.hanging.isRecent() {
+		l.onTime.rank(a)
+	}
 	l.onTime.drop(a)
 	a.late = a.overdue
 	l.inFlight--
@@ -76,6 +79,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	seconds := rtt.Seconds()
 	t.lanes.delivered++
 	l.limit.recordDelivery(t.now, a.sent)
+	raised, first := l.raised(a), !l.est.known
 	l.est.known = true
 	l.stats.delivered++
 	l.est.delivered += taken
@@ -93,15 +97,17 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	}
 	suspects := l.onTime.lost
 	if l.hanging.isRecent() {
-		t.overtake(a)
+		t.giveUpOvertaken(l)
 		suspects = 0
 	}
+	t.measureRank(a, seconds)
 	l.reportsTimes = l.reportsTimes || r.QueueWait > 0 || r.Service > 0
 	sample := window.Sample{
 		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
 		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects,
-		Done:    l.est.delivered - a.progress,
-		Limited: a.limited, Late: a.late, Epoch: a.epoch,
+		Uncertain: 1 - 1/max(1, l.win.widen),
+		Done:      l.est.delivered - a.progress,
+		Limited:   a.limited && !raised, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
 			QueueLen: r.QueueLen, Wait: r.QueueWait,
@@ -109,8 +115,11 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		},
 	}
 	if l.win.starter != nil {
+		if l.level.trial == a && l.hanging.ranks != nil {
+			l.hanging.ranks.dropLevel()
+		}
 		l.level.taken(t.now, a)
-		l.level.dropIfAbove(l.win.cached.limit)
+		t.dropLevelIfAbove(l)
 	}
 	if a.late {
 		l.stats.late++
@@ -125,7 +134,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	t.observe(l, sample.Normal)
 	// While an experiment pauses half of the lanes, samples are not typical: do not adjust windows.
-	if t.group.phase <= wholePhase {
+	if t.group.phase <= wholePhase && (first || !raised) {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
 			t.lanes.probe(l, a.limited && t.backlog.consecutiveNew >= busySource)
@@ -240,3 +249,40 @@ func (t *attempts) refusal(l *lane, a *attempt) {
 
 // maxThrottle bounds the time for which one answer of a worker may close its gate.
 const maxThrottle = 5 * time.Minute
+
+// measureRank corrects the load that attempt a, which has been delivered, found at its worker. It
+// counts the attempt in the ranks.
+func (t *attempts) measureRank(a *attempt, seconds float64) {
+	l := a.lane
+	if a.ranked && !a.late {
+		earlier := float64(a.rank) * l.est.mean
+		later := max(0, l.est.delivered-a.progress-a.cost-earlier)
+		l.hanging.overtakers += 0.05 * (later - l.hanging.overtakers)
+		a.lostCost = 0
+		held := a.cost
+		if a.rank > 0 {
+			held += earlier + l.hanging.overtakers
+		}
+		// Attempts that seem to hang are load of the worker if they are only slow.
+		a.ahead += l.hanging.ranks.real() * (held - a.ahead)
+	}
+	if l.hanging.ranks != nil {
+		l.hanging.countDelivered(a, seconds)
+		t.assessHanging(l)
+	}
+}
+
+// raised reports whether attempt a was sent before the first delivery of l, when timeouts had
+// raised the limit above the window. The start-up must not take such attempts for a full window of
+// 1.
+func (l *lane) raised(a *attempt) bool {
+	return l.win.starter != nil && l.est.hung > 0 && a.progress == 0
+}
+
+// dropLevelIfAbove drops the level of l if it is above the window. During a measurement the window
+// is narrow, so the level stays.
+func (t *attempts) dropLevelIfAbove(l *lane) {
+	if !l.win.drain.on {
+		l.level.dropIfAbove(l.win.cached.limit)
+	}
+}

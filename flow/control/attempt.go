@@ -44,7 +44,10 @@ type attempt struct {
 	presumedLost   bool     // probably lost, see onTimeAttempts
 	lostCost       float64  // cost of the attempts presumed lost when it was sent
 	excluded       bool     // counted as not at the worker, see hanging
-	overtakenBy    int      // later attempts delivered while attempts hung recently
+	ranked         bool     // rank is known, see hangRanks
+	countedHung    bool     // counted as hung in hangRanks
+	rank           int
+	heldFor        float64 // seconds for which it had a place before it was counted as hung
 
 	// The group.
 	totalCost    float64 // cost in flight in all lanes just after it was sent
@@ -156,6 +159,9 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	l.lastStart = t.now
 	t.lanes.inFlightCost += a.cost
 	a.ahead, a.progress = l.inFlightCost-l.hanging.cost, l.est.delivered
+	if g := l.win.widen; g > 1 { // it is among the delivered ones if ahead is used
+		a.ahead = a.cost + (a.ahead-a.cost)/g
+	}
 	a.epoch, a.totalCost = l.win.cached.epoch, t.lanes.inFlightCost
 	out = append(out, Command{})
 	c := &out[len(out)-1]
@@ -184,7 +190,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
 	l.onTime.add(a)
-	a.lostCost, a.level = l.onTime.lostCost, l.win.load.n-l.onTime.lost
+	a.lostCost, a.level = l.onTime.lostCost, l.win.held(l.win.load.n-l.onTime.lost)
 	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
 	if g := t.group; g.win != nil {
@@ -196,7 +202,7 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 			a.deadline = t.now + t.timeoutOf(l, a)
 		}
 		a.earlyDeadline = 0
-		if l.hanging.isRecent() {
+		if a.ranked = l.hanging.isRecent(); a.ranked {
 			a.earlyDeadline = t.now + hangingAfter(a, &l.est)
 		}
 		t.overdue.push(a)

@@ -293,7 +293,11 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 // overtakenThrice reports whether three attempts sent after attempt a have been delivered, or as
 // much cost.
 func overtakenThrice(a *attempt) bool {
-	later := a.lane.est.delivered - a.progress - (a.ahead - a.cost) // cost delivered of later ones
+	earlier := a.ahead - a.cost
+	if a.ranked {
+		earlier = float64(a.rank) * a.lane.est.mean
+	}
+	later := a.lane.est.delivered - a.progress - earlier // cost delivered of later ones
 	return later >= overtaken*a.cost-1e-6
 }
 

@@ -170,9 +170,15 @@ func (t *attempts) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true
 	l.onTime.drop(a)
+	if !a.excluded {
+		a.heldFor = (t.now - a.sent).Seconds()
+	}
 	l.win.ended(a)
 	overtaken := a.sent < l.onTime.delivered
 	l.hanging.overdue(a, overtaken)
+	if a.excluded {
+		t.hung(a)
+	}
 	l.stats.timedOut++
 	if l.br.trial == a {
 		l.br.trial = nil

@@ -3,10 +3,15 @@
 package control
 
 import (
+	"math"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/window"
 )
+
+// maxRaise bounds the attempts in flight at a worker that has not delivered yet. Each timeout
+// raises their number by one, because bad data may be its only cause.
+const maxRaise = 16
 
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the
 // window, which means that they count against its limit. Suspects and attempts that hang have none.
@@ -19,6 +24,7 @@ type windowGate struct {
 	byCost  bool
 	est     *estimator // of the lane
 	cached  windowCache
+	widen   float64 // attempts with a place per attempt that the worker holds; 0 is 1
 
 	load load
 	all  *load // of all lanes
@@ -101,6 +107,12 @@ func (g *windowGate) name() string {
 // is always allowed.
 func (g *windowGate) room(now time.Duration) int {
 	limit := g.cached.limit
+	if g.widen > 1 {
+		limit = math.Round(limit * g.widen)
+	}
+	if !g.est.known && g.starter != nil {
+		limit = max(limit, float64(min(1+g.est.hung, maxRaise)))
+	}
 	switch {
 	case g.cached.ends > 0 && now >= g.cached.ends:
 		return max(0, 1-g.load.n)
@@ -113,6 +125,23 @@ func (g *windowGate) room(now time.Duration) int {
 	}
 	return left
 }
+
+// held returns the number of attempts that the worker holds if n have a place. The others hang
+// because of bad data.
+func (g *windowGate) held(n int) int {
+	if g.widen <= 1 {
+		return n
+	}
+	held := max(1, int(float64(n-1)/g.widen))
+	for placesFor(held, g.widen) < n {
+		held++
+	}
+	return held
+}
+
+// placesFor returns the number of attempts that have a place if the worker holds this many. The
+// parameter widen is the number of places for each attempt that the worker holds.
+func placesFor(held int, widen float64) int { return int(math.Ceil(float64(held) * max(1, widen))) }
 
 // started counts attempt a against the limit of the window (gives it a place), unless its item is a
 // suspect.

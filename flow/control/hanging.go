@@ -13,8 +13,9 @@ import (
 //
 // If attempts hung recently, later ones give up their places in the window (they no longer count
 // against its limit) long before they are overdue. An attempt does so when three attempts sent
-// later have been delivered. It also does so when it takes longer than nearly all others, or twice
-// as long as the queue before it explains.
+// later have been delivered. It also does so when it takes twice as long as the queue before it
+// explains. While the worker's pace is unknown, it does so when it takes longer than nearly all
+// others.
 //
 // Attempts that were overtaken always give up their places. Attempts that were not overtaken do so
 // as well, because bad data may have taken all places of a lane that delivers nothing. But their
@@ -29,6 +30,8 @@ type hanging struct {
 	recent        float64    // attempts that were overdue and overtaken, decayed with each delivery
 	sinceDelivery int        // places given up since the last delivery
 	early         int        // attempts that have given up their places and are not overdue
+	ranks         *hangRanks // nil if no attempt has hung
+	overtakers    float64    // mean cost that overtakes a delivered attempt
 }
 
 const (
@@ -47,6 +50,54 @@ func (s *hanging) exclude(a *attempt) {
 		a.excluded = true
 		s.n++
 		s.cost += a.cost
+		if !a.ofSuspect {
+			s.countHung(a)
+		}
+	}
+}
+
+// countHung counts attempt a as hung in ranks.
+func (s *hanging) countHung(a *attempt) {
+	if s.ranks == nil {
+		s.ranks = &hangRanks{}
+	}
+	if a.ranked && !a.countedHung {
+		a.countedHung = true
+		s.ranks.add(a.rank, true, a.heldFor)
+	}
+}
+
+// countDelivered counts attempt a as delivered in ranks.
+func (s *hanging) countDelivered(a *attempt, seconds float64) {
+	switch {
+	case s.ranks == nil:
+	case !s.isRecent():
+		s.ranks = nil
+	case a.countedHung:
+		s.ranks.undo(a.rank, a.overdue, a.heldFor)
+		s.ranks.add(a.rank, false, a.heldFor)
+	case a.ranked:
+		s.ranks.add(a.rank, false, seconds)
+	}
+}
+
+// assessHanging widens the window of l by the time that hanging attempts have places, or sets a
+// level, as the ranks of these attempts indicate.
+func (t *attempts) assessHanging(l *lane) {
+	h := l.hanging.ranks
+	if h == nil || l.win.starter == nil {
+		l.win.widen = 1
+		return
+	}
+	if h.level > 0 && (l.level.from == 0 || h.refuted()) {
+		h.dropLevel()
+		l.level.from = 0
+	}
+	l.win.widen = h.widening(2 * l.est.smoothed().Seconds())
+	if rank, found := h.findLevel(); found {
+		l.level.assume(t.now, rank+1, untestedRounds*l.est.smoothed())
+		l.win.starter.Refused(t.now, float64(rank))
+		l.win.refresh()
 	}
 }
 
@@ -73,7 +124,7 @@ func (s *hanging) returned(a *attempt) {
 func hangingAfter(a *attempt, e *estimator) time.Duration {
 	d := e.overdueSoon()
 	if e.rate > 0 && e.service > 0 {
-		d = min(d, toDuration(hangingTimes*(e.service+a.ahead/e.rate)))
+		d = toDuration(hangingTimes * (e.service + a.ahead/e.rate))
 	}
 	return max(d, minHangingTime)
 }
@@ -82,6 +133,9 @@ func hangingAfter(a *attempt, e *estimator) time.Duration {
 func (s *hanging) overdue(a *attempt, overtaken bool) {
 	if a.excluded && !a.ofSuspect {
 		s.early--
+	}
+	if a.countedHung && s.ranks != nil {
+		s.ranks.overdue++
 	}
 	if overtaken {
 		s.recent++
@@ -114,19 +168,20 @@ func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
 	return overtaken
 }
 
-// overtake records that attempt a was delivered before earlier attempts of its lane. An earlier
-// attempt gives up its place in the window if three later ones have overtaken it, and it has run
-// for at least 1.5 round trips (minLostAge). Three is the number of duplicate acknowledgments in
-// RFC 5681.
-func (t *attempts) overtake(a *attempt) {
-	l := a.lane
+// giveUpOvertaken makes the oldest attempts of l give up their places. Three later ones must have
+// been delivered, and the attempt must have run for at least 1.5 round trips (minLostAge). Three is
+// the number of duplicate acknowledgments in RFC 5681.
+func (t *attempts) giveUpOvertaken(l *lane) {
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
-	for b := l.onTime.first; b != nil && b.sent < a.sent; {
-		later := b.later
-		if b.overtakenBy++; b.overtakenBy >= overtaken && t.now-b.sent >= old {
-			t.giveUpPlace(b)
+	for {
+		a := l.onTime.first
+		if a == nil || t.now-a.sent < old || !overtakenThrice(a) {
+			return
 		}
-		b = later
+		t.giveUpPlace(a)
+		if l.onTime.first == a {
+			return
+		}
 	}
 }
 
@@ -142,9 +197,25 @@ func (t *attempts) giveUpPlace(a *attempt) {
 		}
 		l.hanging.sinceDelivery++
 	}
+	a.heldFor = (t.now - a.sent).Seconds()
 	l.win.ended(a)
 	l.onTime.drop(a)
 	l.hanging.exclude(a)
 	l.hanging.early++
+	t.hung(a)
 	t.lanes.refresh(l)
+}
+
+// hung handles an attempt that is counted as hanging.
+func (t *attempts) hung(a *attempt) {
+	l := a.lane
+	if v := &l.level; v.trial == a {
+		v.trial = nil
+		if h := l.hanging.ranks; h != nil && h.level > 0 {
+			v.trialRefused(t.now, a, l.est.smoothed())
+		} else { // bad data that hangs is no evidence for a level of refusals
+			v.since = t.now
+		}
+	}
+	t.assessHanging(l)
 }

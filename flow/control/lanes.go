@@ -273,7 +273,10 @@ func (ls *lanes) updateRoom(l *lane) {
 	c := &ls.cands[l.at]
 	c.Free, c.Full = places > 0, full
 	c.LastAnswer, c.LastStart = l.lastAnswer, l.lastStart
-	c.InFlight, c.Work = l.win.load.n, l.inFlightCost-l.hanging.cost
+	c.InFlight, c.Work = l.win.load.n, (l.inFlightCost-l.hanging.cost)/max(1, l.win.widen)
+	if !l.est.known { // dispatch chooses unknown lanes only if nothing is in flight there
+		c.InFlight /= 1 + l.est.hung
+	}
 }
 
 // one returns 1 for true and 0 for false.

@@ -92,12 +92,7 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 	at := int(a.level)
 	switch {
 	case v.trial == a:
-		if v.step > 0 { // the level had risen since the last refused trial
-			v.step, v.wait = 0, 0
-		}
-		v.from = min(v.from, at)
-		v.beyond++
-		v.since, v.wait = now, min(max(2*v.wait, untestedRounds*rtt), maxLevelWait)
+		v.trialRefused(now, a, rtt)
 		return true, false
 	case v.from > 0 && at >= v.from:
 		return true, false
@@ -125,11 +120,26 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		case delivered == 0:
 			wait = untestedRounds * rtt
 		}
-		v.from, v.since, v.wait, v.step, v.low, v.score = v.low, now, wait, 0, 0, 0
+		v.assume(now, v.low, wait)
 		return true, true
 	}
 	v.score = min(v.score+speaks, 2*v.cut())
 	return false, false
+}
+
+// trialRefused records that the trial was refused.
+func (v *level) trialRefused(now time.Duration, a *attempt, rtt time.Duration) {
+	if v.step > 0 { // the level had risen since the last refused trial
+		v.step, v.wait = 0, 0
+	}
+	v.from = min(v.from, int(a.level))
+	v.beyond++
+	v.since, v.wait = now, min(max(2*v.wait, untestedRounds*rtt), maxLevelWait)
+}
+
+// assume sets the level. The first trial comes after the given time.
+func (v *level) assume(now time.Duration, from int, wait time.Duration) {
+	v.from, v.since, v.wait, v.step, v.low, v.score = from, now, wait, 0, 0, 0
 }
 
 func (v *level) add(a *attempt, taken bool) {
@@ -192,12 +202,12 @@ func (v *level) logOdds(from int) float64 {
 }
 
 // room returns the number of further attempts that the level allows. The parameter flying is the
-// number in flight.
-func (v *level) room(now time.Duration, flying int) int {
+// number in flight, see [placesFor] for widen.
+func (v *level) room(now time.Duration, flying int, widen float64) int {
 	if v.from == 0 {
 		return math.MaxInt
 	}
-	n := v.from - 1 - flying
+	n := placesFor(v.from-1, widen) - flying
 	if n == 0 && v.trial == nil && now >= v.since+v.wait {
 		return 1
 	}
@@ -227,5 +237,6 @@ func newLevelGate(_ *lanes, l *lane) gate {
 func (g *levelGate) name() string { return g.lane.win.name() }
 
 func (g *levelGate) room(now time.Duration) int {
-	return max(0, g.lane.level.room(now, g.lane.win.load.n-g.lane.onTime.lost))
+	win := &g.lane.win
+	return max(0, g.lane.level.room(now, win.load.n-g.lane.onTime.lost, win.widen))
 }

@@ -24,10 +24,10 @@ func TestLevelIsFound(t *testing.T) {
 		if v.from != limit+1 {
 			t.Errorf("a worker that takes %d is thought to refuse from %d on", limit, v.from)
 		}
-		if got := v.room(time.Millisecond, limit); got != 0 {
+		if got := v.room(time.Millisecond, limit, 1); got != 0 {
 			t.Errorf("room for %d beside %d, want none before a try is due", got, limit)
 		}
-		if got := v.room(untestedRounds*time.Millisecond, limit); got != 1 {
+		if got := v.room(untestedRounds*time.Millisecond, limit, 1); got != 1 {
 			t.Errorf("room for %d beside %d after %d round trips, want one to try", got, limit,
 				untestedRounds)
 		}
@@ -82,9 +82,52 @@ func TestLevelIsTriedRarely(t *testing.T) {
 		v.started(a)
 		v.taken(now, a)
 		v.trial = nil
-		if v.from != want || v.room(now, want-1) != 1 {
+		if v.from != want || v.room(now, want-1, 1) != 1 {
 			t.Fatalf("the level rose to %d with room for %d, want %d and one more at once", v.from,
-				v.room(now, want-1), want)
+				v.room(now, want-1, 1), want)
+		}
+	}
+}
+
+// TestLevelOfAWidenedWindow checks that all attempts within the room of a level count as below it,
+// and the next attempt as a trial, for any widening.
+func TestLevelOfAWidenedWindow(t *testing.T) {
+	for _, widen := range []float64{0, 1, 1.3, 2, 2.7, 10} {
+		for from := 2; from < 40; from++ {
+			v, win := level{from: from, wait: levelWait}, windowGate{widen: widen}
+			n := 0
+			for v.room(0, n, widen) > 0 {
+				n++
+				if at := win.held(n); at >= from {
+					t.Fatalf("widening %v, level %d: attempt %d counts as %d", widen, from, n, at)
+				}
+			}
+			if n < from-1 || v.room(levelWait, n, widen) != 1 || win.held(n+1) < from {
+				t.Errorf("widening %v, level %d: the trial after %d attempts counts as %d",
+					widen, from, n, win.held(n+1))
+			}
+		}
+	}
+}
+
+// TestHangingTrial checks that a trial that hangs doubles the wait for the next one only if the
+// level was found from attempts that hang.
+func TestHangingTrial(t *testing.T) {
+	for rank, want := range map[int]time.Duration{0: levelWait, 5: 2 * levelWait} {
+		m, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Step(Event{Kind: LaneUp, Now: levelWait}, nil)
+		l := m.lanes.up[0]
+		a := &attempt{lane: l, level: 6}
+		l.level = level{from: 6, wait: levelWait, trial: a}
+		l.hanging.ranks = &hangRanks{level: rank, above: hangCount{hung: 100}}
+		l.hanging.ranks.ranks[0].delivered = 100
+		m.attempts.hung(a)
+		if v := &l.level; v.wait != want || v.from != 6 || v.since != levelWait || v.trial != nil {
+			t.Errorf("rank %d: the next trial waits %v at level %d, want %v at 6", rank, v.wait,
+				v.from, want)
 		}
 	}
 }

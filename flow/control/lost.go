@@ -36,6 +36,13 @@ func (o *onTimeAttempts) add(a *attempt) {
 	}
 }
 
+// rank increments the ranks of the attempts sent after attempt a, which has been delivered.
+func (o *onTimeAttempts) rank(a *attempt) {
+	for b := o.last; b != nil && b.id > a.id; b = b.earlier {
+		b.rank++
+	}
+}
+
 // drop removes attempt a, which was answered, is overdue or has given up its place.
 func (o *onTimeAttempts) drop(a *attempt) {
 	if !a.listed {

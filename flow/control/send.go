@@ -223,7 +223,8 @@ func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 	}
 	if it.needsToken && d.freshFirst() {
 		for _, l := range d.lanes.up {
-			if l.repeated {
+			slow := l.est.hung > 0 && !l.est.known || l.win.drain.on && l.hanging.isRecent()
+			if l.repeated || slow {
 				d.lanes.hide(l.num)
 			}
 		}

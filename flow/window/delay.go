@@ -28,7 +28,10 @@ type delay struct {
 	base           base
 	state          State
 	verdict        verdict
-	presumedLost   int // attempts in flight that are probably lost
+	hanging        struct {
+		lost      int     // attempts in flight that are probably lost
+		uncertain float64 // Sample.Uncertain of the last sample
+	}
 	// narrowed means that a timeout or nack has narrowed the window since the last verdict. A
 	// timeout does so at most once per round.
 	narrowed     bool
@@ -43,6 +46,10 @@ const (
 	emptyShare  = 0.25 // a queue below this share of the low mark is almost empty
 	noneShare   = 0.05 // a queue below this share of the low mark is empty
 	emptyRounds = 3
+
+	// standard deviations of the number of uncertain batches that the queue makes up for
+	uncertainErrors = 3.0
+	uncertainProbes = 4.0 // intervals added to that of probes if all batches were uncertain
 
 	// A step is useless if at least this share of the batches that it has added waits.
 	uselessShare = 0.9
@@ -84,7 +91,11 @@ func (d *delay) ProbeWithin() time.Duration {
 	if d.start {
 		return 0
 	}
-	return d.base.probeWithin()
+	within := d.base.probeWithin()
+	if d.base.n >= probeSamples { // a probe with uncertain batches takes longer
+		within += time.Duration(uncertainProbes * d.hanging.uncertain * float64(within))
+	}
+	return within
 }
 
 func (d *delay) State() State {
@@ -158,7 +169,7 @@ func (d *delay) sample(s *Sample) bool {
 	if d.base.short {
 		d.base.waits.add(x/d.base.value, x)
 	}
-	d.presumedLost = s.PresumedLost
+	d.hanging.lost, d.hanging.uncertain = s.PresumedLost, s.Uncertain
 	if d.start {
 		return d.starting(s, x)
 	}
@@ -172,7 +183,7 @@ func (d *delay) mayBeDropping() bool {
 	if d.base.steady() {
 		share = lostShareSteady
 	}
-	return d.presumedLost > 0 && float64(d.presumedLost)*share >= d.w
+	return d.hanging.lost > 0 && float64(d.hanging.lost)*share >= d.w
 }
 
 // endRound returns the verdict of the round that has ended: the queue at the worker, and the bounds
@@ -197,6 +208,11 @@ func (d *delay) endRound() *verdict {
 	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
 		d.base.zone(d.inFlight))
+	if d.hanging.uncertain > 0 && !d.start {
+		extra := uncertainErrors * math.Sqrt(d.inFlight*d.hanging.uncertain)
+		v.low += extra
+		v.high += extra
+	}
 	switch {
 	case moved:
 		// The base has just changed, and the round trips of this round are relative to the old one.
@@ -283,7 +299,7 @@ func (d *delay) narrow(now time.Duration, c cause, share float64) {
 		d.narrowed, d.floor, d.windowBefore = true, max(1, d.w*share), 0
 		if c == timedOut {
 			d.windowBefore, d.startBefore = d.w, starting
-			if d.presumedLost > 0 { // later batches were delivered: the worker drops the excess
+			if d.hanging.lost > 0 { // later batches were delivered: the worker drops the excess
 				d.floor = max(1, min(d.w, d.bdp()))
 			}
 		}
@@ -325,7 +341,7 @@ func (d *delay) OnUndo(time.Duration) {
 func (d *delay) Reset(time.Duration) {
 	d.verdict = verdict{cause: restarted, before: d.w, after: 1}
 	d.w, d.windowBefore, d.state = 1, 0, Unknown
-	d.start, d.startup, d.empty, d.presumedLost = true, startup{}, 0, 0
+	d.start, d.startup, d.empty, d.hanging.lost = true, startup{}, 0, 0
 	d.step, d.noGrowthRounds = 0, 0
 	d.base.restart()
 	d.round = round{}

@@ -67,6 +67,9 @@ type Sample struct {
 	// came long ago.
 	Lost         float64
 	PresumedLost int // attempts in flight now that are probably lost
+	// Uncertain is the share of the batches within the limit that bad data keeps hanging. They are
+	// no load of the worker.
+	Uncertain float64
 	// Done is the cost that the worker has delivered since the item was sent, including the item. 0
 	// means unknown.
 	Done    float64

@@ -1,0 +1,201 @@
+//penstock:pure
+
+package control
+
+import (
+	"math"
+	"math/bits"
+)
+
+// hangRanks separates two causes of attempts that hang. Bad data hangs regardless of the number of
+// attempts at the worker. A worker that drops attempts above a number in flight hangs only then.
+//
+// The rank of an attempt is the number of attempts that the worker held when it was sent: those
+// sent earlier and delivered later. The outcomes of about the last 200 attempts are counted by
+// rank. A likelihood ratio test looks for a level: two probabilities explain the outcomes better
+// than one, and the probability is much higher from some rank on. The rank does not depend on
+// whether the data of the attempt is bad, so bad data rarely looks like a level.
+//
+// Example: a worker drops attempts above 5 in flight. Of 12 sent at once, those of the ranks 0 to 4
+// are delivered, and those of the ranks 5 to 11 hang. The logarithm of the likelihood is 0 with a
+// step at rank 5, and 7 log(7/12) + 5 log(5/12) = -8.2 without.
+type hangRanks struct {
+	ranks [rankBuckets]hangCount
+	level int       // bucket of the known level; 0: none
+	above hangCount // outcomes from the level on; they do not age while the level is known
+	// time for which attempts below the level had places, in seconds; decayed
+	hungFor, deliveredFor float64
+	// attempts counted as hung that are overdue and were not delivered (overdue), and those that
+	// were delivered after all (slow); decayed
+	overdue, slow float64
+}
+
+// hangCount counts outcomes. The counts are decayed.
+type hangCount struct{ hung, delivered float64 }
+
+const (
+	exactRanks   = 8     // ranks with buckets of their own; then four buckets for each power of two
+	rankBuckets  = 48    // the last one begins at rank 7168
+	rankMemory   = 100.0 // deliveries over which the counts are averaged
+	stepEvidence = 10.0  // logarithm of the likelihood ratio from which a level is assumed
+	stepRefuses  = 0.2   // minimum share of good data that hangs from the level on
+	maxWidening  = 64.0
+)
+
+// rankBucket returns the bucket of a rank.
+func rankBucket(rank int) int {
+	if rank < exactRanks {
+		return max(0, rank)
+	}
+	shift := bits.Len(uint(rank)) - 3
+	return min(exactRanks+4*(shift-1)+rank>>shift-4, rankBuckets-1)
+}
+
+// bucketRank returns the lowest rank of a bucket.
+func bucketRank(bucket int) int {
+	if bucket < exactRanks {
+		return bucket
+	}
+	shift := (bucket-exactRanks)/4 + 1
+	return ((bucket-exactRanks)%4 + 4) << shift
+}
+
+// add counts the outcome of an attempt of this rank, which had a place for the given time.
+func (h *hangRanks) add(rank int, hung bool, seconds float64) {
+	const keep = 1 - 1/rankMemory
+	i := rankBucket(rank)
+	if h.level > 0 && i >= h.level {
+		if hung { // delivered ones were sent before the level was known, or at its edge
+			h.above.add(true)
+		}
+		return
+	}
+	h.ranks[i].add(hung)
+	if hung {
+		h.hungFor += seconds
+		return
+	}
+	h.deliveredFor += seconds
+	for k := range h.ranks {
+		h.ranks[k].hung *= keep
+		h.ranks[k].delivered *= keep
+	}
+	h.hungFor *= keep
+	h.deliveredFor *= keep
+	h.overdue *= keep
+	h.slow *= keep
+}
+
+func (c *hangCount) add(hung bool) {
+	if hung {
+		c.hung++
+	} else {
+		c.delivered++
+	}
+}
+
+// undo removes an attempt that was counted as hung, but has been delivered now.
+func (h *hangRanks) undo(rank int, overdue bool, seconds float64) {
+	if overdue {
+		h.overdue = max(0, h.overdue-1)
+	}
+	c := &h.ranks[rankBucket(rank)]
+	if h.level > 0 && rankBucket(rank) >= h.level {
+		c = &h.above
+	} else {
+		h.hungFor = max(0, h.hungFor-seconds)
+	}
+	c.hung = max(0, c.hung-1)
+	h.slow++
+}
+
+// below returns the sum of the outcomes below the level.
+func (h *hangRanks) below() (sum hangCount) {
+	for _, c := range h.ranks {
+		sum.hung += c.hung
+		sum.delivered += c.delivered
+	}
+	return sum
+}
+
+// widening returns the number of attempts per attempt that the worker holds. The others hang
+// because of bad data, and have a place until they are recognized.
+func (h *hangRanks) widening(least float64) float64 {
+	return min(1+h.real()*h.hungFor/max(h.deliveredFor, least), maxWidening)
+}
+
+// real returns the share of the attempts counted as hung that are not only slow. It is 0 for a
+// nil receiver, and grows from 0 with the attempts that become overdue and do not return.
+func (h *hangRanks) real() float64 {
+	if h == nil {
+		return 0
+	}
+	return h.overdue / (h.overdue + h.slow + 1)
+}
+
+// findLevel returns the rank from which attempts hang, if the outcomes show one. It is lower than
+// the known level, if there is one.
+func (h *hangRanks) findLevel() (rank int, found bool) {
+	if h.real() < 0.5 {
+		return 0, false
+	}
+	all, low := h.below(), hangCount{}
+	best, at := stepEvidence, 0
+	for i := 1; i < rankBuckets; i++ {
+		low.hung += h.ranks[i-1].hung
+		low.delivered += h.ranks[i-1].delivered
+		if h.ranks[i].hung == 0 {
+			continue
+		}
+		high := hangCount{all.hung - low.hung, all.delivered - low.delivered}
+		if e := stepOf(low, high); e > best {
+			best, at = e, i
+		}
+	}
+	if at == 0 {
+		return 0, false
+	}
+	h.above = hangCount{}
+	for i := at; i < rankBuckets; i++ {
+		h.above.hung += h.ranks[i].hung
+		h.above.delivered += h.ranks[i].delivered
+		h.ranks[i] = hangCount{}
+	}
+	h.level = at
+	return bucketRank(at), true
+}
+
+// dropLevel forgets the level and its outcomes.
+func (h *hangRanks) dropLevel() { h.level, h.above = 0, hangCount{} }
+
+// refuted reports whether attempts below the known level hang as often as those above it.
+func (h *hangRanks) refuted() bool {
+	return h.level > 0 && stepOf(h.below(), h.above) < stepEvidence/4
+}
+
+// stepOf returns the evidence for a level, as a log-likelihood ratio.
+func stepOf(low, high hangCount) float64 {
+	n, m := low.hung+low.delivered, high.hung+high.delivered
+	if n < 1e-9 || m < 1e-9 || low.delivered < 1e-9 {
+		return 0
+	}
+	if high.delivered/m > (1-stepRefuses)*low.delivered/n {
+		return 0
+	}
+	all := hangCount{low.hung + high.hung, low.delivered + high.delivered}
+	return low.logLikelihood() + high.logLikelihood() - all.logLikelihood()
+}
+
+// logLikelihood returns the logarithm of the likelihood of the outcomes under the probability that
+// explains them best.
+func (c hangCount) logLikelihood() float64 {
+	n := c.hung + c.delivered
+	return xlogy(c.hung, c.hung/n) + xlogy(c.delivered, c.delivered/n)
+}
+
+func xlogy(x, y float64) float64 {
+	if x < 1e-9 {
+		return 0
+	}
+	return x * math.Log(y)
+}

@@ -1,0 +1,56 @@
+package control
+
+import "testing"
+
+// TestHangRanks checks that a level is found only if the rank decides which attempts hang, and only
+// if overdue attempts do not return.
+func TestHangRanks(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		hangs func(i, rank int) bool
+		slow  bool // attempts that hang are delivered later
+		wide  bool // the window is widened
+		want  int  // rank of the level, 0 for none
+	}{
+		{"dropped from rank 5 on", func(_, rank int) bool { return rank >= 5 }, false, true, 5},
+		{"half of the data hangs", func(i, _ int) bool { return i%2 == 1 }, false, true, 0},
+		{"nine tenths of the data hang", func(i, _ int) bool { return i%10 > 0 }, false, true, 0},
+		{"slow from rank 5 on", func(_, rank int) bool { return rank >= 5 }, true, false, 0},
+		{"nothing hangs", func(_, _ int) bool { return false }, false, false, 0},
+	} {
+		var h hangRanks
+		for i := range 360 {
+			rank := i / 10 % 12
+			hung := x.hangs(i, rank)
+			h.add(rank, hung, 1)
+			if hung {
+				h.overdue++
+			}
+			if hung && x.slow {
+				h.undo(rank, true, 1)
+				h.add(rank, false, 1)
+			}
+		}
+		if got := h.widening(1) > 1.2; got != x.wide {
+			t.Errorf("%s: the window is widened by %.2f", x.name, h.widening(1))
+		}
+		if got, _ := h.findLevel(); got != x.want {
+			t.Errorf("%s: the level is %d, want %d", x.name, got, x.want)
+		}
+	}
+	var none *hangRanks
+	if none.real() != 0 {
+		t.Error("attempts hang although none was counted")
+	}
+}
+
+func TestRankBuckets(t *testing.T) {
+	for i := range rankBuckets {
+		if got := rankBucket(bucketRank(i)); got != i {
+			t.Errorf("the bucket of the lowest rank of bucket %d is %d", i, got)
+		}
+		if i > 0 && rankBucket(bucketRank(i)-1) != i-1 {
+			t.Errorf("the rank before bucket %d is not in the bucket before it", i)
+		}
+	}
+}
