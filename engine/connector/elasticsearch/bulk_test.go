@@ -21,8 +21,8 @@ func three() *stream.Batch {
 	return b
 }
 
-// TestRefusedIndex checks that records are retried if the store refuses their index with status 400,
-// and dead-lettered if it refuses the document with this status.
+// TestRefusedIndex checks that records are retried if the store refuses their index with status
+// 400, and dead-lettered if it refuses the document with this status.
 func TestRefusedIndex(t *testing.T) {
 	const item = `{"create":{"status":400,"error":{"type":%q,"reason":"for the reason"}}}`
 	for kind, want := range map[string]int{

@@ -57,11 +57,7 @@ pipelines:
       one: { sink: drop, batch: { bytes: 4KiB } }
       two: { sink: { file: { path: ./out.log, format: raw } } }
 `)
-	routes := runManifest(t, config).Routes
-	if len(routes) != 2 {
-		t.Fatalf("the manifest has %d routes, want 2", len(routes))
-	}
-	for i, m := range routes {
+	for i, m := range runManifest(t, config, 2).Routes {
 		seen := 0
 		for _, p := range m.Partitions {
 			text, known := files[p.Name]
@@ -91,7 +87,7 @@ pipelines:
 	more := "one more line\n"
 	write(t, filepath.Join(spool, "1.log"), string(files["1.log"])+more)
 	sum := sha256.Sum256([]byte(more))
-	for _, m := range runManifest(t, config).Routes {
+	for _, m := range runManifest(t, config, 2).Routes {
 		for _, p := range m.Partitions {
 			switch {
 			case p.Name != "1.log":
@@ -127,12 +123,13 @@ pipelines:
         idempotency_key: order
         allow: { hosts: [127.0.0.1], ports: [`+port+`], private: true, http: true }
 `)
-	if r := runManifest(t, config).Routes[0]; r.Delivered != 0 || r.Parked != 1 {
+	if r := runManifest(t, config, 1).Routes[0]; r.Delivered != 0 || r.Parked != 1 {
 		t.Errorf("%d records delivered and %d parked, want 0 and 1", r.Delivered, r.Parked)
 	}
 }
 
-func runManifest(t *testing.T, config string) (m manifestFile) {
+// runManifest runs a config and returns its manifest, which must have the given number of routes.
+func runManifest(t *testing.T, config string, routes int) (m manifestFile) {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(config), "manifest.json")
 	if out, err := exec.Command(programOf(t), "run", "--once", "--manifest", path,
@@ -140,7 +137,7 @@ func runManifest(t *testing.T, config string) (m manifestFile) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if err := json.Unmarshal(read(t, path), &m); err != nil || m.Version != 1 || !m.OK ||
-		len(m.Routes) == 0 {
+		len(m.Routes) != routes {
 		t.Fatalf("%v: %s", err, read(t, path))
 	}
 	return m
