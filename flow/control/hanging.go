@@ -71,7 +71,7 @@ func (s *hanging) countHung(a *attempt) {
 func (s *hanging) countDelivered(a *attempt, seconds float64) {
 	switch {
 	case s.ranks == nil:
-	case !s.isRecent():
+	case !s.isRecent() && s.ranks.level == 0:
 		s.ranks = nil
 	case a.countedHung:
 		s.ranks.undo(a.rank, a.overdue, a.heldFor)
@@ -96,6 +96,7 @@ func (t *attempts) assessHanging(l *lane) {
 	l.win.widen = h.widening(2 * l.est.smoothed().Seconds())
 	if rank, found := h.findLevel(); found {
 		l.level.assume(t.now, rank+1, untestedRounds*l.est.smoothed())
+		l.level.beyond = h.above.hung
 		l.win.starter.Refused(t.now, float64(rank))
 		l.win.refresh()
 	}

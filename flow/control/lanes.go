@@ -135,6 +135,7 @@ func (ls *lanes) restarted(l *lane, r *Report) {
 	if l.workerID != 0 {
 		ls.endProbe(l)
 		l.est, l.reportsTimes = estimator{}, false
+		l.hanging.ranks, l.win.widen = nil, 1
 		l.win.Reset(ls.now)
 		l.win.refresh()
 	}
@@ -274,7 +275,7 @@ func (ls *lanes) updateRoom(l *lane) {
 	c.Free, c.Full = places > 0, full
 	c.LastAnswer, c.LastStart = l.lastAnswer, l.lastStart
 	c.InFlight, c.Work = l.win.load.n, (l.inFlightCost-l.hanging.cost)/max(1, l.win.widen)
-	if !l.est.known { // dispatch chooses unknown lanes only if nothing is in flight there
+	if !l.est.known && l.win.starter != nil { // dispatch chooses unknown lanes only if nothing is in flight there
 		c.InFlight /= 1 + l.est.hung
 	}
 }

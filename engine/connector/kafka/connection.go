@@ -14,7 +14,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/tlsaccess"
 	"github.com/penstock-io/penstock/stream"
-	"github.com/penstock-io/penstock/supervise"
 )
 
 // TLS holds the TLS settings of a connection to brokers.
@@ -110,25 +109,6 @@ func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 		out = append(out, kgo.SASL(m))
 	}
 	return out, nil
-}
-
-// closeAfter closes client when ctx is done, unless stop is called before. Without it, a request
-// waits up to 10 s for a broker that accepts a connection and does not answer, even if ctx is done.
-func closeAfter(ctx context.Context, client *kgo.Client) (stop func()) {
-	group := supervise.NewNamedGroup(ctx, "kafka")
-	stopped := make(chan struct{})
-	group.Go("kafka/opening", func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-			client.Close()
-		case <-stopped:
-		}
-		return nil
-	})
-	return func() {
-		close(stopped)
-		_ = group.Wait()
-	}
 }
 
 var errEmpty = errors.New("is empty")

@@ -81,7 +81,7 @@ func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Re
 		return nil, err
 	}
 	r.admin = kadm.NewClient(r.client)
-	topics, err := s.check(ctx, r)
+	topics, err := s.check(ctx, r.admin)
 	r.first = s.firstTopics(o.Route, topics)
 	close(r.made)
 	if err != nil {
@@ -215,11 +215,12 @@ func (s *GroupSource) firstTopics(
 
 // check checks that the topics exist, and returns their state. If no topic matches the pattern, it
 // logs a warning.
-func (s *GroupSource) check(ctx context.Context, r *reader) (map[string]topicState, error) {
-	defer closeAfter(ctx, r.client)()
+func (s *GroupSource) check(
+	ctx context.Context, admin *kadm.Client,
+) (map[string]topicState, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
 	defer cancel()
-	m, err := r.admin.Metadata(ctx, s.o.Topics...)
+	m, err := admin.Metadata(ctx, s.o.Topics...)
 	if err != nil {
 		return nil, brokerError(err, s.o.Brokers)
 	}

@@ -203,10 +203,14 @@ func (s *source) sync() error {
 	s.mu.Unlock()
 	var err error
 	for _, sub := range changed {
+		var failed error
 		if moved != nil {
-			err = errors.Join(err, syncBelow(moved, sub))
+			failed = syncBelow(moved, sub)
 		}
-		err = errors.Join(err, syncBelow(dir, sub))
+		if failed == nil {
+			failed = syncBelow(dir, sub)
+		}
+		err = errors.Join(err, failed)
 	}
 	if err != nil {
 		s.renamed(changed...)

@@ -112,6 +112,18 @@ func startRemote(t *testing.T, o Options) *process {
 	return p
 }
 
+// mustOpen waits until the buffer is open. It fails the test if the buffer cannot be opened, for
+// example because the servers have no room on their disk.
+func (p *process) mustOpen(t *testing.T) {
+	t.Helper()
+	<-p.b.opened
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	if p.b.failed != nil {
+		t.Fatal(p.b.failed)
+	}
+}
+
 func remoteOptions(url string, replicas int) Options {
 	o := DefaultOptions()
 	o.maxRecord = 1 << 20
@@ -133,6 +145,7 @@ func TestRemote(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := startRemote(t, o)
+	p.mustOpen(t)
 	store := func(text string) {
 		t.Helper()
 		sub := p.offer(t, text, intake.Lines([]byte(text+"\n")))
@@ -155,6 +168,7 @@ func TestRemote(t *testing.T) {
 	p.stop(t)
 
 	p = startRemote(t, o)
+	p.mustOpen(t)
 	store("2")
 	store("4")
 	r := &route{name: streamtest.Route}
