@@ -36,8 +36,8 @@ type RegularOpener interface {
 // OpenStater is implemented by a File that may already have the result of a Stat, made when the
 // file was opened. Callers then need no Stat of their own.
 type OpenStater interface {
-	// OpenInfo returns the result of a Stat when the file was opened. ok is false if there was
-	// none.
+	// OpenInfo returns the result of the Stat that was made when the file was opened. ok is false
+	// if none was made.
 	OpenInfo() (info Info, ok bool)
 }
 
