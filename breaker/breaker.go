@@ -299,7 +299,8 @@ func (b *Budget) Allow(ctx context.Context) error {
 	return nil
 }
 
-// Report ends the oldest running attempt that was let through with ctx.
+// Report passes the result of an attempt to the breaker: its error, or nil for success. ctx is that
+// of Allow. If several attempts with this ctx are running, the result counts for the oldest.
 func (b *Budget) Report(ctx context.Context, err error) {
 	b.end(ctx).Done(canceled(ctx, err))
 }

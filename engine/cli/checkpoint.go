@@ -42,8 +42,8 @@ type rangeResult struct {
 	To   position `json:"to"`
 }
 
-// placeResult is the resume token of a sink's ordered lane (the place of a worker) in `checkpoint
-// show --json`.
+// placeResult is one object of `checkpoint show --json`: the resume token (field Place) of a worker
+// that writes in order.
 type placeResult struct {
 	Route string `json:"route"`
 	Boot  string `json:"boot,omitempty"`

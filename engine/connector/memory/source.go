@@ -81,8 +81,9 @@ func NewSource(o SourceOptions) *Source {
 	return s
 }
 
-// partitionPrefix is the prefix of the id of a source's partition. The rest of the id is random,
-// because positions of another process belong to other data.
+// partitionPrefix is the prefix of the id of a source's partition. The rest of the id is random.
+// Positions count the bytes pushed to this Source, so a position that an earlier process saved must
+// not be taken for one of this Source.
 const partitionPrefix = "memory-"
 
 // Component returns the source's entry for the engine's list of components. The component has no

@@ -132,8 +132,8 @@ func Tap(
 	return lines(ctx, address, apiTap+"?"+query.Encode(), token, take)
 }
 
-// maxLine is the maximum length of a line of a response. A frame with several thousand workers has
-// fewer bytes.
+// maxLine is the maximum length of a line of a response. Even a live.Frame (the status of the
+// engine) with several thousand workers is shorter.
 const maxLine = 16 << 20
 
 // lines calls take with each non-empty line of a response.

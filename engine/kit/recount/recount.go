@@ -75,10 +75,10 @@ func (c *Count) add(id, text []byte) error {
 	return err
 }
 
-// tally counts how many times a text was expected, and how many times it was found.
+// tally compares how many times a text was expected with how many times it was found.
 type tally struct {
 	id      string // id of a record with this text; "" if the text was not expected
-	missing int64
+	missing int64  // times expected minus times found; negative if found more often
 }
 
 // Compare calls found for each expected text that was found fewer or more times than it was

@@ -80,9 +80,10 @@ func (r *Rows) Over(t *Table, b *stream.Batch) {
 // values of a row are still in the processor's cache after the check.
 const ahead = 4 << 10
 
-// clean reports whether the database accepts every text in the first end bytes of the batch's data.
-// Each byte is checked once, usually in steps of ahead bytes. At the first non-ASCII byte, all
-// remaining data is checked at once.
+// clean reports whether the batch's data up to offset end is known to contain only text that the
+// database accepts. It may return false for acceptable data if later data is not acceptable. The
+// data is checked once, in steps of at least the constant ahead. At the first byte that is NUL or
+// not ASCII, all remaining data is checked at once.
 func (r *Rows) clean(end int) bool {
 	return end <= r.seen || r.look(end)
 }
