@@ -156,8 +156,19 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var got []string
-	for len(got) < 6 {
+	want := []string{"message 0", "message 1", "message 2", "die", "die", "last"}
+	if got := messages(t, r, len(want)); !slices.Equal(got, want) {
+		t.Errorf("read %q, want %q", got, want)
+	}
+	if n := host.Counted("restarts"); n != 2 {
+		t.Errorf("%d restarts, want 2", n)
+	}
+}
+
+// messages reads at least n entries, and returns their messages without the filling at their ends.
+func messages(t *testing.T, r stream.Reader, n int) (got []string) {
+	t.Helper()
+	for len(got) < n {
 		b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 100})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		err := r.Read(ctx, b)
@@ -173,13 +184,7 @@ func TestFollow(t *testing.T) {
 			got = append(got, strings.TrimRight(record.Message, "x "))
 		}
 	}
-	want := []string{"message 0", "message 1", "message 2", "die", "die", "last"}
-	if !slices.Equal(got, want) {
-		t.Errorf("read %q, want %q", got, want)
-	}
-	if n := host.Counted("restarts"); n != 2 {
-		t.Errorf("%d restarts, want 2", n)
-	}
+	return got
 }
 
 // TestEarlierBoots checks that the entries of earlier boots are read, from the first one or from a
@@ -187,7 +192,8 @@ func TestFollow(t *testing.T) {
 func TestEarlierBoots(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	var text strings.Builder
-	for i, message := range []string{earlier + " 0", earlier + " 1", earlier + " 2", "this boot"} {
+	all := []string{earlier + " 0", earlier + " 1", earlier + " 2", "this boot"}
+	for i, message := range all {
 		text.WriteString(line(i, int64(1_000_000+i), message))
 	}
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
@@ -202,8 +208,8 @@ func TestEarlierBoots(t *testing.T) {
 		mark stream.Mark
 		want []string
 	}{
-		{"first", stream.Mark{}, []string{"0", "1", "2", "boot"}},
-		{"position", stream.Mark{Watermark: first.at}, []string{"1", "2", "boot"}},
+		{"first", stream.Mark{}, all},
+		{"position", stream.Mark{Watermark: first.at}, all[1:]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j, err := New(options(t, path), streamtest.NewHost(t))
@@ -218,25 +224,7 @@ func TestEarlierBoots(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			var got []string
-			for len(got) < len(c.want) {
-				b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 100})
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-				err := r.Read(ctx, b)
-				cancel()
-				if err != nil {
-					t.Fatalf("after %q: %v", got, err)
-				}
-				for i := range b.Records {
-					var record struct{ Message string }
-					if err := json.Unmarshal(b.Text(i), &record); err != nil {
-						t.Fatal(err)
-					}
-					fields := strings.Fields(record.Message)
-					got = append(got, fields[len(fields)-1])
-				}
-			}
-			if !slices.Equal(got, c.want) {
+			if got := messages(t, r, len(c.want)); !slices.Equal(got, c.want) {
 				t.Errorf("read %q, want %q", got, c.want)
 			}
 		})
