@@ -129,8 +129,8 @@ func maskQuery(b *strings.Builder, text string) int {
 
 var variableForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}[\])}.,:]*$`)
 
-// maskParameter appends one parameter of a query with the separator before it. Text without an
-// equals sign is masked like a value, but is not masked if it is a fragment (after #).
+// maskParameter appends one parameter of a query with the separator before it. If the text has no
+// equals sign, maskParameter masks it like a value, unless it is a fragment (after #).
 func maskParameter(b *strings.Builder, text string) {
 	separator, name, value := text[:1], "", text[1:]
 	if i := strings.IndexByte(value, '='); i >= 0 {

@@ -55,7 +55,7 @@ type OpenOptions struct {
 	State func() (vfs.Dir, error)
 	// Assignments receives the partitions that a broker assigns to an AssignedSource and revokes.
 	// It is nil for other sources. For an AssignedSource, Resume and Known contain no partitions,
-	// because Assign returns the positions.
+	// because each call of Assign returns the start positions of the partitions that it assigns.
 	Assignments Assignments
 	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. The
 	// route then withdraws those of them that it has not sent to a worker. Withdraw returns before
@@ -76,15 +76,15 @@ type OpenOptions struct {
 type Reader interface {
 	// Read appends whole records and their spans to b until b is [Batch.Full] or no more data is
 	// available. While b is empty, it blocks. After that, it waits for more data for at most
-	// Linger. It skips ranges that Resume reports as settled. After a crash it must cut batches at
-	// the same positions again. A batch may consist of a span without bytes, which marks a
-	// partition as sealed (Last).
+	// Linger. It skips ranges that Resume reports as settled. When the same data is read again
+	// after a crash, batches must end at the same positions as before. A batch may consist of a
+	// span without bytes, which marks a partition as sealed (Last).
 	//
 	// io.EOF (with or without records in b) means that no more data will follow. Any other error
-	// ends the route after the records in b. If a reader can continue, for example after one
-	// unreadable file among many, it logs the error, retries with backoff and continues with the
-	// rest. When ctx is done, Read soon returns context.Cause(ctx). The records in b are then
-	// discarded and will be read again.
+	// ends the route after the records in b. If a reader can continue, for example if one of many
+	// files is unreadable, it does not return the error. It logs the error, continues with the
+	// other files, and retries the unreadable file with backoff. When ctx is done, Read soon
+	// returns context.Cause(ctx). The records in b are then discarded and will be read again.
 	Read(ctx context.Context, b *Batch) error
 	// Commit tells the reader the progress that this route has made durable. The reader may, for
 	// example, store the position in a broker. It is called by the checkpoint's goroutine.

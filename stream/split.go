@@ -100,9 +100,9 @@ func SameOrigin(records []Record, i, j int) bool {
 	return records[i].Span == records[j].Span && records[i].Origin == records[j].Origin
 }
 
-// Middle returns an index at which Cut can halve the kept records. It is the first of the records
-// made from one source record, with kept records before and after it. Middle returns 0 if there is
-// no such index.
+// Middle returns the index at which Cut should divide the batch, so that both pieces have about
+// half of the kept records. Records that were made from one source record stay together, and each
+// piece has at least one kept record. Middle returns 0 if no index meets these conditions.
 func (b *Batch) Middle() int {
 	b.Split()
 	kept, half := b.Kept(), 0
