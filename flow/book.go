@@ -56,8 +56,8 @@ type BookOptions[R any] struct {
 	// are not saved yet. It is in bytes if Pack.BytesOf is set, and otherwise in rows. One batch is
 	// always allowed, even if it is larger. Zero means 32 MiB, or 100,000 rows.
 	Replay int64
-	// Save is the interval between two saves. The Book saves earlier when the rows settled since
-	// the last save reach a quarter of Replay, or when Replay leaves too little room for another
+	// Save is the interval between two saves. The Book saves earlier in two cases: the rows settled
+	// since the last save reach a quarter of Replay, or Replay leaves too little room for another
 	// batch. Zero means 1 s.
 	Save time.Duration
 
@@ -178,15 +178,16 @@ func (o *BookOptions[R]) complete() (err error) {
 // that were settled before the restart, so next may ignore the settled ranges. Run calls next from
 // one goroutine at a time. next must return ctx's error soon after ctx is done.
 //
-// If Pack.Linger is set, ctx may also end because a batch is due. Run then calls next again, so
-// next must not drop a row. A row with an invalid position (see BookOptions.At) ends Run at once,
-// and Run saves nothing more: the next run reads that row again.
+// If Pack.Linger is set, the ctx of next also ends when an incomplete batch has waited for that
+// time. Run then calls next again later, so next must not drop a row that it has read. A row with
+// an invalid position (see BookOptions.At) ends Run at once, and Run saves nothing more: the next
+// run reads that row again.
 //
-// When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
-// an error of next, Run finishes the batches in flight first. If a Save fails, Run returns its
-// error, and the next run repeats the rows settled since the last successful Save. A Checkpoint
-// with temporary failures should retry by itself (package retry). Run does not catch a panic in an
-// option that runs on the loop, and saves nothing after it.
+// When the ctx of Run is done, Run abandons the batches in flight, saves and returns
+// context.Cause(ctx). After an error of next, Run finishes the batches in flight first. If a Save
+// fails, Run returns its error, and the next run repeats the rows settled since the last successful
+// Save. A Checkpoint with temporary failures should retry by itself (package retry). Run does not
+// catch a panic in an option that runs on the loop, and saves nothing after it.
 func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, error)) error {
 	if next == nil {
 		return errors.New("flow: book: there is no function that gives the rows")

@@ -54,8 +54,8 @@ type Item[T any] struct {
 	// Bytes counts against Options.MaxBytes until the item is settled. It counts against
 	// control.Config.Replay until the settled item has also been saved.
 	Bytes int64
-	// Keys order items: two items with a common key are delivered in the order of Next. They are
-	// never in flight at the same time, except on an Ordered lane.
+	// Keys order items: two items with a common key are delivered in the order in which Next
+	// returned them. They are never in flight at the same time, except on an Ordered lane.
 	Keys []string
 }
 
@@ -68,9 +68,9 @@ type Attempt[T any] struct {
 	// Run and Index give the order in which attempts must take effect on an Ordered lane. Index
 	// counts from 0 within a Run. Run never decreases during the life of a Sender. After a failed
 	// attempt, all later attempts of its Run must fail, too. When all have returned, the next Run
-	// starts with the failed item. Example: of three attempts in a Run, with Index 0, 1 and 2, the
-	// one with Index 1 fails. The one with Index 2 must then fail as well. Both items are sent
-	// again in the next Run, with Index 0 and 1.
+	// starts with the failed item. Example: three attempts of a Run have the Index 0, 1 and 2. If
+	// attempt 1 fails, attempt 2 must fail as well. Both items are sent again in the next Run, with
+	// Index 0 and 1.
 	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue. The window of the worker then shrinks
@@ -143,8 +143,8 @@ const (
 	NotWithdrawn Withdrawal = iota
 	// StopSending starts no further attempt of the item. The running attempts may still deliver it.
 	StopSending
-	// CancelAttempts also starts no further attempt, and ends the contexts of the running attempts
-	// with the cause [ErrWithdrawn].
+	// CancelAttempts has the effect of StopSending, and also ends the contexts of the running
+	// attempts with the cause [ErrWithdrawn].
 	CancelAttempts
 )
 
@@ -187,8 +187,9 @@ type Options[T any] struct {
 	// DeadLetter stores a refused item durably as a dead letter before it returns nil. An error
 	// stops the Sender. It is called on a goroutine of its own, one call at a time.
 	//
-	// If DeadLetter is nil, a refusal by a worker stops the Sender. Items that Control.Poison or
-	// Control.End would refuse are then tried forever, even if they kill workers.
+	// If DeadLetter is nil, a refusal by a worker stops the Sender. The Sender itself then refuses
+	// no item: the limits Control.Poison and Control.End have no effect, and an item is tried
+	// forever, even if it kills workers.
 	DeadLetter func(ctx context.Context, it Item[T], refusal error) error
 	// Waiting, if not nil, stores items that wait long for their next attempt. Two Senders must not
 	// share it.

@@ -36,11 +36,12 @@ type WaitStore[T any] interface {
 	Take(it Item[T], w Wait) bool
 	// Next blocks until an item of the store is due, removes it and returns it with its history. If
 	// suspect is true, Next returns only suspects, which are items that failed at workers that
-	// deliver other items (see History). Otherwise it returns only the other items. The two kinds
-	// have a goroutine each, so two calls may run at the same time. io.EOF means that the Sender
-	// should end without the items that are still in the store. ErrNoItem means that Next has
-	// removed items and returns none of them. Any other error stops the Sender. When ctx is done,
-	// Next must soon return its error, and must not remove an item.
+	// deliver other items (see History). If suspect is false, it returns only items that are no
+	// suspects. Each kind has a goroutine of its own, so two calls may run at the same time.
+	//
+	// io.EOF means that the Sender should end without the items that are still in the store.
+	// ErrNoItem means that Next has removed items and returns none of them. Any other error stops
+	// the Sender. When ctx is done, Next must soon return its error, and must not remove an item.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
 	// Held returns the number of items that Take has moved into the store and Next has not returned
 	// yet, and the sums of their Cost and Bytes.

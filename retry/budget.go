@@ -21,10 +21,10 @@ type Budget interface {
 	// holds the failure that is being retried. Poll does not call Allow before it polls again after
 	// ErrNotReady.
 	Allow(ctx context.Context) error
-	// Report is called once for each allowed attempt, after it has ended, with the same context. A
-	// nil err means success. An err marked by Permanent is a failure that is not retried. An err
-	// that is context.Canceled means that the attempt's result was no longer wanted, because its
-	// caller gave up or another attempt of a Hedge succeeded.
+	// Report is called once for each allowed attempt, after the attempt has ended. ctx is the
+	// context that Allow got. A nil err means success. If err was marked by Permanent, the failure
+	// is not retried. If err is context.Canceled, nobody needs the result of the attempt any more:
+	// its caller gave up, or another attempt of a Hedge succeeded.
 	Report(ctx context.Context, err error)
 }
 
@@ -38,9 +38,9 @@ var (
 // isRetry reports whether ctx belongs to an attempt after the first.
 func isRetry(ctx context.Context) bool { return FromContext(ctx).Number > 1 }
 
-// unwanted reports whether err is only a consequence of the caller's cancellation, and so tells
-// nothing about the service. It also checks ctx, because an operation may return just the cause of
-// the cancellation.
+// unwanted reports whether err is only a consequence of the caller's cancellation. Such an error
+// tells nothing about the service. unwanted also checks ctx, because an operation may return just
+// the cause of the cancellation.
 func unwanted(ctx context.Context, err error) bool {
 	if err == nil {
 		return false

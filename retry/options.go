@@ -55,10 +55,11 @@ type Options struct {
 	// ClampHint makes the retry wait for MaxHint, instead of stopping, if a hint is longer than
 	// MaxHint.
 	ClampHint bool
-	// ExactHint waits exactly as long as a hint demands, even if Policy would wait longer, and
-	// restarts Policy unless Policy ends by itself. By default, the wait is the longer of the hint
-	// and Policy's wait. Up to a tenth is added to the hint, so that clients with the same hint do
-	// not all return at once.
+	// ExactHint makes the retry wait exactly as long as a hint demands, even if Policy would wait
+	// longer. After that, Policy starts from its beginning, unless Policy ends by itself.
+	//
+	// Without ExactHint, the retry waits for the hint or for Policy's wait, whichever is longer. It
+	// adds up to a tenth to the hint, so that clients with the same hint do not all return at once.
 	ExactHint bool
 	// Targets is the number of services among which the operation chooses by Attempt.Target. After
 	// a failure with the action Failover, the next target is tried at once. Once all targets have
@@ -142,8 +143,9 @@ func (o *Options) plain() bool {
 		o.Key == "" && !o.SuppressNested && !o.timed
 }
 
-// endless reports whether p never gives up by itself. It asks p for the wait after 2^32-1 waits of
-// the longest total time, which is more than any retry makes.
+// endless reports whether p never gives up by itself. It asks p for the wait that follows 2^32-1
+// waits of the largest total time. No retry makes so many waits, so a p that still returns a wait
+// is endless.
 func endless(p backoff.Policy) bool {
 	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32,
 		Slept: math.MaxInt64}, zeros{})

@@ -87,8 +87,11 @@ type Child struct {
 	// supervisor escalates. Backoff is not used if Spec.Decay is set.
 	Backoff backoff.Policy
 	// StableAfter is the run time after which a failure starts the sequence of delays from the
-	// beginning. Zero means the longer of two times: the longest delay of Backoff (10 minutes if
-	// that is unbounded), and twice the last delay.
+	// beginning. Example: with a StableAfter of 1 minute, a child that fails after 2 minutes waits
+	// as long as after its first failure.
+	//
+	// Zero means the longest delay of Backoff (or 10 minutes if Backoff has no longest delay), or
+	// twice the last delay if that is more.
 	StableAfter time.Duration
 	// Shutdown bounds the time from the end of the child's context until the child returns. A child
 	// that takes longer is stuck: it is reported, and is not started again before it has returned.
@@ -109,15 +112,16 @@ type Spec struct {
 	Backoff backoff.Policy
 	// Decay, if not nil, replaces all delays by suture's policy.
 	Decay *Decay
-	// Stagger is the minimum time between two restarts, so that children that fail at the same time
-	// do not all restart at the same time. Zero means 1 ms. A negative value means none. First
-	// starts are not staggered.
+	// Stagger is the minimum time between two restarts of any children of the supervisor. It
+	// prevents that children that fail at the same time all restart at the same time. Zero means 1
+	// ms. A negative value means no minimum. First starts are not staggered.
 	Stagger time.Duration
 	// Spread bounds the delay that Stagger adds to a restart. If more than Spread/Stagger children
 	// wait, the time between two restarts is shorter than Stagger. Zero means 20 s.
 	Spread time.Duration
-	// Shutdown bounds the time for stopping the children one by one. After it, the remaining
-	// children are stopped at the same time, each within its own Shutdown. Zero means 30 s.
+	// Shutdown bounds the time for stopping the children one by one. When this time has passed, the
+	// remaining children are stopped at the same time, each within its own Shutdown. Zero means 30
+	// s.
 	Shutdown time.Duration
 	// PassPanics makes a panic in a child crash the process with the original stack, after OnEvent
 	// has got the Ended event. A panic in a Group that a child runs crashes the process at once.

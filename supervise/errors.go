@@ -59,8 +59,9 @@ func (e *PanicError) LogValue() slog.Value {
 }
 
 // An EscalatedError is the result of Serve when a supervisor gives up. Its children have been
-// stopped. A parent supervisor treats it as one crash of this supervisor. This holds even if it
-// wraps the ErrEscalate of a child, because this supervisor has already handled that.
+// stopped. A parent supervisor treats an EscalatedError as one crash of this supervisor, and
+// restarts it. The parent does so even if the error wraps the ErrEscalate of a child, because that
+// ErrEscalate was meant for this supervisor only.
 type EscalatedError struct {
 	Supervisor string  // path: the names from the root, separated by slashes
 	Child      string  // the child that failed last

@@ -150,11 +150,14 @@ func (e *DeadError) LogValue() slog.Value {
 // Options configures a Resender. Child is required.
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
-	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without
-	// a recovery between them. Child comes back after the same number of crashes of Fallback. If
-	// FallbackFor is above 0, Child comes back after FallbackFor at the latest. If Child comes back
-	// because FallbackFor has passed, and then crashes within FallbackFor, Fallback replaces it
-	// after this one crash.
+	// Fallback, if its New is set, replaces Child while Child does not work. It does so after
+	// FallbackAfter crashes (0 means 10) without a recovery between them. Child comes back after as
+	// many crashes of Fallback, and at the latest after FallbackFor, if that is above 0.
+	//
+	// When FallbackFor has passed, Child is on trial for the time FallbackFor. If Child crashes in
+	// this time, Fallback replaces it at once. Example: FallbackAfter is 10 and FallbackFor is 1
+	// minute. After 10 crashes of Child, Fallback runs for a minute. Then Child runs, and one crash
+	// within the next minute brings Fallback back.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration

@@ -120,8 +120,8 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	return k.loop(nested)
 }
 
-// open prepares a call of Serve. It also returns the commands that an earlier call has not carried
-// out.
+// open prepares a call of Serve. It also returns the commands that an earlier call of Serve has
+// produced but not carried out.
 func (s *Supervisor) open(ctx context.Context, up above,
 	nested bool) (*serveRun, []command, error) {
 	s.mu.Lock()

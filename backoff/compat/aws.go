@@ -13,8 +13,8 @@ import (
 // AWS is the ExponentialJitterBackoff of aws-sdk-go-v2 v1.47 in its legacy mode: U[0, 1) *
 // 2^attempt seconds, attempt from 1. [AWSDefaults] has the settings of retry.NewStandard.
 //
-// Quirks: from the first attempt above log2(Max in seconds) on, it waits exactly Max, without
-// jitter; with a Max of 20 s, this is the fifth attempt. Earlier waits are drawn up to 2^attempt
+// Quirks: From the first attempt above log2(Max in seconds) on, it waits exactly Max, without
+// jitter. With a Max of 20 s, this is the fifth attempt. Earlier waits are drawn up to 2^attempt
 // seconds, at most Max. With a Max of 0 or less, every wait is Max.
 type AWS struct {
 	Max    time.Duration

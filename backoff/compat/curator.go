@@ -159,9 +159,9 @@ func (p CuratorFixed) Validate() error {
 // CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait each time, until MaxElapsed
 // has passed since the first attempt.
 //
-// Quirk: it measures the elapsed time, then waits, and only then refuses to retry. So the last wait
-// is useless. Next takes the sum of the waits as the elapsed time, and omits the useless wait.
-// Decide returns that wait, too.
+// Quirk: it refuses to retry only after a wait, although it has measured the elapsed time before
+// this wait. So the last wait is useless. Next takes the sum of the waits as the elapsed time, and
+// omits the useless wait. Decide returns that wait, too.
 type CuratorUntilElapsed struct {
 	MaxElapsed, Sleep time.Duration
 	Compat            bool // whether a negative Sleep gives negative waits, as in the original

@@ -61,9 +61,9 @@ type HadoopDecision struct {
 }
 
 // HadoopMultiple joins the decisions for a call with several failures at the same time, as
-// RetryInvocationHandler does. If all decisions are to fail, the call fails. Otherwise the call
-// fails over if one of the decisions does, and the first such decision counts. Otherwise the call
-// is retried. The delay is the longest one.
+// RetryInvocationHandler does. If all decisions are to fail, the call fails. If at least one
+// decision is to fail over, the call fails over, by the first such decision. Otherwise the call is
+// retried. The delay is the longest one.
 func HadoopMultiple(decisions ...HadoopDecision) HadoopDecision {
 	var all HadoopDecision
 	for i, d := range decisions {

@@ -14,7 +14,7 @@ import (
 )
 
 // Candidate is the state of a lane for a chooser. A chooser gets a slice of all lanes that are up,
-// in the order of their numbers. A lane with a false Free cannot take the item now.
+// in the order of their numbers. If Free is false, the lane cannot take the item now.
 type Candidate struct {
 	Lane int32
 	Free bool // may take the item: its window has room, and no limit or failure excludes it

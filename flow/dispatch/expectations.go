@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// expectations caches the expected completion times of all lanes for an item of one cost. Few lanes
-// change between two items, and most items have equal costs. So choosing a lane takes one
-// comparison per lane.
+// expectations caches the expected completion times of all lanes for an item of one cost. Most
+// items have the same cost, and between two items only few lanes change. So choosing a lane usually
+// takes one comparison per lane.
 type expectations struct {
 	notified bool    // Changed is called for every change
 	cost     float64 // cost of the last item

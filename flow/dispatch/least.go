@@ -28,9 +28,9 @@ import (
 // (Mitzenmacher, How useful is old information?, 2000).
 //
 // A lane that was not used for max(1 s, 20 round trips) gets one item. So a lane that was once slow
-// is measured again. For a lane that has never answered, the median expected time is assumed. With
-// the best time it would be flooded, and with the worst it would stay unused. Until it has
-// answered, it gets only one item.
+// is measured again. For a lane that has never answered, the median of the other lanes' expected
+// times is assumed. If the shortest time were assumed, all new lanes would be used first. If the
+// longest were assumed, they would stay unused. Until a lane has answered, it gets only one item.
 type LeastCompletion struct {
 	Band float64 // relative width of a tie, 0 to 1, such as 0.1; 0 means exact ties only
 }

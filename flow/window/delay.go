@@ -55,8 +55,8 @@ const (
 	uselessShare = 0.9
 	uselessRest  = 16 // round trips for which the window rests after a useless step
 
-	// The window does not grow if so many attempts in flight are probably lost: one in 16 if round
-	// trips hardly vary (steady), and otherwise one in four.
+	// The window does not grow if a large share of the attempts in flight are probably lost: one in
+	// 16 if round trips hardly vary (steady), and otherwise one in four.
 	lostShareSteady = 16.0
 	lostShareNoisy  = 4.0
 
@@ -176,8 +176,8 @@ func (d *delay) sample(s *Sample) bool {
 	return float64(d.round.n) >= d.samplesNeeded
 }
 
-// mayBeDropping reports whether the worker may be dropping attempts above some level. It may, if
-// answers to later attempts have come while many earlier attempts are still in flight.
+// mayBeDropping reports whether the worker may be dropping attempts above a limit of its own. It
+// may if many attempts are still in flight although later attempts were answered.
 func (d *delay) mayBeDropping() bool {
 	share := lostShareNoisy
 	if d.base.steady() {

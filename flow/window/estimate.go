@@ -162,12 +162,12 @@ type base struct {
 
 // sample uses s to estimate the base, if s shows the round trip of the drained worker. The
 // normalized round trip of s is x seconds. The result reports whether s must be left out of the
-// round, because a probe limited the window when its attempt was sent, or limits it now.
+// round. It must if a probe limited the window when the attempt of s was sent, or limits it now.
 //
-// A sample that was alone at the worker when it was sent normally shows the drained worker. In a
-// start-up it may be wrong: batches that were sent later may have overtaken and delayed it. So if
-// it was overtaken, it counts only if it is at most 1/8 longer than the base. A sample that was not
-// alone but came back first counts only for the variation of the worker.
+// If a batch was alone at the worker when it was sent, its sample normally shows the drained
+// worker. There is an exception in a start-up: later batches may have overtaken and delayed it. So
+// a sample that was overtaken counts only if it is at most 1/8 longer than the base. If a batch was
+// not alone but came back first, its sample counts only for the variation of the worker.
 func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
@@ -241,8 +241,8 @@ func (b *base) probe(s *Sample, x float64) {
 func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
 // usesSpan reports whether the probe measures all attempts that were sent within a part of a round
-// trip. Otherwise it measures the attempts that are answered first. In a wide window, these would
-// be the attempts with short round trips.
+// trip. Otherwise it measures the attempts that are answered first. In a wide window, the attempts
+// that are answered first are mostly those with short round trips, so their mean would be too low.
 func (b *base) usesSpan() bool { return b.isSteady && b.narrow > probeSamples }
 
 const (
@@ -279,9 +279,9 @@ func (b *base) noise() float64 {
 	return min(noisiest, noisy*math.Sqrt(b.squareDeviation)/b.value)
 }
 
-// zone returns the noise to be used for the dead zone (see queue) of a window of w batches. For a
-// short queue, it is only a share of the noise. The share grows with the window: in a wide window,
-// an error of one percent in the base is many batches.
+// zone returns the noise with which the dead zone (see queue) of a window of w batches is computed.
+// If Short is set, this is only a share of the noise, which makes the queue short. The share grows
+// with the window: in a wide window, an error of one percent in the base is many batches.
 func (b *base) zone(w float64) float64 {
 	if b.short {
 		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()

@@ -47,8 +47,8 @@ const (
 	poolStart  = 4
 	poolWeight = 0.5
 	poolRate   = 0.3
-	// poolPause is the length of a gap between two completions, in mean gaps, from which the gap is
-	// a pause. With exponential service, one gap in 22,000 is that long.
+	// If no batch is completed for poolPause times the mean gap between two completions, the worker
+	// has paused. With exponential service, one gap in 22,000 is that long by chance.
 	poolPause  = 10
 	poolMean   = 0.02
 	poolActive = 5 * time.Second

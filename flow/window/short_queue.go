@@ -71,13 +71,15 @@ const (
 	shortStep   = 0.25 // maximum change per round, in square roots of the window; at least one call
 	shortEmpty  = 4    // rounds below half of the target before the window grows by a call,
 	shortGrowth = 8    // or by this fraction of itself
-	// shortSlack is the allowed difference between the two estimates of the queue, as a multiple of
-	// the square root of the number of calls being served.
+	// There are two estimates of the queue: from the weights, and from the mean round trip.
+	// shortSlack is the allowed difference between them, as a multiple of the square root of the
+	// number of calls being served.
 	shortSlack = 1.0
 
-	// The worker's speed has changed if two conditions hold. The logarithm of the mean round trip
-	// changes between two rounds by more than minSpeedChange and by more than speedJitter standard
-	// errors. The change of the window does not explain this.
+	// The worker's speed has changed if the mean round trip of a round differs from that of the
+	// round before, and the change of the window does not explain the difference. The logarithm of
+	// the mean must have changed by more than minSpeedChange, and by more than speedJitter standard
+	// errors.
 	speedJitter    = 5
 	minSpeedChange = 0.4
 	speedWait      = 0.15 // minimum apparent wait at a slower worker, as a share of the base
@@ -117,8 +119,8 @@ func (w *waits) rescale(from, to float64) {
 	w.tilted = w.drained * (g + (x-f)*(1-g)/(1-f))
 }
 
-// refine adapts the drained weight to a better estimate of the base. The round trips stay the same,
-// so a round trip of x, relative to the base, becomes x * from / to.
+// refine adapts the drained weight to a better estimate of the base. The round trips themselves
+// stay the same. So x, a round trip relative to the base, becomes x * from / to.
 func (w *waits) refine(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return
@@ -212,10 +214,10 @@ const (
 	speedChanged
 )
 
-// speedChange compares the mean round trip of a round with that of earlier rounds. The worker's
-// speed has changed if the means differ by more than random variation and the change of the window
-// explain, and the estimated waits show the change, too. The second condition excludes a few very
-// long calls, which change the mean but not the estimated waits.
+// speedChange compares the mean round trip of a round with that of earlier rounds. It reports a
+// change of the worker's speed if two conditions hold. The means must differ by more than random
+// variation and the change of the window explain. The estimated waits must show the change, too,
+// because a few very long calls change the mean but not the estimated waits.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)
 	grown := math.Log(d.round.inFlight / float64(d.round.n) / d.inFlight)

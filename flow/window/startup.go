@@ -33,8 +33,8 @@ type startup struct {
 	idle    int     // rounds in which the window was not used up
 	pace    float64 // maximum deliveries per second while a batch was in flight
 	before  float64 // pace at the start of the round
-	// returned is the number of batches that came back about one base round trip after the window
-	// was widened.
+	// returned is the number of batches that came back between half and one and a half base round
+	// trips after the window was widened.
 	returned    float64
 	maxReturned float64 // maximum of returned in any round
 	early       int     // answers in the round to batches sent before it
@@ -134,9 +134,9 @@ func (u *startup) isFaster(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startVerySlow) && batches > startFasterPace*u.before*x
 }
 
-// mayBeRandom reports whether the slow round trips among n are so few that they may be random. A
-// single slow round trip may also be random if a batch that was sent with more in flight was not
-// slow.
+// mayBeRandom reports whether the slow round trips among n are so few that they may be random. If
+// there is a single slow one, it may also be random for another reason: a batch that was sent with
+// more batches in flight was not slow.
 func (u *startup) mayBeRandom(n int) bool {
 	return startChance*u.verySlow <= n && (startChance*u.slow <= n || u.slow == 1 &&
 		u.slowAt < u.normalAt)
@@ -158,9 +158,9 @@ func (d *delay) complete() bool {
 }
 
 // sentBefore handles an answer to a batch that was sent before the window was widened, and reports
-// whether the round has ended. Such an answer counts towards the current round. If the pace does
-// not vary, an answer soon after the widening belongs to the same burst as the last one of the
-// previous round. It does not count, and the batch sent next counts instead.
+// whether the round has ended. Such an answer normally counts towards the current round. If the
+// pace does not vary, an answer soon after the widening belongs to the same burst as the last
+// answer of the previous round. It does not count towards the current round.
 func (d *delay) sentBefore(s *Sample) bool {
 	if !d.start || !d.base.steady() {
 		d.startup.early++
@@ -241,9 +241,9 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 			return bdp + low
 		}
 		// The worker serves several batches at once, and their answers come in bursts. While the
-		// next batches are on their way, more than low batches must wait at the worker. A round
-		// trip may contain two bursts, so that bdp is too high. Therefore the answers of one round,
-		// plus a queue, limit the level.
+		// next batches are on their way, more than the usual minimum (low) must wait at the worker.
+		// bdp is too high if a round trip contains two bursts. Therefore the level is at most the
+		// number of answers of one round, plus a queue.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

@@ -67,8 +67,8 @@ type Sample struct {
 	// came long ago.
 	Lost         float64
 	PresumedLost int // attempts in flight now that are probably lost
-	// Uncertain is the share of the batches within the limit that bad data keeps hanging. They are
-	// no load of the worker.
+	// If bad data makes some batches hang, the limit is widened by their number, because they are
+	// no load of the worker. Uncertain is the share of the widened limit that these batches take.
 	Uncertain float64
 	// Done is the cost that the worker has delivered since the item was sent, including the item. 0
 	// means unknown.
@@ -82,8 +82,8 @@ type Sample struct {
 // Advert is the window that a worker grants with an answer.
 type Advert struct {
 	Valid bool
-	// Credit is the maximum cost that the worker will have accepted since its start. Since it is a
-	// total, lost advertisements do no harm.
+	// Credit is a total: the cost that the worker has accepted since its start, plus the cost that
+	// it can still take. Since it is a total, lost advertisements do no harm.
 	Credit   uint64
 	Taken    uint64        // the cost that it has accepted since its start; 0 if not reported
 	Cost     uint64        // its own price of this batch; 0 if it counts the sender's cost

@@ -17,9 +17,9 @@ const (
 	DataAll    Data = "kept"   // all survive: only the process died
 	DataNone   Data = "lost"   // all are lost
 	DataPrefix Data = "prefix" // the first writes of each file survive, the last of these in part
-	// DataTorn means that all bytes survive, except for some that the last unsynced write of each
-	// file wrote to its last page. The first half of these bytes survives. The second half is
-	// replaced by the bytes on the disk before, or by zeros.
+	// DataTorn means that the last unsynced write of each file was torn by the crash. All bytes
+	// survive, except for the second half of the bytes that this write wrote to its last page.
+	// These are replaced by the bytes that were on the disk before, or by zeros.
 	DataTorn Data = "torn"
 )
 
