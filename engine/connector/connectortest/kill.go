@@ -76,7 +76,8 @@ func (l *life) again(all []attempt, next *int) bool {
 }
 
 // sinkKilled ends the process after a few batches, several times. Each next process starts from a
-// checkpoint, which has either all batches that were delivered before, or all but the last one.
+// checkpoint. The checkpoint has either all batches that were delivered before, or all but the last
+// one.
 func sinkKilled(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	place := ""

@@ -104,11 +104,15 @@ func (t *session) handleLine(line []byte) error {
 	return nil
 }
 
-// awaitCredit waits until q fits into the child's credit, the bound on the records that the child
-// has allowed so far. It does not wait if the child has never stated a credit. It does not wait
-// either if all batches are answered, since the child states a new credit only in an answer. It
-// then adds q to the unanswered batches. The caller must hold the token of t.writing. After an
-// error, nothing was written.
+// awaitCredit waits until q fits into the child's credit, which is the total number of records that
+// the child has allowed so far. It then adds q to the unanswered batches. It does not wait in two
+// cases:
+//
+//   - The child has never stated a credit.
+//   - All batches are answered. The child states a new credit only in an answer, so waiting for one
+//     would never end.
+//
+// The caller must hold the token of t.writing. After an error, nothing was written.
 func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	for {
 		t.mu.Lock()
@@ -130,9 +134,10 @@ func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	}
 }
 
-// End implements child.Session. It ends all waits for answers. The oldest unanswered batch is
-// blamed for the death of the child. No batch is blamed if the reason is known. Nor is one if the
-// child has ended by itself without an error, and has answered a batch before.
+// End implements child.Session. It ends all waits for answers. Normally the oldest unanswered batch
+// is blamed for the death of the child. No batch is blamed in two cases: the reason for the death
+// is known, or the child has answered a batch before and has then ended by itself, without an
+// error.
 func (t *session) End(err error) {
 	t.mu.Lock()
 	t.err = err

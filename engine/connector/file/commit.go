@@ -43,10 +43,10 @@ func (l *lane) runWriter(ctx context.Context) error {
 	}
 }
 
-// writeReady writes the deliveries in group, into several files if rotation requires it. If
-// broken is not nil, an earlier write or sync has failed, and writeReady first reopens the file.
-// Its only possible error is a ReopenError, which makes the engine open the sink again. Any other
-// error becomes the outcome of the deliveries.
+// writeReady writes the deliveries in group, into several files if rotation requires it. If broken
+// is not nil, an earlier write or sync has failed, and writeReady first reopens the file. If
+// writeReady returns an error, it is a ReopenError, which makes the engine open the sink again. All
+// other errors become the outcomes of the deliveries.
 func (l *lane) writeReady(group []*delivery, broken error) error {
 	if len(group) == 0 {
 		return nil

@@ -53,10 +53,10 @@ type prepared struct {
 	metadata string
 }
 
-// prepare returns the commits for marks, without those of ended assignments and those with a
-// watermark below the committed offset. The offset of a commit is the watermark: all records
-// below it are delivered, dead-lettered or dropped. Its metadata has the settled ranges above the
-// watermark. If some ranges exceed the size limit of the metadata, prepare omits and counts them.
+// prepare returns the commits for marks. It leaves out marks of ended assignments, and marks with a
+// watermark below the committed offset. The offset of a commit is the watermark: all records below
+// it are delivered, dead-lettered or dropped. Its metadata has the settled ranges above the
+// watermark. If not all ranges fit into the metadata, prepare omits the others and counts them.
 func (r *reader) prepare(marks []stream.Mark) map[topicPartition]prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// joined is called when this member has joined the group and begins a new session. given has its
-// partitions. If there are none, there is nothing to read. Otherwise the client library calls
-// assign next.
+// joined is called when this member has joined the group and begins a new session. given has the
+// partitions of this member. If given is empty, this member has nothing to read. Otherwise the
+// client library calls assign next.
 func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	r.count("rebalances", 1)
 	r.mu.Lock()
@@ -111,8 +111,9 @@ func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	return out, nil
 }
 
-// offersBackoff has the waits between the attempts of offersSoon. An error from offersSoon would
-// end the session and cancel the deliveries of all partitions, so it tries again instead.
+// offersBackoff has the waits between the attempts of offersSoon. offersSoon repeats its requests
+// instead of returning their errors: an error would end the session and cancel the deliveries of
+// all partitions.
 var offersBackoff = backoff.Exponential(100*time.Millisecond, 2, 5*time.Second).Full()
 
 // offersSoon calls offers until the brokers answer, with offersBackoff between the attempts.
@@ -242,9 +243,10 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 	return parts, offers
 }
 
-// isNew reports whether a partition was created after the route was first opened. The client
-// notices new partitions up to 30 s after their creation, and they may have records by then. All
-// partitions of a recreated topic are new.
+// isNew reports whether a partition was created after the route was first opened. The source reads
+// such a partition from its start, even with `start: latest`. The client notices new partitions up
+// to 30 s after their creation, and records that are written in this time would otherwise be
+// skipped. All partitions of a recreated topic are new.
 func (r *reader) isNew(key topicPartition) bool {
 	old, ok := r.first[key.topic]
 	switch {

@@ -356,15 +356,18 @@ func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 }
 
 // gapEvery is the minimum time between two checks of gaps in the sequences, if the option subject
-// is set. These gaps are usually not losses, because the stream also has messages of other
+// is set. Usually no message was lost in these gaps: the sequences belong to messages of other
 // subjects. A gap is checked at once if the consumer has lost pending messages of the subject.
 const gapEvery = time.Second
 
-// passGap is called if sequences before c are missing. If they were deleted by a purge or a limit,
-// which raises the first sequence of the stream, passGap calls checkDeleted, which ends the route
-// or only reports the loss. passGap ignores messages that were deleted one by one or have other
-// subjects. With the option subject, it checks at most once per gapEvery, unless c.pending is
-// lower by more than one than for the message before.
+// passGap is called if sequences before c are missing. It detects messages that were deleted by a
+// purge or a limit, because these raise the first sequence of the stream. In this case it calls
+// checkDeleted, which ends the route or only reports the loss. passGap ignores messages that were
+// deleted one by one, and messages of other subjects.
+//
+// With the option subject, passGap checks at most once per gapEvery. There is one exception: each
+// message usually lowers c.pending, the number of further messages, by one. If it is lowered by
+// more, messages of the subject are missing, and passGap checks at once.
 func (r *logReader) passGap(ctx context.Context, c *content) error {
 	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery && c.pending+1 >= r.pending {
 		return nil

@@ -71,9 +71,11 @@ func newDoubts() doubts {
 }
 
 // begin is called before an attempt to deliver the batch that begins with the record id. It returns
-// the time of the first attempt that may have stored the batch, or now if there is none, and
-// removes the batch from d. If the new attempt also gets no response, the caller adds the batch
-// again.
+// the time of the first attempt that may have stored the batch. If there is no earlier attempt,
+// this is the new attempt, and begin returns now.
+//
+// begin also removes the batch from d. If the new attempt gets no response either, the caller adds
+// the batch again.
 func (d *doubts) begin(id string, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -100,8 +100,9 @@ func (c *conn) listen(ctx context.Context, said *answer) error {
 }
 
 // sendFrames writes rows as messages, followed by the end of the rows. If the server stops reading,
-// it may be unable to send: a trigger that warns for each row can fill the socket buffers.
-// Therefore sendFrames reads messages while it cannot write.
+// this may be because it cannot send: for example, a trigger that warns for each row fills the
+// socket buffers with warnings. Therefore sendFrames reads messages of the server while it cannot
+// write.
 func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, said *answer) error {
 	c.heads, c.parts = c.heads[:0], c.parts[:0]
 	for at := 0; at < len(rows); at += frame {

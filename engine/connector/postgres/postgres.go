@@ -148,10 +148,10 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// leastBeside is the minimum default number of connections to a server on this machine. With two,
-// one connection copies while the other one waits for its commit. The maximum is the number of
-// processors. Beyond the number of processors, connections contend for the end of the table,
-// which costs the server about a sixth more per byte.
+// leastBeside is the minimum default number of connections to a server on this machine. With two
+// connections, one copies while the other one waits for its commit. The maximum default number is
+// the number of processors. With more connections than processors, the connections contend for the
+// end of the table, which costs the server about a sixth more per byte.
 const leastBeside = 2
 
 // onThisMachine reports whether a server is on this machine. host is its name, its IP address or

@@ -89,8 +89,9 @@ func (w *inserting) write(b *stream.Batch) error {
 	return nil
 }
 
-// flush writes the pending rows. If there are enough for a full statement, flush tries this first.
-// Otherwise, or if the database refuses this statement, flush writes the rows one by one.
+// flush writes the pending rows. If there are enough rows for a full statement, flush first tries
+// to write them with this statement. If there are fewer, or if the database refuses the statement,
+// flush writes the rows one by one.
 func (w *inserting) flush() error {
 	n, columns := len(w.waiting), len(w.table.Columns)
 	defer func() { w.waiting, w.c.args = w.waiting[:0], w.c.args[:0] }()

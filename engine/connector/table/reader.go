@@ -140,8 +140,8 @@ func (r *reader) next(now time.Duration) *partition {
 }
 
 // listAt returns the time of the next search for new partitions. While any partition is ready or
-// being read, there is at least the time `poll` between two searches. It returns false if there are
-// no more searches, because the run is finite or the options allow no new partitions.
+// being read, the searches are at least the time `poll` apart. listAt returns false if there are no
+// more searches, because the run is finite or the options allow no new partitions.
 func (r *reader) listAt() (time.Duration, bool) {
 	at := r.listing.due
 	// partitions being read must not be accessed
