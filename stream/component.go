@@ -40,9 +40,9 @@ type Host interface {
 //
 // A SourceHost belongs to one instance of the source. The instance belongs to the pipeline, not to
 // a route, so restarts of routes affect neither the instance nor its goroutines. When a goroutine
-// of the source fails, the engine stops the routes and the other goroutines, waits with backoff,
-// calls New again with a new SourceHost, and starts the routes again. On every stop the routes stop
-// first, then the goroutines. The state directory is closed last.
+// of the source fails, the engine stops the routes and the other goroutines, and waits with
+// backoff. It then calls New again with a new SourceHost, and starts the routes again. On every
+// stop the routes stop first, then the goroutines. The state directory is closed last.
 type SourceHost interface {
 	// Host is the part that all components have. A source may call Go at any time. If New calls Go,
 	// the goroutine starts when the pipeline runs, before any Open. It never starts if the pipeline

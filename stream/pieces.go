@@ -23,10 +23,11 @@ func (b *Batch) Cut(i, j int) *Batch {
 // spans that belong to its records.
 //
 // A record that is not kept, or a span without records, goes into the piece of the kept record
-// before it or, at the start of b, into the piece of the first kept record. So if several Picks
-// divide the kept records among them, each part of b is in exactly one piece. Example: of the
-// records 0 to 4, records 1 and 2 are dropped. Pick of record 0 covers the positions of records 0
-// to 2, and Pick of records 3 and 4 those of records 3 and 4. Pick calls Split.
+// before it. If there is none before it, it goes into the piece of the first kept record. So if
+// several Picks divide the kept records among them, each part of b is in exactly one piece.
+// Example: of the records 0 to 4, records 1 and 2 are dropped. Pick of record 0 covers the
+// positions of records 0 to 2, and Pick of records 3 and 4 those of records 3 and 4. Pick calls
+// Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := newPiece(b)

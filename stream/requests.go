@@ -18,9 +18,9 @@ func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, 
 // once. All other partitions exist in one process only.
 type RequestSource interface {
 	Source
-	// KeepsRequests returns the id of the partition in which this process stores everything that is
-	// not such a request, and the time for which the progress of a request is kept. A keep of zero
-	// means that no partition is a request.
+	// KeepsRequests returns two values. own is the id of the partition in which this process stores
+	// everything that is not such a request. keep is the time for which the progress of a request
+	// is kept. A keep of zero means that no partition is a request.
 	KeepsRequests() (own string, keep time.Duration)
 }
 

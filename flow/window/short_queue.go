@@ -76,10 +76,9 @@ const (
 	// number of calls being served.
 	shortSlack = 1.0
 
-	// The worker's speed has changed if the mean round trip of a round differs from that of the
-	// round before, and the change of the window does not explain the difference. The logarithm of
-	// the mean must have changed by more than minSpeedChange, and by more than speedJitter standard
-	// errors.
+	// The worker's speed has changed if the mean round trip of a round differs from that of earlier
+	// rounds, and the change of the window does not explain this. The logarithm of the mean must
+	// have changed by more than minSpeedChange, and by more than speedJitter standard errors.
 	speedJitter    = 5
 	minSpeedChange = 0.4
 	speedWait      = 0.15 // minimum apparent wait at a slower worker, as a share of the base
