@@ -43,9 +43,9 @@ import (
 // The policies of other libraries are in package backoff/compat. Its Parse reads both.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
 
-// ParseWith is like Parse, but also accepts additional policies. The map more has, for the name of
-// each of them, the function that reads it. The returned policies are validated. Each should have a
-// String method with a text that ParseWith can read.
+// ParseWith is like Parse, but also accepts additional policies. The map more has the names of
+// these policies, and for each name the function that reads the policy. The returned policies are
+// validated. Each should have a String method with a text that ParseWith can read.
 func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, error) {
 	p, err := parser(more).parse(strings.TrimSpace(spec), 0)
 	if err != nil {

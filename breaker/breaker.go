@@ -137,8 +137,8 @@ type permanent interface {
 }
 
 // Do calls f unless the breaker is open. If it is open, Do returns an [*OpenError]. If f panics,
-// the breaker counts a failure, and the panic continues. If ctx has been canceled, an error of f
-// counts as context.Canceled.
+// the breaker counts a failure, and the panic continues. If ctx has been canceled, any error of f
+// counts as context.Canceled, which is not a failure of the server.
 func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 	call, err := b.Allow()
 	if err != nil {

@@ -174,8 +174,10 @@ func (a *admission) refuse(w *waiter, why Reason) {
 	w.wake()
 }
 
-// expectedWait returns the expected wait of a caller that has this many callers ahead of it. By
-// Little's law, a limit of L calls with round trips of T ends L/T calls per second.
+// expectedWait returns the expected wait of a caller with the given number of waiting callers ahead
+// of it. By Little's law, with a limit of L calls and round trips of T, L/T calls end per second.
+// Example: with a limit of 10 and round trips of 0.1 s, 100 calls end per second, so a caller with
+// 50 callers ahead of it waits for about half a second.
 func (a *admission) expectedWait(ahead int) time.Duration {
 	return seconds(float64(ahead+1) * a.mean / float64(a.limit))
 }

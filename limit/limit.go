@@ -45,9 +45,9 @@ type Options struct {
 	// negative, no caller waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
-	// MaxWait bounds the time that a caller waits for a permit. A caller with a longer expected
-	// wait is refused at once, and any other caller after this time. Zero means that only
-	// MaxWaiting and the caller's context bound the wait.
+	// MaxWait bounds the time that a caller waits for a permit. If the expected wait is longer, the
+	// caller is refused at once. Any other caller is refused when it has waited for MaxWait. Zero
+	// means that only MaxWaiting and the caller's context bound the wait.
 	MaxWait time.Duration
 }
 

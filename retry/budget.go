@@ -49,9 +49,10 @@ func unwanted(ctx context.Context, err error) bool {
 }
 
 // TokenBucket returns the budget of the AWS SDKs. The bucket holds at most size tokens and starts
-// full. Each retry takes price tokens. Each success puts back refill tokens and, if it was a retry,
-// its price. The bucket does not fill with time. So a service that is down soon receives first
-// attempts only. AWS uses (500, 5, 1). Values below 1 count as 1.
+// full. Each retry takes price tokens. Each success puts refill tokens back. If the successful
+// attempt was a retry, its price is put back, too. The bucket does not fill with time. So a service
+// that is down soon receives only first attempts, and no retries. AWS uses (500, 5, 1). Values
+// below 1 count as 1.
 //
 // An error can set the price of its retry by a method RetryCost() int. A result of 0 or less means
 // price.
@@ -176,8 +177,8 @@ func (b *inFlightBudget) Report(ctx context.Context, _ error) {
 // Throttle returns the adaptive throttling of Google's SRE book. It refuses attempts, including
 // first ones, with probability max(0, (requests - k*accepts) / (requests + 1)). Both numbers are
 // those of the last two minutes. A client then sends at most about k times as many requests as the
-// service accepts. The book uses k = 2. A k below 1 counts as 1. Src is the source of randomness.
-// It need not be safe for concurrent use. Nil means the runtime's source.
+// service accepts. The book uses k = 2. A k below 1 counts as 1. The parameter src is the source of
+// randomness, which need not be safe for concurrent use. A nil src means the runtime's source.
 //
 // A request is not accepted if its failure is evidence of overload: a timeout, no response, one of
 // the HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, or another failure that is retryable. A

@@ -19,8 +19,8 @@ func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, 
 type RequestSource interface {
 	Source
 	// KeepsRequests returns two values. own is the id of the partition in which this process stores
-	// everything that is not such a request. keep is the time for which the progress of a request
-	// is kept. A keep of zero means that no partition is a request.
+	// everything that has no partition of its own. keep is the time for which the progress of a
+	// request is kept. A keep of zero means that no partition is a request.
 	KeepsRequests() (own string, keep time.Duration)
 }
 

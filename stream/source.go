@@ -58,21 +58,21 @@ type OpenOptions struct {
 	// because each call of Assign returns the start positions of the partitions that it assigns.
 	Assignments Assignments
 	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. The
-	// route then withdraws those of them that it has not sent to a worker. Withdraw returns before
-	// the route has done so. It is safe for concurrent use, but methods of the reader must not call
-	// it. Nil means that the route withdraws nothing.
+	// route then withdraws the Unwanted batches that it has not sent to a worker. Withdraw returns
+	// before the route has withdrawn them. It is safe for concurrent use, but methods of the reader
+	// must not call it. Nil means that the route withdraws nothing.
 	Withdraw func()
 	// Once makes Read return io.EOF after the currently existing data was read.
 	Once bool
 	// Count adds n to a counter of events in this route's reader, such as a vanished file or a late
-	// row. An n of 0 makes the counter visible from the start. The name must be a constant. It must
-	// not be made from data. For events of the source as a whole, use the Count of the Host. Count
-	// is safe for concurrent use. If it is nil, use the Count of the Host.
+	// row. An n of 0 makes the counter visible from the start. The name must be a constant, never
+	// made from data. For events of the source as a whole, or if Count is nil, use the Count of the
+	// Host. Count is safe for concurrent use.
 	Count func(name string, n int64)
 }
 
-// Reader returns the records of a source in batches. One goroutine calls it. [Finisher.Finish] of
-// its source may be called at the same time by another.
+// Reader returns the records of a source in batches. One goroutine calls it. Another goroutine may
+// call [Finisher.Finish] of its source at the same time.
 type Reader interface {
 	// Read appends whole records and their spans to b until b is [Batch.Full] or no more data is
 	// available. While b is empty, it blocks. After that, it waits for more data for at most

@@ -45,9 +45,9 @@ func (r Restart) MarshalText() ([]byte, error) { return []byte(r.String()), nil 
 // Strategy selects which children are restarted when one of them is.
 type Strategy uint8
 
-// The strategies. OneForAll and RestForOne first stop the other affected children one by one, the
-// one added last first, and wait for each before they stop the next. Then they start all of them in
-// the order in which they were added.
+// The strategies. OneForAll and RestForOne first stop the other affected children one by one,
+// beginning with the child that was added last. They wait for the return of each child before they
+// stop the next. Then they start all affected children in the order in which they were added.
 const (
 	OneForOne  Strategy = iota // that child
 	OneForAll                  // all children
@@ -95,7 +95,8 @@ type Child struct {
 	StableAfter time.Duration
 	// Shutdown bounds the time from the end of the child's context until the child returns. A child
 	// that takes longer is stuck: it is reported, and is not started again before it has returned.
-	// Zero means 5 s. For a supervisor, zero means the time that it needs to stop its own children.
+	// Zero means 5 s, with one exception: if the child is a supervisor, zero means the time that it
+	// needs to stop its own children.
 	Shutdown time.Duration
 	// Significant means that the supervisor stops the other children and returns when this child
 	// ends without a restart.
@@ -130,8 +131,8 @@ type Spec struct {
 	PassPanics bool
 	// OnEvent is called for each event, in order. It runs on the goroutine of Serve and gets
 	// Serve's context, which may have ended. It must not block, and must not wait for this
-	// supervisor. Nil means the OnEvent of the nearest supervisor above. That hook may then be
-	// called by several goroutines at a time.
+	// supervisor. Nil means the OnEvent of the nearest supervisor above, which may then be called
+	// by several goroutines at a time.
 	OnEvent func(ctx context.Context, e Event)
 	// Rand is the source of jitter, used on the goroutine of Serve. Nil means one with a random
 	// seed.
@@ -139,9 +140,9 @@ type Spec struct {
 }
 
 // Intensity limits restarts: the supervisor gives up instead of making more than Max restarts
-// within the time Within. Two restarts both count if the time between them is exactly Within. If
-// Max is 0, there is no limit. Example: Intensity{Max: 3, Within: time.Minute} allows 3 restarts,
-// and gives up at a fourth within a minute.
+// within the time Within. If the time between two restarts is exactly Within, both count. If Max is
+// 0, there is no limit. Example: Intensity{Max: 3, Within: time.Minute} allows 3 restarts, and
+// gives up at a fourth within a minute.
 type Intensity struct {
 	Max    int
 	Within time.Duration

@@ -129,8 +129,9 @@ func (e *StuckError) LogValue() slog.Value {
 		slog.Any("children", e.Children))
 }
 
-// asksToEscalate reports whether err is an ErrEscalate that the child itself returned. An
-// ErrEscalate that a supervisor inside the child has already handled does not count.
+// asksToEscalate reports whether the child asks its supervisor to escalate, by returning an
+// ErrEscalate. If the ErrEscalate comes from a supervisor inside the child, which has already
+// handled it, asksToEscalate returns false.
 func asksToEscalate(err error) bool {
 	if _, handled := errors.AsType[*EscalatedError](err); handled {
 		return false

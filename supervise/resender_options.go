@@ -57,8 +57,9 @@ type Limits struct {
 	Window   int // messages that the child may have taken and not settled; 0 means 1024
 
 	// MaxDeaths is the number of crashes after which a message is dead-lettered. A crash counts
-	// only if the child had taken no other message. Zero means that crashes never dead-letter a
-	// message. Use zero if a crash only shows that the receiver is down.
+	// against a message only if the child had taken no other message. Zero means that crashes never
+	// dead-letter a message. Use zero if the messages are not to blame for crashes, for example if
+	// a child crashes whenever its server is down.
 	MaxDeaths int
 	// MaxAttempts is the maximum number of times that the child takes a message, including the
 	// first. Zero means no limit.
@@ -166,8 +167,8 @@ type Options[K comparable, M, R any] struct {
 	// equal jitter.
 	//
 	// After a crash, the child gets messages in rounds of 1, 2, 4, 8, ... messages. The delays
-	// start from the beginning when the child has acknowledged a whole round, and all messages that
-	// it had taken at the crash are settled.
+	// start from the beginning when two conditions hold: the child has acknowledged a whole round,
+	// and all messages that it had taken at the crash are settled.
 	Backoff backoff.Policy
 	// Retry is the delay of a message after Nack. Nil means Backoff.
 	Retry  backoff.Policy

@@ -148,10 +148,10 @@ func (c *credit) OnSample(s Sample) {
 	c.queueWindow.OnSample(s)
 }
 
-// reconcile adds the cost of lost answers to taken. The parameter taken is the worker's count. It
-// exceeds the sender's count c.taken by the lost answers, and for a short time by the answers that
-// are still in transit. The smallest recent difference has hardly any answers in transit. So it is
-// the cost of the lost answers.
+// reconcile corrects c.taken, the sender's count of the cost that the worker has answered. The
+// parameter taken is the worker's count. It exceeds the sender's count by the lost answers, and for
+// a short time by the answers that are still in transit. The smallest recent difference has hardly
+// any answers in transit. So it is the cost of the lost answers, which reconcile adds to c.taken.
 func (c *credit) reconcile(taken float64) {
 	if taken == 0 {
 		return

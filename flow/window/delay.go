@@ -203,8 +203,8 @@ func (d *delay) endRound() *verdict {
 	d.base.followMean(v.mean, d.round.jitter())
 	v.base = d.base.value
 	// The queue is computed from the number of batches that were in flight when the batches of the
-	// round were sent. It is less than the window in the start-up, and if the load does not use up
-	// the window.
+	// round were sent. That number is less than the window in the start-up, and also if the load
+	// does not use up the window.
 	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
 		d.base.zone(d.inFlight))

@@ -33,8 +33,8 @@ import (
 )
 
 // Interceptor implements connect.Interceptor for clients and handlers. A nil field adds no layer,
-// so the zero value does nothing. The layers are, from the outside: retry, breaker, limit. A
-// client's breaker and limiter serve one target each.
+// so the zero value does nothing. The layers are, from the outside: retry, breaker, limit. Use a
+// separate breaker and limiter for each target of a client.
 //
 // The fields must not change once the Interceptor is in use. An Interceptor is safe for concurrent
 // use.

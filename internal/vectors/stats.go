@@ -11,8 +11,9 @@ import (
 
 // deviations is the number of standard errors by which a value measured from our draws may differ
 // from that of the library. In a normal distribution, a share of 8e-11 of the values lies further
-// from the mean than 6.5 standard errors. With 10,000 comparisons in a run, a correct policy is
-// refused with a probability below 1e-6. Seeds are fixed, so each run gives the same result.
+// from the mean than 6.5 standard errors. So if a run makes 10,000 comparisons, the probability
+// that it refuses a correct policy is below 1e-6. Seeds are fixed, so each run gives the same
+// result.
 const deviations = 6.5
 
 // beyond returns the number of our draws that may lie above the library's highest draw, or below

@@ -51,11 +51,11 @@ func (c Crash) String() string {
 }
 
 // Crashes runs the workload once on an empty file system. After each call that may have changed
-// something, it yields the file systems that a crash at this moment can leave. The first is the
-// state after a kill of the process (DataAll, NamesAll). The others are states after a power loss,
-// one for each combination of the other values of [Data] with all values of [Names]. If all bytes
-// are synced, DataNone is the only value of Data. If all names are synced, NamesNone is the only
-// value of Names.
+// something, it yields the file systems that a crash at this moment can leave. The first file
+// system is the state after a kill of the process (DataAll, NamesAll). The others are states after
+// a power loss, one for each combination of a value of [Data] other than DataAll with a value of
+// [Names]. If all bytes are synced, DataNone is the only value of Data. If all names are synced,
+// NamesNone is the only value of Names.
 //
 // The loop body runs inside the call, so it sees the workload's variables as they were at the
 // crash. The workload must make its calls on its own goroutine, and the body must not use locks
