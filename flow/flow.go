@@ -73,9 +73,10 @@ type Attempt[T any] struct {
 	// Index 0 and 1.
 	Run, Index uint32
 
-	// Expect is the time from which the attempt is overdue. The window of the worker then shrinks
-	// (its state is BUSY), and the Sender tries the item at another worker. The context stays valid
-	// until Options.Abandon has passed. Zero means that the attempt is never overdue.
+	// Expect is the time from which the attempt is overdue. From this time on, the window of the
+	// worker shrinks (its state is BUSY), and the Sender tries the item at another worker. The
+	// context of the attempt ends later, when Options.Abandon has passed. Zero means that the
+	// attempt is never overdue.
 	Expect time.Time
 }
 
@@ -109,13 +110,13 @@ type Lane[T any] struct {
 
 	// Inline means that Deliver never waits for a network, disk, timer or contended lock. The
 	// goroutine that runs the event loop then calls Deliver itself, which saves two switches
-	// between goroutines. During the call the loop serves no other lane, and no context ends the
-	// call. Deliver must not call runtime.Goexit.
+	// between goroutines. During the call the loop serves no other lane, and the context of the
+	// attempt does not end. Deliver must not call runtime.Goexit.
 	Inline bool
 }
 
-// Producer returns the items. The Sender requests one item at a time. It holds at most one item
-// that does not fit its limits yet.
+// Producer returns the items. The Sender requests one item at a time. It requests one item more
+// than fits into its limits, and holds this item until it fits.
 type Producer[T any] interface {
 	// Next blocks until there is an item, the data ends or ctx is done. The error io.EOF ends the
 	// data: the items in flight are finished, then Run returns nil. Any other error stops the
@@ -204,8 +205,8 @@ type Options[T any] struct {
 	// Withdrawn, if not nil, decides whether an item must not be sent any more, for example because
 	// another sender will send it. It is called on the loop: for each new item and, after
 	// Sender.Withdraw, for all unsettled items. The parameter sent reports whether an attempt of
-	// the item was ever started. In that case a worker may still be using the value, and the
-	// receiver may have stored it even if the attempt failed.
+	// the item was ever started. If so, a worker may still be using the value, and the receiver may
+	// have stored it even if the attempt failed.
 	//
 	// The result for an item may change only from a lesser Withdrawal to a greater one. A withdrawn
 	// item settles when none of its attempts runs any more. If one of them has delivered it, it

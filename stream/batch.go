@@ -107,9 +107,9 @@ func (b *Batch) rawBounds() (lo, hi uint32) {
 	return 0, hi
 }
 
-// Whole returns the batch's raw bytes, line ends included. It returns false if they differ from its
-// records, because a record was dropped, dead-lettered, added or parsed. The bytes are shared and
-// read-only. They are valid until the caller releases the batch.
+// Whole returns the batch's raw bytes, line ends included. It returns false if the raw bytes no
+// longer represent the records, because a record was dropped, dead-lettered, added or parsed. The
+// bytes are shared and read-only. They are valid until the caller releases the batch.
 func (b *Batch) Whole() ([]byte, bool) {
 	if b.changed {
 		return nil, false
@@ -168,8 +168,8 @@ func (b *Batch) Drop(i int) {
 	b.changed = true
 }
 
-// DeadLetter makes record i a dead letter with the given reason. Its span settles only after the
-// dead letter is durable.
+// DeadLetter makes record i a dead letter with the given reason. The span of the record settles
+// only after the dead letter is durable.
 func (b *Batch) DeadLetter(i int, reason error) {
 	b.Records[i].State = Dead
 	b.changed = true

@@ -7,9 +7,9 @@ import (
 )
 
 // Encoder is an optional interface of a [Sink]. It encodes batches before they are sent, on the
-// goroutines that run processors. A redelivery therefore needs no second encoding, and measured
-// round trips do not include the encoding. Pieces of a batch (made by Cut or Pick) have no Payload:
-// Deliver encodes them itself.
+// goroutines that run processors. So a batch that is delivered again is not encoded again, and
+// measured round trips do not include the encoding. Pieces of a batch (made by Cut or Pick) have no
+// Payload: Deliver encodes them itself.
 type Encoder interface {
 	// Encodes reports which batches Encode changes. It is called once, before Open.
 	Encodes() Encoding
@@ -26,8 +26,8 @@ type Encoding uint8
 const (
 	EncodeNone Encoding = iota // no batch, with these options
 	// EncodeChanged means that Encode encodes batches with changed records, and returns nil for
-	// unchanged batches. If the route has no processors, nearly all batches are unchanged. In this
-	// case the engine does not call Encode, and Deliver encodes the few changed batches.
+	// unchanged batches. If the route has no processors, the engine does not call Encode: nearly
+	// all batches are unchanged, and Deliver encodes the few others.
 	EncodeChanged
 	EncodeAll
 )
@@ -37,8 +37,8 @@ const (
 type AppendSink interface {
 	// StartToken returns, after Open, the resume token of the position at which the lane starts,
 	// such as the size of an existing file. If the token differs from SinkOptions.ResumeToken, the
-	// engine saves it in the checkpoint before the first Deliver. After a kill, the sink can thus
-	// distinguish data that was delivered from data that existed in the file before.
+	// engine saves it in the checkpoint before the first Deliver. After a kill, the token tells the
+	// sink which data was delivered and which data existed in the file before.
 	StartToken() string
 	// Sync makes all delivered data durable, including data that earlier instances of the sink
 	// delivered up to SinkOptions.ResumeToken. It is called before a partition is finished and at
@@ -94,10 +94,10 @@ type DeadLetterSink interface {
 // offsets of a consumer group.
 type SourceBoundSink interface {
 	// BindSource returns the sink that replaces this one in a route with an [AssignedSource]. It
-	// returns nil if the options do not ask for transactions with the source's positions. route is
-	// the same as [OpenOptions].Route. The returned sink is a [PartitionLedger], and the engine
-	// does not call the Commit of the route's [Reader]. An error makes the config invalid.
-	// BindSource is called once, before Open. It is not called for a replay of dead letters.
+	// returns nil if the options do not ask for this. route is the same as [OpenOptions].Route. The
+	// returned sink is a [PartitionLedger], and the engine does not call the Commit of the route's
+	// [Reader]. An error makes the config invalid. BindSource is called once, before Open. It is
+	// not called for a replay of dead letters.
 	BindSource(source Source, route string) (Sink, error)
 }
 
@@ -170,7 +170,7 @@ type SettledReader interface {
 	// Settled reports progress of this route as soon as a crash can no longer undo it: delivered
 	// records are as durable as the sink makes them, and dead letters are on disk. Only then may
 	// the reader tell a sender that its data has arrived. Commit follows later with the same marks.
-	// Settled is called on the checkpoint's goroutine, concurrently with Read, and must not wait.
+	// Settled runs on the checkpoint's goroutine, concurrently with Read, and must not wait.
 	Settled(marks []Mark)
 }
 

@@ -45,9 +45,10 @@ type Host interface {
 // stop the routes stop first, then the goroutines. The state directory is closed last.
 type SourceHost interface {
 	// Host is the part that all components have. A source may call Go at any time. If New calls Go,
-	// the goroutine starts when the pipeline runs, before any Open. It never starts if the pipeline
-	// does not run, as in a check of a config. After the source has stopped, Go starts nothing.
-	// Goroutine names have the form component/part, such as tail/notify, which no route can have.
+	// the goroutine starts when the pipeline runs, before any Open. If New is called only to check
+	// a config, the pipeline does not run, and the goroutine never starts. After the source has
+	// stopped, Go starts nothing. Goroutine names have the form component/part, such as
+	// tail/notify, which no route can have.
 	Host
 	// State returns the source's own state directory, for state that belongs to no single route.
 	// The first call opens it, and creates it if it is missing. All calls of one instance return

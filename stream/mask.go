@@ -11,9 +11,9 @@ import (
 const Masked = "***"
 
 // MaskURLs returns text with the secrets of its URLs masked: user and password, and every value of
-// a query, even in a URL that does not parse. If in doubt, it masks. Masked text does not change
-// when it is masked again. A value that is a reference to a variable, such as ${TOKEN}, is not
-// masked.
+// a query. It does so even in a URL that does not parse. If it is not certain that a part is
+// harmless, it masks the part. Masked text does not change when it is masked again. A value that is
+// a reference to a variable, such as ${TOKEN}, is not masked.
 //
 // Messages about URLs, such as errors of net/http and net/url, must pass through MaskURLs before
 // they are shown. The engine does this for errors of components, log lines, status and dead

@@ -94,8 +94,8 @@ type ExclusiveUser interface {
 }
 
 // FileReader is an optional interface of the options of a source. ReadsFile reports whether the
-// source reads the file at path. The engine refuses a pipeline that reads the output of one of its
-// sinks, because the source would read each delivered record again, without end.
+// source reads the file at path. The engine refuses a pipeline with a source that reads the output
+// file of one of its sinks, because the source would read each delivered record again, without end.
 type FileReader interface {
 	ReadsFile(path string) bool
 }

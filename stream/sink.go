@@ -39,8 +39,8 @@ type Processor interface {
 // Sink is a destination of data. The engine opens it once for each route.
 type Sink interface {
 	// Open connects, or checks in another way that the first batch can be delivered. It calls
-	// o.Lanes at least once before it returns. An error ends the route before anything is read. The
-	// engine opens another sink after a wait.
+	// o.Lanes at least once before it returns. An error ends the route before anything is read.
+	// After a wait, the engine creates and opens another sink.
 	Open(ctx context.Context, o SinkOptions) error
 	// Close frees all resources. It is called when no Deliver is running. It may be called twice.
 	Close() error
@@ -76,8 +76,8 @@ type SinkOptions struct {
 	Own  string
 	Keep time.Duration
 	// OwnLetters is set in a replay of dead letters if a broker assigns the partitions of the route
-	// that wrote the letters. Several processes then own parts of that route's ledger. So the sink
-	// keeps the progress of the replay in another ledger.
+	// that wrote the letters. Several processes then own partitions of that route's ledger. So the
+	// sink keeps the progress of the replay in a separate ledger.
 	OwnLetters bool
 	// Once is set if the work of this route is finite (`run --once`).
 	Once bool

@@ -42,9 +42,9 @@ type OpenOptions struct {
 	Route string // "pipeline/route"
 	// Resume returns the settled progress of this route in a partition; ok is false if it has none.
 	Resume func(partitionID string) (Mark, bool)
-	// Known yields all marks of this route. It is for sources that must recognize their data after
-	// it was renamed or has grown: they search the marks in Open. A file source, for example,
-	// compares device, inode, birth time and head length.
+	// Known yields all marks of this route. Some sources must recognize their data after it was
+	// renamed or has grown. They search these marks in Open. A file source, for example, compares
+	// device, inode, birth time and head length.
 	Known iter.Seq[Mark]
 	// Linger bounds the wait of an incomplete batch for more data. Zero means no wait.
 	Linger time.Duration

@@ -106,8 +106,8 @@ func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Cand
 	}
 }
 
-// penalise compares the failing lanes with the best of the others. A failing lane with a longer
-// expected time even without its penalty cannot be the best, so usually there is nothing to
+// penalise compares the failing lanes with the best of the others. A failing lane cannot be the
+// best if its expected time is longer even without the penalty. So usually there is nothing to
 // compare.
 func (l *leastCompletion) penalise(s *scanResult, cost float64, c []Candidate) {
 	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > s.least) {
@@ -155,8 +155,8 @@ type scanResult struct {
 	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse
 	worst       float64 // the largest expectation, once all are computed
-	// Of the free lanes that were unused for so long that their speed must be measured again (see
-	// LeastCompletion), stale is the one that was unused for longest. It is -1 if there is none.
+	// A lane that was unused for long must be measured again (see LeastCompletion). stale is the
+	// free lane of this kind that was unused for longest, or -1 if there is none.
 	stale   int
 	longest time.Duration // time since lane stale was last used, or staleAfter if there is none
 	unknown bool          // some free lane has not answered since it came up

@@ -119,10 +119,10 @@ func join(dst []Range, base int, r Range) []Range {
 	return append(dst, r)
 }
 
-// Open adds the next range in the order of reading. r.From must be [Ledger.Next]. r must not extend
-// beyond [Ledger.Limit], the start of a range that was settled before the restart, so readers must
-// end a range there. If r is empty (From equals To), Open does nothing. After an error the ledger
-// is unchanged. After ErrFull, Open can be repeated later.
+// Open adds the next range in the order of reading. r.From must be [Ledger.Next]. Readers must end
+// a range where a range begins that was settled before the restart: r must not extend beyond this
+// position, which [Ledger.Limit] returns. If r is empty (From equals To), Open does nothing. After
+// an error the ledger is unchanged. After ErrFull, Open can be repeated later.
 func (l *Ledger) Open(r Range) error {
 	if c := r.From.Compare(l.tail); c != 0 {
 		if c > 0 {
@@ -180,8 +180,8 @@ func (l *Ledger) advance() {
 	}
 }
 
-// Settle marks r as settled and reports whether any part of it was not settled before. Ranges may
-// be settled in any order. r may be a part of an opened range, or cover several of them. If r is
+// Settle marks r as settled and reports whether any part of r was not settled before. Ranges may be
+// settled in any order. r may be a part of an opened range, or cover several opened ranges. If r is
 // empty or extends beyond the opened ranges, Settle does nothing.
 //
 // If n ranges are open and r overlaps m of them, Settle takes O(log n + m). If r covers only a part

@@ -18,8 +18,8 @@ import (
 // An advertisement is valid for 2 s or three round trips, whichever is longer. After that, the
 // sender sends one batch at a time until the worker responds again. So the flow does not stop if
 // the last response was lost. The window never exceeds twice the window that [Queue] would have, or
-// 4 batches if that is more. So a worker that advertises more than it can serve is not flooded. A
-// worker that does not report how long batches wait is probed as with [Queue].
+// 4 batches if 4 is more. This protects a worker that advertises more than it can serve. A worker
+// that does not report how long batches wait is probed as with [Queue].
 type Credit struct {
 	Max int // batches; 0 means 1000
 }
@@ -78,8 +78,8 @@ type countGap struct {
 	samples int
 }
 
-// observe adds a difference. After enough samples, or as soon as a difference is negative, it
-// returns the smallest difference and starts over. Otherwise it returns 0.
+// observe adds a difference. After gapSamples differences, or as soon as a difference is negative,
+// it returns the smallest difference and starts over. Otherwise it returns 0.
 func (g *countGap) observe(more float64) float64 {
 	if g.samples == 0 || more < g.minimum {
 		g.minimum = more

@@ -9,9 +9,9 @@ import (
 
 // delay is the common part of the windows that are computed from round trips. It collects samples
 // in rounds. At the end of each round a verdict decides whether the window grows, shrinks or keeps
-// its size. delay holds the current round, the round trip of the drained worker (one without other
-// batches), the start-up, and the figures of the last verdict. The field w is the window in
-// batches. Times are in seconds.
+// its size. delay holds the current round, the round trip of the drained worker (a worker without
+// other batches of this sender), the start-up, and the figures of the last verdict. The field w is
+// the window in batches. Times are in seconds.
 type delay struct {
 	w, top         float64
 	start          bool // see startup
@@ -215,8 +215,8 @@ func (d *delay) endRound() *verdict {
 	}
 	switch {
 	case moved:
-		// The base has just changed, and the round trips of this round are relative to the old one.
-		// So keep the window.
+		// The base has just changed, but the round trips of this round are relative to the old
+		// base. So keep the window.
 		v.queue = (v.low + v.high) / 2
 		v.low, v.high = v.queue, v.queue
 	case weighs:
@@ -230,8 +230,8 @@ func (d *delay) endRound() *verdict {
 	return v
 }
 
-// grow widens the window by one batch. In consecutive rounds in which almost nothing was queued, it
-// adds more each time, to catch up with a worker that has become much faster.
+// grow widens the window by one batch. If almost nothing was queued in several consecutive rounds,
+// it adds more batches in each of them, to catch up with a worker that has become much faster.
 //
 // If round trips hardly vary, the effect of each step is measured before the next one: answers to
 // batches sent before the last step do not count. If a step only lengthened the queue,
@@ -281,8 +281,8 @@ func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 }
 
 // narrow narrows the window after a failure. A timeout multiplies the window by share, at most once
-// per round. But if the worker seems to drop batches, a timeout instead narrows the window to the
-// number of batches that do not wait in the worker's queue.
+// per round. But if the worker seems to drop batches, a timeout narrows the window to the number of
+// batches that do not wait in the worker's queue.
 //
 // A nack narrows the window by one batch. All nacks of a round together narrow it no more than a
 // timeout. Example: with a window of 10 and a share of 0.5, three nacks leave 7, and eight nacks

@@ -18,15 +18,13 @@ import (
 // If the pace does not vary, a round trip longer than the base is not random. While no round trip
 // is longer, the window grows to 12 (RFC 6928 begins with ten), to 32, and then by half of itself
 // per round trip. If some round trips are longer but little is queued, it grows by a quarter (the
-// conservative slow start of HyStart++, RFC 9406). The start-up ends with the first few round trips
-// that show a queue, without waiting for later ones. The level is then computed as in BBR: the
-// maximum rate at which the worker delivered while a batch was in flight, times the base round
-// trip.
+// conservative slow start of HyStart++, RFC 9406). The start-up ends as soon as a few round trips
+// show a queue. The level is then computed as in BBR: the maximum rate at which the worker
+// delivered while a batch was in flight, times the base round trip.
 //
 // There are two cases in which all batches in flight are late although the worker is not full: a
-// machine that stops for a moment, and a worker that divides its capacity among all batches. If
-// more batches per second come back than before, the window therefore continues to grow by a
-// quarter.
+// machine stops for a moment, or a worker divides its capacity among all batches. Therefore the
+// window continues to grow by a quarter if more batches per second come back than before.
 type startup struct {
 	fastest float64 // maximum deliveries per second of any round
 	flat    int     // rounds that were hardly faster
@@ -65,8 +63,8 @@ const (
 	// startNarrow is the maximum window to which startNarrowEarly applies.
 	startNarrow = 25.0
 	startFew    = 4.0 // up to this many answers at once need no additional queue
-	// Answers that come back within this share of the base after the widening belong to the
-	// previous round.
+	// An answer belongs to the previous round if it comes back soon after the widening of the
+	// window: within startSame times the base round trip.
 	startSame       = 1.0 / 2
 	startChance     = 16      // at most one of this many samples is slow at random
 	startVerySlow   = 1.0 / 2 // share of the base: a sample that is later than this is not random
@@ -143,7 +141,7 @@ func (u *startup) mayBeRandom(n int) bool {
 }
 
 // complete reports whether a round of the start-up is over: as many batches have come back as the
-// window holds. If the pace varies, no more than a certain share of them may have been sent before
+// window holds. If the pace varies, only a certain share of these batches may have been sent before
 // the round began.
 func (d *delay) complete() bool {
 	early := float64(d.startup.early)

@@ -63,8 +63,8 @@ type Sample struct {
 	// InFlightAtSend is the cost in flight at this worker just after the item was sent, including
 	// overdue attempts.
 	InFlightAtSend float64
-	// Lost is the part of InFlightAtSend that is probably lost, because answers to later attempts
-	// came long ago.
+	// Lost is the part of InFlightAtSend that is probably lost, because attempts that were sent
+	// later were answered long ago.
 	Lost         float64
 	PresumedLost int // attempts in flight now that are probably lost
 	// If bad data makes some batches hang, the limit is widened by their number, because they are
@@ -178,8 +178,8 @@ type Discarder interface {
 	Discard(now time.Duration) // starts a new round
 }
 
-// Starter is a Window with a start-up phase. In this phase the window grows again before the round
-// trips show the effect of the last growth.
+// Starter is a Window with a start-up phase. In this phase the window grows fast: each step comes
+// before the round trips show the effect of the step before.
 type Starter interface {
 	Window
 	Starting() bool // reports whether it is in its start-up phase
