@@ -47,8 +47,9 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), !c.ExactlyOnce, texts(0, next))
 }
 
-// again evaluates the calls of Deliver for consecutive batches, the first of which is number *next.
-// It reports whether a call has failed. The caller must then send the batches from *next on again.
+// again evaluates the results of Deliver calls for consecutive batches. The first batch has the
+// number *next. again reports whether a call has failed. If one has, the caller must send the
+// batches from *next on again.
 //
 // On an ordered lane, again first adds the number of delivered batches to *next, and fails the test
 // if a batch was delivered after a failed one. On other lanes, *next stays, so that delivered

@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	// eagerBytes is the number of unsynced bytes at which writeback is started, with the option
-	// fsync: interval. The disk then works while the sink writes more, and the next fsync has less
-	// to do.
+	// With the option fsync: interval, writeback is started when eagerBytes bytes are unsynced. The
+	// disk then works while the sink writes more, and the next fsync has less to do.
 	eagerBytes = 32 << 20
 
 	// blockBytes is the alignment of writes: a write ends at a multiple of it. File systems with
@@ -221,9 +220,9 @@ func (l *lane) syncNow() error {
 }
 
 // syncAhead is called between the regular syncs. With fsync: ack, it syncs and answers the written
-// deliveries. With fsync: interval, it starts writeback of the unsynced bytes if there are many,
-// and does not wait for its end: a sync would block concurrent writes while the file system
-// commits. If the system cannot start writeback, syncAhead syncs.
+// deliveries. With fsync: interval, it starts writeback if there are many unsynced bytes, and does
+// not wait for the end of the writeback. It does not sync, because a sync would block concurrent
+// writes while the file system commits. Only if the system cannot start writeback, syncAhead syncs.
 func (l *lane) syncAhead() error {
 	if l.ack {
 		return l.syncNow()

@@ -334,8 +334,8 @@ func TestAllocations(t *testing.T) {
 }
 
 // TestGroups checks that deliveries that wait during an fsync share the next one. While one fsync
-// runs, all other deliveries are written, so two consecutive ones answer as many deliveries as are
-// made at once.
+// runs, all other deliveries are written. So two consecutive fsyncs answer all deliveries that are
+// made at the same time.
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := vfstest.New()

@@ -30,8 +30,8 @@ type keyed struct {
 }
 
 // request returns the id of the request's partition in the intake. The id depends on the key and
-// the body. A request with the same key and another body thus has another id, and is not mistaken
-// for a delivered request after a restart.
+// the body. So if a request has the key of an earlier request and another body, it has another id.
+// After a restart, it is not mistaken for the earlier request.
 func (e *keyed) request() string {
 	sum := sha256.Sum256(append(e.hash[:], e.key...))
 	return hex.EncodeToString(sum[:16])

@@ -71,7 +71,7 @@ type visit struct {
 
 // arrive begins a visit. Until the records are decoded, its cost is the number of records that the
 // client has stated. The name of a sender is combined with the client's token or certificate, so
-// that no other client can use this sender's share of the window.
+// that another client cannot use the sender's share of the window by stating the same name.
 func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	o := flow.ParseSender(r)
 	if o.Unit != unitRecords {

@@ -56,8 +56,8 @@ func (r *reader) offsetsFetched(_ context.Context, _ *kgo.Client, res *kmsg.Offs
 type offsets = map[string]map[int32]kgo.Offset
 
 // assign asks the engine where to read the partitions that the group has given, and returns these
-// positions to the client. Partitions that must not be read are left out. ctx ends with the group's
-// session.
+// positions to the client. It leaves out partitions that must not be read. ctx ends with the
+// group's session.
 func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	<-r.made
 	keys := keysOf(given)
@@ -259,8 +259,8 @@ func (r *reader) isNew(key topicPartition) bool {
 }
 
 // keepStart commits the start positions of partitions that begin at the end of their logs. Without
-// this commit, a restart before the first regular commit would begin at a later end, and skip the
-// records that were written meanwhile.
+// this commit, a restart before the first regular commit would begin at the end that the log has by
+// then, and skip the records that were written meanwhile.
 func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []stream.PartitionOffer,
 	got []stream.Assignment) error {
 	if r.s.o.Start != startLatest {
@@ -297,7 +297,7 @@ func (r *reader) revoked(ctx context.Context, _ *kgo.Client, given map[string][]
 }
 
 // lost is called when this member has lost partitions without a revocation. It ends their
-// assignments at once, because another member may already have the partitions.
+// assignments at once, because another member may already own the partitions.
 func (r *reader) lost(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	ids := r.withdraw(given)
 	r.mu.Lock()

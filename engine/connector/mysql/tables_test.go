@@ -232,9 +232,9 @@ func unfit(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// readOnly checks that a user needs no right to create tables if they exist, and that a lane
-// connects again if the server is read-only. After a failover, the same
-// address may belong to another server.
+// readOnly checks that a user needs no right to create tables if they exist. It also checks that a
+// lane connects again if the server is read-only: after a failover, the same address may belong to
+// another server.
 func readOnly(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	d.exec(t, "CREATE TABLE t (n int)")

@@ -286,9 +286,9 @@ func (d *deliveries) empty() bool { return d.bytes == 0 }
 
 // deletedUnread compares two states of a consumer. It returns the minimum number of messages that
 // were deleted between the two states before the consumer delivered them. A state has the last
-// delivered sequence of the stream and the number of deliveries. If the sequence grew by 90 and the
-// number of deliveries by 40, then 50 sequences were not delivered. Of these, only sequences below
-// first count as deleted. first is the current first sequence of the stream.
+// delivered sequence of the stream and the number of deliveries. first is the current first
+// sequence of the stream. Example: the sequence grew by 90 and the number of deliveries by 40. Then
+// 50 sequences were not delivered. Of these, only sequences below first count as deleted.
 func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
 	if now.Stream < before.Stream || now.Consumer < before.Consumer || first <= before.Stream+1 {
 		return 0

@@ -164,7 +164,7 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 // failed, the reader checks whether the stream still exists.
 const resetAttempts = 3
 
-// Time limits of a read. The client library notices a lost request only if a single wait is longer
+// Time limits of a read. The client library notices a lost request only in a wait that is longer
 // than two heartbeat intervals, so checkEvery is longer than that.
 const (
 	checkEvery = 5 * time.Second        // between checks of the stream without messages
@@ -264,8 +264,8 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	}
 }
 
-// fetch returns the next message of the consumer. waiting equals ctx while the batch is empty. In
-// that case, fetch waits for at most the duration wait.
+// fetch returns the next message of the consumer. While the batch is empty, the contexts waiting
+// and ctx are equal, and fetch waits for at most the duration wait.
 func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {
@@ -322,8 +322,9 @@ func (r *logReader) look(ctx context.Context) (ended bool, err error) {
 	return errors.Is(err, jetstream.ErrMsgNotFound), nil
 }
 
-// checkStream returns an error if the stream is not known to be the opened one. If final is set,
-// the stream was deleted or recreated, or an operator must change something.
+// checkStream returns an error unless the server confirms that the stream is the one that was
+// opened. If final is true, the error must end the route: the stream was deleted or recreated, or
+// an operator must change something.
 func (r *logReader) checkStream(ctx context.Context) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
 	defer cancel()

@@ -183,8 +183,8 @@ func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*messa
 // not acknowledged.
 const aboveEvery = 50 * time.Millisecond
 
-// Settled implements stream.SettledReader. It acknowledges messages before their commit. So a kill
-// repeats fewer messages, and max_ack_pending is reached later.
+// Settled implements stream.SettledReader. It acknowledges messages before Commit is called for
+// them. So a kill repeats fewer messages, and max_ack_pending is reached later.
 func (r *sharedReader) Settled(marks []stream.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,9 +209,9 @@ func (r *sharedReader) settle(marks []stream.Mark, above bool) {
 	}
 }
 
-// Commit implements stream.Reader. It returns when the server has received the acknowledgements,
-// which the server does not confirm one by one. If the server loses one, it redelivers the message,
-// and the session repeats the acknowledgement.
+// Commit implements stream.Reader. It returns when the server has received the acknowledgements.
+// The server does not confirm them one by one. If an acknowledgement is lost, the server redelivers
+// the message, and the session repeats the acknowledgement.
 func (r *sharedReader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.mu.Lock()
 	r.settle(marks, true)

@@ -40,7 +40,8 @@ func (s *StreamSink) observeStream(o *jetstream.StreamConfig) error {
 const settingsTimeout = 2 * time.Second
 
 // observe requests the settings of a stream and passes them to observeStream. If there is no
-// response, it returns no error, because the user may lack only this permission.
+// response, it returns no error: the user may lack the permission for this request, but have all
+// permissions that deliveries need.
 func (s *StreamSink) observe(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
 	defer cancel()

@@ -55,8 +55,8 @@ const (
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
 // newCircuit returns the circuit breaker of a lane. The circuit opens after downAfter failures in a
-// row of different deliveries. Failures of a single delivery never open it, because this delivery
-// must keep its exact schedule.
+// row of different deliveries. It never opens because of failures of a single delivery, since the
+// delivery must keep its exact schedule.
 func newCircuit() *breaker.Circuit {
 	c, err := breaker.NewCircuit(breaker.Options{
 		Failures:     downAfter,
@@ -101,16 +101,17 @@ func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether the lane can be deleted to make room for another host: at the time
-// now, nothing is in flight or due, no wait for the rate limit is left, and the lane waits for no
-// other event (see absence). since is the time now as a duration since laneSet.epoch.
+// isResting reports whether the lane can be deleted to make room for another host. It can if, at
+// the time now, nothing is in flight or due, no wait for the rate limit is left, and the lane waits
+// for no other event (see absence). since is the same time as now, as a duration since
+// laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))
 }
 
-// worth ranks a resting lane by the state that its deletion would lose: waiting deliveries count
-// 1, earlier failures or slowness count 2. Lanes of low worth are deleted first.
+// worth ranks a resting lane by the state that its deletion would lose. Waiting deliveries add 1 to
+// the result, and earlier failures or slowness add 2. Lanes of low worth are deleted first.
 func (l *lane) worth() (n int) {
 	if l.index >= 0 {
 		n++
@@ -142,13 +143,13 @@ const (
 )
 
 // attemptSlots bounds the in-flight attempts, so that slow hosts take no places from hosts that
-// respond quickly. `attempts` is the limit on all attempts, but up to `extra` long and slow
-// attempts are not counted. An attempt at a slow host begins only while fewer than `share` slow
+// respond quickly. `attempts` is the limit on all attempts. Up to `extra` long and slow attempts do
+// not count against it. An attempt at a slow host begins only while fewer than `share` slow
 // attempts are in flight.
 //
 // Example: attempts is 256, extra is 192, and share is 64. If 100 long and slow attempts are in
-// flight, 256 quick ones may be in flight as well. If 200 are, 192 of them are not counted, and 248
-// quick ones may be in flight.
+// flight, 256 quick ones may be in flight as well. If 200 long and slow attempts are in flight, 192
+// of them are not counted, and 248 quick ones may be in flight.
 type attemptSlots struct {
 	attempts, share, extra int
 	slow                   int        // number of slow attempts

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// keptLanes is the number of lanes reserved for each pattern of allow.hosts. It is smaller if the
-// option hosts is small.
+// keptLanes is the number of lanes reserved for each pattern of allow.hosts. Fewer lanes are
+// reserved if the option hosts, the number of all lanes, is small.
 const keptLanes = 100
 
 // laneSet holds the lanes (the states of hosts) in memory, at most `most`. A host for which there

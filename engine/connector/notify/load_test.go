@@ -30,9 +30,9 @@ const (
 	loadServer  = "PENSTOCK_TEST_NOTIFY_SERVER"
 )
 
-// Response times of merchants. The sink has 256 attempts in flight, so healthy merchants take at
-// most 2,560 records per second; 60 % of that are 1,536. On a slower machine, the records arrive at
-// 60 % of the measured rate.
+// Response times of merchants. The sink has 256 attempts in flight, so healthy merchants can take
+// at most 2,560 records per second. The test sends 60 % of that, 1,536 per second. On a slower
+// machine, it sends 60 % of the measured rate.
 const (
 	wellTakes = 100 * time.Millisecond
 	slowTakes = 2 * time.Second

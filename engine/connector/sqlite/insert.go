@@ -180,8 +180,9 @@ func value(t sqltable.Type, cell []byte) driver.Value {
 	return string(cell)
 }
 
-// exact returns a number as an integer or a float if this prints as the same text as the cell.
-// Otherwise it returns the number as text.
+// exact returns the number in the cell as an integer or a float if the integer or float prints as
+// the same text as the cell. Otherwise it returns the number as text. Example: it returns 1.50 as
+// text, because the float prints as 1.5.
 func exact(cell []byte) driver.Value {
 	if n, err := strconv.ParseInt(string(cell), 10, 64); err == nil && (cell[0] != '-' || n != 0) {
 		return n

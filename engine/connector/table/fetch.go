@@ -10,7 +10,7 @@ import (
 
 // fetcher reads rows over one connection to the database, and holds the rows that it has read last.
 // While a goroutine of the workerPool runs the fetcher, only this goroutine may use the fetcher and
-// its partition. Otherwise only the goroutine that calls Read may.
+// its partition. At all other times, only the goroutine that calls Read may use them.
 type fetcher struct {
 	db      database
 	batch   *stream.Batch // the rows; moveInto exchanges its memory with that of the route's batch

@@ -30,7 +30,7 @@ type lateness struct {
 	last       bool            // with Once: the last search is done
 }
 
-// rescanShare bounds the time spent on searches for late rows to 1/rescanShare of the total time.
+// rescanShare bounds the searches for late rows: they take at most 1/rescanShare of the total time.
 // rescanLeast is the minimum time between two searches.
 const (
 	rescanShare = 20
@@ -182,9 +182,10 @@ func (l *lateness) search(ctx context.Context, db database, p *partition,
 	return len(late), nil
 }
 
-// compare checks the last remembered rows that still exist. It returns an error if a row was
-// replaced by another row with the same key. If the very last row is unchanged, compare does not
-// check the rows before it, because a database reuses keys at the end of a table first.
+// compare checks the last remembered rows that still exist in the table. It returns an error if a
+// row was replaced by another row with the same key. If the last of these rows is unchanged,
+// compare does not check the rows before it, because a database reuses keys at the end of a table
+// first.
 func compare(ctx context.Context, db database, p *partition, search *lateSearch) error {
 	var pairs []pair
 	for _, was := range slices.Backward(search.present) {

@@ -9,8 +9,8 @@ import (
 )
 
 // partition is one reader's state of a table, or of a stripe of a table: the rows with a range of
-// values in the first column of order_by. While a fetcher works on the partition, only that
-// fetcher may use it. Otherwise only the goroutine that calls Read may.
+// values in the first column of order_by. While a fetcher works on the partition, only that fetcher
+// may use it. At all other times, only the goroutine that calls Read may use it.
 type partition struct {
 	part     stream.Partition
 	relation *relation // a copy of its own

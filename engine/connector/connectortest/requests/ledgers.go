@@ -218,8 +218,9 @@ func randomSets(t *testing.T, r Receiver) {
 	has(t, r, "one", all...)
 }
 
-// set delivers one batch. From each of the requests, the batch has the records from a random one
-// to the last. Then it compacts the requests that it has delivered from their first record.
+// set delivers one batch. For each of the requests, it chooses a random record, and the batch has
+// the records of the request from this one to the last. Then set compacts the requests of which the
+// batch had all records.
 func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int) {
 	var spans []span
 	var marks []stream.Mark
