@@ -40,7 +40,8 @@ import (
 // is negative, too large or not a number, or a max below the first wait. Parse turns the text that
 // a policy's String returns into the same policy.
 //
-// The policies of other libraries are in package backoff/compat. Its Parse reads both.
+// The policies of other libraries are in package backoff/compat. The Parse of that package reads
+// its policies and those of this package.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
 
 // ParseWith is like Parse, but also accepts additional policies. The map more has the names of

@@ -123,8 +123,9 @@ type Estimator interface {
 }
 
 // InputReader is an optional interface of a [Reader] that can detect changes of its input while it
-// is not reading. If a route was stopped because of its input, the engine restarts it when the
-// value of Input changes.
+// is not reading. If the guard has stopped a route because too many of its records became dead
+// letters, the engine restarts the route when the value of Input changes: the input may have been
+// corrected.
 type InputReader interface {
 	// Input returns a number that changes when files of the input appear, grow, change or
 	// disappear. It is called every few seconds, and not during Read.

@@ -20,10 +20,10 @@ type Host interface {
 	// panic stops the component and its dependents, which are created again after a backoff. An
 	// error that wraps supervise.ErrStop stops the component permanently.
 	//
-	// The goroutines of a sink live for one run of its route. Those of a processor live as long as
-	// the instance, and so do those of a source, which lives as long as its pipeline; see
-	// [SourceHost]. A sink must not call Go before Open, and a processor must not call it before
-	// Process. The engine panics if they do.
+	// The goroutines of a sink live for one run of its route. The goroutines of a processor or a
+	// source live as long as the instance. The instance of a source lives as long as its pipeline;
+	// see [SourceHost]. A sink must not call Go before Open, and a processor must not call it
+	// before Process. The engine panics if they do.
 	Go(name string, run func(context.Context) error)
 	// Count adds n to the component's counter of that name, which appears in status and metrics.
 	// Names are constants in snake_case. They are never made from data.

@@ -34,8 +34,8 @@ const (
 	Block  Overflow = iota // Send waits until there is room or its context ends
 	Reject                 // Send returns ErrFull
 	// DropOldest makes Send dead-letter the oldest message that is ready for the child. If no
-	// message is ready, it dead-letters the one that is retried next. If there is none either, Send
-	// returns ErrFull.
+	// message is ready, it dead-letters the message that is retried next. If no message waits for a
+	// retry either, Send returns ErrFull.
 	DropOldest
 	Spill // the new message is passed to Options.Spill
 )
@@ -68,9 +68,9 @@ type Limits struct {
 	// taken is checked when the message comes back. Zero means no limit.
 	MaxAge time.Duration
 
-	// Stall bounds the time in which a child that has taken messages neither takes another one nor
-	// settles one. After this time, the child's context ends, which counts as a crash. Zero means
-	// no limit.
+	// Stall bounds the time for which a child that has taken messages makes no progress: it neither
+	// takes nor settles a message. After this time, the child's context ends, which counts as a
+	// crash. Zero means no limit.
 	Stall time.Duration
 	// Shutdown bounds the time that the child takes to return after its context has ended. A child
 	// that takes longer is stuck. Zero means 5 s. The next incarnation starts only after the stuck

@@ -108,8 +108,8 @@ func confirmIn(system FS, parent string) error {
 }
 
 // confirm makes the existing names in d durable, because a process may have made them and been
-// killed before it synced d. It returns only I/O errors of the disk (EIO). It ignores that a file
-// system does not sync directories, or does not let this user sync d.
+// killed before it synced d. It returns only I/O errors of the disk (EIO), and no error if the file
+// system does not sync directories or does not let this user sync d.
 func confirm(d Dir) error {
 	if err := d.Sync(); errors.Is(err, syscall.EIO) {
 		return err

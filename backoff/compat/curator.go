@@ -201,10 +201,10 @@ func (p CuratorUntilElapsed) Validate() error { return nil }
 var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMOVED",
 	"SESSIONEXPIRED"}
 
-// CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
-// (CONNECTIONLOSS, ...). If sessionFailed is true, it reports this for SessionFailedRetryPolicy,
-// which refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because ZooKeeper has this
-// code but no exception for it.
+// CuratorRetryable reports whether Curator's policies retry a KeeperException with the given code
+// (CONNECTIONLOSS, ...). If sessionFailed is true, it reports whether SessionFailedRetryPolicy
+// does, which refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because ZooKeeper has
+// this code but no exception for it.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

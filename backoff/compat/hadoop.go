@@ -14,8 +14,8 @@ import (
 )
 
 // Hadoop is a RetryPolicy of hadoop-common 3.4. It decides by the failure, the number of retries,
-// and the number of failovers to another server. Each Hadoop is also a backoff.Policy. Its Next
-// takes every failure for an IOException of an idempotent call.
+// and the number of failovers to another server. Each Hadoop is also a backoff.Policy, with a Next
+// that treats every failure as an IOException of an idempotent call.
 //
 // The following functions and types return or implement a Hadoop: [HadoopTryOnce], [HadoopForever],
 // [HadoopFixedCount], [HadoopFixedForever], [HadoopFixedTime], [HadoopProportional],
@@ -201,7 +201,8 @@ func HadoopFixedForever(sleep int64, unit JavaUnit) HadoopLimited {
 
 // HadoopFixedTime is retryUpToMaximumTimeWithFixedSleep.
 //
-// Quirk: it measures no time. It allows (int)(maxTime / sleep) retries.
+// Quirk: it measures no time. It allows (int)(maxTime / sleep) retries: with a maxTime of 10 and a
+// sleep of 3, these are 3 retries.
 func HadoopFixedTime(maxTime, sleep int64, unit JavaUnit) HadoopLimited {
 	p := HadoopLimited{rule: hadoopFixedTime, maxTime: maxTime, sleep: sleep, unit: unit}
 	if sleep != 0 {

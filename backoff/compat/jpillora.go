@@ -106,9 +106,10 @@ type Counter struct {
 	Min    time.Duration // 0 or less means 100 ms
 	Max    time.Duration // 0 or less means 10 s
 
-	// Rand draws the jitter. Nil means the global functions of math/rand, as in the original. The
-	// original's waits after rand.Seed(42), a function without effect in current Go, are those of
-	// rand.New(rand.NewSource(42)). A Rand is not safe for concurrent use.
+	// Rand draws the jitter. Nil means the global functions of math/rand, as in the original. In
+	// current Go, rand.Seed has no effect. To get the waits that the original gave after
+	// rand.Seed(42), set Rand to rand.New(rand.NewSource(42)). A Rand is not safe for concurrent
+	// use.
 	Rand *v1.Rand
 }
 

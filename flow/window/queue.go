@@ -106,9 +106,9 @@ func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.narrow(now, na
 
 // AIMD is the window for receivers that are shared with unknown senders. It adds one batch per
 // round while the worker is not full. If the worker is full or a batch times out, it removes a
-// fifth, at most once per round. A nack removes one batch, and all nacks of a round together at
-// most a fifth. Only multiplicative decrease converges to a fair share (Chiu and Jain 1989). A
-// worker is full under the same condition as in [Queue]. The zero value is usable.
+// fifth of the window, at most once per round. A nack removes one batch, and all nacks of a round
+// together remove at most a fifth. Only multiplicative decrease converges to a fair share (Chiu and
+// Jain 1989). A worker is full under the same condition as in [Queue]. The zero value is usable.
 type AIMD struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000

@@ -242,8 +242,8 @@ func (d *delay) probeEnded(before float64) {
 }
 
 // applyWeights sets the queue and its target in the verdict. The weights show a short queue better
-// than the mean round trip does. The mean only bounds their estimate, for a worker that slows down
-// all calls instead of letting some wait.
+// than the mean round trip does. But a worker may slow down all calls instead of letting some wait.
+// So the queue is at least the estimate from the mean round trip, less some slack (shortSlack).
 func (d *delay) applyWeights(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean

@@ -101,9 +101,9 @@ func standard(decl string) (sqltable.Column, bool) {
 	return c, true
 }
 
-// keyCollation returns the collation for texts in the key of a created table. With it, texts are
-// equal if their bytes are equal. Servers before MySQL 8.0.17 and MariaDB 10.2 lack such a
-// collation. Their utf8mb4_bin ignores spaces at the ends of texts.
+// keyCollation returns the collation for texts in the key of a created table. With this collation,
+// texts are equal only if their bytes are equal. Servers before MySQL 8.0.17 and MariaDB 10.2 lack
+// such a collation: their utf8mb4_bin ignores spaces at the ends of texts.
 func keyCollation(ctx context.Context, c *connection) (name string, err error) {
 	name = "utf8mb4_bin"
 	err = c.query(ctx, func(v []driver.Value) error {

@@ -129,7 +129,8 @@ type attempt struct {
 	speed speed
 }
 
-// speed is the class of an in-flight attempt. An attempt changes its class as it gets older:
+// speed is the class of an in-flight attempt. An attempt changes its class as it gets older. The
+// columns of the table are its current class, and the entries its next class:
 //
 //	event                                quick   long   slow
 //	in flight for over longAfter         long    -      -

@@ -12,8 +12,8 @@ import (
 )
 
 // pruned checks which requests Prune deletes from the ledger. A process deletes a request if it was
-// the last process to store progress of this request. It deletes requests of other processes only
-// if they arrived longer than keep ago.
+// the last process to store progress of this request. It deletes a request of another process only
+// if the request arrived more than the time keep ago.
 func pruned(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
