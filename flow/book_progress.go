@@ -259,9 +259,9 @@ func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.
 	return watermark, above, bytes, true
 }
 
-// due reports whether the settled rows should be saved now. It does so if they reach a quarter of
-// replay, or if they leave less room in replay than the largest batch needs: in that case the next
-// batch could not be sent before a save.
+// due reports whether the settled rows should be saved now. They should be saved if they reach a
+// quarter of replay. They should also be saved if they leave less room in replay than the largest
+// batch needs, because the next batch could not be sent before a save.
 func (a *progressTracker[R]) due(replay int64) bool {
 	return a.unsaved > 0 && (a.unsaved >= replay/4 || a.unsaved+a.largest > replay)
 }

@@ -40,7 +40,7 @@ type packer[R any] struct {
 	o       PackOptions[R]
 	readRow func(context.Context) (R, error)
 	// join, if not nil, reports whether the row that was read last must be in the same batch as the
-	// row before it, even if the batch then exceeds its bounds. If join is set, even a full batch
+	// row before it. If so, the batch may exceed its bounds. If join is set, even a full batch
 	// waits for the next row.
 	join func() bool
 

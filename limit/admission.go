@@ -176,7 +176,7 @@ func (a *admission) refuse(w *waiter, why Reason) {
 
 // expectedWait returns the expected wait of a caller with the given number of waiting callers ahead
 // of it. By Little's law, with a limit of L calls and round trips of T, L/T calls end per second.
-// Example: with a limit of 10 and round trips of 0.1 s, 100 calls end per second, so a caller with
+// Example: with a limit of 10 and round trips of 0.1 s, 100 calls end per second. So a caller with
 // 50 callers ahead of it waits for about half a second.
 func (a *admission) expectedWait(ahead int) time.Duration {
 	return seconds(float64(ahead+1) * a.mean / float64(a.limit))

@@ -47,10 +47,10 @@ func (a Action) String() string {
 //   - An error marked by Permanent, or an inner retry's *Error that stopped with ErrPermanent, is
 //     Fail.
 //   - An error with a method Action() Action decides for itself, as *StatusError does.
-//   - A network failure that another attempt cannot fix is Fail: an unsupported URL scheme, a
-//     malformed URL, method or header, a body that is longer or shorter than declared, a
-//     certificate that cannot be verified or that the server refuses, an unknown host, too many
-//     redirects.
+//   - A network failure that another attempt cannot fix is Fail. The request may be at fault: an
+//     unsupported URL scheme, a malformed URL, method or header, or a body that is longer or
+//     shorter than declared. The other cases are an unknown host, too many redirects, and a
+//     certificate that cannot be verified or that the server refuses.
 //   - Everything else is Retry.
 //
 // The rules also apply to causes, at any depth.

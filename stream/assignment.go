@@ -140,10 +140,10 @@ type PartitionLedger interface {
 	// Confirm allows deliveries for assignments of the latest Take. It does no I/O.
 	//
 	// Between Take and Confirm the engine asks the broker whether this process still owns the
-	// partitions. Without this check, a suspended process could write to partitions of another one:
-	// the process is suspended just before Take, the broker gives its partitions to another
-	// process, and then the suspended process resumes. Its Take begins an epoch that is newer than
-	// the epoch of the present owner.
+	// partitions. Without this check, a process that was suspended could write to partitions that
+	// it no longer owns. Example: process A is suspended just before Take, and the broker gives its
+	// partitions to process B. When A resumes, its Take begins an epoch that is newer than the
+	// epoch of B.
 	Confirm(assignments []uint32)
 	// Release removes assignments. It does no I/O and waits for nothing.
 	Release(assignments []uint32)

@@ -123,8 +123,8 @@ type Estimator interface {
 }
 
 // InputReader is an optional interface of a [Reader] that can detect changes of its input while it
-// is not reading. If the guard has stopped a route because too many of its records became dead
-// letters, the engine restarts the route when the value of Input changes: the input may have been
+// is not reading. The guard stops a route if too many of its records become dead letters. The
+// engine restarts such a route when the value of Input changes, because the input may have been
 // corrected.
 type InputReader interface {
 	// Input returns a number that changes when files of the input appear, grow, change or
@@ -168,10 +168,10 @@ type SharedSource interface {
 // SettledReader is an optional interface of a [Reader] with senders that wait for the outcome, such
 // as HTTP clients. Their data cannot be read again.
 type SettledReader interface {
-	// Settled reports progress of this route as soon as a crash can no longer undo it: delivered
-	// records are as durable as the sink makes them, and dead letters are on disk. Only then may
-	// the reader tell a sender that its data has arrived. Commit follows later with the same marks.
-	// Settled runs on the checkpoint's goroutine, concurrently with Read, and must not wait.
+	// Settled reports progress of this route as soon as a crash can no longer undo it. Delivered
+	// records are then as durable as the sink makes them, and dead letters are on disk. Only then
+	// may the reader tell a sender that its data has arrived. Commit follows later with the same
+	// marks. Settled runs on the checkpoint's goroutine, concurrently with Read, and must not wait.
 	Settled(marks []Mark)
 }
 

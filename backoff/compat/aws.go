@@ -54,8 +54,8 @@ func (p AWS) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p AWS) Validate() error { return nil }
 
 // AWS2026 is the policy of aws-sdk-go-v2 v1.47 if the environment variable AWS_NEW_RETRIES_2026 is
-// true: U[0, 1) * min(x * 2^n, Max), with x = Base, or 1 s if the service throttled the request.
-// Unlike in [AWS], the cap comes before the jitter, so waits do not pile up on it.
+// true: U[0, 1) * min(x * 2^n, Max). x is Base, or 1 s if the service throttled the request. Unlike
+// in [AWS], the cap comes before the jitter, so waits do not pile up on it.
 type AWS2026 struct {
 	Base      time.Duration // 0 means 50 ms, as in the SDK
 	Max       time.Duration // 0 means that every wait is 0

@@ -14,8 +14,9 @@ type entry struct {
 // settle adds piece, a range within the entry, to the settled parts. It reports whether any of it
 // is new. The parameter begin is the start of the entry.
 func (e *entry) settle(piece Range, begin Position) bool {
-	// The parts from i to j-1 touch the piece and are joined with it: part i is the first that ends
-	// at or after the start of the piece, and part j the first that begins after its end.
+	// The parts from i to j-1 touch the piece and are joined with it. Part i is the first part that
+	// ends at or after the start of the piece. Part j is the first part that begins after the end
+	// of the piece.
 	i, _ := slices.BinarySearchFunc(e.parts, piece.From,
 		func(p Range, at Position) int { return p.To.Compare(at) })
 	j := i

@@ -55,8 +55,8 @@ const (
 	uselessShare = 0.9
 	uselessRest  = 16 // round trips for which the window rests after a useless step
 
-	// The window does not grow if a large share of the attempts in flight are probably lost: one in
-	// 16 if round trips hardly vary (steady), and otherwise one in four.
+	// The window does not grow if a large share of the attempts in flight are probably lost. This
+	// share is one in 16 if round trips hardly vary (steady), and otherwise one in four.
 	lostShareSteady = 16.0
 	lostShareNoisy  = 4.0
 
@@ -186,8 +186,9 @@ func (d *delay) mayBeDropping() bool {
 	return d.hanging.lost > 0 && float64(d.hanging.lost)*share >= d.w
 }
 
-// endRound returns the verdict of the round that has ended: the queue at the worker, and the bounds
-// of the queue below which the window grows and above which it shrinks.
+// endRound returns the verdict of the round that has ended. The verdict has the queue at the worker
+// and two bounds: the window grows if the queue is below the lower bound, and shrinks if it is
+// above the upper bound.
 func (d *delay) endRound() *verdict {
 	v := &d.verdict
 	*v = verdict{cause: roundEnded, before: d.w, limited: d.round.usedToLimit()}

@@ -16,10 +16,10 @@ import (
 // a high mark. Below the low mark the pool grows by a batch. Above the high mark it shrinks by a
 // batch, or by a fifth if the mean is far above.
 //
-// The marks are chosen so that a server with exponential service times is busy for 99 % of the time
-// if the mean is half-way between them, by mean value analysis of the closed loop. This mean
-// depends on the number of batches in the network: 0.9 batches wait if almost none are in the
-// network, 2.6 if one is, and 5.6 if seven are.
+// The marks are chosen by mean value analysis of the closed loop: if the mean is half-way between
+// them, a server with exponential service times is busy for 99 % of the time. This mean depends on
+// the number of batches in the network: 0.9 batches wait if almost none are in the network, 2.6 if
+// one is, and 5.6 if seven are.
 type Pool struct {
 	Max float64 // maximum batches in flight of all senders together; 0 means 1000
 

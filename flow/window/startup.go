@@ -22,9 +22,9 @@ import (
 // show a queue. The level is then computed as in BBR: the maximum rate at which the worker
 // delivered while a batch was in flight, times the base round trip.
 //
-// There are two cases in which all batches in flight are late although the worker is not full: a
-// machine stops for a moment, or a worker divides its capacity among all batches. Therefore the
-// window continues to grow by a quarter if more batches per second come back than before.
+// All batches in flight may be late although the worker is not full. This happens if a machine
+// stops for a moment, or if a worker divides its capacity among all batches. Therefore the window
+// continues to grow by a quarter if more batches per second come back than before.
 type startup struct {
 	fastest float64 // maximum deliveries per second of any round
 	flat    int     // rounds that were hardly faster

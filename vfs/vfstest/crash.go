@@ -262,8 +262,8 @@ func (n *node) crashed(data Data, rng *rand.Rand) content {
 	return c
 }
 
-// tear undoes a part of the last unsynced write: of the bytes in the last page that it wrote to,
-// the second half is replaced by the bytes in n.disk, or by zeros.
+// tear undoes a part of the last unsynced write. It takes the bytes that the write wrote to its
+// last page, and replaces the second half of these bytes by the bytes in n.disk, or by zeros.
 func (n *node) tear(c *content, rng *rand.Rand) {
 	last := n.writes[len(n.writes)-1]
 	if last.size >= 0 || len(last.data) == 0 {

@@ -135,9 +135,9 @@ func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 }
 
 // End implements child.Session. It ends all waits for answers. Normally the oldest unanswered batch
-// is blamed for the death of the child. No batch is blamed in two cases: the reason for the death
-// is known, or the child has answered a batch before and has then ended by itself, without an
-// error.
+// is blamed for the death of the child. No batch is blamed if the reason for the death is known.
+// Nor is one blamed if the child has answered a batch before, and has then ended by itself without
+// an error.
 func (t *session) End(err error) {
 	t.mu.Lock()
 	t.err = err

@@ -156,8 +156,8 @@ func restarted(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// times checks that a column of times can be NULL in a created table, even if the server replaces
-// NULL by the current time in columns that do not state NULL.
+// times checks that a column of times can be NULL in a created table. Some servers replace NULL by
+// the current time in columns that are not declared as NULL.
 func times(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	d.exec(t, "SET GLOBAL explicit_defaults_for_timestamp = 0")
