@@ -36,8 +36,8 @@ type index struct {
 }
 
 // checkTable checks that an existing table has transactions and, in mode upsert, a unique index
-// over the key. Without transactions, a repeated batch would be stored twice. Without the index, MySQL
-// would add a row instead of replacing one.
+// over the key. Without transactions, a repeated batch would be stored twice. Without the index,
+// MySQL would add a row instead of replacing one.
 func (s *Sink) checkTable(ctx context.Context, c *connection) error {
 	engine, transactions := "", ""
 	err := c.query(ctx, func(v []driver.Value) error {

@@ -285,7 +285,8 @@ func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*co
 	if err != nil {
 		return nil, err
 	}
-	// The library creates a consumer of another name after an error. The stream may then be another.
+	// After an error, the library creates a consumer with another name. The stream may then be
+	// another one, too.
 	if meta.Consumer != r.checked {
 		if _, err := r.checkStream(ctx); err != nil {
 			r.stop() // the message is fetched again

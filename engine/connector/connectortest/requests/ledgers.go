@@ -108,9 +108,9 @@ func expired(t *testing.T, r Receiver) {
 }
 
 // converted checks the change of a ledger from one process to several. The first process with
-// SinkOptions.Keep converts the ledger, and keeps its progress. Several processes can then share the
-// ledger, and each recognizes the requests that another one has stored. Deliveries of the former
-// single owner must fail, and a sink without Keep must refuse the ledger.
+// SinkOptions.Keep converts the ledger, and keeps its progress. Several processes can then share
+// the ledger, and each recognizes the requests that another one has stored. Deliveries of the
+// former single owner must fail, and a sink without Keep must refuse the ledger.
 func converted(t *testing.T, r Receiver) {
 	before := prepare(t, r, one, stream.SinkOptions{})
 	if _, err := before.sink.Load(t.Context()); err != nil {
