@@ -22,8 +22,8 @@ var (
 func (l *lane) failure(err error) error { return fmt.Errorf("file %q: %w", l.sink.o.Path, err) }
 
 // checkName checks whether the file still has its name, and at least the acknowledged length. If
-// not, it detaches the lane. The goroutine that syncs calls it. Its error is a ReopenError or an
-// error of detach.
+// not, it detaches the lane. The goroutine that syncs calls checkName. The error is a ReopenError
+// or an error of detach.
 func (l *lane) checkName() error {
 	l.syncing <- struct{}{} // the file must not be rotated meanwhile
 	l.mu.Lock()

@@ -284,8 +284,8 @@ func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []str
 }
 
 // revoked is called when the group takes partitions away from this member. It waits until the
-// engine has finished their assignments, but at most for the option RevokeTimeout. Then another
-// member gets the partitions.
+// engine has ended the assignments of these partitions, but at most for the time of the option
+// RevokeTimeout. Then another member gets the partitions.
 func (r *reader) revoked(ctx context.Context, _ *kgo.Client, given map[string][]int32) {
 	ids := r.withdraw(given)
 	if len(ids) > 0 {
