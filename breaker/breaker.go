@@ -299,8 +299,9 @@ func (b *Budget) Allow(ctx context.Context) error {
 	return nil
 }
 
-// Report passes the result of an attempt to the breaker: its error, or nil for success. ctx is that
-// of Allow. If several attempts with this ctx are running, the result counts for the oldest.
+// Report passes the result of an attempt to the breaker: its error, or nil for success. ctx is the
+// context that Allow got. If several attempts with this context are running, the result counts for
+// the oldest of them.
 func (b *Budget) Report(ctx context.Context, err error) {
 	b.end(ctx).Done(canceled(ctx, err))
 }

@@ -83,8 +83,8 @@ type Options struct {
 	// time. When all have succeeded, the breaker closes. Zero means 1.
 	Probes int
 
-	// ProbeTimeout bounds how long a probe that does not return can block other calls. After it,
-	// the breaker opens again. Zero means 1 minute.
+	// ProbeTimeout bounds how long a probe that does not return can block other calls. After this
+	// time, the breaker opens again. Zero means 1 minute.
 	ProbeTimeout time.Duration
 
 	// MaxHint bounds the time for which the RetryAfter of one error can keep the breaker open. Zero

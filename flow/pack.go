@@ -14,8 +14,8 @@ const DefaultPackRows = 1000
 // maxPackRows bounds a batch if nothing else does.
 const maxPackRows = 1 << 24
 
-// PackOptions bounds the batches of rows. With the zero value a batch has 1000 rows of cost 1, and
-// waits until it has that many.
+// PackOptions bounds the batches of rows. With the zero value, a row has a cost of 1, and a batch
+// waits until it has 1000 rows or the rows end.
 type PackOptions[R any] struct {
 	// Rows bounds the rows of a batch. Zero means 1000.
 	Rows int

@@ -103,8 +103,8 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
 			lanes[order[i]] = Lane[int]{Name: fmt.Sprint("worker ", i), Worker: w}
 		}
 		begun := time.Now()
-		// Random arrivals, since with simultaneous ones the order of the workers' first answers
-		// would persist.
+		// Items arrive at random times. If they arrived at the same time, the order of the workers'
+		// first answers would persist.
 		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5))
 		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if left--; left < 0 {

@@ -18,8 +18,8 @@ type expectations struct {
 	// not usable. It is negative if the lane has failures or has never answered. Such a lane is
 	// examined separately.
 	expect []float64
-	// stale is the latest time at which expect may still be used. After it, a free lane may have
-	// been idle for so long that it must be measured again.
+	// stale is the latest time at which expect may still be used. After this time, a free lane may
+	// have been idle for so long that it must be measured again.
 	stale time.Duration
 }
 

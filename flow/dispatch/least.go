@@ -208,8 +208,8 @@ func (k *Candidate) surelyLonger(cost, limit float64) bool {
 	return k.Work+cost-k.Mean > (limit-float64(k.Service)*1e-9)*k.Rate && k.Rate > 0 && k.Mean > 0
 }
 
-// computeAll computes the expectations of all usable and measured lanes, since the scan has skipped
-// some, and the largest one.
+// computeAll computes the expectations of all usable and measured lanes, because the scan has
+// skipped some of them. It also computes the largest of these expectations.
 func (l *leastCompletion) computeAll(s *scanResult, cost float64, c []Candidate) {
 	for i := range c {
 		if k := &c[i]; usable(k) && k.Known {

@@ -93,8 +93,8 @@ func (k *keys) failed(e *keyed) {
 	}
 }
 
-// expire forgets requests that began longer than keep ago. It also forgets the oldest requests
-// while there are too many, or while their responses take too much memory.
+// expire forgets requests that began more than the time keep ago. It also forgets the oldest
+// requests while there are too many, or while their responses take too much memory.
 func (k *keys) expire(now time.Time) {
 	for {
 		oldest := k.order.Front()

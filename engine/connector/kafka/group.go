@@ -131,7 +131,7 @@ func (r *reader) offersSoon(ctx context.Context,
 	return parts, offers, err
 }
 
-// takeOver passes the partitions that the group has given to the engine, which returns the
+// takeOver passes to the engine the partitions that the group has given. The engine returns the
 // positions to read from. If the group revokes partitions meanwhile, takeOver is canceled.
 func (r *reader) takeOver(ctx context.Context, parts []*partition,
 	offers []stream.PartitionOffer) ([]stream.Assignment, error) {

@@ -95,8 +95,8 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	l.circuit.Done(now, t, o, 0)
 }
 
-// isIdle reports whether the lane has no state that a new lane lacks: in-flight attempts, failures
-// or a wait for the rate limit. It ignores the field slow.
+// isIdle reports whether the lane has no in-flight attempts, no failures and no wait for the rate
+// limit, like a new lane. It ignores the field slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
