@@ -13,8 +13,8 @@ type Holder interface {
 	// ChooseOrHold chooses a lane i like Choose. It also returns most, which bounds the number of
 	// waiting items for which the caller should leave lane i free:
 	//
-	//   - If at most most items wait, hold the item: a busy lane is expected to take it sooner than
-	//     lane i would finish it.
+	//   - If no more items wait than most, hold the item: a busy lane is expected to take it sooner
+	//     than lane i would finish it.
 	//   - If more items wait, or if most is below 1, send the item to lane i.
 	ChooseOrHold(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }

@@ -221,8 +221,8 @@ func (l *lane) syncNow() error {
 
 // syncAhead is called between the regular syncs. With fsync: ack, it syncs and answers the written
 // deliveries. With fsync: interval, it starts writeback if there are many unsynced bytes, and does
-// not wait for the end of the writeback. It does not sync, because a sync would block concurrent
-// writes while the file system commits. Only if the system cannot start writeback, syncAhead syncs.
+// not wait for the end of the writeback. A sync would block concurrent writes while the file system
+// commits, so syncAhead syncs only if the system cannot start writeback.
 func (l *lane) syncAhead() error {
 	if l.ack {
 		return l.syncNow()
