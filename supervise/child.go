@@ -113,9 +113,9 @@ type Spec struct {
 	Backoff backoff.Policy
 	// Decay, if not nil, replaces all delays by suture's policy.
 	Decay *Decay
-	// Stagger is the minimum time between two restarts of any children of the supervisor. It
-	// prevents that children that fail at the same time all restart at the same time. Zero means 1
-	// ms. A negative value means no minimum. First starts are not staggered.
+	// Stagger is the minimum time between two restarts of any children of the supervisor. It keeps
+	// children that fail at the same time from all restarting at the same time. Zero means 1 ms. A
+	// negative value means no minimum. First starts are not staggered.
 	Stagger time.Duration
 	// Spread bounds the delay that Stagger adds to a restart. If more than Spread/Stagger children
 	// wait, the time between two restarts is shorter than Stagger. Zero means 20 s.
