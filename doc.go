@@ -7,13 +7,13 @@
 //	s, err := supervise.New("root", supervise.Spec{}, children...) // restarts goroutines
 //
 // The package itself holds no code. Each library in the module works alone, needs nothing but the
-// standard library, and runs under testing/synctest:
+// standard library, and runs under testing/synctest. The libraries answer these questions:
 //
 //   - [github.com/penstock-io/penstock/backoff]: how long to wait before the next attempt.
 //   - [github.com/penstock-io/penstock/retry]: whether to make another attempt.
 //   - [github.com/penstock-io/penstock/limit]: how many calls to run at once.
 //   - [github.com/penstock-io/penstock/breaker]: when to stop calling a server that fails.
-//   - [github.com/penstock-io/penstock/rate]: how many calls to make in a time.
+//   - [github.com/penstock-io/penstock/rate]: how many calls to make per second, minute or hour.
 //   - [github.com/penstock-io/penstock/httpclient]: all of these and hedging in one http.Client.
 //   - [github.com/penstock-io/penstock/inbox]: how to accept each webhook once.
 //   - [github.com/penstock-io/penstock/supervise]: which goroutines to restart, when and how often.
@@ -23,7 +23,7 @@
 //
 // The engine is a program and a package of its own, in the module
 // github.com/penstock-io/penstock/engine. It moves records from files and tables into files, HTTP
-// services, databases and programs, as one YAML file says:
+// services, databases and programs. One YAML file describes the pipelines:
 //
 //	go run github.com/penstock-io/penstock/engine/cmd/penstock run penstock.yaml
 //

@@ -10,10 +10,13 @@ import (
 	"time"
 )
 
-// Adaptive computes the interval of a poller. The interval grows while the fetched data goes
-// unused, and shrinks when it is used. An Adaptive has no state: the caller keeps the interval. The
-// zero value starts at 1 s. After a fetch with unused data it multiplies the interval by 1.5, up to
-// 5 min. After a fetch with used data it returns to 1 s.
+// Adaptive computes the interval of a poller that fetches data before it is known whether anybody
+// will use it. If the data of the last fetch was used, the interval shrinks. If nobody has used it,
+// the interval grows.
+//
+// The zero value starts at 1 s. After a fetch with unused data it multiplies the interval by 1.5,
+// up to 5 min. After a fetch with used data it returns to 1 s. An Adaptive has no state: the caller
+// keeps the interval.
 type Adaptive struct {
 	Min  time.Duration // shortest interval; 0 means 1 s
 	Max  time.Duration // longest interval; 0 means 5 min

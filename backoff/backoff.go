@@ -30,10 +30,11 @@
 //
 // # Rules for every policy
 //
-//   - A wait is never negative and never above the policy's cap. The part of a range above the cap
-//     is cut off before the draw, so waits do not pile up on the cap.
-//   - Arithmetic saturates at the largest time.Duration. No duration has a special meaning: the
-//     bool result of Next reports the end of a sequence.
+//   - A wait is never negative and never above the policy's cap. If the range of a draw extends
+//     above the cap, the draw is made from the part below the cap. So no more waits than usual
+//     equal the cap.
+//   - A sum or product that is too large becomes the largest time.Duration. No duration has a
+//     special meaning: the bool result of Next reports the end of a sequence.
 //   - No input panics. [Validate] returns an error for invalid settings; the waits of an invalid
 //     policy are undefined.
 //   - The same seed gives the same waits on every platform. For policies that compute in floats (a

@@ -16,10 +16,10 @@ type Walk struct{ base, max time.Duration }
 // first from [base, 3 * base]. The range ends at max. A max of 0 means no cap but the largest
 // Duration.
 //
-// A short wait makes the next one short, too. So 190 contending clients need more time and more
-// calls than with full jitter. The source is M. Brooker, Exponential Backoff And Jitter, AWS
-// Architecture Blog, 2015. The original cuts to max after the draw, so that a fifth of its waits
-// equal the cap.
+// A short wait makes the next wait short, too. So many contending clients, for example 190, need
+// more time and more calls than with full jitter. The source is M. Brooker, Exponential Backoff And
+// Jitter, AWS Architecture Blog, 2015. In Brooker's version, each draw above max is cut to max, so
+// that a fifth of the waits equal the cap.
 func Decorrelated(base, max time.Duration) Walk { return Walk{base, max} }
 
 func (p Walk) limits() (base, limit time.Duration) {

@@ -80,8 +80,8 @@ func power(d time.Duration, f uint64, n uint32) time.Duration {
 	return d
 }
 
-// floatPower returns f^n by squaring. The results of math.Pow may differ between platforms. Results
-// of multiplications that are rounded one by one do not.
+// floatPower returns f^n by squaring. It does not use math.Pow, whose results may differ between
+// platforms. The results of multiplications that are rounded one by one do not differ.
 func floatPower(f float64, n uint32) float64 {
 	x := 1.0
 	for ; n > 0; n >>= 1 {

@@ -40,12 +40,13 @@ import (
 // is negative, too large or not a number, or a max below the first wait. Parse turns the text that
 // a policy's String returns into the same policy.
 //
-// The policies of other libraries are in package backoff/compat. Its Parse reads both.
+// The policies of other libraries are in package backoff/compat. The Parse of that package reads
+// its policies and those of this package.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
 
-// ParseWith is like Parse, but also accepts additional policies. The map more has, for the name of
-// each of them, the function that reads it. The returned policies are validated. Each should have a
-// String method with a text that ParseWith can read.
+// ParseWith is like Parse, but also accepts additional policies. The map more has the names of
+// these policies, and for each name the function that reads the policy. The returned policies are
+// validated. Each should have a String method with a text that ParseWith can read.
 func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, error) {
 	p, err := parser(more).parse(strings.TrimSpace(spec), 0)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Settings are the keys and values of one policy in a text. A function given to [ParseWith] asks
-// for the keys that it knows by the methods of Settings. A key that it has not asked for is
-// reported as unknown. Only the first error is kept.
+// Settings are the keys and values of one policy in a text. A function that [ParseWith] calls reads
+// the keys that it knows with the methods of Settings. ParseWith then reports the keys that were
+// not read as unknown. If there are several errors, only the first one is reported.
 type Settings struct {
 	policy string
 	values map[string]string

@@ -13,8 +13,8 @@ import (
 type Uniform struct{ limit time.Duration }
 
 // Random returns a policy that draws each wait from [0, max), which excludes max. The waits do not
-// grow with the number of failures. So Random suits cases in which the number of clients is known,
-// and max can be chosen for it. A max of 0 or less waits 0.
+// grow with the number of failures. So use Random only if the number of contending clients is
+// known, and choose max for this number. A max of 0 or less waits 0.
 func Random(max time.Duration) Uniform { return Uniform{max} }
 
 // Next implements Policy.
@@ -60,8 +60,9 @@ type Binary struct {
 //	Slotted(51200*time.Nanosecond, 10, 16) // 10 Mb/s: 512 bit times; 15 waits, at most 366.13 ms in all
 //	Slotted(51200*time.Nanosecond, 10, 17) // 16 retries: at most 418.51 ms in all
 //
-// A slot is 5.12 us at 100 Mb/s. A negative slot counts as 0, a maxExponent outside 0 to 63 as the
-// nearer of the two, and a negative number of attempts as 1.
+// A slot is 5.12 us at 100 Mb/s. Invalid settings count as the nearest valid ones: a negative slot
+// as 0, a maxExponent below 0 as 0, a maxExponent above 63 as 63, and a negative number of attempts
+// as 1.
 func Slotted(slot time.Duration, maxExponent, attempts int) Binary {
 	if attempts < 0 {
 		attempts = 1

@@ -137,8 +137,8 @@ type permanent interface {
 }
 
 // Do calls f unless the breaker is open. If it is open, Do returns an [*OpenError]. If f panics,
-// the breaker counts a failure, and the panic continues. If ctx has been canceled, an error of f
-// counts as context.Canceled.
+// the breaker counts a failure, and the panic continues. If ctx has been canceled, any error of f
+// counts as context.Canceled, which is not a failure of the server.
 func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 	call, err := b.Allow()
 	if err != nil {
@@ -299,8 +299,9 @@ func (b *Budget) Allow(ctx context.Context) error {
 	return nil
 }
 
-// Report passes the result of an attempt to the breaker: its error, or nil for success. ctx is that
-// of Allow. If several attempts with this ctx are running, the result counts for the oldest.
+// Report passes the result of an attempt to the breaker: its error, or nil for success. ctx is the
+// context that Allow got. If several attempts with this context are running, the result counts for
+// the oldest of them.
 func (b *Budget) Report(ctx context.Context, err error) {
 	b.end(ctx).Done(canceled(ctx, err))
 }

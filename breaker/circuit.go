@@ -70,8 +70,11 @@ type Options struct {
 	Window      time.Duration // Zero means 10s.
 	MinCalls    int           // Below it, FailureRate is not checked. Zero means 20.
 
-	// Wait is the time for which the breaker stays open. It grows with each failed probe. It is as
-	// short as at first again once the breaker has stayed closed for as long as it was last open.
+	// Wait is the time for which the breaker stays open. It grows with each failed probe. When the
+	// breaker has been closed for as long as it was last open, the next wait is as short as the
+	// first one. Example: the breaker was open for 30 s. If it fails again within the next 30 s,
+	// the wait grows further. If it fails later, the wait starts from the beginning.
+	//
 	// Nil means 500ms, doubling to 30s, with equal jitter: each wait is drawn between half of that
 	// time and the whole. If the policy gives up, the breaker repeats the last wait.
 	Wait backoff.Policy
@@ -80,8 +83,8 @@ type Options struct {
 	// time. When all have succeeded, the breaker closes. Zero means 1.
 	Probes int
 
-	// ProbeTimeout bounds how long a probe that does not return can block other calls. After it,
-	// the breaker opens again. Zero means 1 minute.
+	// ProbeTimeout bounds how long a probe that does not return can block other calls. After this
+	// time, the breaker opens again. Zero means 1 minute.
 	ProbeTimeout time.Duration
 
 	// MaxHint bounds the time for which the RetryAfter of one error can keep the breaker open. Zero

@@ -100,9 +100,11 @@ func New(f File, taken func(ID) bool) ID {
 }
 
 // fine reports whether a birth time distinguishes two files that have had the same inode. It does
-// if it is known and has a fraction of a second, because then the clock is not coarse. A clock with
-// a resolution of 4 ms or better gives a whole second at most once in 250 times. Such a file counts
-// as one without a fine birth time, and its ID also holds a modification time.
+// if it is known and has a fraction of a second. Some systems count birth times in whole seconds,
+// so two files may have the same one. On a system with a fine clock, a birth time can also be a
+// whole second by chance. With a resolution of 4 ms or better, this happens at most once in 250
+// times. Such a file is treated like one without a fine birth time: its ID also holds a
+// modification time.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {

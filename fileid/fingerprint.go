@@ -25,10 +25,10 @@ const (
 )
 
 // Fingerprint identifies the bytes that a reader has read of a file. Store it with the file's [ID].
-// It has two hashes: that of the file's head, which grows with the file up to MaxHead bytes, and
-// that of the last bytes before the reader's position. The second hash detects a file that was
-// rewritten in place with the same head and is no shorter. Changes of other bytes are not detected.
-// The zero Fingerprint fits every file.
+// It has two hashes. The first is the hash of the file's head, which grows with the file up to
+// MaxHead bytes. The second is the hash of the last bytes before the reader's position. If a file
+// was rewritten in place with the same head, and is no shorter than before, only the second hash
+// detects it. Changes of other bytes are not detected. The zero Fingerprint fits every file.
 type Fingerprint struct {
 	// Moved is the file that holds the data if it is not the file of the ID. Examples are a copy
 	// made by a rotation, and a restored file. Zero means that the data was not moved.

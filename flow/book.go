@@ -44,20 +44,21 @@ type BookOptions[R any] struct {
 	// same position. They are sent in one batch. At is called several times per row, by several
 	// goroutines at once, and must return the same position each time.
 	At func(row R) ledger.Position
-	// Unique makes two rows with the same position an error. If Unique is false, a full batch waits
-	// up to Pack.Linger for the next row, which may have the same position as the last row of the
-	// batch.
+	// Unique states that no two rows have the same position. If two do, Run returns an error. If
+	// Unique is false, a full batch waits up to Pack.Linger for the next row, because this row must
+	// be in the same batch if it has the same position.
 	Unique bool
 
 	// Pack bounds the batches.
 	Pack PackOptions[R]
 
 	// Replay bounds the rows that a crash can repeat: the rows in flight, and the settled rows that
-	// are not saved yet. It is in bytes if Pack.BytesOf is set, and otherwise in rows. One batch is
-	// always allowed, even if it is larger. Zero means 32 MiB, or 100,000 rows.
+	// are not saved yet. If Pack.BytesOf is set, Replay counts bytes, and zero means 32 MiB.
+	// Otherwise it counts rows, and zero means 100,000. One batch is always allowed, even if it is
+	// larger than Replay.
 	Replay int64
-	// Save is the interval between two saves. The Book saves earlier when the rows settled since
-	// the last save reach a quarter of Replay, or when Replay leaves too little room for another
+	// Save is the interval between two saves. The Book saves earlier in two cases: the rows settled
+	// since the last save reach a quarter of Replay, or Replay leaves too little room for another
 	// batch. Zero means 1 s.
 	Save time.Duration
 
@@ -74,8 +75,8 @@ type BookOptions[R any] struct {
 // resumes from the same Checkpoint.
 //
 // No row is lost: only settled rows are part of the saved progress. A crash repeats at most
-// BookOptions.Replay. Rows that were settled and saved are not delivered again, even if earlier
-// rows were not settled. As with any Sender, a row is also repeated if a Worker delivers it and
+// BookOptions.Replay. Rows that were settled and saved are not delivered again, even if rows before
+// them were not settled. As with any Sender, a row is also repeated if a Worker delivers it and
 // then reports a failure.
 //
 // A Book handles one partition of rows. Its methods are safe for concurrent use. A Book needs no
@@ -178,15 +179,16 @@ func (o *BookOptions[R]) complete() (err error) {
 // that were settled before the restart, so next may ignore the settled ranges. Run calls next from
 // one goroutine at a time. next must return ctx's error soon after ctx is done.
 //
-// If Pack.Linger is set, ctx may also end because a batch is due. Run then calls next again, so
-// next must not drop a row. A row with an invalid position (see BookOptions.At) ends Run at once,
-// and Run saves nothing more: the next run reads that row again.
+// If Pack.Linger is set, the ctx of next also ends when an incomplete batch has waited for that
+// time. Run then calls next again later, so next must not drop a row that it has read. A row with
+// an invalid position (see BookOptions.At) ends Run at once, and Run saves nothing more: the next
+// run reads that row again.
 //
-// When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
-// an error of next, Run finishes the batches in flight first. If a Save fails, Run returns its
-// error, and the next run repeats the rows settled since the last successful Save. A Checkpoint
-// with temporary failures should retry by itself (package retry). Run does not catch a panic in an
-// option that runs on the loop, and saves nothing after it.
+// When the ctx of Run is done, Run abandons the batches in flight, saves and returns
+// context.Cause(ctx). After an error of next, Run finishes the batches in flight first. If a Save
+// fails, Run returns its error, and the next run repeats the rows settled since the last successful
+// Save. A Checkpoint with temporary failures should retry by itself (package retry). Run does not
+// catch a panic in an option that runs on the loop, and saves nothing after it.
 func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, error)) error {
 	if next == nil {
 		return errors.New("flow: book: there is no function that gives the rows")
@@ -210,8 +212,9 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	defer func() { _ = end() }() // also when a callback panics
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
 	if err == nil {
-		// An error of the tracker (an invalid row or piece) ends the sender. But if the last
-		// settled rows caused it, the sender may have returned nil before it saw the error.
+		// An error of the tracker (an invalid row or piece) normally ends the sender. But if the
+		// rows that settled last caused the error, the sender may have returned nil without
+		// noticing it.
 		err = b.broken()
 	}
 	if kept := end(); kept != nil { // a failed save has ended the sender; save nothing more
@@ -319,8 +322,8 @@ func (b *Book[R]) read(ctx context.Context) (R, error) {
 	}
 }
 
-// endRun ends the run at once for a row with an invalid position. The Book then saves nothing
-// more: with a watermark past the row, the next run would skip the row silently.
+// endRun ends the run at once for a row with an invalid position. The Book then saves nothing more:
+// a saved watermark might be past the row, and the next run would then skip the row silently.
 func (b *Book[R]) endRun(err error) error {
 	err = fmt.Errorf("flow: book: %w", err)
 	b.mu.Lock()
@@ -393,9 +396,9 @@ func (b *Book[R]) Piece(rows []R) Item[[]R] {
 	return it
 }
 
-// Progress returns the progress of the Book: before Run the loaded progress, and later the current
-// one, which may be ahead of the saved one. Read rows from the watermark on. The caller may modify
-// the ranges.
+// Progress returns the progress of the Book. Before Run, this is the loaded progress. Later it is
+// the current progress, which may be ahead of the saved progress. Read rows from the watermark on.
+// The caller may modify the ranges.
 func (b *Book[R]) Progress() (watermark ledger.Position, above []ledger.Range) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -123,9 +123,9 @@ func (w *bookFixture) mustHave(what string, watermark ledger.Position, above []l
 	}
 }
 
-// mustResume checks the progress that a new run loads: it includes everything that was saved and
-// nothing undelivered. The rows that the previous run began and that the progress lacks are within
-// the replay bound.
+// mustResume checks the progress that a new run loads: it includes everything that was saved, and
+// nothing undelivered. It also checks the rows that the previous run had begun to deliver and that
+// are not in the progress: they must not exceed the replay bound.
 func (w *bookFixture) mustResume(watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

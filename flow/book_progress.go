@@ -117,8 +117,8 @@ func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end led
 	first, end := a.at(it.Value[0]), a.at(it.Value[len(it.Value)-1])
 	limit, ahead := a.ledger.Limit()
 	for ; ahead && first.Compare(limit) > 0; limit, ahead = a.ledger.Limit() {
-		// The ledger expects rows in this range, which was unsettled before the restart, but the
-		// source no longer has any. Settle the range without rows.
+		// The rows of this range were deleted from the source. The ledger still expects them,
+		// because they were unsettled before the restart. Settle the range without rows.
 		none := ledger.Range{From: a.ledger.Next(), To: limit}
 		if err := a.ledger.Open(none); err != nil {
 			return end, err
@@ -235,7 +235,7 @@ func (a *progressTracker[R]) settleRow(e *entry[R], at ledger.Position) (whole b
 const minSweep = 64
 
 // close releases the rows of a settled batch. When more than half of the entries have settled, it
-// removes those, in amortized O(1).
+// removes the settled ones, in amortized O(1).
 func (a *progressTracker[R]) close(e *entry[R]) {
 	e.rows, e.pieces = nil, nil
 	a.closed++
@@ -259,9 +259,9 @@ func (a *progressTracker[R]) takeProgress(dst []ledger.Range) (watermark ledger.
 	return watermark, above, bytes, true
 }
 
-// due reports whether the settled rows should be saved now: they reach a quarter of replay, or they
-// leave less room in replay than the largest batch needs. Without a save, the bound on the data
-// that a crash repeats could then keep the next batch from being sent.
+// due reports whether the settled rows should be saved now. They should be saved if they reach a
+// quarter of replay. They should also be saved if they leave less room in replay than the largest
+// batch needs, because the next batch could not be sent before a save.
 func (a *progressTracker[R]) due(replay int64) bool {
 	return a.unsaved > 0 && (a.unsaved >= replay/4 || a.unsaved+a.largest > replay)
 }

@@ -95,8 +95,9 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	l.freeNumber(ln)
 }
 
-// split passes the answer e to the state machine, together with the pieces in err that replace h.
-// If h was settled or replaced before, the pieces are dropped.
+// split passes e, the answer of an attempt that delivered only a part of item h, to the state
+// machine. err has the pieces that replace h. If h was settled or replaced before, the pieces are
+// dropped.
 func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 	s := typed[T](err).(*Split[T])
 	all := slices.Concat(s.Done, s.Rest, s.Refused)

@@ -10,8 +10,8 @@ import (
 // one dead letter, and the newest lanes. So its size is bounded.
 type eventQueue[T any] struct {
 	start time.Time
-	// wake has capacity one. A value means that there are events, and that the goroutine that added
-	// them does not run the loop.
+	// wake makes the goroutine of Run run the loop. A goroutine that has queued events sends to it
+	// if it does not run the loop itself. The capacity is one.
 	wake chan struct{}
 
 	mu      sync.Mutex // guards the fields below

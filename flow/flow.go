@@ -54,8 +54,8 @@ type Item[T any] struct {
 	// Bytes counts against Options.MaxBytes until the item is settled. It counts against
 	// control.Config.Replay until the settled item has also been saved.
 	Bytes int64
-	// Keys order items: two items with a common key are delivered in the order of Next. They are
-	// never in flight at the same time, except on an Ordered lane.
+	// Keys order items: two items with a common key are delivered in the order in which Next
+	// returned them. They are never in flight at the same time, except on an Ordered lane.
 	Keys []string
 }
 
@@ -68,14 +68,15 @@ type Attempt[T any] struct {
 	// Run and Index give the order in which attempts must take effect on an Ordered lane. Index
 	// counts from 0 within a Run. Run never decreases during the life of a Sender. After a failed
 	// attempt, all later attempts of its Run must fail, too. When all have returned, the next Run
-	// starts with the failed item. Example: of three attempts in a Run, with Index 0, 1 and 2, the
-	// one with Index 1 fails. The one with Index 2 must then fail as well. Both items are sent
-	// again in the next Run, with Index 0 and 1.
+	// starts with the failed item. Example: three attempts of a Run have the Index 0, 1 and 2. If
+	// attempt 1 fails, attempt 2 must fail as well. Both items are sent again in the next Run, with
+	// Index 0 and 1.
 	Run, Index uint32
 
-	// Expect is the time from which the attempt is overdue. The window of the worker then shrinks
-	// (its state is BUSY), and the Sender tries the item at another worker. The context stays valid
-	// until Options.Abandon has passed. Zero means that the attempt is never overdue.
+	// Expect is the time from which the attempt is overdue. From this time on, the window of the
+	// worker shrinks (its state is BUSY), and the Sender tries the item at another worker. The
+	// context of the attempt ends later, when Options.Abandon has passed. Zero means that the
+	// attempt is never overdue.
 	Expect time.Time
 }
 
@@ -109,13 +110,13 @@ type Lane[T any] struct {
 
 	// Inline means that Deliver never waits for a network, disk, timer or contended lock. The
 	// goroutine that runs the event loop then calls Deliver itself, which saves two switches
-	// between goroutines. During the call the loop serves no other lane, and no context ends the
-	// call. Deliver must not call runtime.Goexit.
+	// between goroutines. During the call the loop serves no other lane, and the context of the
+	// attempt does not end. Deliver must not call runtime.Goexit.
 	Inline bool
 }
 
-// Producer returns the items. The Sender requests one item at a time. It holds at most one item
-// that does not fit its limits yet.
+// Producer returns the items. The Sender requests one item at a time. It requests one item more
+// than fits into its limits, and holds this item until it fits.
 type Producer[T any] interface {
 	// Next blocks until there is an item, the data ends or ctx is done. The error io.EOF ends the
 	// data: the items in flight are finished, then Run returns nil. Any other error stops the
@@ -143,8 +144,8 @@ const (
 	NotWithdrawn Withdrawal = iota
 	// StopSending starts no further attempt of the item. The running attempts may still deliver it.
 	StopSending
-	// CancelAttempts also starts no further attempt, and ends the contexts of the running attempts
-	// with the cause [ErrWithdrawn].
+	// CancelAttempts has the effect of StopSending, and also ends the contexts of the running
+	// attempts with the cause [ErrWithdrawn].
 	CancelAttempts
 )
 
@@ -187,8 +188,9 @@ type Options[T any] struct {
 	// DeadLetter stores a refused item durably as a dead letter before it returns nil. An error
 	// stops the Sender. It is called on a goroutine of its own, one call at a time.
 	//
-	// If DeadLetter is nil, a refusal by a worker stops the Sender. Items that Control.Poison or
-	// Control.End would refuse are then tried forever, even if they kill workers.
+	// If DeadLetter is nil, a refusal by a worker stops the Sender. The Sender itself then refuses
+	// no item: the limits Control.Poison and Control.End have no effect, and an item is tried
+	// forever, even if it kills workers.
 	DeadLetter func(ctx context.Context, it Item[T], refusal error) error
 	// Waiting, if not nil, stores items that wait long for their next attempt. Two Senders must not
 	// share it.
@@ -203,8 +205,8 @@ type Options[T any] struct {
 	// Withdrawn, if not nil, decides whether an item must not be sent any more, for example because
 	// another sender will send it. It is called on the loop: for each new item and, after
 	// Sender.Withdraw, for all unsettled items. The parameter sent reports whether an attempt of
-	// the item was ever started. In that case a worker may still be using the value, and the
-	// receiver may have stored it even if the attempt failed.
+	// the item was ever started. If so, a worker may still be using the value, and the receiver may
+	// have stored it even if the attempt failed.
 	//
 	// The result for an item may change only from a lesser Withdrawal to a greater one. A withdrawn
 	// item settles when none of its attempts runs any more. If one of them has delivered it, it

@@ -25,7 +25,7 @@ type lane[T any] struct {
 	running int
 	fault   error // error of its last attempt, if the outcome was Misconfigured
 	// replacement replaces an Ordered lane that is down, once the running attempts of the lane have
-	// returned. So no new attempt takes effect before an old one.
+	// returned. So no attempt of the new lane takes effect before one of the old lane.
 	replacement *Lane[T]
 }
 
@@ -62,9 +62,9 @@ type goroutines[T any] struct {
 	idle    []*runner[T]
 }
 
-// deliver passes attempt a to the idle runner that was used last, or to a new runner. If the runner
-// used last is running the loop at the moment, it delivers the attempt after the loop, without a
-// switch between goroutines.
+// deliver passes attempt a to the idle runner that was used last, or to a new runner. The runner
+// used last may be the goroutine that runs the loop at the moment. It then delivers the attempt
+// after the loop, without a switch between goroutines.
 func (c *goroutines[T]) deliver(a *attempt[T], l *loop[T]) {
 	if n := len(c.idle); n > 0 {
 		r := c.idle[n-1]
@@ -159,8 +159,8 @@ func produceOne[T any](ctx context.Context, p Producer[T], events *eventQueue[T]
 	defer func() {
 		if !returned {
 			err = caught("producer", recover())
-			// If p calls runtime.Goexit, this goroutine cannot run the loop, and the one of Run
-			// must.
+			// If p calls runtime.Goexit, this goroutine ends and cannot run the loop. So wake the
+			// goroutine of Run, which runs it.
 			defer events.wakeRun()
 		}
 		events.putOffer(it, err)

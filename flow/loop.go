@@ -33,8 +33,8 @@ type loop[T any] struct {
 	out      []control.Command
 	flushing bool
 
-	// claims is 0 while no goroutine runs the loop. Each event that is queued for the goroutine
-	// that runs the loop adds 1.
+	// claims is 0 while no goroutine runs the loop. The goroutine that runs it adds 1, and so does
+	// each goroutine that queues an event meanwhile.
 	claims     atomic.Int64
 	handedOver chan struct{} // holds one: the goroutine of Run continues the loop
 	alarm      *alarm

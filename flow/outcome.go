@@ -35,8 +35,8 @@ type Rejected struct{ Err error }
 type Misconfigured struct{ Err error }
 
 // Died means that the worker died, or hung and had to be killed, perhaps because of the value. A
-// panic in Deliver means the same. Return Died only for the value that may be to blame, not for
-// other values that the worker had in progress.
+// panic in Deliver has the same meaning. If the worker had several values in progress, return Died
+// only for the value that may be to blame.
 //
 // The value is tried again. A value that has killed several workers is refused ([control.Poison]):
 // it is bisected, and the part that kills workers is dead-lettered.

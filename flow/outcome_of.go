@@ -43,9 +43,10 @@ func (e *Split[T]) diedAt() int {
 	return e.Died - 1
 }
 
-// typed returns the outermost error in err's tree that is one of the outcome types, or nil. The
-// tree is walked in the order of errors.As. One call of errors.As for each type would not do: it
-// would find the type that is tried first, even inside another outcome.
+// typed returns the outermost error in err's tree that is one of the outcome types, or nil. It
+// walks the tree in the order of errors.As. Calls of errors.As, one for each type, would not always
+// find the outermost outcome: the first call would also find its type inside an outcome of another
+// type.
 func typed[T any](err error) error {
 	for err != nil {
 		switch e := err.(type) {

@@ -14,8 +14,8 @@ const DefaultPackRows = 1000
 // maxPackRows bounds a batch if nothing else does.
 const maxPackRows = 1 << 24
 
-// PackOptions bounds the batches of rows. With the zero value a batch has 1000 rows of cost 1, and
-// waits until it has that many.
+// PackOptions bounds the batches of rows. With the zero value, a row has a cost of 1, and a batch
+// waits until it has 1000 rows or the rows end.
 type PackOptions[R any] struct {
 	// Rows bounds the rows of a batch. Zero means 1000.
 	Rows int
@@ -39,9 +39,9 @@ type PackOptions[R any] struct {
 type packer[R any] struct {
 	o       PackOptions[R]
 	readRow func(context.Context) (R, error)
-	// join, if not nil, reports whether the last row read must be in the same batch as the row
-	// before it, regardless of the bounds. If join is set, even a full batch waits for the next
-	// row.
+	// join, if not nil, reports whether the row that was read last must be in the same batch as the
+	// row before it. If so, the batch may exceed its bounds. If join is set, even a full batch
+	// waits for the next row.
 	join func() bool
 
 	current []R // rows of the batch that is not yet complete
@@ -58,9 +58,9 @@ type packer[R any] struct {
 // the sums over its rows. Its memory is not reused.
 //
 // next is called by one goroutine at a time, and returns io.EOF at the end of the rows. If it
-// returns another error, the rows before the error are delivered first. If Linger is set, next must
-// return ctx's error soon after ctx is done, and must not drop a row then: the next call returns
-// it. The error of Pack names an invalid option.
+// returns another error, the rows before the error are delivered first. If Linger is set, ctx ends
+// when an incomplete batch is due. next must then soon return ctx's error, and must not drop a row
+// that it has read: its next call returns this row. The error of Pack names an invalid option.
 func Pack[R any](o PackOptions[R],
 	next func(ctx context.Context) (R, error)) (Producer[[]R], error) {
 	if next == nil {

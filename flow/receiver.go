@@ -66,11 +66,12 @@ func (g Grant) String() string {
 		g.Service.Microseconds(), more)
 }
 
-// Begin records the arrival of a batch of this cost from a sender. A cost of 0 means 1. Call serve
-// when the service of the batch begins (at once if batches never wait), and done when it has been
-// served. Send the result of done with the response. Only the first call of each function has an
-// effect. The parameter network is the network's round trip as measured by the sender, or 0 if
-// unknown.
+// Begin records the arrival of a batch of this cost from a sender. A cost of 0 means 1. The
+// parameter network is the network's round trip as measured by the sender, or 0 if unknown.
+//
+// Call serve when the service of the batch begins (at once if batches never wait), and done when
+// the batch has been served. Send the result of done with the response. If serve or done is called
+// again, the call has no effect.
 func (r *Receiver) Begin(sender string, cost float64,
 	network time.Duration) (serve func(), done func() Grant) {
 	a := r.Arrive(sender, cost, network)
@@ -90,8 +91,8 @@ func (r *Receiver) Arrive(sender string, cost float64, network time.Duration) *A
 	return &Arrival{r: r, sender: hashOf(sender), cost: cost, network: network, arrived: time.Now()}
 }
 
-// begin prepares the Receiver at its first call. It sets the epoch, a number that differs after
-// each restart of the program. The caller holds mu.
+// begin prepares the Receiver at its first call. It sets the epoch, a number that tells senders
+// whether the program was restarted. The caller holds mu.
 func (r *Receiver) begin() {
 	if r.start.IsZero() {
 		r.start = time.Now()
@@ -312,8 +313,8 @@ func ParseSender(req *http.Request) (o Origin) {
 
 // ParseGrant parses the value of [CreditHeader]. It reports false if the value is not a grant.
 // Unknown members, and members with a value that is not a number, are skipped. The fields of
-// missing members are 0. If the member unit is not "batches", the figures are in units of the
-// sender's cost (Item.Cost).
+// missing members are 0. The figures count batches if the member unit is "batches". Otherwise they
+// are in units of the sender's cost (Item.Cost).
 func ParseGrant(value string) (Report, bool) {
 	var r Report
 	for part := range strings.SplitSeq(value, ";") {

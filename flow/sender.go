@@ -114,8 +114,8 @@ func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 
 // SetLanes replaces the list of lanes. A lane with the name of an existing lane keeps the Worker
 // and the measurements of that lane, and gets the new Limits. A new name adds a lane. A lane whose
-// name is not in the list gets no further attempts. If it is Ordered and comes back in a later
-// list, it gets attempts only after its running ones have returned.
+// name is not in the list gets no further attempts. If an Ordered lane is removed and comes back in
+// a later list, it gets attempts only after its running attempts have returned.
 //
 // SetLanes returns before the change takes effect, and has no effect after Run. An error means that
 // l is invalid and nothing was changed.

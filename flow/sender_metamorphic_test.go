@@ -103,8 +103,8 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
 			lanes[order[i]] = Lane[int]{Name: fmt.Sprint("worker ", i), Worker: w}
 		}
 		begun := time.Now()
-		// Random arrivals, since with simultaneous ones the order of the workers' first answers
-		// would persist.
+		// Items arrive at random times. If they arrived at the same time, the order of the workers'
+		// first answers would persist.
 		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5))
 		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if left--; left < 0 {
@@ -241,12 +241,12 @@ func (p *plays) like(q *plays) bool {
 }
 
 // TestSenderScaled checks that if every part takes three times as long, the whole does, too, and
-// the windows are about the same. The test of the machine checks exact equality. Here, answers at
-// one instant come in any order, so items arrive a little faster than they can be delivered, each
-// at a different instant. In about one play of seventy, the order of the first answers makes a
-// start-up end early or late (queue, aimd). So if two plays differ, the test compares the medians
-// of five. It leaves out the experimental window.Rate with round robin, which ends at either limit
-// equally often.
+// the windows are about the same. The test of the machine checks exact equality. This is not
+// possible here, because answers at one instant come in any order. So items arrive at different
+// instants, a little faster than they can be delivered. In about one play of seventy, the order of
+// the first answers makes a start-up end early or late (queue, aimd). So if two plays differ, the
+// test compares the medians of five plays. It leaves out the experimental window.Rate with round
+// robin, which ends at either limit equally often.
 func TestSenderScaled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped with -short: it compares durations; others run the same code")

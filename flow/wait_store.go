@@ -27,20 +27,21 @@ type Wait struct {
 //
 // All methods but Next are called on the loop, and must not block.
 type WaitStore[T any] interface {
-	// Note records that an item waits. After a restart the item then continues its wait instead of
-	// beginning it again. The Sender keeps the item.
+	// Note records that an item waits, so that after a restart the item continues its wait instead
+	// of beginning it again. Note does not take the item: the Sender keeps it.
 	Note(it Item[T], w Wait)
-	// Take moves a waiting item into the store, and reports whether it did so. The Sender then
-	// releases the item. For every wait of a second or more, the Sender first calls Note and, a
-	// moment later, Take.
+	// Take moves a waiting item into the store, and reports whether it did so. If it did, the
+	// Sender releases the item. For every wait of a second or more, the Sender first calls Note
+	// and, a moment later, Take.
 	Take(it Item[T], w Wait) bool
 	// Next blocks until an item of the store is due, removes it and returns it with its history. If
 	// suspect is true, Next returns only suspects, which are items that failed at workers that
-	// deliver other items (see History). Otherwise it returns only the other items. The two kinds
-	// have a goroutine each, so two calls may run at the same time. io.EOF means that the Sender
-	// should end without the items that are still in the store. ErrNoItem means that Next has
-	// removed items and returns none of them. Any other error stops the Sender. When ctx is done,
-	// Next must soon return its error, and must not remove an item.
+	// deliver other items (see History). If suspect is false, it returns only items that are no
+	// suspects. Each kind has a goroutine of its own, so two calls may run at the same time.
+	//
+	// io.EOF means that the Sender should end without the items that are still in the store.
+	// ErrNoItem means that Next has removed items and returns none of them. Any other error stops
+	// the Sender. When ctx is done, Next must soon return its error, and must not remove an item.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
 	// Held returns the number of items that Take has moved into the store and Next has not returned
 	// yet, and the sums of their Cost and Bytes.
@@ -186,8 +187,8 @@ func (w *deferredItems[T]) offerAgain(l *loop[T], i int, r *nextResult[T]) {
 }
 
 // done reports whether no more items will come back. If the store is empty or has ended, done first
-// cancels the pending calls of Next. It returns false until they have returned, because one of them
-// may have taken an item out already.
+// cancels the running calls of Next. It returns false until they have returned, because one of them
+// may already have taken an item out of the store.
 func (w *deferredItems[T]) done() bool {
 	if w.n > 0 && !w.ended {
 		return false

@@ -16,7 +16,7 @@ import (
 // Client intercepts the calls of a client. A nil field adds no layer, so the zero value does
 // nothing. The layers are, from the outside: retry, breaker, limit. Because of this order, a call
 // that waits for a retry holds no permit of the limiter, and an open breaker refuses a call before
-// the call queues. A breaker and a limiter serve one target each.
+// the call queues. Use a separate breaker and limiter for each target.
 //
 // The fields must not change once the Client is in use. A Client is safe for concurrent use.
 type Client struct {

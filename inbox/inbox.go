@@ -45,9 +45,9 @@ var ErrKeyReused = errors.New("inbox: the key was used before, with another body
 type Store[T any] interface {
 	// Once begins a transaction, records the key in it, calls change with it, commits, and returns
 	// Applied. If the key was recorded before, it returns Repeated without calling change, or
-	// ErrKeyReused if the digests differ. Of several concurrent calls with one key, at most one
-	// commits a change. If change returns an error, Once rolls back the whole transaction,
-	// including the key, and returns the error.
+	// ErrKeyReused if the digests differ. If several calls with one key run at the same time, at
+	// most one of them commits a change. If change returns an error, Once rolls back the whole
+	// transaction, including the key, and returns the error.
 	Once(ctx context.Context, key Key, change func(ctx context.Context, tx T) error) (Result, error)
 }
 

@@ -54,9 +54,9 @@ func newAdmission(o Options, clock time.Duration) *admission {
 	return a
 }
 
-// refresh copies the limit and the epoch from the window. The epoch changes when the window no
-// longer counts the round trips of calls that started before. It is called after each event that
-// may have changed the window.
+// refresh copies the limit and the epoch from the window, after each event that may have changed
+// the window. The epoch is a number that the window changes when it no longer counts the round
+// trips of calls that have already started.
 func (a *admission) refresh() {
 	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
 }
@@ -117,12 +117,14 @@ func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 	a.grant(now)
 }
 
-// fail begins a new round of the window if the call in slot s started after the failure that began
-// the current round. The failures of one round shrink a window to half at most, and normally a
-// round ends after enough successes. So while no call succeeds, further failures shrink the window
-// only because fail begins the rounds. Example: A and B start, and then A times out, which halves
-// the window. A timeout of B does not halve it again, but that of a call that starts after the
-// timeout of A does.
+// fail begins a new round of the window, so that a failure may shrink the window again. It does so
+// only if the failed call, in slot s, started after the failure that began the current round.
+//
+// The failures of one round together shrink the window at most to half. Normally a round ends after
+// enough successes. If no call succeeds, the rounds would never end without fail. Example: calls A
+// and B start, and then A times out, which halves the window. If B times out, the window is not
+// halved again, because B started before the timeout of A. If a call that started after the timeout
+// of A times out, the window is halved again.
 func (a *admission) fail(now time.Duration, s *slot) {
 	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
 		d.Discard(now)
@@ -172,8 +174,10 @@ func (a *admission) refuse(w *waiter, why Reason) {
 	w.wake()
 }
 
-// expectedWait returns the expected wait of a caller that has this many callers ahead of it. By
-// Little's law, a limit of L calls with round trips of T ends L/T calls per second.
+// expectedWait returns the expected wait of a caller with the given number of waiting callers ahead
+// of it. By Little's law, with a limit of L calls and round trips of T, L/T calls end per second.
+// Example: with a limit of 10 and round trips of 0.1 s, 100 calls end per second. So a caller with
+// 50 callers ahead of it waits for about half a second.
 func (a *admission) expectedWait(ahead int) time.Duration {
 	return seconds(float64(ahead+1) * a.mean / float64(a.limit))
 }

@@ -34,19 +34,20 @@ import (
 
 // Options configures a Limiter. The zero value works.
 type Options struct {
-	// Window chooses the algorithm that sets the limit. Nil means window.Queue{Short: true}. Plain
-	// window.Queue{} keeps a longer queue at the server and needs fewer probes. Use window.AIMD{}
-	// for a server shared with clients that do not limit themselves. New refuses window.Credit,
-	// because it needs a server that advertises its window.
+	// Window chooses the algorithm that sets the limit. Nil means window.Queue{Short: true}, which
+	// keeps the queue at the server short. Plain window.Queue{} allows a longer queue, and less
+	// often narrows the limit to measure the round trip without a queue. Use window.AIMD{} for a
+	// server shared with clients that do not limit themselves. New refuses window.Credit, because
+	// it needs a server that advertises its window.
 	Window window.Algorithm
 
 	// MaxWaiting bounds the number of callers that wait for a permit. Zero means 1000. If it is
 	// negative, no caller waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
-	// MaxWait bounds the time that a caller waits for a permit. A caller with a longer expected
-	// wait is refused at once, and any other caller after this time. Zero means that only
-	// MaxWaiting and the caller's context bound the wait.
+	// MaxWait bounds the time that a caller waits for a permit. If the expected wait is longer, the
+	// caller is refused at once. Any other caller is refused when it has waited for MaxWait. Zero
+	// means that only MaxWaiting and the caller's context bound the wait.
 	MaxWait time.Duration
 }
 

@@ -136,9 +136,9 @@ func TestPriorities(t *testing.T) {
 	})
 }
 
-// TestDeadlineThatCannotBeMet checks that a caller is refused if its deadline is too soon. Three
-// callers wait for one slot and each call takes a second, so that the call of a fourth waiting
-// caller would end after five seconds.
+// TestDeadlineThatCannotBeMet checks that a caller is refused if its deadline is too soon. One call
+// uses the only slot, three callers wait for it, and each call takes a second. So the call of a
+// fourth waiting caller would end after five seconds.
 func TestDeadlineThatCannotBeMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limit.Fixed(1)

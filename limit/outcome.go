@@ -38,9 +38,9 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// Priority orders waiting callers. Higher priorities go first. Callers of one priority go in order
-// of arrival. If the queue is full, a caller displaces the newest caller of the lowest priority
-// below its own.
+// Priority orders waiting callers. Callers of a higher priority go first, and callers of one
+// priority in the order of arrival. If the queue is full, a new caller displaces a waiting caller
+// of a lower priority: the newest one of the lowest priority.
 type Priority int8
 
 // The priorities. A value below Low counts as Low, a value above High as High.

@@ -9,8 +9,8 @@ import (
 )
 
 // probes narrows the window now and then, to measure the server's round trip without a queue. It
-// does so only while calls reach the limit. Otherwise, the queue at the server is empty often
-// enough.
+// does so only while the number of calls reaches the limit. If it does not, the queue at the server
+// is empty often enough without a probe.
 //
 // Probes begin at whole multiples of their interval on the wall clock. So all clients of a server
 // narrow their windows at the same time, and the queue at the server drains. If one client probed

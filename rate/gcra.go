@@ -22,8 +22,8 @@ type GCRA struct {
 }
 
 // Take returns the state after n events and a wait of zero if the events are allowed now.
-// Otherwise, it returns the unchanged state and the time until they are allowed. If n exceeds the
-// burst, the events are never allowed, and that time is the longest Duration. If n is below 1, they
+// Otherwise, it returns the unchanged state and the time until the events are allowed. If n exceeds
+// the burst, they are never allowed, and this time is the longest Duration. If n is below 1, they
 // are always allowed.
 func (g GCRA) Take(state, now time.Duration, n int) (time.Duration, time.Duration) {
 	if g.Interval <= 0 || n < 1 {

@@ -171,7 +171,8 @@ func (a *Advice) parseMember(key, value string) bool {
 }
 
 // parsePolicy reads a member of RateLimit-Policy: "name";q=100;w=60, or 100;w=60 up to draft 07. It
-// uses the member if its name is that of the limit reached first, or if that limit has no name.
+// uses the member if the member has the same name as the limit that is reached first, or if that
+// limit has no name.
 func (a *Advice) parsePolicy(member, name string) bool {
 	quota, window, key := 0, time.Duration(0), ""
 	for i, part := range splitOutsideQuotes(member, ';') {

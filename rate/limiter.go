@@ -284,9 +284,10 @@ type Reservation struct {
 	at      time.Duration
 }
 
-// Reserve books n events behind those of all waiting callers. The waiting callers wait longer then,
-// because the limiter counts the booked events at once. Use Reserve to schedule events instead of
-// blocking: sleep for Delay, or call Cancel. It returns false if n exceeds the burst.
+// Reserve books n events behind those of all waiting callers. The reservation makes the waiting
+// callers wait longer, because the limiter counts the booked events at once. Use Reserve to
+// schedule events instead of blocking: sleep for Delay, or call Cancel. It returns false if n
+// exceeds the burst.
 func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

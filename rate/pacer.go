@@ -92,8 +92,8 @@ func (p *pacer) spend(n int) {
 	}
 }
 
-// wait returns the time until n events at once may happen if only the given number of events
-// happens before them.
+// wait returns the time until n events may happen at once. The parameter ahead is the number of
+// events that happen before them.
 func (p *pacer) wait(now time.Duration, ahead, n int) time.Duration {
 	p.renew(now)
 	wait := max(p.resumes-now, 0)

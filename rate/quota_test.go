@@ -10,8 +10,8 @@ import (
 )
 
 // TestWaitBeyondQuota checks a caller that wants more events at once than a server allows in a
-// window. It waits for a full window, later callers wait longer, and it does not block them
-// forever.
+// window. The caller must wait for a full window. Later callers must wait longer than otherwise,
+// but not forever.
 func TestWaitBeyondQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := rate.New(rate.Options{})

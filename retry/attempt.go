@@ -13,9 +13,9 @@ type Attempt struct {
 	Err    error  // the failure of the previous attempt; nil in the first attempt and in a hedge
 }
 
-// FromContext returns the attempt to which ctx belongs. An operation, a Budget or a hook passes the
-// context that it received. For any other context, FromContext returns the first attempt of a call
-// without a key.
+// FromContext returns the attempt to which ctx belongs. Call it in an operation, a Budget or a
+// hook, with the context that it received. For any other context, FromContext returns an Attempt
+// with Number 1 and no key.
 func FromContext(ctx context.Context) Attempt {
 	if c, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
 		return c.attempt

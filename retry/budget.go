@@ -21,10 +21,10 @@ type Budget interface {
 	// holds the failure that is being retried. Poll does not call Allow before it polls again after
 	// ErrNotReady.
 	Allow(ctx context.Context) error
-	// Report is called once for each allowed attempt, after it has ended, with the same context. A
-	// nil err means success. An err marked by Permanent is a failure that is not retried. An err
-	// that is context.Canceled means that the attempt's result was no longer wanted, because its
-	// caller gave up or another attempt of a Hedge succeeded.
+	// Report is called once for each allowed attempt, after the attempt has ended. ctx is the
+	// context that Allow got. A nil err means success. If err was marked by Permanent, the failure
+	// is not retried. If err is context.Canceled, nobody needs the result of the attempt any more:
+	// its caller gave up, or another attempt of a Hedge succeeded.
 	Report(ctx context.Context, err error)
 }
 
@@ -38,9 +38,9 @@ var (
 // isRetry reports whether ctx belongs to an attempt after the first.
 func isRetry(ctx context.Context) bool { return FromContext(ctx).Number > 1 }
 
-// unwanted reports whether err is only a consequence of the caller's cancellation, and so tells
-// nothing about the service. It also checks ctx, because an operation may return just the cause of
-// the cancellation.
+// unwanted reports whether err is only a consequence of the caller's cancellation. Such an error
+// tells nothing about the service. unwanted also checks ctx, because an operation may return just
+// the cause of the cancellation.
 func unwanted(ctx context.Context, err error) bool {
 	if err == nil {
 		return false
@@ -49,9 +49,10 @@ func unwanted(ctx context.Context, err error) bool {
 }
 
 // TokenBucket returns the budget of the AWS SDKs. The bucket holds at most size tokens and starts
-// full. Each retry takes price tokens. Each success puts back refill tokens and, if it was a retry,
-// its price. The bucket does not fill with time. So a service that is down soon receives first
-// attempts only. AWS uses (500, 5, 1). Values below 1 count as 1.
+// full. Each retry takes price tokens. Each success puts refill tokens back. If the successful
+// attempt was a retry, its price is put back, too. The bucket does not fill with time. So a service
+// that is down soon receives only first attempts, and no retries. AWS uses (500, 5, 1). Values
+// below 1 count as 1.
 //
 // An error can set the price of its retry by a method RetryCost() int. A result of 0 or less means
 // price.
@@ -176,13 +177,13 @@ func (b *inFlightBudget) Report(ctx context.Context, _ error) {
 // Throttle returns the adaptive throttling of Google's SRE book. It refuses attempts, including
 // first ones, with probability max(0, (requests - k*accepts) / (requests + 1)). Both numbers are
 // those of the last two minutes. A client then sends at most about k times as many requests as the
-// service accepts. The book uses k = 2. A k below 1 counts as 1. Src is the source of randomness.
-// It need not be safe for concurrent use. Nil means the runtime's source.
+// service accepts. The book uses k = 2. A k below 1 counts as 1. The parameter src is the source of
+// randomness, which need not be safe for concurrent use. A nil src means the runtime's source.
 //
-// A request is not accepted if its failure is evidence of overload: a timeout, no response, one of
-// the HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, or another failure that is retryable. A
-// response such as 404, 409 or 422 counts as accepted. A call that its caller canceled does not
-// count.
+// A request is not accepted if its failure is evidence of overload. Such failures are a timeout, a
+// missing response, the HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, and all other
+// failures that are retryable. A response such as 404, 409 or 422 counts as accepted. A call that
+// its caller canceled does not count.
 func Throttle(k float64, src rand.Source) Budget {
 	if src == nil {
 		src = runtimeSource{}

@@ -68,8 +68,9 @@ func (w *window) add(now time.Duration, which int, n int64) {
 	w.sums[which] += n
 }
 
-// takeOut subtracts 1 from the given count of the newest slice. If the window has moved on and this
-// count is 0, it does nothing.
+// takeOut undoes one count of an attempt. The parameter which selects the count, which takeOut
+// reduces by 1 in the newest slice. It does nothing if that count is 0 because the window has moved
+// on.
 func (w *window) takeOut(now time.Duration, which int) {
 	if w.advance(now); w.slices[w.newest%windowParts][which] > 0 {
 		w.add(now, which, -1)

@@ -41,16 +41,16 @@ func (a Action) String() string {
 	return "unknown action"
 }
 
-// Classify is the default classification of failures. Custom classifications can call it. It
-// applies these rules, in this order:
+// Classify is the default classification of failures. A function for Options.Classify can call it.
+// It applies these rules, in this order:
 //
 //   - An error marked by Permanent, or an inner retry's *Error that stopped with ErrPermanent, is
 //     Fail.
 //   - An error with a method Action() Action decides for itself, as *StatusError does.
-//   - A network failure that another attempt cannot fix is Fail: an unsupported URL scheme, a
-//     malformed URL, method or header, a body that is longer or shorter than declared, a
-//     certificate that cannot be verified or that the server refuses, an unknown host, too many
-//     redirects.
+//   - A network failure that another attempt cannot fix is Fail. The request may be at fault: an
+//     unsupported URL scheme, a malformed URL, method or header, or a body that is longer or
+//     shorter than declared. The other cases are an unknown host, too many redirects, and a
+//     certificate that cannot be verified or that the server refuses.
 //   - Everything else is Retry.
 //
 // The rules also apply to causes, at any depth.
@@ -119,9 +119,9 @@ func (v verdict) classify(err error) Action {
 	return Retry
 }
 
-// inspect returns the verdict that err and its causes contain. If several of them have a hint or an
-// action, the first one counts. If err contains the failures of an inner retry, only the last
-// failure counts, because the hints of earlier ones are outdated.
+// inspect returns the verdict that err and its causes contain. If several of these errors have a
+// hint, the first hint counts, and the same holds for actions. If err contains the failures of an
+// inner retry, only the last failure counts, because the hints of earlier ones are outdated.
 func inspect(err error) (v verdict) {
 	for err != nil && !v.permanent {
 		switch e := err.(type) {

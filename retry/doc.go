@@ -4,8 +4,8 @@
 //		return publish(ctx, message)
 //	})
 //
-// makes at most 10 attempts, with exponential backoff and full jitter between them. [Options]
-// change that, and [Value] returns a result:
+// This call makes at most 10 attempts, with exponential backoff and full jitter between them.
+// [Options] change that, and [Value] returns a result:
 //
 //	user, err := retry.Value(ctx, load, retry.Options{MaxAttempts: 4, AttemptTimeout: time.Second})
 //

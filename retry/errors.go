@@ -71,16 +71,16 @@ type Error struct {
 	Last error
 	// Attempts is the number of attempts made.
 	Attempts int
-	// Elapsed is the time from the call to the stop. If none of MaxElapsed, AttemptTimeout, Budget,
-	// OnEvent, Key and SuppressNested is set, the clock is not read at the call. Elapsed then
-	// counts from the first wait or, with MaxFailing, from the first failure.
+	// Elapsed is the time from the call to the stop. There is an exception: if none of MaxElapsed,
+	// AttemptTimeout, Budget, OnEvent, Key and SuppressNested is set, the clock is not read at the
+	// call. Elapsed then counts from the first wait or, with MaxFailing, from the first failure.
 	Elapsed time.Duration
 	// Waited is the part of Elapsed spent waiting between attempts.
 	Waited time.Duration
 	// After is the wait for which the server asked, if Stop is ErrHint.
 	After time.Duration
-	// Errs holds the failures, oldest first. If there were more than 8, it holds the first and the
-	// last 7.
+	// Errs holds the failures, oldest first. If there were more than 8 failures, it holds the first
+	// one and the last 7.
 	Errs []error
 }
 

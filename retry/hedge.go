@@ -62,8 +62,8 @@ func (e *PanicError) Unwrap() error {
 
 // Hedge runs op and returns the first success. Whenever Delay has passed without a result, it
 // starts another attempt while the earlier ones continue. After the first success, it ends the
-// contexts of the other attempts. It replaces a failed attempt at once, or after the wait that the
-// server asked for. The operation must tolerate running twice at the same time.
+// contexts of the other attempts. If an attempt fails, Hedge starts another one at once, or after
+// the wait that the server asked for. The operation must tolerate running twice at the same time.
 //
 // If an attempt succeeds too late, Hedge calls discard to free its result. This call runs on the
 // attempt's goroutine. If discard is nil, an io.ReadCloser and the body of an *http.Response are
@@ -96,8 +96,9 @@ func Hedge[T any](
 	}
 	defer r.end() // also if run panics
 	v, stop := r.run()
-	// Once decided is set, attempts that succeed discard their results. If run stopped without a
-	// result but an attempt has set decided, this attempt has succeeded, and its result counts.
+	// Once decided is set, attempts that succeed discard their results. If run has stopped without
+	// a result, but decided was already set, an attempt has just succeeded. The result of this
+	// attempt then counts.
 	if !r.decided.CompareAndSwap(false, true) && stop != nil {
 		v, stop = r.awaitWinner(), nil
 	}

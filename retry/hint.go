@@ -11,10 +11,11 @@ import (
 
 // readHint returns the wait for which a server asks in the header of a response. The parameter now
 // is the time at which the response was received. The field Retry-After (RFC 9110 section 10.2.3)
-// holds seconds, or a date in any of HTTP's forms. Without it, readHint uses the field RateLimit
-// (draft-ietf-httpapi-ratelimit-headers): the longest t among the policies with r=0. It returns
-// false if neither field is present and valid. A date in the past is a wait of 0. A value too large
-// for a Duration is the largest Duration, which Options.MaxHint bounds.
+// holds seconds, or a date in any of HTTP's forms. Without Retry-After, readHint uses the field
+// RateLimit (draft-ietf-httpapi-ratelimit-headers), in which r is the number of remaining requests
+// and t the time until there are more. The hint is the longest t among the policies with r=0. If
+// neither field is present and valid, readHint returns false. A date in the past is a wait of 0. A
+// value too large for a Duration is the largest Duration, which Options.MaxHint bounds.
 func readHint(retryAfter string, rateLimits []string, now time.Time) (time.Duration, bool) {
 	if text := strings.TrimSpace(retryAfter); text != "" {
 		if n, ok := seconds(text); ok {

@@ -29,20 +29,20 @@ type Options struct {
 	// Policy decides how long to wait between attempts. Nil means exponential backoff with full
 	// jitter, from 100 ms doubling to 30 s.
 	Policy backoff.Policy
-	// MaxAttempts limits the attempts, including the first. Zero means 10 (60 in Poll), or no limit
-	// if MaxElapsed or MaxFailing is set or if Policy ends by itself. A negative number means no
-	// limit.
+	// MaxAttempts limits the attempts, including the first. Zero means 10, or 60 in Poll. But if
+	// MaxElapsed or MaxFailing is set, or if Policy ends by itself, zero means no limit. A negative
+	// number always means no limit.
 	MaxAttempts int
-	// AttemptTimeout bounds each attempt: its context ends that long after its start, with cause
-	// ErrAttemptTimeout. A timed-out attempt is retried while the caller's context lives. Zero
-	// means no limit.
+	// AttemptTimeout bounds each attempt. When this time has passed since the start of the attempt,
+	// its context ends with the cause ErrAttemptTimeout. A timed-out attempt is retried unless the
+	// caller's context has ended. Zero means no limit.
 	AttemptTimeout time.Duration
 	// MaxElapsed bounds the time from the call to the start of the last attempt. Do does not begin
 	// a wait that would exceed it, and does not interrupt a running attempt. Zero means no limit.
 	MaxElapsed time.Duration
-	// MaxFailing is like MaxElapsed, but counts from the first failure after the last success or
-	// Progress. If the first attempt runs for an hour before it fails, that hour does not count.
-	// Zero means no limit.
+	// MaxFailing is like MaxElapsed, but the time begins at the first failure. If the first attempt
+	// runs for an hour before it fails, that hour does not count. After a failure with the action
+	// Progress, the time begins again. Zero means no limit.
 	MaxFailing time.Duration
 	// Classify decides how to handle a failure. It is not called for errors marked by Permanent. If
 	// it is nil or returns Undecided, the function Classify decides.
@@ -55,10 +55,11 @@ type Options struct {
 	// ClampHint makes the retry wait for MaxHint, instead of stopping, if a hint is longer than
 	// MaxHint.
 	ClampHint bool
-	// ExactHint waits exactly as long as a hint demands, even if Policy would wait longer, and
-	// restarts Policy unless Policy ends by itself. By default, the wait is the longer of the hint
-	// and Policy's wait. Up to a tenth is added to the hint, so that clients with the same hint do
-	// not all return at once.
+	// ExactHint makes the retry wait exactly as long as a hint demands, even if Policy would wait
+	// longer. After that, Policy starts from its beginning, unless Policy ends by itself.
+	//
+	// Without ExactHint, the retry waits for the hint or for Policy's wait, whichever is longer. It
+	// adds up to a tenth to the hint, so that clients with the same hint do not all return at once.
 	ExactHint bool
 	// Targets is the number of services among which the operation chooses by Attempt.Target. After
 	// a failure with the action Failover, the next target is tried at once. Once all targets have
@@ -72,15 +73,15 @@ type Options struct {
 	Refresh func(ctx context.Context) error
 	// SuppressNested makes each retry inside an attempt run its operation only once and stop with
 	// ErrNested. Example: three nested retries of three attempts each then make three calls instead
-	// of 27. A nested retry is recognized by the attempt's context, until the attempt has ended.
+	// of 27. A retry is nested if its context comes from the attempt and the attempt has not ended.
 	SuppressNested bool
 	// Key is the idempotency key of the call, which the operation finds in Attempt.Key. If it is
 	// empty and the call is nested in another attempt, the key of that attempt is used.
 	Key string
 	// WaitFirst makes Poll wait before its first poll too.
 	WaitFirst bool
-	// OnEvent is called on the caller's goroutine for each event, with the context of the attempt.
-	// It must not block.
+	// OnEvent is called for each event, on the goroutine that called Do, with the context of the
+	// attempt. It must not block.
 	OnEvent func(ctx context.Context, e Event)
 	// Rand is the source of randomness. Nil means the runtime's.
 	Rand rand.Source
@@ -142,8 +143,9 @@ func (o *Options) plain() bool {
 		o.Key == "" && !o.SuppressNested && !o.timed
 }
 
-// endless reports whether p never gives up by itself. It asks p for the wait after 2^32-1 waits of
-// the longest total time, which is more than any retry makes.
+// endless reports whether p never gives up by itself. It asks p for the wait that follows 2^32-1
+// waits of the largest total time. No retry makes so many waits, so a p that still returns a wait
+// is endless.
 func endless(p backoff.Policy) bool {
 	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32,
 		Slept: math.MaxInt64}, zeros{})

@@ -34,8 +34,8 @@ type step struct {
 	patient    bool          // the call continues even if suppressed is set
 }
 
-// decide returns the wait before the next attempt, or the reason to stop. The checks that need no
-// wait come first. If one of them stops the call, the policy draws no random number.
+// decide returns the wait before the next attempt, or the reason to stop. It first makes the checks
+// that need no wait. If one of them stops the call, the policy draws no random number.
 func (p *plan) decide(o *Options, s *step) (wait time.Duration, stop error) {
 	progress := s.action == Progress
 	if progress || s.notReady {

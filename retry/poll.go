@@ -17,8 +17,9 @@ var ErrNotReady = errors.New("not ready")
 // example, ends the poll. A hint, such as that of HTTP(resp) or After(d, ErrNotReady), demands a
 // wait before the next call.
 //
-// Inside an attempt that suppresses retries, a poll continues after ErrNotReady and after an error
-// with a hint.
+// If the poll runs inside an attempt of an outer retry with SuppressNested, it continues after
+// ErrNotReady and after an error with a hint. Any other error ends the poll, and the outer retry
+// handles it.
 func Poll[T any](
 	ctx context.Context, probe func(context.Context) (T, error), opts ...Options,
 ) (T, error) {

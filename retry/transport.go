@@ -14,14 +14,15 @@ const defaultMaxBuffer = 1 << 20
 
 // Transport is an http.RoundTripper that retries.
 //
-// It retries requests that may be sent twice: requests with an idempotent method, with a header
-// field Idempotency-Key or X-Idempotency-Key, or for which Idempotent returns true or NewKeys
-// creates a key. As in net/http, a header field with a nil value suffices, and is not sent. To send
-// a body again, Transport uses Request.GetBody, rewinds an io.Seeker such as a file, or keeps the
-// body in a buffer.
+// It retries requests that may be sent twice. These are requests with an idempotent method,
+// requests with a header field Idempotency-Key or X-Idempotency-Key, requests for which Idempotent
+// returns true, and requests for which NewKeys creates a key. As in net/http, a header field with a
+// nil value suffices, and is not sent. To send a body again, Transport uses Request.GetBody,
+// rewinds an io.Seeker such as a file, or keeps the body in a buffer.
 //
-// Transport sends a request without a response again unless the failure is permanent, and a request
-// with a response if the response's status is retryable. See [Classify] and [StatusError.Action].
+// If a request gets no response, Transport sends it again unless the failure is permanent. If it
+// gets a response, Transport sends it again if the response's status is retryable. See [Classify]
+// and [StatusError.Action].
 //
 // If no attempt follows, RoundTrip returns the last response, such as a 503 with its body. If there
 // is no response, or if the request's context has ended, it returns an *Error. If a request should
@@ -43,8 +44,8 @@ type Transport struct {
 	// by a.Target. The context of req is the attempt's context. An error is the attempt's failure.
 	Prepare func(req *http.Request, a Attempt) error
 	// NewKeys adds an Idempotency-Key to requests that may not be sent twice otherwise. The key is
-	// Options.Key, or that of the attempt in which the request is made, or else a random one. Set
-	// NewKeys only if the servers honor such keys.
+	// Options.Key if it is set, otherwise the key of the attempt in which the request is made,
+	// otherwise a random one. Set NewKeys only if the servers honor such keys.
 	NewKeys bool
 	// MaxBuffer is the maximum number of bytes kept of a request body that has no GetBody and
 	// cannot be rewound. A request with a longer body is sent once. Zero means 1 MiB. A negative

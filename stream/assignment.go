@@ -20,19 +20,19 @@ type AssignedSource interface {
 	HasAssignments() bool
 }
 
-// AssignedReader is the [Reader] of an [AssignedSource].
+// AssignedReader is the [Reader] of an [AssignedSource]. These rules apply to its methods:
 //
-//   - Read returns data of a partition only between its Assign and its Revoke or Lost. Spans
-//     carry the number of the assignment. All spans of a batch belong to one assignment.
-//     Positions have no Key.
-//   - Commit stores marks in the broker. It is called by one goroutine at a time: the
-//     checkpoint's, or the caller of Revoke. It skips marks whose Assignment is not current, so
-//     that it never commits a partition that another process owns. Commit may change the slice:
-//     if the broker cannot store all ranges of a mark, Commit sets the mark's Above to the
-//     stored ranges. The ranges that are not stored count as data that a crash would repeat,
-//     which `checkpoint.replay` bounds.
-//   - Close gives all partitions back to the broker. The engine commits all settled progress
-//     before it calls Close.
+//   - Read returns data of a partition only after the Assign of the partition, and before its
+//     Revoke or Lost. Each span carries the number of the assignment. All spans of a batch belong
+//     to one assignment. Positions have no Key.
+//   - Commit stores marks in the broker. Calls do not overlap: they come from the checkpoint's
+//     goroutine, or from the goroutine that called Revoke. Commit skips a mark if its Assignment is
+//     not current, because another process may own that partition by now. Some brokers cannot store
+//     all settled ranges of a mark. Commit then sets the mark's Above to the ranges that it has
+//     stored. A crash would repeat the other ranges, so the engine counts their bytes against
+//     `checkpoint.replay`.
+//   - Close gives all partitions back to the broker. The engine commits all settled progress before
+//     it calls Close.
 type AssignedReader interface {
 	Reader
 	// Owns asks the broker whether this process still owns the partition. The result comes from a
@@ -42,27 +42,33 @@ type AssignedReader interface {
 
 // Assignments is the engine's side of an [AssignedSource], one for each Reader. The source calls it
 // when the broker assigns or revokes partitions. It is safe for concurrent use, and may be called
-// from the start of Source.Open until Reader.Close has returned. Three rules prevent deadlocks.
-// Open must not wait for a call of Assignments to return. Read must not call Assignments. The
-// caller must not hold a lock that Commit or Owns takes. Calls for one partition must not overlap.
-// To revoke a partition that is still being assigned, the source cancels the ctx of Assign and
-// waits until Assign returns.
+// from the start of Source.Open until Reader.Close has returned. These rules prevent deadlocks:
+//
+//   - Open must not wait until a call of Assignments returns.
+//   - Read must not call Assignments.
+//   - The caller must not hold a lock that Commit or Owns takes.
+//
+// Calls for one partition must not overlap. If the broker revokes a partition while its Assign is
+// still running, the source cancels the ctx of Assign, waits until Assign has returned, and then
+// calls Revoke.
 //
 //	Assign ──▶ assigned ──Revoke──▶ revoking ──▶ ended
 //	              └──────────Lost──────┴─────────▶ ended
 type Assignments interface {
 	// Assign begins an assignment of each offered partition and returns the assignments, with their
-	// start positions, in the same order. In the sink's ledger, it excludes earlier owners of the
-	// partitions (fencing), and waits while the sink is down. An error means that nothing was
-	// assigned: ctx or the route has ended, an offer is invalid, or the broker did not confirm that
-	// this process owns the partitions. If the process still owns them, the source calls Assign
-	// again.
+	// start positions, in the same order. If the sink has a ledger, Assign first makes the ledger
+	// refuse transactions of the partitions' earlier owners (fencing). While the sink is down,
+	// Assign waits.
+	//
+	// An error means that nothing was assigned: ctx or the route has ended, an offer is invalid, or
+	// the broker did not confirm that this process owns the partitions. If the process still owns
+	// them, the source calls Assign again.
 	Assign(ctx context.Context, offers []PartitionOffer) ([]Assignment, error)
 	// Revoke ends assignments in an orderly way. It withdraws batches that no worker has, and waits
 	// for deliveries in progress until ctx is done, for at most [RevokeTimeout]. Then it commits
-	// the progress and removes the partitions. If a delivery has not ended before this commit, the
-	// next owner may deliver its batch a second time, unless the sink has a ledger. Revoke ignores
-	// partitions that are not assigned.
+	// the progress and removes the partitions. A delivery that is still running at this commit is
+	// not part of the committed progress. The next owner then delivers its batch again, unless the
+	// sink has a ledger. Revoke ignores partitions that are not assigned.
 	Revoke(ctx context.Context, partitionIDs []string)
 	// Lost ends assignments of partitions that another process may own already. It commits nothing,
 	// and cancels running deliveries, including those that an earlier Revoke left running. It does
@@ -100,8 +106,9 @@ const (
 
 // Assignment is the period in which one Reader owns one partition.
 type Assignment struct {
-	// Number is unique among the assignments of a Reader. Spans and marks carry it. Thus a late
-	// batch of an earlier assignment of the same partition is not mistaken for a batch of this one.
+	// Number is unique among the assignments of a Reader. Spans and marks carry it. If a partition
+	// is revoked and assigned again, the engine thereby distinguishes a late batch of the earlier
+	// assignment from a batch of the current one.
 	Number uint32
 	// Mark is the progress to resume from: read after its watermark, and skip the ranges in Above.
 	Mark Mark
@@ -112,13 +119,17 @@ type Assignment struct {
 }
 
 // PartitionLedger is an optional interface of a [TransactionalSink] that fences each partition of
-// its ledger separately, so that several processes can own different partitions. Take begins a new
-// epoch of a partition for each owner. A process that is cut off from the broker and still delivers
-// cannot commit, because its epoch is not the newest.
+// its ledger separately, so that several processes can own different partitions. Each time a
+// process becomes the owner of a partition, Take begins a new epoch of that partition. If an
+// earlier owner has lost its connection to the broker and still delivers, it cannot commit, because
+// its epoch is not the newest.
 //
 // With an [AssignedSource] the engine calls Take instead of Load. Deliver and Store check
-// [Span].Assignment. They return a [FencedError] for an assignment that was not taken and
-// confirmed, that was released, or whose partition another process has taken since.
+// [Span].Assignment, and return a [FencedError] in these cases:
+//
+//   - The assignment was not taken, or not confirmed.
+//   - The assignment was released.
+//   - Another process has taken the partition since.
 type PartitionLedger interface {
 	TransactionalSink
 	// Take begins a new epoch of each partition and then returns, in the same order, the progress
@@ -126,12 +137,13 @@ type PartitionLedger interface {
 	// FencedError, the engine calls Take again for the same assignment if this process still owns
 	// the partition.
 	Take(ctx context.Context, parts []Taking) ([]Taken, error)
-	// Confirm allows deliveries for assignments of the latest Take. Between Take and Confirm the
-	// engine verifies that this process still owns the partitions. The check is needed because a
-	// process may be suspended just before Take. While it is suspended, the broker gives the
-	// partitions to another process. When it resumes, Take begins an epoch that is newer than that
-	// of the present owner. Without the check, it would then write to partitions that it does not
-	// own. Confirm does no I/O.
+	// Confirm allows deliveries for assignments of the latest Take. It does no I/O.
+	//
+	// Between Take and Confirm the engine asks the broker whether this process still owns the
+	// partitions. Without this check, a process that was suspended could write to partitions that
+	// it no longer owns. Example: process A is suspended just before Take, and the broker gives its
+	// partitions to process B. When A resumes, its Take begins an epoch that is newer than the
+	// epoch of B.
 	Confirm(assignments []uint32)
 	// Release removes assignments. It does no I/O and waits for nothing.
 	Release(assignments []uint32)
@@ -143,10 +155,10 @@ type Taking struct {
 	Part       Partition
 	// Start is the progress that Take stores for a partition that is missing in the ledger.
 	Start Mark
-	// MustExist means that Take does not take the partition if the ledger does not contain it. The
-	// engine sets MustExist if the broker stores progress of the partition. In this case the ledger
-	// should contain the partition as well. If it does not, the ledger was lost, or it is another
-	// one.
+	// MustExist forbids Take to add the partition to the ledger. If the ledger does not contain the
+	// partition, Take does not take it. The engine sets MustExist if the broker stores progress of
+	// the partition, because the ledger should then have progress, too. If it has none, the ledger
+	// was lost, or the sink was configured with another ledger.
 	MustExist bool
 }
 

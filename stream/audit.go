@@ -14,9 +14,9 @@ type Rereadable interface {
 type Reread struct {
 	// Options are passed to [Component].New of the source.
 	Options any
-	// Finished reports whether the source has finished the partition of this name. Everything in a
-	// finished partition was settled, even if the partition's mark has been deleted. Nil means that
-	// no partition is finished.
+	// Finished reports whether the source has finished the partition of this name (see [Finisher]).
+	// All records of a finished partition were settled, even if the partition's mark has been
+	// deleted. Nil means that no partition is finished.
 	Finished func(name string) bool
 }
 
@@ -31,12 +31,13 @@ type AuditedSink interface {
 // Audit compares the records that a receiver must hold with the records that it holds. It is used
 // by one goroutine.
 type Audit interface {
-	// Ledger returns the progress in the ledger of a TransactionalSink, without fencing off any
-	// process. ok is false if the sink has no ledger.
+	// Ledger returns the progress in the ledger of a TransactionalSink. Unlike Load, it does not
+	// end the process that uses the ledger. ok is false if the sink has no ledger.
 	Ledger(ctx context.Context) (marks []Mark, ok bool, err error)
-	// Expect adds the records of b that are neither dropped nor dead-lettered to those that the
-	// receiver must hold. It does not retain b. If the receiver must have refused a record, Expect
-	// may call [Batch.Drop] for it.
+	// Expect is called with each batch that was read a second time. It adds the records of b that
+	// are neither dropped nor dead-lettered to the records that the receiver must hold. If the
+	// receiver cannot have accepted a record, Expect may call [Batch.Drop] for it. It does not
+	// retain b.
 	Expect(ctx context.Context, b *Batch) error
 	// Compare passes each difference to found. Records with equal content are reported as one
 	// difference.

@@ -11,7 +11,7 @@ import (
 
 // Batch is a group of records that are delivered and settled together. While it is filled and
 // processed, it has one owner. When it is sent to a worker, it becomes read-only and
-// reference-counted: each reader holds it with Retain until its Release.
+// reference-counted: a goroutine that uses it calls Retain first, and Release at the end.
 type Batch struct {
 	// memory that all records share (the arena): first the raw bytes of the spans, which are whole
 	// records with their line ends, then bytes added by processors
@@ -19,8 +19,8 @@ type Batch struct {
 	Spans []Span // the covered ranges, in order
 	// number of source records, the unit of every counter; set by the Reader, kept by Cut and Pick
 	Origins int
-	// bytes in Data that are not in the source: line ends added by the Reader, which sets this
-	// field
+	// bytes in Data that are not in the source: line ends that the Reader has added; set by the
+	// Reader
 	Added int
 	Names []string // names of fields
 	// field types declared by a SQL source, by index into Names; see [Batch.TypeOf]
@@ -107,9 +107,9 @@ func (b *Batch) rawBounds() (lo, hi uint32) {
 	return 0, hi
 }
 
-// Whole returns the batch's raw bytes, line ends included. It returns false if they differ from its
-// records, because a record was dropped, dead-lettered, added or parsed. The bytes are shared and
-// read-only. They are valid until the caller releases the batch.
+// Whole returns the batch's raw bytes, line ends included. It returns false if the raw bytes no
+// longer represent the records, because a record was dropped, dead-lettered, added or parsed. The
+// bytes are shared and read-only. They are valid until the caller releases the batch.
 func (b *Batch) Whole() ([]byte, bool) {
 	if b.changed {
 		return nil, false
@@ -168,8 +168,8 @@ func (b *Batch) Drop(i int) {
 	b.changed = true
 }
 
-// DeadLetter makes record i a dead letter with the given reason. Its span settles only after the
-// dead letter is durable.
+// DeadLetter makes record i a dead letter with the given reason. The span of the record settles
+// only after the dead letter is durable.
 func (b *Batch) DeadLetter(i int, reason error) {
 	b.Records[i].State = Dead
 	b.changed = true
@@ -235,9 +235,9 @@ const page = 4096
 //
 // The first byte gets the same offset in its memory page as the byte at off has in its page of the
 // file. The kernel copies from the page cache to the arena with rep movsb. On some processors this
-// copy takes three to four times as long if the target is 1 to 31 bytes further in its page than
-// the source (glibc bug 30994). Align assumes that large allocations begin at a page boundary, as
-// in Go. Otherwise only the speed suffers.
+// copy takes three to four times as long if the target's offset in its page is 1 to 31 bytes above
+// the source's (glibc bug 30994). Align assumes that large allocations begin at a page boundary, as
+// in Go. If they do not, the copy is only slower.
 func (b *Batch) Align(off int64, n int) {
 	if len(b.Data) > 0 {
 		return
@@ -250,9 +250,9 @@ func (b *Batch) Align(off int64, n int) {
 // arena is the memory for the Data of a batch on which Align was called; empty before Align.
 type arena []byte
 
-// memory returns all memory of a batch's data, with length 0. After Align, data is a part of a, so
-// the result is a. If Align was not called, or data was reallocated since, the result is data with
-// length 0.
+// memory returns the memory that holds the data of a batch, as a slice of length 0. After Align,
+// data begins some bytes after the start of a, so memory returns all of a. If Align was not called,
+// or if data was moved to larger memory since, a is not used, and memory returns data[:0].
 func (a arena) memory(data []byte) []byte {
 	if cap(a) == 0 || a.outgrown(data) {
 		return data[:0]
@@ -325,10 +325,11 @@ func (p *Pool) Get(l BatchLimits) *Batch {
 	return b
 }
 
-// overgrown sets the size up to which the pool keeps every arena: overgrown times the limit of a
-// batch in bytes, plus 64 KiB. A larger arena is kept only if its last batch used at least half of
-// it. Example: the limit is 1 MiB, and one record has 50 MiB. Its arena is reused for small batches
-// once and is then freed. If all records have 50 MiB, the arenas are reused.
+// overgrown bounds the arenas that the pool keeps. An arena of up to overgrown times the byte limit
+// of a batch, plus 64 KiB, is always kept. A larger arena is kept only if its last batch used at
+// least half of it. Example: the limit is 1 MiB, and one record has 50 MiB. The arena of this
+// record is reused once, for a batch of small records, and is then freed. If all records have 50
+// MiB, the arenas are reused.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {

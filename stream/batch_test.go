@@ -196,8 +196,8 @@ func TestPoolReusesWithoutAllocation(t *testing.T) {
 	}
 }
 
-// FuzzPieces checks pieces cut or picked at random: no line is lost or repeated, the spans tile,
-// and the raw bytes equal the lines.
+// FuzzPieces checks pieces cut or picked at random: no line is lost or repeated, the spans leave no
+// gaps and do not overlap, and the raw bytes equal the lines.
 func FuzzPieces(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n|d|\n\ne"), uint64(1))
 	f.Add([]byte("|||x\r\ny|"), uint64(2))
@@ -265,8 +265,8 @@ func pickAtRandom(b *stream.Batch, rnd *rand.Rand) (pieces []*stream.Batch) {
 	return pieces
 }
 
-// checkTiles checks that the pieces' spans tile the spans of b, and that their origins and raw
-// bytes add up to the totals of b.
+// checkTiles checks that the spans of the pieces cover the spans of b without gaps or overlaps. The
+// origins and raw bytes of the pieces must add up to the totals of b.
 func checkTiles(t *testing.T, b *stream.Batch, pieces []*stream.Batch) {
 	t.Helper()
 	if len(pieces) == 0 {

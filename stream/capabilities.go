@@ -7,9 +7,9 @@ import (
 )
 
 // Encoder is an optional interface of a [Sink]. It encodes batches before they are sent, on the
-// goroutines that run processors. A redelivery therefore needs no second encoding, and measured
-// round trips do not include the encoding. Pieces of a batch (made by Cut or Pick) have no Payload:
-// Deliver encodes them itself.
+// goroutines that run processors. So a batch that is delivered again is not encoded again, and
+// measured round trips do not include the encoding. Pieces of a batch (made by Cut or Pick) have no
+// Payload: Deliver encodes them itself.
 type Encoder interface {
 	// Encodes reports which batches Encode changes. It is called once, before Open.
 	Encodes() Encoding
@@ -26,8 +26,8 @@ type Encoding uint8
 const (
 	EncodeNone Encoding = iota // no batch, with these options
 	// EncodeChanged means that Encode encodes batches with changed records, and returns nil for
-	// unchanged batches. If the route has no processors, nearly all batches are unchanged. In this
-	// case the engine does not call Encode, and Deliver encodes the few changed batches.
+	// unchanged batches. If the route has no processors, the engine does not call Encode: nearly
+	// all batches are unchanged, and Deliver encodes the few others.
 	EncodeChanged
 	EncodeAll
 )
@@ -37,23 +37,25 @@ const (
 type AppendSink interface {
 	// StartToken returns, after Open, the resume token of the position at which the lane starts,
 	// such as the size of an existing file. If the token differs from SinkOptions.ResumeToken, the
-	// engine saves it in the checkpoint before the first Deliver. After a kill, the sink can thus
-	// distinguish data that was delivered from data that existed in the file before.
+	// engine saves it in the checkpoint before the first Deliver. After a kill, the token tells the
+	// sink which data was delivered and which data existed in the file before.
 	StartToken() string
-	// Sync makes all delivered data durable (`fsync: interval`), including data that earlier
-	// instances delivered, up to SinkOptions.ResumeToken. It is called before a partition is
-	// finished and at drain.
+	// Sync makes all delivered data durable, including data that earlier instances of the sink
+	// delivered up to SinkOptions.ResumeToken. It is called before a partition is finished and at
+	// drain. With `fsync: interval`, Deliver acknowledges data that is not durable yet.
 	Sync(ctx context.Context) error
 }
 
-// TransactionalSink is an optional interface of a [Sink] with a ledger, which is progress stored in
-// the receiver: the sink stores Batch.Spans in the transaction that stores the data. It also gets
-// batches with only dropped or dead-lettered records, to store their spans.
+// TransactionalSink is an optional interface of a [Sink] with a ledger. A ledger is progress that
+// the sink stores in the receiver: it stores Batch.Spans in the same transaction as the data. If
+// all records of a batch are dropped or dead-lettered, the sink gets the batch nevertheless, to
+// store its spans.
 type TransactionalSink interface {
-	// Load first excludes every earlier process from the ledger (fencing). Then it returns the
-	// progress of all partitions. This progress is authoritative: a partition that is not in it
-	// starts from the beginning. If Load returns nothing although the local state shows progress,
-	// the route stops.
+	// Load first makes the ledger refuse transactions of every earlier process (fencing). Then it
+	// returns the progress of all partitions. The engine uses this progress even if the checkpoint
+	// is ahead of it. A partition that is not in the ledger starts from the beginning. But if the
+	// ledger is empty although the checkpoint has progress, the ledger was probably lost, and the
+	// route stops.
 	Load(ctx context.Context) ([]Mark, error)
 	// LedgerName returns the location of the ledger, such as the table and the rows in it, for
 	// messages. It is called after Load.
@@ -64,11 +66,13 @@ type TransactionalSink interface {
 	// Compact may combine entries of the ledger that are at or below the watermarks of m. It is
 	// called by the checkpoint's goroutine.
 	Compact(ctx context.Context, m []Mark) error
-	// Prune deletes the entries of deleted partitions, at most a few hundred, in one transaction.
-	// The engine passes only partitions of which nothing was delivered or stored since Load. The
-	// entries of other partitions are still needed: a late transaction detects by them that its
-	// data is already stored. Prune is called by the checkpoint's goroutine, and again for the same
-	// partitions after an error.
+	// Prune deletes the ledger's entries of deleted partitions, at most a few hundred, in one
+	// transaction. It is called by the checkpoint's goroutine. After an error it is called again
+	// for the same partitions.
+	//
+	// The engine passes only partitions of which nothing was delivered or stored since Load. For
+	// other partitions a transaction may still be running. If its data was already stored by an
+	// earlier attempt, it finds this out by the entries, so they must not be deleted yet.
 	Prune(ctx context.Context, partitionIDs []string) error
 }
 
@@ -76,9 +80,9 @@ type TransactionalSink interface {
 // in the transaction that stores their spans. The engine writes the dead letters to its own files,
 // too.
 type DeadLetterSink interface {
-	// StoresDeadLetters reports whether the options of the sink enable this. It is called once,
-	// before Open. If it returns true, Deliver stores the dead records of each batch together with
-	// the kept ones.
+	// StoresDeadLetters reports whether this sink stores dead letters, given its options. It is
+	// called once, before Open. If it returns true, Deliver stores the dead records of each batch
+	// together with the kept ones.
 	StoresDeadLetters() bool
 	// StoreDead replaces Store. It stores the dead records of b, with the reasons that
 	// [Batch.Reason] returns, and the spans. b contains no record to deliver.
@@ -90,10 +94,10 @@ type DeadLetterSink interface {
 // offsets of a consumer group.
 type SourceBoundSink interface {
 	// BindSource returns the sink that replaces this one in a route with an [AssignedSource]. It
-	// returns nil if the options do not demand such transactions. route is the same as
-	// [OpenOptions].Route. The returned sink is a [PartitionLedger], and the engine does not call
-	// the Commit of the route's [Reader]. An error makes the config invalid. BindSource is called
-	// once, before Open. It is not called for a replay of dead letters.
+	// returns nil if the options do not ask for this. route is the same as [OpenOptions].Route. The
+	// returned sink is a [PartitionLedger], and the engine does not call the Commit of the route's
+	// [Reader]. An error makes the config invalid. BindSource is called once, before Open. It is
+	// not called for a replay of dead letters.
 	BindSource(source Source, route string) (Sink, error)
 }
 
@@ -119,8 +123,9 @@ type Estimator interface {
 }
 
 // InputReader is an optional interface of a [Reader] that can detect changes of its input while it
-// is not reading. If a route was stopped because of its input, the engine restarts it when the
-// value of Input changes.
+// is not reading. The guard stops a route if too many of its records become dead letters. The
+// engine restarts such a route when the value of Input changes, because the input may have been
+// corrected.
 type InputReader interface {
 	// Input returns a number that changes when files of the input appear, grow, change or
 	// disappear. It is called every few seconds, and not during Read.
@@ -130,19 +135,23 @@ type InputReader interface {
 // MaxMetadata is the maximum length of a [Mark]'s Metadata in bytes.
 const MaxMetadata = 256
 
-// PartitionTracker is an optional interface of a [Reader]. Such a reader recognizes its partitions
-// after a restart and knows which are deleted. So the stored state does not grow with the number of
-// deleted partitions. The goroutine that writes the checkpoint calls its methods, concurrently with
-// Read. They must not wait.
+// PartitionTracker is an optional interface of a [Reader] that recognizes its partitions after a
+// restart and knows which of them are deleted. The engine then deletes the stored progress of
+// deleted partitions. Without this interface the stored progress would grow forever, for example
+// with each rotated file. The goroutine that writes the checkpoint calls the methods, concurrently
+// with Read. They must not wait.
 type PartitionTracker interface {
 	// Metadata returns metadata to be saved with m: printable text of at most MaxMetadata bytes,
 	// such as a hash of the bytes before the watermark, or "". Only Part and Watermark of m are
-	// set. Metadata is called before m is written. It is also called between two Reads, before a
-	// batch of a partition without a mark goes to a [TransactionalSink].
+	// set. Metadata is called before m is written. If the sink is a [TransactionalSink], Metadata
+	// is also called between two Reads, before the first batch of a partition goes to the sink.
+	// After a kill, the checkpoint can then tell which file the entries in the sink's ledger belong
+	// to.
 	Metadata(m Mark) string
-	// Deleted returns the ids of deleted partitions. Read returns no more data of such a partition,
-	// and later data under its name has another id. The engine deletes the partition's mark when
-	// everything that was read of it is settled. Each id is returned once.
+	// Deleted returns the ids of deleted partitions. Read returns no more data of a deleted
+	// partition. Data that appears later under the same name belongs to a partition with another
+	// id. The engine deletes the partition's mark when everything that was read of it is settled.
+	// Each id is returned once.
 	Deleted() []string
 }
 
@@ -156,22 +165,22 @@ type SharedSource interface {
 	Shared() error
 }
 
-// SettledReader is an optional interface of a [Reader] of data that cannot be read again, because
-// its senders wait for the outcome.
+// SettledReader is an optional interface of a [Reader] with senders that wait for the outcome, such
+// as HTTP clients. Their data cannot be read again.
 type SettledReader interface {
 	// Settled reports progress of this route as soon as a crash can no longer undo it. Delivered
-	// records are then as durable as the sink makes them, and dead letters are on disk. Before
-	// Settled is called, the reader must not tell a sender that its data has arrived. The marks are
-	// the same as in Commit, which follows later. Settled is called on the checkpoint's goroutine,
-	// concurrently with Read, and must not wait.
+	// records are then as durable as the sink makes them, and dead letters are on disk. Only then
+	// may the reader tell a sender that its data has arrived. Commit follows later with the same
+	// marks. Settled runs on the checkpoint's goroutine, concurrently with Read, and must not wait.
 	Settled(marks []Mark)
 }
 
 // DrainingReader is a [Reader] of data that cannot be read again.
 type DrainingReader interface {
 	// Drain is called once, concurrently with Read, when the route drains. After that, Read returns
-	// the data that the source has already taken, and then io.EOF. The context of Read ends only if
-	// this takes longer than `drain:`. Without Drain, the context of Read ends at once.
+	// the data that the source has already taken from its senders, and then io.EOF. The engine
+	// cancels the context of Read only if this takes longer than the option `drain`. For a reader
+	// without the method Drain, the engine cancels the context of Read at once.
 	Drain()
 }
 
@@ -189,9 +198,10 @@ type WithdrawingReader interface {
 	Unwanted(b *Batch) bool
 	// Withdrawn tells the reader that no worker has got b, and that the route will not deliver it.
 	Withdrawn(b *Batch)
-	// ReadsAgain reports whether Read may return a partition again from its beginning after
-	// Withdrawn. Everything that was read of such a partition must be in one batch. In other
-	// partitions, the watermark moves past withdrawn positions as if they were settled.
+	// ReadsAgain reports whether Read may return a withdrawn partition again, from its beginning.
+	// All data of such a partition that was read must be in one batch. If ReadsAgain returns false,
+	// the withdrawn positions are never read again, and the watermark moves past them as if they
+	// were settled.
 	ReadsAgain(partitionID string) bool
 }
 
@@ -203,12 +213,13 @@ type RangeReader interface {
 	CanReadRanges(partitionID string) bool
 	// ReadRanges appends to b the records of ascending ranges of one partition, with at least one
 	// span for each range. Read has returned these ranges before, in this run or an earlier one,
-	// and b has space for them. ReadRanges is called by other goroutines, concurrently with Read,
-	// and must not wait for new data.
+	// and b has space for them. ReadRanges is called concurrently with Read, by other goroutines
+	// than Read, and must not wait for new data.
 	//
-	// If it does not find the data, it returns [ErrRangeMissing]: the data is gone, or the reader
-	// has not recognized the partition yet after a restart. An error that wraps [ErrRangeGone] is
-	// permanent. After an error the contents of b are not used.
+	// If it does not find the data, it returns [ErrRangeMissing], which the engine retries: the
+	// reader may not have recognized the partition yet after a restart. If the data can never be
+	// read again, it returns an error that wraps [ErrRangeGone]. After an error the contents of b
+	// are not used.
 	ReadRanges(ctx context.Context, b *Batch, p Partition, ranges []Range) error
 }
 
@@ -219,8 +230,8 @@ var (
 	ErrRangeGone = errors.New("the data of a waiting batch no longer exists")
 )
 
-// Holder is an optional interface of a [Source] that keeps deleted data until all routes have read
-// it.
+// Holder is an optional interface of a [Source] that can still read deleted data, such as a deleted
+// file that it has open, until all routes have read it.
 type Holder interface {
 	// Held returns the amount of deleted data that the source keeps now. It is safe for concurrent
 	// use, and must not wait.

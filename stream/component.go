@@ -20,34 +20,35 @@ type Host interface {
 	// panic stops the component and its dependents, which are created again after a backoff. An
 	// error that wraps supervise.ErrStop stops the component permanently.
 	//
-	// The goroutines of a sink live for one run of its route. Those of a processor live as long as
-	// the instance, and so do those of a source, which lives as long as its pipeline; see
-	// [SourceHost]. A sink must not call Go before Open, and a processor must not call it before
-	// Process. The engine panics if they do.
+	// The goroutines of a sink live for one run of its route. The goroutines of a processor or a
+	// source live as long as the instance. The instance of a source lives as long as its pipeline;
+	// see [SourceHost]. A sink must not call Go before Open, and a processor must not call it
+	// before Process. The engine panics if they do.
 	Go(name string, run func(context.Context) error)
 	// Count adds n to the component's counter of that name, which appears in status and metrics.
 	// Names are constants in snake_case. They are never made from data.
 	Count(name string, n int64)
 	// Fault reports a problem that does not end the component and that the counts of records do not
-	// show. Examples are an unreadable file, and a record that may have the text of another record.
-	// The problem is logged as an error, and becomes the error of a finite run (`run --once`).
-	// Equal texts are reported once. Fault is safe for concurrent use.
+	// show, such as an unreadable file. The problem is logged as an error. A finite run (`run
+	// --once`) ends with it as its error. Faults with equal texts are reported once. Fault is safe
+	// for concurrent use.
 	Fault(err error)
 }
 
 // SourceHost is the [Host] of a source. The Host that the engine passes to [Component].New of a
 // source implements it.
 //
-// It belongs to one instance of the source. The instance belongs to the pipeline, not to a route,
-// so restarts of routes affect neither the instance nor its goroutines. When a goroutine fails, the
-// engine stops the routes and the other goroutines, waits with backoff, calls New again with a new
-// SourceHost, and starts the routes again. On every stop the routes stop first, then the
-// goroutines. The state directory is closed last.
+// A SourceHost belongs to one instance of the source. The instance belongs to the pipeline, not to
+// a route, so restarts of routes affect neither the instance nor its goroutines. When a goroutine
+// of the source fails, the engine stops the routes and the other goroutines, and waits with
+// backoff. It then calls New again with a new SourceHost, and starts the routes again. On every
+// stop the routes stop first, then the goroutines. The state directory is closed last.
 type SourceHost interface {
 	// Host is the part that all components have. A source may call Go at any time. If New calls Go,
-	// the goroutine starts when the pipeline runs, before any Open. It never starts if the pipeline
-	// does not run, as in a check of a config. After the source has stopped, Go starts nothing.
-	// Goroutine names have the form component/part, such as tail/notify, which no route can have.
+	// the goroutine starts when the pipeline runs, before any Open. If New is called only to check
+	// a config, the pipeline does not run, and the goroutine never starts. After the source has
+	// stopped, Go starts nothing. Goroutine names have the form component/part, such as
+	// tail/notify, which no route can have.
 	Host
 	// State returns the source's own state directory, for state that belongs to no single route.
 	// The first call opens it, and creates it if it is missing. All calls of one instance return
@@ -60,12 +61,13 @@ type SourceHost interface {
 	// routes that have not opened a reader yet or wait for their restart. The set of routes may
 	// change while the source runs.
 	Routes() []string
-	// Progress returns the stored progress of a route that is not open: the fields Route, Resume
-	// and Known of the options that its next Open will get, as far as the checkpoint has them now.
-	// A source that must recognize the data of every route does not have to wait until all of them
-	// have opened. The options of Open may differ: if the sink has a ledger, they have the ledger's
-	// progress. Progress fails if the checkpoint cannot be read, before the pipeline runs, and
-	// always if a cluster shares the pipeline.
+	// Progress returns the stored progress of a route that is not open. A source that must
+	// recognize the data of every route can thus do so before all routes have opened. The result
+	// has the fields Route, Resume and Known of the options that the route's next Open will get, as
+	// far as the checkpoint has them now. If the sink has a ledger, the options of Open have the
+	// ledger's progress, which may differ from the result. Progress returns an error if the
+	// checkpoint cannot be read, before the pipeline runs, and always if a cluster shares the
+	// pipeline.
 	Progress(route string) (OpenOptions, error)
 }
 
@@ -83,9 +85,10 @@ const (
 type Component struct {
 	Role Role
 	Name string // the key in a config; snake_case
-	// When is the key of an option. If several components have the same role and name, a config
-	// selects a component by setting the option that is its When. The component with an empty When
-	// is selected if the config sets no such option.
+	// When selects among components with the same role and name. It is the key of an option: if a
+	// config sets this option, it gets this component. If the config sets none of these options, it
+	// gets the component with an empty When. Example: there are two sinks `http`, one with the When
+	// "url". A config with the option `url` gets this one.
 	When string
 	// Options returns a pointer to a struct that holds the defaults. docs/configuration.md
 	// describes its tags. If the struct has a method Validate() error, it is called after decoding.

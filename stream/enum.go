@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// CheckEnums checks the options whose tag `enum` lists the allowed words. options is a pointer to a
-// struct as returned by [Component].Options. Embedded structs are included. An empty text is an
-// error unless its key is in optional. The error is an [OptionError], or joins one for each wrong
-// option. The engine calls CheckEnums for the options in a config. For options that are set in Go,
-// call it in Validate.
+// CheckEnums checks the values of the options that have a tag `enum`, which lists the allowed
+// words. options is a pointer to a struct as returned by [Component].Options. Embedded structs are
+// included. An empty text is an error unless its key is in optional. The error is an [OptionError],
+// or joins one for each wrong option. The engine calls CheckEnums for the options in a config. For
+// options that are set in Go, call it in Validate.
 func CheckEnums(options any, optional ...string) error {
 	v := reflect.ValueOf(options).Elem()
 	var errs []error

@@ -10,10 +10,11 @@ import (
 // in turn.
 var ErrTakenOver = errors.New("another process has taken over the ledger")
 
-// ReopenError makes the engine close a sink and open a new one at once, because the sink's output
-// was replaced. A goroutine of the sink (Host.Go) returns it. It is not a failure: delivered
-// batches stay delivered. But if it is returned while the route is still opening, it counts as a
-// failure, and the route restarts with backoff.
+// ReopenError makes the engine close a sink and open a new one at once. A goroutine of the sink
+// (Host.Go) returns it when the sink's output was replaced, for example by log rotation.
+// ReopenError does not count as a failure of the route, and delivered batches stay delivered. There
+// is one exception: while the route is still opening, it counts as a failure, and the route
+// restarts with backoff.
 type ReopenError struct {
 	// ResumeToken is the SinkOptions.ResumeToken of the new sink. It replaces the checkpoint's
 	// token until a sink has opened with it.

@@ -42,17 +42,17 @@ func (b *Batch) AppendSpans(dst []byte) []byte {
 	return dst
 }
 
-// ID returns an id derived from the batch's spans: 32 hexadecimal digits. The id is equal after a
-// crash for equal spans, and different for each piece of a split batch.
+// ID returns an id derived from the batch's spans: 32 hexadecimal digits. A batch with the same
+// spans has the same id after a crash. The pieces of a split batch have different ids.
 func (b *Batch) ID() string {
 	sum := sha256.Sum256(b.AppendSpans(nil))
 	return hex.EncodeToString(sum[:16])
 }
 
-// AppendRecordID appends the id of record i. The id consists of the record's partition (or the
-// partition's RecordPrefix) and its position. If several records were made from one source record,
-// each but the first also has its Sub. The Identities of the record's span may replace partition
-// and position.
+// AppendRecordID appends the id of record i: the record's partition (or the partition's
+// RecordPrefix) and its position. If several records were made from one source record, all but the
+// first also have their Sub in the id. If the span has an [Identity] for the position, the prefix
+// and the position come from that Identity.
 func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	r := &b.Records[i]
 	span := &b.Spans[r.Span]
@@ -70,9 +70,10 @@ func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	return dst
 }
 
-// AppendShortID appends the id of record i of b if it has at most most bytes. Otherwise it appends
-// the SHA-256 hash of the id, as 64 hexadecimal digits. It is for receivers that limit the length
-// of ids. The ids of records with long positions, such as the cursors of a feed, may exceed it.
+// AppendShortID is for receivers that limit the length of ids. It appends the id of record i of b.
+// If the id has more bytes than the parameter most allows, it appends the SHA-256 hash of the id
+// instead, as 64 hexadecimal digits. An id is long, for example, if the position of its record is
+// the cursor of a feed.
 func AppendShortID(dst []byte, b *Batch, i, most int) []byte {
 	n := len(dst)
 	dst = b.AppendRecordID(dst, i)

@@ -11,9 +11,9 @@ import (
 const Masked = "***"
 
 // MaskURLs returns text with the secrets of its URLs masked: user and password, and every value of
-// a query, even in a URL that does not parse. If in doubt, it masks. Masked text does not change
-// when it is masked again. A value that is a reference to a variable, such as ${TOKEN}, is not
-// masked.
+// a query. It does so even in a URL that does not parse. If it is not certain that a part is
+// harmless, it masks the part. Masked text does not change when it is masked again. A value that is
+// a reference to a variable, such as ${TOKEN}, is not masked.
 //
 // Messages about URLs, such as errors of net/http and net/url, must pass through MaskURLs before
 // they are shown. The engine does this for errors of components, log lines, status and dead
@@ -129,8 +129,8 @@ func maskQuery(b *strings.Builder, text string) int {
 
 var variableForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}[\])}.,:]*$`)
 
-// maskParameter appends one parameter of a query with the separator before it. Text without an
-// equals sign is masked like a value, but is not masked if it is a fragment (after #).
+// maskParameter appends one parameter of a query with the separator before it. If the text has no
+// equals sign, maskParameter masks it like a value, unless it is a fragment (after #).
 func maskParameter(b *strings.Builder, text string) {
 	separator, name, value := text[:1], "", text[1:]
 	if i := strings.IndexByte(value, '='); i >= 0 {

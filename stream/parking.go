@@ -20,9 +20,9 @@ type ParkingSink interface {
 	Deliveries() DeliveryStore
 }
 
-// ParkedCounts are counts of a ParkingSink's records, in source records. Waiting is the current
-// number of parked records. Exhausted is the part of Waiting that needs an operator. The other
-// counts only grow.
+// ParkedCounts are the counts of a ParkingSink. They count source records. Waiting is the current
+// number of parked records. Exhausted is the number of those among them that need an operator. The
+// other counts only grow.
 type ParkedCounts struct {
 	Waiting, Exhausted, Delivered, Dead, Cancelled int64
 }
@@ -36,8 +36,8 @@ type DeliveryStore interface {
 	DeliveryOf(ctx context.Context, key string, owner DeliveryOwner) (Delivery, error)
 	// List returns a page of deliveries by ascending ID, without their histories.
 	List(ctx context.Context, f DeliveryFilter) ([]Delivery, error)
-	// Retry schedules an extra attempt, or an extra poll, of a waiting or exhausted delivery for
-	// now.
+	// Retry makes an extra attempt, or an extra poll, of a waiting or exhausted delivery due at
+	// once.
 	Retry(ctx context.Context, key string) (Delivery, error)
 	// Cancel ends a waiting or exhausted delivery.
 	Cancel(ctx context.Context, key string) (Delivery, error)
@@ -71,8 +71,8 @@ type constError string
 // Error returns the text.
 func (e constError) Error() string { return string(e) }
 
-// DeliveryOwner selects the deliveries that one receiver may query. These are the deliveries signed
-// with the keys of its name, and the deliveries to its hosts. The zero value owns none.
+// DeliveryOwner selects the deliveries that one receiver may query: deliveries that are signed with
+// the keys of its name, and deliveries to its hosts. The zero value selects none.
 type DeliveryOwner struct {
 	Name  string
 	Hosts []string // names without ports, in lower case

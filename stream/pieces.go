@@ -18,13 +18,16 @@ func (b *Batch) Cut(i, j int) *Batch {
 	return p.Batch
 }
 
-// Pick returns a piece of b: the kept records (neither dropped nor dead-lettered) with the given
-// ascending indexes, as a batch that covers exactly their parts of the spans. Records that are not
-// kept, and spans without records, go with the kept record before them. At the start of b they go
-// with the first kept record. So if several Picks divide the kept records among them, each part of
-// b is in exactly one of them. Example: of the records 0 to 4, records 1 and 2 are dropped. Pick of
-// record 0 covers the positions of records 0 to 2, and Pick of records 3 and 4 those of records 3
-// and 4. Pick calls Split.
+// Pick returns a piece of b that has the records with the given ascending indexes. The records must
+// be kept, that is, neither dropped nor dead-lettered. The piece covers exactly the parts of the
+// spans that belong to its records.
+//
+// A record that is not kept, or a span without records, goes into the piece of the kept record
+// before it. If there is none before it, it goes into the piece of the first kept record. So if
+// several Picks divide the kept records among them, each part of b is in exactly one piece.
+// Example: of the records 0 to 4, records 1 and 2 are dropped. Pick of record 0 covers the
+// positions of records 0 to 2, and Pick of records 3 and 4 those of records 3 and 4. Pick calls
+// Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := newPiece(b)
@@ -54,9 +57,9 @@ func (b *Batch) Pick(index []int) *Batch {
 	return p.Batch
 }
 
-// stretchStart returns the start of the stretch of kept record k: k and the records that go with it
-// into the same piece (see Pick). The start is k itself, or the first record of the batch if k is
-// the first kept record.
+// stretchStart returns the start of the stretch of kept record k. A stretch is a kept record and
+// the records that go into the same piece as it does (see Pick). It starts at k or, if k is the
+// first kept record, at the first record of the batch.
 func stretchStart(records []Record, k int) int {
 	for i := k - 1; i >= 0; i-- {
 		if records[i].State == Kept {

@@ -17,9 +17,10 @@ type Partition struct {
 	ID string
 	// Name is for people and may change, like the name of a file.
 	Name string
-	// RecordPrefix is the beginning of the ids of the records in the partition. Empty means ID.
-	// Partitions with the same prefix have the same records at the same positions. Set it, for
-	// example, if a broker may put a message that it redelivers in another partition.
+	// RecordPrefix is the beginning of the ids of the records in the partition. Empty means ID. Set
+	// it if the same record may appear in several partitions, such as a message that a broker
+	// redelivers in another partition. Partitions with the same prefix must have the same records
+	// at the same positions.
 	RecordPrefix string
 }
 
@@ -41,8 +42,8 @@ type Span struct {
 }
 
 // Identity replaces the ids of the records in a part of a span by ids with another prefix and other
-// positions. An example is a request with an idempotency key: its records must have the same ids
-// wherever they are stored.
+// positions. An example is a request with an idempotency key. If its client sends it twice, the two
+// copies are stored at different positions, but their records must have the same ids.
 type Identity struct {
 	// From and To bound the part. It contains the records at positions above From and up to To.
 	From, To int64

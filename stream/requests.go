@@ -12,13 +12,15 @@ const RequestPrefix = "request-"
 // IsRequest reports whether a partition is the data of one request.
 func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, RequestPrefix) }
 
-// RequestSource is a source whose clients may send a request to several processes.
-// A request is a partition with the same id, positions and data in every process.
-// All other partitions belong to the process and end with it.
+// RequestSource is a source whose clients may send a request to several processes, for example
+// again after a timeout. A request with an idempotency key is a partition of its own. It has the
+// same id, positions and data in every process, so that processes that share a ledger deliver it
+// once. All other partitions exist in one process only.
 type RequestSource interface {
 	Source
-	// KeepsRequests returns the id of the partition that belongs to this process alone, and the
-	// time for which the progress of a request is kept. Zero means that no partition is a request.
+	// KeepsRequests returns two values. own is the id of the partition in which this process stores
+	// everything that has no partition of its own. keep is the time for which the progress of a
+	// request is kept. A keep of zero means that no partition is a request.
 	KeepsRequests() (own string, keep time.Duration)
 }
 

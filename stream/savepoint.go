@@ -23,9 +23,9 @@ func (b *Batch) Savepoint() (s Savepoint) {
 	return s
 }
 
-// SavepointBefore returns the state that b had before record i was appended. Each record from i on
-// must come from a source record of its own. Since record i was appended, nothing else may have
-// been appended to b but the texts and fields of these records.
+// SavepointBefore returns the state that b had before record i was appended, although no savepoint
+// was taken then. Each record from i on must come from a source record of its own. Only these
+// records, their texts and their fields may have been appended to b since then.
 func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	s.measure(b)
 	r := &b.Records[i]

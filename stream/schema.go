@@ -59,13 +59,14 @@ func (s Schema) Clone() Schema {
 }
 
 // Shaper is an optional interface of the options of a source, processor or sink
-// ([Component.Options]).
+// ([Component.Options]). It passes a schema along a route while a config is read, so that an
+// unknown field is found before the route runs.
 //
-// Shape is called once per route when a config is read, after Validate has succeeded. in is the
-// schema of the incoming records, or [UnparsedSchema] for a source. Shape stores the parts of it
-// that New needs, and returns the schema of the outgoing records. For a sink it returns in. Its
-// errors are shown like those of Validate. Without a config Shape is not called, and the schema is
-// unknown.
+// Shape is called once per route, after Validate has succeeded. in is the schema of the incoming
+// records, or [UnparsedSchema] for a source. Shape stores the parts of it that New needs, and
+// returns the schema of the outgoing records. For a sink it returns in. Its errors are shown like
+// those of Validate. If the options do not come from a config, Shape is not called, and the schema
+// is unknown.
 type Shaper interface {
 	Shape(in Schema) (out Schema, err error)
 }
@@ -93,8 +94,8 @@ type ExclusiveUser interface {
 }
 
 // FileReader is an optional interface of the options of a source. ReadsFile reports whether the
-// source reads the file at path. The engine refuses a pipeline that reads the output of one of its
-// sinks, because the source would read each delivered record again, without end.
+// source reads the file at path. The engine refuses a pipeline with a source that reads the output
+// file of one of its sinks, because the source would read each delivered record again, without end.
 type FileReader interface {
 	ReadsFile(path string) bool
 }

@@ -39,8 +39,8 @@ type Processor interface {
 // Sink is a destination of data. The engine opens it once for each route.
 type Sink interface {
 	// Open connects, or checks in another way that the first batch can be delivered. It calls
-	// o.Lanes at least once before it returns. An error ends the route before anything is read. The
-	// engine opens another sink after a wait.
+	// o.Lanes at least once before it returns. An error ends the route before anything is read.
+	// After a wait, the engine creates and opens another sink.
 	Open(ctx context.Context, o SinkOptions) error
 	// Close frees all resources. It is called when no Deliver is running. It may be called twice.
 	Close() error
@@ -49,9 +49,9 @@ type Sink interface {
 // SinkOptions are the parameters of Sink.Open.
 type SinkOptions struct {
 	Pipeline, Route string
-	// ResumeToken is the last token that an ordered lane reported (Report.ResumeToken), as saved in
-	// the checkpoint from which this run resumes. It is "" the first time. A file sink truncates
-	// its file to it.
+	// ResumeToken tells the sink where to continue in its output after a restart; a file sink, for
+	// example, truncates its file to it. It is the last token that an ordered lane reported
+	// (Report.ResumeToken) before the checkpoint was saved. It is "" the first time.
 	ResumeToken string
 	// Lanes sets the whole list of workers. The sink calls it again when the list changes because
 	// of DNS, restarts or remote nodes. Workers are identified by name: existing names are kept,
@@ -65,18 +65,19 @@ type SinkOptions struct {
 	// letters are durable. It is safe for concurrent use. DeadLetter is nil if they cannot be
 	// stored, as in a test.
 	DeadLetter func(ctx context.Context, letters []DeadLetter) error
-	// Synced returns a time. The positions of all records that were settled before this time are in
-	// a synced checkpoint, so those records are not read again. The time is zero before the first
-	// sync. Synced is safe for concurrent use. It is nil if there is no checkpoint, as in a test.
+	// Synced returns the time up to which settled records can no longer be read again: their
+	// positions are in a synced checkpoint. Records that were settled later may be read again after
+	// a crash. The time is zero before the first sync. Synced is safe for concurrent use. It is nil
+	// if there is no checkpoint, as in a test.
 	Synced func() time.Time
-	// Own and Keep are the results of [RequestSource.KeepsRequests]. If Keep is above 0,
-	// processes that share a ledger do not end each other, and a process recognizes
-	// requests that another one has stored.
+	// Own and Keep are the results of [RequestSource.KeepsRequests]. If Keep is above 0, several
+	// processes use the ledger at the same time. A new process then does not end the others, and a
+	// process finds in the ledger which requests another process has stored.
 	Own  string
 	Keep time.Duration
 	// OwnLetters is set in a replay of dead letters if a broker assigns the partitions of the route
-	// that wrote the letters. Several processes then own parts of that route's ledger. So the sink
-	// keeps the progress of the replay in another ledger.
+	// that wrote the letters. Several processes then own partitions of that route's ledger. So the
+	// sink keeps the progress of the replay in a separate ledger.
 	OwnLetters bool
 	// Once is set if the work of this route is finite (`run --once`).
 	Once bool

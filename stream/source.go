@@ -42,9 +42,9 @@ type OpenOptions struct {
 	Route string // "pipeline/route"
 	// Resume returns the settled progress of this route in a partition; ok is false if it has none.
 	Resume func(partitionID string) (Mark, bool)
-	// Known yields all marks of this route. It is for sources that must recognize their data after
-	// it was renamed or has grown: they search the marks in Open. A file source, for example,
-	// compares device, inode, birth time and head length.
+	// Known yields all marks of this route. Some sources must recognize their data after it was
+	// renamed or has grown. They search these marks in Open. A file source, for example, compares
+	// device, inode, birth time and head length.
 	Known iter.Seq[Mark]
 	// Linger bounds the wait of an incomplete batch for more data. Zero means no wait.
 	Linger time.Duration
@@ -55,36 +55,36 @@ type OpenOptions struct {
 	State func() (vfs.Dir, error)
 	// Assignments receives the partitions that a broker assigns to an AssignedSource and revokes.
 	// It is nil for other sources. For an AssignedSource, Resume and Known contain no partitions,
-	// because Assign returns the positions.
+	// because each call of Assign returns the start positions of the partitions that it assigns.
 	Assignments Assignments
 	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. The
-	// route then withdraws those of them that it has not sent to a worker. Withdraw returns before
-	// the route has done so. It is safe for concurrent use, but methods of the reader must not call
-	// it. Nil means that the route withdraws nothing.
+	// route then withdraws the Unwanted batches that it has not sent to a worker. Withdraw returns
+	// before the route has withdrawn them. It is safe for concurrent use, but methods of the reader
+	// must not call it. Nil means that the route withdraws nothing.
 	Withdraw func()
 	// Once makes Read return io.EOF after the currently existing data was read.
 	Once bool
 	// Count adds n to a counter of events in this route's reader, such as a vanished file or a late
-	// row. An n of 0 makes the counter visible from the start. The name must be a constant. It must
-	// not be made from data. For events of the source as a whole, use the Count of the Host. Count
-	// is safe for concurrent use. If it is nil, use the Count of the Host.
+	// row. An n of 0 makes the counter visible from the start. The name must be a constant, never
+	// made from data. For events of the source as a whole, or if Count is nil, use the Count of the
+	// Host. Count is safe for concurrent use.
 	Count func(name string, n int64)
 }
 
-// Reader returns the records of a source in batches. One goroutine calls it. [Finisher.Finish] of
-// its source may be called at the same time by another.
+// Reader returns the records of a source in batches. One goroutine calls it. Another goroutine may
+// call [Finisher.Finish] of its source at the same time.
 type Reader interface {
 	// Read appends whole records and their spans to b until b is [Batch.Full] or no more data is
 	// available. While b is empty, it blocks. After that, it waits for more data for at most
-	// Linger. It skips ranges that Resume reports as settled. After a crash it must cut batches at
-	// the same positions again. A batch may consist of a span without bytes, which marks a
-	// partition as sealed (Last).
+	// Linger. It skips ranges that Resume reports as settled. When the same data is read again
+	// after a crash, batches must end at the same positions as before. A batch may consist of a
+	// span without bytes, which marks a partition as sealed (Last).
 	//
 	// io.EOF (with or without records in b) means that no more data will follow. Any other error
-	// ends the route after the records in b. If a reader can continue, for example after one
-	// unreadable file among many, it logs the error, retries with backoff and continues with the
-	// rest. When ctx is done, Read soon returns context.Cause(ctx). The records in b are then
-	// discarded and will be read again.
+	// ends the route after the records in b. If a reader can continue, for example if one of many
+	// files is unreadable, it does not return the error. It logs the error, continues with the
+	// other files, and retries the unreadable file with backoff. When ctx is done, Read soon
+	// returns context.Cause(ctx). The records in b are then discarded and will be read again.
 	Read(ctx context.Context, b *Batch) error
 	// Commit tells the reader the progress that this route has made durable. The reader may, for
 	// example, store the position in a broker. It is called by the checkpoint's goroutine.

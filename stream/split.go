@@ -19,8 +19,8 @@ func (b *Batch) Split() {
 }
 
 // appendLines appends the lines of span s, whose bytes begin at off, and returns their end. A
-// line's position is the source offset after it. The position of the last line is the span's end,
-// because the reader may have added its line end.
+// line's position is the source offset after it. The last line of a span gets the span's end as its
+// position, because its line end may not be in the source: the reader may have added it.
 func appendLines(b *Batch, s, off uint32) uint32 {
 	span := &b.Spans[s]
 	end := off + uint32(span.Bytes)
@@ -85,7 +85,7 @@ func (b *Batch) Expand(extra []int) (index []int) {
 
 // CanReadAgain reports whether reading the spans of b again would give the same records. It returns
 // false if a record is a dead letter. It also returns false for a piece in which a source record
-// has become several records, because others of these records may be missing from the piece.
+// has become several records, because the piece may lack some of them.
 func CanReadAgain(b *Batch) bool {
 	for i := range b.Records {
 		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {
@@ -100,9 +100,9 @@ func SameOrigin(records []Record, i, j int) bool {
 	return records[i].Span == records[j].Span && records[i].Origin == records[j].Origin
 }
 
-// Middle returns an index at which Cut can halve the kept records. It is the first of the records
-// made from one source record, with kept records before and after it. Middle returns 0 if there is
-// no such index.
+// Middle returns the index at which Cut should divide the batch, so that both pieces have about
+// half of the kept records. Records that were made from one source record stay together, and each
+// piece has at least one kept record. Middle returns 0 if no index meets these conditions.
 func (b *Batch) Middle() int {
 	b.Split()
 	kept, half := b.Kept(), 0

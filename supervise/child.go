@@ -45,9 +45,9 @@ func (r Restart) MarshalText() ([]byte, error) { return []byte(r.String()), nil 
 // Strategy selects which children are restarted when one of them is.
 type Strategy uint8
 
-// The strategies. OneForAll and RestForOne first stop the other affected children one by one, the
-// one added last first, and wait for each before they stop the next. Then they start all of them in
-// the order in which they were added.
+// The strategies. OneForAll and RestForOne first stop the other affected children one by one,
+// beginning with the child that was added last. They wait for the return of each child before they
+// stop the next. Then they start all affected children in the order in which they were added.
 const (
 	OneForOne  Strategy = iota // that child
 	OneForAll                  // all children
@@ -87,12 +87,16 @@ type Child struct {
 	// supervisor escalates. Backoff is not used if Spec.Decay is set.
 	Backoff backoff.Policy
 	// StableAfter is the run time after which a failure starts the sequence of delays from the
-	// beginning. Zero means the longer of two times: the longest delay of Backoff (10 minutes if
-	// that is unbounded), and twice the last delay.
+	// beginning. Example: with a StableAfter of 1 minute, a child that fails after 2 minutes waits
+	// as long as after its first failure.
+	//
+	// Zero means the longest delay of Backoff (or 10 minutes if Backoff has no longest delay), or
+	// twice the last delay if that is more.
 	StableAfter time.Duration
 	// Shutdown bounds the time from the end of the child's context until the child returns. A child
 	// that takes longer is stuck: it is reported, and is not started again before it has returned.
-	// Zero means 5 s. For a supervisor, zero means the time that it needs to stop its own children.
+	// Zero means 5 s, with one exception: if the child is a supervisor, zero means the time that it
+	// needs to stop its own children.
 	Shutdown time.Duration
 	// Significant means that the supervisor stops the other children and returns when this child
 	// ends without a restart.
@@ -109,15 +113,16 @@ type Spec struct {
 	Backoff backoff.Policy
 	// Decay, if not nil, replaces all delays by suture's policy.
 	Decay *Decay
-	// Stagger is the minimum time between two restarts, so that children that fail at the same time
-	// do not all restart at the same time. Zero means 1 ms. A negative value means none. First
-	// starts are not staggered.
+	// Stagger is the minimum time between two restarts of any children of the supervisor. It keeps
+	// children that fail at the same time from all restarting at the same time. Zero means 1 ms. A
+	// negative value means no minimum. First starts are not staggered.
 	Stagger time.Duration
 	// Spread bounds the delay that Stagger adds to a restart. If more than Spread/Stagger children
 	// wait, the time between two restarts is shorter than Stagger. Zero means 20 s.
 	Spread time.Duration
-	// Shutdown bounds the time for stopping the children one by one. After it, the remaining
-	// children are stopped at the same time, each within its own Shutdown. Zero means 30 s.
+	// Shutdown bounds the time for stopping the children one by one. When this time has passed, the
+	// remaining children are stopped at the same time, each within its own Shutdown. Zero means 30
+	// s.
 	Shutdown time.Duration
 	// PassPanics makes a panic in a child crash the process with the original stack, after OnEvent
 	// has got the Ended event. A panic in a Group that a child runs crashes the process at once.
@@ -126,8 +131,8 @@ type Spec struct {
 	PassPanics bool
 	// OnEvent is called for each event, in order. It runs on the goroutine of Serve and gets
 	// Serve's context, which may have ended. It must not block, and must not wait for this
-	// supervisor. Nil means the OnEvent of the nearest supervisor above. That hook may then be
-	// called by several goroutines at a time.
+	// supervisor. Nil means the OnEvent of the nearest supervisor above, which may then be called
+	// by several goroutines at a time.
 	OnEvent func(ctx context.Context, e Event)
 	// Rand is the source of jitter, used on the goroutine of Serve. Nil means one with a random
 	// seed.
@@ -135,9 +140,9 @@ type Spec struct {
 }
 
 // Intensity limits restarts: the supervisor gives up instead of making more than Max restarts
-// within the time Within. Two restarts both count if the time between them is exactly Within. If
-// Max is 0, there is no limit. Example: Intensity{Max: 3, Within: time.Minute} allows 3 restarts,
-// and gives up at a fourth within a minute.
+// within the time Within. If the time between two restarts is exactly Within, both count. If Max is
+// 0, there is no limit. Example: Intensity{Max: 3, Within: time.Minute} allows 3 restarts, and
+// gives up at a fourth within a minute.
 type Intensity struct {
 	Max    int
 	Within time.Duration

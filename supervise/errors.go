@@ -59,8 +59,9 @@ func (e *PanicError) LogValue() slog.Value {
 }
 
 // An EscalatedError is the result of Serve when a supervisor gives up. Its children have been
-// stopped. A parent supervisor treats it as one crash of this supervisor. This holds even if it
-// wraps the ErrEscalate of a child, because this supervisor has already handled that.
+// stopped. A parent supervisor treats an EscalatedError as one crash of this supervisor, and
+// restarts it. The parent does so even if the error wraps the ErrEscalate of a child, because that
+// ErrEscalate was meant for this supervisor only.
 type EscalatedError struct {
 	Supervisor string  // path: the names from the root, separated by slashes
 	Child      string  // the child that failed last
@@ -128,8 +129,9 @@ func (e *StuckError) LogValue() slog.Value {
 		slog.Any("children", e.Children))
 }
 
-// asksToEscalate reports whether err is an ErrEscalate that the child itself returned. An
-// ErrEscalate that a supervisor inside the child has already handled does not count.
+// asksToEscalate reports whether the child asks its supervisor to escalate, by returning an
+// ErrEscalate. If the ErrEscalate comes from a supervisor inside the child, which has already
+// handled it, asksToEscalate returns false.
 func asksToEscalate(err error) bool {
 	if _, handled := errors.AsType[*EscalatedError](err); handled {
 		return false

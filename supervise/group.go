@@ -63,10 +63,10 @@ func (g *Group) SetLimit(n int) {
 	}
 }
 
-// Go starts run in a goroutine. Several goroutines may have the same name. An error of run is
-// wrapped with the name and ends the group's context. Wait returns the first such error. An error
-// that only repeats why the context has ended is not a failure. Go must be called from one of the
-// group's goroutines, or before Wait has returned.
+// Go starts run in a goroutine. Several goroutines may have the same name. An error of run is a
+// failure: it is wrapped with the name and ends the group's context. Wait returns the first
+// failure. But if the context has already ended, and the error only repeats the reason, it is not a
+// failure. Go must be called from one of the group's goroutines, or before Wait has returned.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
 	slots := g.limit()
 	if slots != nil {
@@ -174,8 +174,8 @@ func (g *Group) Stop(cause error) {
 }
 
 // Wait waits until all goroutines have ended, including those started meanwhile, and returns the
-// first failure. If the context given to NewGroup has ended, Wait may return nil although the
-// goroutines have not finished their work: check that context too.
+// first failure. If the context given to NewGroup ends, the goroutines may end without finishing
+// their work, and Wait may return nil. So check that context, too.
 func (g *Group) Wait() error {
 	g.wg.Wait()
 	g.cancel(ErrStopped)

@@ -169,9 +169,9 @@ func (m *machine) link(c *child) {
 
 // reset prepares the state machine for the next call of Serve. It must be over, and none of its
 // children may be alive. All children start as new ones, but the count of their incarnations
-// continues. The children from before the first Serve come back unless they were removed, even
-// Temporary ones that have ended. Children that were added later come back only if they are still
-// in the list.
+// continues. Children that were added before the first Serve come back unless they were removed,
+// even if they are Temporary and have ended. Children that were added later come back only if they
+// are still in the list.
 func (m *machine) reset() {
 	var list []*child
 	for _, c := range m.initial {

@@ -52,8 +52,9 @@ func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Dura
 }
 
 // stableAfter returns the run time after which a crash starts the sequence of delays from the
-// beginning. This holds only if the child has no message, and no message is a suspect (taken at an
-// earlier crash, and not settled since).
+// beginning. A crash does so only under two more conditions. The child must have no message. There
+// must be no suspect, which is a message that the child had taken at an earlier crash and that has
+// not settled since.
 func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }

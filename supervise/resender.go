@@ -84,11 +84,11 @@ func NewResender[K comparable, M, R any](name string,
 func (r *Resender[K, M, R]) now() time.Duration { return time.Since(r.epoch) }
 
 // Send accepts a message. If it returns nil, the message is held until it is acknowledged or
-// dead-lettered. If a held message has the same key, Send returns ErrHeld. ctx bounds only the wait
-// until the limits allow another message. Callers that wait continue in order, so a small message
-// can wait behind a large one. A child that sends to its own Resender must bound ctx, or
-// acknowledge its message first. Otherwise, it may wait forever for room that only its own ack
-// would make.
+// dead-lettered. If a held message has the same key, Send returns ErrHeld. If the limits allow no
+// further message, Send waits, at most until ctx ends. Waiting callers continue in the order of
+// their calls, so a small message can wait behind a large one. A child that sends to its own
+// Resender must bound ctx, or acknowledge its message first. Otherwise, it may wait forever for
+// room that only its own ack would make.
 func (r *Resender[K, M, R]) Send(ctx context.Context, key K, value M) error {
 	_, err := r.send(ctx, key, value, nil)
 	return err

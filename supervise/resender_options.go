@@ -34,8 +34,8 @@ const (
 	Block  Overflow = iota // Send waits until there is room or its context ends
 	Reject                 // Send returns ErrFull
 	// DropOldest makes Send dead-letter the oldest message that is ready for the child. If no
-	// message is ready, it dead-letters the one that is retried next. If there is none either, Send
-	// returns ErrFull.
+	// message is ready, it dead-letters the message that is retried next. If no message waits for a
+	// retry either, Send returns ErrFull.
 	DropOldest
 	Spill // the new message is passed to Options.Spill
 )
@@ -57,8 +57,9 @@ type Limits struct {
 	Window   int // messages that the child may have taken and not settled; 0 means 1024
 
 	// MaxDeaths is the number of crashes after which a message is dead-lettered. A crash counts
-	// only if the child had taken no other message. Zero means that crashes never dead-letter a
-	// message. Use zero if a crash only shows that the receiver is down.
+	// against a message only if the child had taken no other message. Zero means that crashes never
+	// dead-letter a message. Use zero if the messages are not to blame for crashes, for example if
+	// a child crashes whenever its server is down.
 	MaxDeaths int
 	// MaxAttempts is the maximum number of times that the child takes a message, including the
 	// first. Zero means no limit.
@@ -67,9 +68,9 @@ type Limits struct {
 	// taken is checked when the message comes back. Zero means no limit.
 	MaxAge time.Duration
 
-	// Stall bounds the time in which a child that has taken messages neither takes another one nor
-	// settles one. After this time, the child's context ends, which counts as a crash. Zero means
-	// no limit.
+	// Stall bounds the time for which a child that has taken messages makes no progress: it neither
+	// takes nor settles a message. After this time, the child's context ends, which counts as a
+	// crash. Zero means no limit.
 	Stall time.Duration
 	// Shutdown bounds the time that the child takes to return after its context has ended. A child
 	// that takes longer is stuck. Zero means 5 s. The next incarnation starts only after the stuck
@@ -150,11 +151,14 @@ func (e *DeadError) LogValue() slog.Value {
 // Options configures a Resender. Child is required.
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
-	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without
-	// a recovery between them. Child comes back after the same number of crashes of Fallback. If
-	// FallbackFor is above 0, Child comes back after FallbackFor at the latest. If Child comes back
-	// because FallbackFor has passed, and then crashes within FallbackFor, Fallback replaces it
-	// after this one crash.
+	// Fallback, if its New is set, replaces Child while Child does not work. It does so after
+	// FallbackAfter crashes (0 means 10) without a recovery between them. Child comes back after as
+	// many crashes of Fallback, and at the latest after FallbackFor, if that is above 0.
+	//
+	// When FallbackFor has passed, Child is on trial for the time FallbackFor. If Child crashes in
+	// this time, Fallback replaces it at once. Example: FallbackAfter is 10 and FallbackFor is 1
+	// minute. After 10 crashes of Child, Fallback runs for a minute. Then Child runs, and one crash
+	// within the next minute brings Fallback back.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration
@@ -163,8 +167,8 @@ type Options[K comparable, M, R any] struct {
 	// equal jitter.
 	//
 	// After a crash, the child gets messages in rounds of 1, 2, 4, 8, ... messages. The delays
-	// start from the beginning when the child has acknowledged a whole round, and all messages that
-	// it had taken at the crash are settled.
+	// start from the beginning when two conditions hold: the child has acknowledged a whole round,
+	// and all messages that it had taken at the crash are settled.
 	Backoff backoff.Policy
 	// Retry is the delay of a message after Nack. Nil means Backoff.
 	Retry  backoff.Policy

@@ -354,8 +354,9 @@ func (s *resends[K, M, R]) deadLettered(now time.Duration, h *held[K, M, R],
 }
 
 // oldest removes a message that the child has not taken, to make room: the oldest ready one or, if
-// there is none, the first of the delayed ones. It returns nil if neither exists, or if the first
-// delayed one only waits for DeadLetter.
+// there is none, the first of the delayed ones. It returns nil if there is neither a ready nor a
+// delayed message. It also returns nil if the first delayed message only waits for another call of
+// DeadLetter, after the last call has failed.
 func (s *resends[K, M, R]) oldest() *held[K, M, R] {
 	h := s.ready.first
 	if h == nil && len(s.delayed) > 0 && s.delayed[0].reason == nil {

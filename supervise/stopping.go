@@ -46,8 +46,8 @@ func (m *machine) hang(now time.Duration, c *child) {
 	m.advance(now)
 }
 
-// regroup stops the children from the one with the number mark (child.seq) on, in reverse order.
-// Then it starts them in order, at due at the earliest.
+// regroup restarts all children with a number (child.seq) of at least mark. It stops them in
+// reverse order, and then starts them in order, at the time due or later.
 func (m *machine) regroup(now time.Duration, mark uint64, due time.Duration) {
 	if m.phase == regrouping && mark >= m.mark {
 		m.due = max(m.due, due)

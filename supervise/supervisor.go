@@ -98,12 +98,12 @@ func (s *Supervisor) String() string { return s.name }
 // After it has returned, Serve may be called again. A supervisor that is a child of another one
 // needs that. Each call starts the children as new ones: those of New, and those of Add before the
 // first Serve, even if they are Temporary and have ended. Children that were added later start only
-// if they are still in the supervisor. Removed children do not start. Calls must not overlap. A
-// call fails while a stuck child of an earlier call has not returned.
+// if they are still in the supervisor. Removed children do not start. Calls of Serve must not
+// overlap. A call fails if a stuck child of an earlier call has still not returned.
 //
 // The outermost supervisor returns even if a child is stuck, with a *StuckError joined to the
-// result. A supervisor inside another one waits for its stuck children. If it returned, the outer
-// supervisor could restart it, and these children would get a second incarnation.
+// result. A supervisor inside another one waits for its stuck children. If the inner supervisor
+// returned, the outer one could restart it, and the stuck children would get a second incarnation.
 func (s *Supervisor) Serve(ctx context.Context) error {
 	up, nested := supervised(ctx)
 	k, late, err := s.open(ctx, up, nested)
@@ -120,8 +120,8 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	return k.loop(nested)
 }
 
-// open prepares a call of Serve. It also returns the commands that an earlier call has not carried
-// out.
+// open prepares a call of Serve. It also returns the commands that an earlier call of Serve has
+// produced but not carried out.
 func (s *Supervisor) open(ctx context.Context, up above,
 	nested bool) (*serveRun, []command, error) {
 	s.mu.Lock()
@@ -217,9 +217,9 @@ func (k *serveRun) loop(nested bool) error {
 	}
 }
 
-// handleExitsLocked passes the returns of children (the field inbox) to the state machine. Their
-// events are passed to OnEvent later. The result has the channels to be closed after that. The
-// caller holds mu.
+// handleExitsLocked tells the state machine which children have returned (the field inbox). Their
+// events are passed to OnEvent later. The result has the channels to be closed after the call of
+// OnEvent. The caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
 	for _, e := range s.inbox {
 		delete(s.lives, e.child)
@@ -405,9 +405,9 @@ func (s *Supervisor) nowLocked() time.Duration {
 	return time.Since(s.begun)
 }
 
-// Add adds a child behind the others. If the supervisor is running, the child starts at once or,
-// while several children are restarted together, with them. Once Serve has begun to stop the
-// children, the error wraps ErrStopped.
+// Add adds a child behind the others. If the supervisor is running, the child starts at once. While
+// several children are being restarted together, the new child starts with them. Once Serve has
+// begun to stop the children, the error wraps ErrStopped.
 func (s *Supervisor) Add(c Child) error {
 	s.mu.Lock()
 	err := s.m.add(s.nowLocked(), c)

@@ -41,9 +41,10 @@ func CheckName(op, name string, dirOK bool) error {
 	return nil
 }
 
-// NotRegular returns an error for the operation op, which cannot use a file because of its type.
-// The parameter mode has the type. The parameter part is the element of the path name that is this
-// file. It equals name if name has only one element. The error wraps ErrNotRegular.
+// NotRegular returns the error of the operation op if a file in the path name is not of the type
+// that op needs. mode has the type of this file, and part is the element of name that names it.
+// Example: in the name "logs/a", part is "logs" if logs is a symlink. The error wraps
+// ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)
 	if part != name {

@@ -17,15 +17,14 @@ import (
 //
 // It keeps the promises of [FS], [Dir] and [File] with these limits:
 //
-//   - Between two directories, Rename and RenameNew check that the paths of both still lead to
-//     the open directories, and then rename by path. They do not notice if a directory is moved
-//     between these two steps. Within one directory they use its handle.
-//   - RenameNew makes a hard link and removes the old name. It never replaces a file, but a
-//     crash in between leaves both names. It renames a directory after checking that the new
-//     name is free, which is not atomic. On a file system without hard links, RenameNew of a
-//     file fails.
-//   - Info.Birth is set on macOS only. On Windows, device, inode and link count are not set
-//     either.
+//   - Between two directories, Rename and RenameNew check that the paths of both still lead to the
+//     open directories, and then rename by path. If a directory is moved between these two steps,
+//     they do not notice it. Within one directory they use the open handle of the directory instead
+//     of a path.
+//   - RenameNew makes a hard link and removes the old name. It never replaces a file, but a crash
+//     in between leaves both names. It renames a directory after checking that the new name is
+//     free, which is not atomic. On a file system without hard links, RenameNew of a file fails.
+//   - Info.Birth is set on macOS only. On Windows, device, inode and link count are not set either.
 //   - Lock uses flock on Linux, macOS and the BSDs. Elsewhere, including Windows, it returns
 //     errors.ErrUnsupported.
 //   - On Windows, Sync of a directory does nothing, because NTFS journals names.
@@ -109,8 +108,8 @@ func confirmIn(system FS, parent string) error {
 }
 
 // confirm makes the existing names in d durable, because a process may have made them and been
-// killed before it synced d. It returns only I/O errors of the disk (EIO). It ignores that a file
-// system does not sync directories, or does not let this user sync d.
+// killed before it synced d. It returns only I/O errors of the disk (EIO), and no error if the file
+// system does not sync directories or does not let this user sync d.
 func confirm(d Dir) error {
 	if err := d.Sync(); errors.Is(err, syscall.EIO) {
 		return err

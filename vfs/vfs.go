@@ -57,9 +57,9 @@ type Dir interface {
 	// Entries lists the directory name ("." for the Dir itself) in no particular order. Entries
 	// that are deleted meanwhile are left out.
 	Entries(name string) ([]Entry, error)
-	// Rename moves oldName to newName beneath to, which may be the same Dir. It replaces an
-	// existing newName. The rename is durable only after Sync of both directories. Rename fails
-	// across file systems.
+	// Rename moves the file oldName to the name newName in the directory to, which may be the same
+	// Dir. It replaces an existing newName. The rename is durable only after Sync of both
+	// directories. Rename fails across file systems.
 	Rename(oldName string, to Dir, newName string) error
 	// RenameNew is like Rename, but returns fs.ErrExist if newName exists. If the system has no
 	// atomic call for this, a crash may leave both names.

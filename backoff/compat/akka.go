@@ -15,10 +15,10 @@ import (
 // integer uniform in [0, slot number]. The slot number counts the failures in a row, from 1. So a
 // wait is 0, 1, 3, 7, ... slots, and never another number of slots.
 //
-// Quirk: the call at which the slot number reaches the ceiling waits 0 and starts over. With a
-// ceiling of 10, the 10th failure in a row is retried at once, and the longest wait is 511 slots.
-// With StayAtCeiling the slot number stays at the ceiling, and the longest wait is 1023 slots.
-// [AkkaDefaults] has the article's settings.
+// Quirk: when the slot number reaches the ceiling, the wait is 0, and the slot number starts over.
+// With a ceiling of 10, the 10th failure in a row is retried at once, and the longest wait is 511
+// slots. With StayAtCeiling the slot number stays at the ceiling, and the longest wait is 1023
+// slots. [AkkaDefaults] has the article's settings.
 type Akka struct {
 	Slot time.Duration // 0 means that every wait is 0
 	// Ceiling is the slot number at which a call starts over. If it is 1 or less, every call waits

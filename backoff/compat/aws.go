@@ -13,8 +13,8 @@ import (
 // AWS is the ExponentialJitterBackoff of aws-sdk-go-v2 v1.47 in its legacy mode: U[0, 1) *
 // 2^attempt seconds, attempt from 1. [AWSDefaults] has the settings of retry.NewStandard.
 //
-// Quirks: from the first attempt above log2(Max in seconds) on, it waits exactly Max, without
-// jitter; with a Max of 20 s, this is the fifth attempt. Earlier waits are drawn up to 2^attempt
+// Quirks: From the first attempt above log2(Max in seconds) on, it waits exactly Max, without
+// jitter. With a Max of 20 s, this is the fifth attempt. Earlier waits are drawn up to 2^attempt
 // seconds, at most Max. With a Max of 0 or less, every wait is Max.
 type AWS struct {
 	Max    time.Duration
@@ -54,8 +54,8 @@ func (p AWS) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p AWS) Validate() error { return nil }
 
 // AWS2026 is the policy of aws-sdk-go-v2 v1.47 if the environment variable AWS_NEW_RETRIES_2026 is
-// true: U[0, 1) * min(x * 2^n, Max), with x = Base, or 1 s if the service throttled the request.
-// Unlike in [AWS], the cap comes before the jitter, so waits do not pile up on it.
+// true: U[0, 1) * min(x * 2^n, Max). x is Base, or 1 s if the service throttled the request. Unlike
+// in [AWS], the cap comes before the jitter, so waits do not pile up on it.
 type AWS2026 struct {
 	Base      time.Duration // 0 means 50 ms, as in the SDK
 	Max       time.Duration // 0 means that every wait is 0

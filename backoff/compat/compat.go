@@ -1,7 +1,8 @@
 // Package compat holds the backoff policies of other libraries, one file each, with all their
-// quirks. Use them to move a program from such a library without changing its waits. The policies
-// have the same waits and the same distributions of waits, give up after the same attempt, and
-// refuse the same settings. Tests compare them with values taken from the libraries themselves.
+// quirks. Use them to move a program from such a library without changing its waits. A policy has
+// the same waits and the same distributions of waits as the original, gives up after the same
+// attempt, and refuses the same settings. Tests compare them with values taken from the libraries
+// themselves.
 //
 // For new programs package backoff is better: its policies stay within their cap and keep their
 // jitter there. The doc comment of each policy lists the quirks of the original. Where the original
@@ -17,12 +18,13 @@
 //
 // Validate returns the original's error. A policy that the original would refuse to create gives up
 // at once. Every wait that Next returns is within Bounds. Next counts steps from 0. If the original
-// accepts any int, even a negative one, the policy has a method for that (Delay, Decide, Sleep).
-// [Counter] and [KubernetesItems] are no policies: they hold a state that changes with each call.
+// accepts any int as the number of the attempt, even a negative one, the policy has a method that
+// does so, too (Delay, Decide, Sleep). [Counter] and [KubernetesItems] are no policies: they hold a
+// state that changes with each call.
 //
-// U[a, b) is a draw from the uniform distribution from a to b. Waits pile up on a cap if they are
-// cut to it after the draw: many waits then equal the cap. "Compat only" means that the quirk is
-// repeated only with Compat.
+// U[a, b) is a draw from the uniform distribution from a to b. Waits pile up on a cap if each draw
+// above the cap is cut to the cap: many waits then equal the cap. "Compat only" means that the
+// quirk is repeated only with Compat.
 //
 // Java libraries count milliseconds in a long. In the policies of these libraries, the largest and
 // the lowest Duration mean the largest and the lowest long.

@@ -159,9 +159,9 @@ func (p CuratorFixed) Validate() error {
 // CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait each time, until MaxElapsed
 // has passed since the first attempt.
 //
-// Quirk: it measures the elapsed time, then waits, and only then refuses to retry. So the last wait
-// is useless. Next takes the sum of the waits as the elapsed time, and omits the useless wait.
-// Decide returns that wait, too.
+// Quirk: it refuses to retry only after a wait, although it has measured the elapsed time before
+// this wait. So the last wait is useless. Next takes the sum of the waits as the elapsed time, and
+// omits the useless wait. Decide returns that wait, too.
 type CuratorUntilElapsed struct {
 	MaxElapsed, Sleep time.Duration
 	Compat            bool // whether a negative Sleep gives negative waits, as in the original
@@ -201,10 +201,10 @@ func (p CuratorUntilElapsed) Validate() error { return nil }
 var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMOVED",
 	"SESSIONEXPIRED"}
 
-// CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
-// (CONNECTIONLOSS, ...). If sessionFailed is true, it reports this for SessionFailedRetryPolicy,
-// which refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because ZooKeeper has this
-// code but no exception for it.
+// CuratorRetryable reports whether Curator's policies retry a KeeperException with the given code
+// (CONNECTIONLOSS, ...). If sessionFailed is true, it reports whether SessionFailedRetryPolicy
+// does, which refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because ZooKeeper has
+// this code but no exception for it.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

@@ -95,8 +95,8 @@ func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p FlumePenalty) Validate() error { return nil }
 
 // FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s *
-// 2^f, at most Max. f is the number of failures, at most 16. f starts over if the time since the
-// previous failure is at least the penalty plus an hour.
+// 2^f, at most Max. f is the number of failures, at most 16. f starts over if the previous failure
+// was so long ago that its penalty and another hour have passed.
 type FlumeOrder struct {
 	Max    time.Duration // maxTimeOut; 0 means that every wait is 0
 	Compat bool          // whether a negative Max gives negative waits, as in the original

@@ -14,8 +14,8 @@ import (
 )
 
 // Hadoop is a RetryPolicy of hadoop-common 3.4. It decides by the failure, the number of retries,
-// and the number of failovers to another server. Each Hadoop is also a backoff.Policy. Its Next
-// takes every failure for an IOException of an idempotent call.
+// and the number of failovers to another server. Each Hadoop is also a backoff.Policy, with a Next
+// that treats every failure as an IOException of an idempotent call.
 //
 // The following functions and types return or implement a Hadoop: [HadoopTryOnce], [HadoopForever],
 // [HadoopFixedCount], [HadoopFixedForever], [HadoopFixedTime], [HadoopProportional],
@@ -61,9 +61,9 @@ type HadoopDecision struct {
 }
 
 // HadoopMultiple joins the decisions for a call with several failures at the same time, as
-// RetryInvocationHandler does. If all decisions are to fail, the call fails. Otherwise the call
-// fails over if one of the decisions does, and the first such decision counts. Otherwise the call
-// is retried. The delay is the longest one.
+// RetryInvocationHandler does. If all decisions are to fail, the call fails. If at least one
+// decision is to fail over, the call fails over, by the first such decision. Otherwise the call is
+// retried. The delay is the longest one.
 func HadoopMultiple(decisions ...HadoopDecision) HadoopDecision {
 	var all HadoopDecision
 	for i, d := range decisions {
@@ -201,7 +201,8 @@ func HadoopFixedForever(sleep int64, unit JavaUnit) HadoopLimited {
 
 // HadoopFixedTime is retryUpToMaximumTimeWithFixedSleep.
 //
-// Quirk: it measures no time. It allows (int)(maxTime / sleep) retries.
+// Quirk: it measures no time. It allows (int)(maxTime / sleep) retries: with a maxTime of 10 and a
+// sleep of 3, these are 3 retries.
 func HadoopFixedTime(maxTime, sleep int64, unit JavaUnit) HadoopLimited {
 	p := HadoopLimited{rule: hadoopFixedTime, maxTime: maxTime, sleep: sleep, unit: unit}
 	if sleep != 0 {

@@ -57,8 +57,8 @@ func (p Jpillora) settings() (low, high time.Duration, factor float64) {
 	return low, high, factor
 }
 
-// Next implements backoff.Policy. It draws as math/rand (version 1) does. So with a src of
-// rand.NewSource(42) of that package, it gives exactly the waits of the original after
+// Next implements backoff.Policy. It draws as math/rand (version 1) does. So if src is
+// rand.NewSource(42) of that package, it gives exactly the waits that the original gives after
 // rand.Seed(42).
 func (p Jpillora) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
 	random := 0.0
@@ -106,9 +106,10 @@ type Counter struct {
 	Min    time.Duration // 0 or less means 100 ms
 	Max    time.Duration // 0 or less means 10 s
 
-	// Rand draws the jitter. Nil means the global functions of math/rand, as in the original. The
-	// original's waits after rand.Seed(42), a function without effect in current Go, are those of
-	// rand.New(rand.NewSource(42)). A Rand is not safe for concurrent use.
+	// Rand draws the jitter. Nil means the global functions of math/rand, as in the original. In
+	// current Go, rand.Seed has no effect. To get the waits that the original gave after
+	// rand.Seed(42), set Rand to rand.New(rand.NewSource(42)). A Rand is not safe for concurrent
+	// use.
 	Rand *v1.Rand
 }
 

@@ -21,7 +21,7 @@ import (
 // 2^n exceeds a float64. With a Min of 3 s, it is missing for n = 32 to 992.
 //
 // Next gives up if a setting is out of range, because BackoffSupervisor refuses such settings.
-// Delay accepts any, as calculateDelay does.
+// Delay accepts any settings, as calculateDelay does.
 type Pekko struct {
 	Min          time.Duration // above 0
 	Max          time.Duration // Min or more

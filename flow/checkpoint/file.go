@@ -4,7 +4,7 @@
 // [github.com/penstock-io/penstock/flow.Book].
 //
 // Only one program at a time can have a [File] open. Every Save replaces the file durably as a
-// whole, so that a crash at any moment leaves the last saved mark or the one being saved.
+// whole. So a crash during a Save leaves either the mark that was saved last or the new mark.
 // docs/formats/mark.md describes the format.
 //
 // The package does not decide what is settled or when to save, and never treats an unreadable file
@@ -123,8 +123,8 @@ func (f *File) read() ([]byte, error) {
 // must be as returned by [ledger.Ledger.Progress]. Save does not retain their slice.
 //
 // After an error, the file has either the previous mark or the new one, and Save may be called
-// again. There is one exception: if the directory could not be synced, the mark after a power loss
-// is unknown, and every later call returns that error.
+// again. There is one exception: if the directory could not be synced, it is unknown which mark the
+// file has after a power loss. Every later call then returns this error.
 func (f *File) Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

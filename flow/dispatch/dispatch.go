@@ -14,7 +14,7 @@ import (
 )
 
 // Candidate is the state of a lane for a chooser. A chooser gets a slice of all lanes that are up,
-// in the order of their numbers. A lane with a false Free cannot take the item now.
+// in the order of their numbers. If Free is false, the lane cannot take the item now.
 type Candidate struct {
 	Lane int32
 	Free bool // may take the item: its window has room, and no limit or failure excludes it
@@ -40,8 +40,8 @@ type Policy interface {
 	New(src rand.Source) Chooser
 }
 
-// Follower is a Chooser that keeps results computed from the candidates. Its owner must therefore
-// report every change of a candidate.
+// Follower is a Chooser that keeps results that it has computed from the candidates. Its owner must
+// therefore report every change of a candidate.
 type Follower interface {
 	Chooser
 	// Changed reports that candidate i of c has changed since the last Choose. A negative i means

@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// expectations caches the expected completion times of all lanes for an item of one cost. Few lanes
-// change between two items, and most items have equal costs. So choosing a lane takes one
-// comparison per lane.
+// expectations caches the expected completion times of all lanes for an item of one cost. Most
+// items have the same cost, and between two items only few lanes change. So choosing a lane usually
+// takes one comparison per lane.
 type expectations struct {
 	notified bool    // Changed is called for every change
 	cost     float64 // cost of the last item
 	filled   bool    // expect is for that cost
 	// expect has the expected time of the item at each lane in seconds. It is +Inf if the lane is
-	// not usable, and negative if the lane fails or is unknown and must be examined.
+	// not usable. It is negative if the lane has failures or has never answered. Such a lane is
+	// examined separately.
 	expect []float64
-	// stale is the latest time at which expect may still be used. After it, a free lane may have
-	// been idle for so long that it must be measured again.
+	// stale is the latest time at which expect may still be used. After this time, a free lane may
+	// have been idle for so long that it must be measured again.
 	stale time.Duration
 }
 
@@ -91,7 +92,8 @@ func (l *leastCompletion) scanCached(now time.Duration, cost float64, c []Candid
 }
 
 // scan updates the best lane from i on, up to the first lane that must be examined or is as good as
-// the previous best. It contains no call, because with many lanes it takes most of the time.
+// the previous best. It contains no call of a function, because with many lanes scan takes most of
+// the time of a choice.
 func (s *scanResult) scan(expect []float64, i int) int {
 	best, least, limit := s.best, s.least, s.limit
 	for ; i < len(expect); i++ {

@@ -21,9 +21,9 @@ func (Hash) New(rand.Source) Chooser { return hash{} }
 
 type hash struct{}
 
-// Binding marks a chooser with a fixed lane for each item. The state machine does not send such an
-// item to another lane after a failure. While that lane is full, it looks further back in the queue
-// for items of other lanes.
+// Binding marks a chooser with a fixed lane for each item. After a failure, the state machine sends
+// the item to the same lane again. While the lane of the first item in the queue is full, the state
+// machine looks further back in the queue for items of other lanes.
 type Binding interface {
 	Chooser
 	Binds()

@@ -10,10 +10,12 @@ import (
 // Holder is a Chooser that can let an item wait for a busy lane even if another lane is free.
 type Holder interface {
 	Chooser
-	// ChooseOrHold chooses a lane i like Choose, and also returns most, a number of waiting items.
-	// If at most that many items wait, hold the item: a busy lane is expected to take it sooner
-	// than lane i would finish it. If more items wait, or if most is below 1, send the item to lane
-	// i.
+	// ChooseOrHold chooses a lane i like Choose. It also returns most, which bounds the number of
+	// waiting items for which the caller should leave lane i free:
+	//
+	//   - If no more items wait than most, hold the item: a busy lane is expected to take it sooner
+	//     than lane i would finish it.
+	//   - If more items wait, or if most is below 1, send the item to lane i.
 	ChooseOrHold(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }
 
@@ -22,15 +24,16 @@ const (
 	// because while a lane idles, all later items wait longer as well. A factor of 1 would take
 	// only the waiting item into account.
 	idleFactor = 1 / 1.6
-	// minCover and coverRoot define a covered lane: a lane with so many batches in flight that its
-	// worker does not idle between an answer and the arrival of the next batch. If the worker and
-	// the network hold b batches without a queue, a covered lane has about b + minCover batches in
-	// flight. If b is large, it has b + coverRoot*sqrt(b), because the worker may serve in parallel
-	// (as in package window).
+	// minCover and coverRoot define a covered lane. Such a lane has so many batches in flight that
+	// its worker does not idle between an answer and the arrival of the next batch. Let b be the
+	// number of batches that the worker and the network hold without a queue. Then a covered lane
+	// has about b + minCover batches in flight, or b + coverRoot*sqrt(b) if that is more. Example:
+	// with b = 1 it has about 3.5 batches in flight. The square root is for workers that serve in
+	// parallel, as in package window.
 	minCover  = 2.5
 	coverRoot = 1.5
-	// silentAfter is the time without an answer, in round trips without a queue, after which no
-	// item waits for a lane. Such a lane may never answer.
+	// silentAfter bounds the time without an answer, in round trips without a queue. If a lane is
+	// silent for longer, no item is held for it, because it may never answer.
 	silentAfter = 4
 )
 
@@ -40,10 +43,10 @@ const (
 //
 // A batch that waits in a worker's queue stays with that worker, but a batch that waits at the
 // sender goes to the first worker that becomes free. Therefore a covered lane gets no more batches
-// while another lane is free. An idle lane gets a batch only if more batches wait than the busy
-// lanes complete in idleFactor times the expected time of the idle lane. Example: the busy lanes
-// complete 10 further batches in that time. Then an idle lane gets a batch only if more than 10
-// wait. If enough batches wait, every lane is filled up to its window.
+// while another lane is free. An idle lane gets a batch only if many batches wait: more than the
+// busy lanes complete in idleFactor times the expected time of the idle lane. Example: the busy
+// lanes complete 10 further batches in that time. Then an idle lane gets a batch only if more than
+// 10 wait. If enough batches wait, every lane is filled up to its window.
 func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64,
 	c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]
@@ -88,10 +91,11 @@ func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candi
 	return sum / cost
 }
 
-// covered reports whether a lane has enough batches in flight that it does not idle while the next
-// one is on its way. It uses Base, not Service: with few items in flight and no queue, Service
-// cannot distinguish a slow worker close by from a fast worker far away. Base is measured by the
-// lane's window while the worker is drained. Without Base, no lane is covered.
+// covered reports whether the lane is covered: it has so many batches in flight that its worker
+// does not idle while the next one is on its way. It uses Base, the round trip that the lane's
+// window has measured while the worker had no other batches. It does not use Service, which cannot
+// distinguish a slow worker close by from a fast worker far away if few items are in flight.
+// Without Base, no lane is covered.
 func (k *Candidate) covered() bool {
 	if k.InFlight == 0 || k.Base <= 0 || k.Rate <= 0 || k.Mean <= 0 || k.Failures > 0 {
 		return false

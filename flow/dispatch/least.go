@@ -28,9 +28,9 @@ import (
 // (Mitzenmacher, How useful is old information?, 2000).
 //
 // A lane that was not used for max(1 s, 20 round trips) gets one item. So a lane that was once slow
-// is measured again. For a lane that has never answered, the median expected time is assumed. With
-// the best time it would be flooded, and with the worst it would stay unused. Until it has
-// answered, it gets only one item.
+// is measured again. For a lane that has never answered, the median of the other lanes' expected
+// times is assumed. If the shortest time were assumed, all new lanes would be used first. If the
+// longest were assumed, they would stay unused. Until a lane has answered, it gets only one item.
 type LeastCompletion struct {
 	Band float64 // relative width of a tie, 0 to 1, such as 0.1; 0 means exact ties only
 }
@@ -106,8 +106,8 @@ func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Cand
 	}
 }
 
-// penalise compares the failing lanes with the best of the others. A failing lane with a longer
-// expected time even without its penalty cannot be the best, so usually there is nothing to
+// penalise compares the failing lanes with the best of the others. A failing lane cannot be the
+// best if its expected time is longer even without the penalty. So usually there is nothing to
 // compare.
 func (l *leastCompletion) penalise(s *scanResult, cost float64, c []Candidate) {
 	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > s.least) {
@@ -155,8 +155,8 @@ type scanResult struct {
 	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse
 	worst       float64 // the largest expectation, once all are computed
-	// Of the free lanes that were unused for so long that their speed must be measured again (see
-	// LeastCompletion), stale is the one that was unused for longest. It is -1 if there is none.
+	// A lane that was unused for long must be measured again (see LeastCompletion). stale is the
+	// free lane of this kind that was unused for longest, or -1 if there is none.
 	stale   int
 	longest time.Duration // time since lane stale was last used, or staleAfter if there is none
 	unknown bool          // some free lane has not answered since it came up
@@ -208,8 +208,8 @@ func (k *Candidate) surelyLonger(cost, limit float64) bool {
 	return k.Work+cost-k.Mean > (limit-float64(k.Service)*1e-9)*k.Rate && k.Rate > 0 && k.Mean > 0
 }
 
-// computeAll computes the expectations of all usable and measured lanes, since the scan has skipped
-// some, and the largest one.
+// computeAll computes the expectations of all usable and measured lanes, because the scan has
+// skipped some of them. It also computes the largest of these expectations.
 func (l *leastCompletion) computeAll(s *scanResult, cost float64, c []Candidate) {
 	for i := range c {
 		if k := &c[i]; usable(k) && k.Known {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// RoundRobin uses one lane after the other and skips lanes that are not free. docs/flow-control.md
-// compares it with other policies: system D there, a flow control built on Storm, uses it.
+// RoundRobin uses one lane after the other and skips lanes that are not free. The flow control
+// built on Storm, which docs/flow-control.md calls system D, uses it.
 type RoundRobin struct{}
 
 // Name returns "round_robin".

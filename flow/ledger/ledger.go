@@ -28,8 +28,8 @@ import (
 )
 
 // MaxOpen is the maximum number of ranges that are open, which means read and not settled. It
-// bounds the memory of a ledger in which the first range settles late: the ring then has at most
-// four entries, of 56 bytes each, for each open range.
+// bounds the memory of a ledger. If the first range settles late, the ledger keeps the settled
+// ranges after it, in at most four entries of 56 bytes for each open range.
 const MaxOpen = 1 << 16
 
 // ErrFull means that MaxOpen ranges are open. Open the range again when Room reports true.
@@ -64,8 +64,8 @@ type Range struct{ From, To Position }
 // String returns the ends, as in "(3, 7]".
 func (r Range) String() string { return fmt.Sprintf("(%v, %v]", r.From, r.To) }
 
-// Ledger tracks the ranges of one partition that were opened, which means that their items were
-// read, and those that are settled. Create it with New.
+// Ledger tracks the ranges of one partition that were opened (their items were read), and the
+// ranges that are settled. Create it with New.
 type Ledger struct {
 	watermark Position // everything at or before it is settled
 	tail      Position // everything at or before it was opened, or was settled before the restart
@@ -119,10 +119,10 @@ func join(dst []Range, base int, r Range) []Range {
 	return append(dst, r)
 }
 
-// Open adds the next range in the order of reading. r.From must be [Ledger.Next]. r must not extend
-// beyond [Ledger.Limit], the start of a range that was settled before the restart, so readers must
-// end a range there. If r is empty (From equals To), Open does nothing. After an error the ledger
-// is unchanged. After ErrFull, Open can be repeated later.
+// Open adds the next range in the order of reading. r.From must be [Ledger.Next]. Readers must end
+// a range where a range begins that was settled before the restart: r must not extend beyond this
+// position, which [Ledger.Limit] returns. If r is empty (From equals To), Open does nothing. After
+// an error the ledger is unchanged. After ErrFull, Open can be repeated later.
 func (l *Ledger) Open(r Range) error {
 	if c := r.From.Compare(l.tail); c != 0 {
 		if c > 0 {
@@ -180,8 +180,8 @@ func (l *Ledger) advance() {
 	}
 }
 
-// Settle marks r as settled and reports whether any part of it was not settled before. Ranges may
-// be settled in any order. r may be a part of an opened range, or cover several of them. If r is
+// Settle marks r as settled and reports whether any part of r was not settled before. Ranges may be
+// settled in any order. r may be a part of an opened range, or cover several opened ranges. If r is
 // empty or extends beyond the opened ranges, Settle does nothing.
 //
 // If n ranges are open and r overlaps m of them, Settle takes O(log n + m). If r covers only a part
@@ -274,6 +274,7 @@ func (l *Ledger) Pending() int { return l.pending }
 func (l *Ledger) Room() bool { return l.pending < MaxOpen }
 
 // Span returns the difference in Position.Num between the watermark and the end of the opened
-// ranges. If positions are byte offsets, it is a number of bytes. After a crash, the part of it
-// that is outside the ranges of Progress is sent again.
+// ranges. If positions are byte offsets, it is a number of bytes. Example: with the watermark 500,
+// opened ranges up to 900 and the settled range (700, 800], Span is 400. A crash at this moment
+// repeats 300 of them, because the settled range is not sent again.
 func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

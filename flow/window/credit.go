@@ -11,15 +11,15 @@ import (
 // that sends the same header. A worker without reports gets the window of [Queue]. The zero value
 // is usable.
 //
-// The worker advertises the total cost that it will have accepted since its start. Because this is
-// a total, a lost or repeated advertisement has no effect. Example: a worker that advertises 120
-// and has accepted 100 grants a window of 20.
+// The worker advertises a total: the cost that it has accepted since its start, plus the cost that
+// it can still take. Example: a worker that has accepted 100 and can take 20 more advertises 120.
+// Because this is a total, a lost or repeated advertisement has no effect.
 //
 // An advertisement is valid for 2 s or three round trips, whichever is longer. After that, the
 // sender sends one batch at a time until the worker responds again. So the flow does not stop if
 // the last response was lost. The window never exceeds twice the window that [Queue] would have, or
-// 4 batches if that is more. So a worker that advertises more than it can serve is not flooded. A
-// worker that does not report how long batches wait is probed as with [Queue].
+// 4 batches if 4 is more. This protects a worker that advertises more than it can serve. A worker
+// that does not report how long batches wait is probed as with [Queue].
 type Credit struct {
 	Max int // batches; 0 means 1000
 }
@@ -71,15 +71,15 @@ type credit struct {
 	gap        countGap
 }
 
-// countGap tracks the recent minimum of a difference: the accepted cost as counted by the worker,
-// minus the cost of the answers that this sender has received.
+// countGap tracks the recent minimum of the difference between two counts: the cost that the worker
+// has accepted, and the cost of the answers that this sender has received.
 type countGap struct {
 	minimum float64
 	samples int
 }
 
-// observe adds a difference. After enough samples, or as soon as a difference is negative, it
-// returns the smallest difference and starts over. Otherwise it returns 0.
+// observe adds a difference. After gapSamples differences, or as soon as a difference is negative,
+// it returns the smallest difference and starts over. Otherwise it returns 0.
 func (g *countGap) observe(more float64) float64 {
 	if g.samples == 0 || more < g.minimum {
 		g.minimum = more
@@ -148,9 +148,10 @@ func (c *credit) OnSample(s Sample) {
 	c.queueWindow.OnSample(s)
 }
 
-// reconcile adds the cost of lost answers to taken. Only the worker has counted these answers. The
-// worker is also ahead by the answers in transit, but only until they arrive. Therefore the
-// smallest recent difference is the cost of the lost answers.
+// reconcile corrects c.taken, the sender's count of the cost that the worker has answered. The
+// parameter taken is the worker's count. It exceeds the sender's count by the lost answers, and for
+// a short time by the answers that are still in transit. The smallest recent difference has hardly
+// any answers in transit. So it is the cost of the lost answers, which reconcile adds to c.taken.
 func (c *credit) reconcile(taken float64) {
 	if taken == 0 {
 		return

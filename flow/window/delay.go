@@ -9,9 +9,9 @@ import (
 
 // delay is the common part of the windows that are computed from round trips. It collects samples
 // in rounds. At the end of each round a verdict decides whether the window grows, shrinks or keeps
-// its size. delay holds the current round, the round trip of the drained worker (one without other
-// batches), the start-up, and the figures of the last verdict. The field w is the window in
-// batches. Times are in seconds.
+// its size. delay holds the current round, the round trip of the drained worker (a worker without
+// other batches of this sender), the start-up, and the figures of the last verdict. The field w is
+// the window in batches. Times are in seconds.
 type delay struct {
 	w, top         float64
 	start          bool // see startup
@@ -55,8 +55,8 @@ const (
 	uselessShare = 0.9
 	uselessRest  = 16 // round trips for which the window rests after a useless step
 
-	// The window does not grow if so many attempts in flight are probably lost: one in 16 if round
-	// trips hardly vary (steady), and otherwise one in four.
+	// The window does not grow if a large share of the attempts in flight are probably lost. This
+	// share is one in 16 if round trips hardly vary (steady), and otherwise one in four.
 	lostShareSteady = 16.0
 	lostShareNoisy  = 4.0
 
@@ -176,8 +176,8 @@ func (d *delay) sample(s *Sample) bool {
 	return float64(d.round.n) >= d.samplesNeeded
 }
 
-// mayBeDropping reports whether the worker may be dropping attempts above some level. It may, if
-// answers to later attempts have come while many earlier attempts are still in flight.
+// mayBeDropping reports whether the worker may be dropping attempts above a limit of its own. It
+// may if many attempts are still in flight although later attempts were answered.
 func (d *delay) mayBeDropping() bool {
 	share := lostShareNoisy
 	if d.base.steady() {
@@ -186,8 +186,9 @@ func (d *delay) mayBeDropping() bool {
 	return d.hanging.lost > 0 && float64(d.hanging.lost)*share >= d.w
 }
 
-// endRound returns the verdict of the round that has ended: the queue at the worker, and the bounds
-// of the queue below which the window grows and above which it shrinks.
+// endRound returns the verdict of the round that has ended. The verdict has the queue at the worker
+// and two bounds: the window grows if the queue is below the lower bound, and shrinks if it is
+// above the upper bound.
 func (d *delay) endRound() *verdict {
 	v := &d.verdict
 	*v = verdict{cause: roundEnded, before: d.w, limited: d.round.usedToLimit()}
@@ -203,8 +204,8 @@ func (d *delay) endRound() *verdict {
 	d.base.followMean(v.mean, d.round.jitter())
 	v.base = d.base.value
 	// The queue is computed from the number of batches that were in flight when the batches of the
-	// round were sent. It is less than the window in the start-up, and if the load does not use up
-	// the window.
+	// round were sent. That number is less than the window in the start-up, and also if the load
+	// does not use up the window.
 	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
 		d.base.zone(d.inFlight))
@@ -215,8 +216,8 @@ func (d *delay) endRound() *verdict {
 	}
 	switch {
 	case moved:
-		// The base has just changed, and the round trips of this round are relative to the old one.
-		// So keep the window.
+		// The base has just changed, but the round trips of this round are relative to the old
+		// base. So keep the window.
 		v.queue = (v.low + v.high) / 2
 		v.low, v.high = v.queue, v.queue
 	case weighs:
@@ -230,8 +231,8 @@ func (d *delay) endRound() *verdict {
 	return v
 }
 
-// grow widens the window by one batch. In consecutive rounds in which almost nothing was queued, it
-// adds more each time, to catch up with a worker that has become much faster.
+// grow widens the window by one batch. If almost nothing was queued in several consecutive rounds,
+// it adds more batches in each of them, to catch up with a worker that has become much faster.
 //
 // If round trips hardly vary, the effect of each step is measured before the next one: answers to
 // batches sent before the last step do not count. If a step only lengthened the queue,
@@ -281,8 +282,8 @@ func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 }
 
 // narrow narrows the window after a failure. A timeout multiplies the window by share, at most once
-// per round. But if the worker seems to drop batches, a timeout instead narrows the window to the
-// number of batches that do not wait in the worker's queue.
+// per round. But if the worker seems to drop batches, a timeout narrows the window to the number of
+// batches that do not wait in the worker's queue.
 //
 // A nack narrows the window by one batch. All nacks of a round together narrow it no more than a
 // timeout. Example: with a window of 10 and a share of 0.5, three nacks leave 7, and eight nacks

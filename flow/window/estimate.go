@@ -77,9 +77,9 @@ func (r *round) jitter() float64 {
 const (
 	roundWeight  = 0.5 // weight of the newest round in the moving mean
 	probeSamples = 8   // minimum samples of a drained probe
-	// probeRound is the minimum number of samples of a probe, as a multiple of the window. Before
-	// two windows of samples have come back, the measured rate is still that of the previous
-	// window.
+	// probeRound is the minimum number of samples of a probe, as a multiple of the window. Until
+	// two windows of samples have come back, the measured rate is the rate of the window before the
+	// probe.
 	probeRound       = 2
 	maxProbeSamples  = 1024 // maximum of the samples that a probe needs
 	probeShare       = 0.75 // share of the non-waiting window during a probe, which limits its cost
@@ -116,9 +116,10 @@ const (
 
 // queue estimates the number q of batches, of w in flight, that wait at their worker. If q is
 // between low and high (the dead zone), the window does not change. The zone depends on noise, the
-// variation of the worker's round trips. Let r be the square root of the batches that do not wait.
-// With a noise of 0, the zone is about r/4 to 3r/4. With a noise of 1, it is about 1.5r to 3r
-// (square-root staffing).
+// variation of the worker's round trips. Let r be the square root of the number of batches that do
+// not wait. With a noise of 0, the zone is about r/4 to 3r/4. With a noise of 1, it is about 1.5r
+// to 3r (square-root staffing). Example: if 16 batches do not wait, r is 4, and these zones are 1
+// to 3 and 6 to 12 waiting batches.
 func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	share := 1.0
 	if mean > 0 {
@@ -135,10 +136,11 @@ func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 // base is the mean round trip at a worker without other batches of this sender (a drained worker),
 // in seconds.
 //
-// It is a mean and not a minimum, because a single short sample as the base starves workers that
-// serve in parallel. It does not expire. A new value measured without draining would include the
-// queue that the window itself has built, and would increase with each replacement. The base falls
-// towards means below it. It rises only through samples and probes of the drained worker.
+// The base is a mean and not a minimum: if a single short sample were the base, the window would be
+// too small for workers that serve in parallel. The base does not expire. A new value measured
+// without draining would include the queue that the window itself has built, and would increase
+// with each replacement. The base falls if round trips with a shorter mean are measured. It rises
+// only through samples and probes of the drained worker.
 type base struct {
 	value           float64
 	n               int     // drained samples in the mean, counted up to probeSamples
@@ -162,12 +164,12 @@ type base struct {
 
 // sample uses s to estimate the base, if s shows the round trip of the drained worker. The
 // normalized round trip of s is x seconds. The result reports whether s must be left out of the
-// round, because a probe limited the window when its attempt was sent, or limits it now.
+// round. It must if a probe limited the window when the attempt of s was sent, or limits it now.
 //
-// A sample that was alone at the worker when it was sent normally shows the drained worker. In a
-// start-up it may be wrong: batches that were sent later may have overtaken and delayed it. So if
-// it was overtaken, it counts only if it is at most 1/8 longer than the base. A sample that was not
-// alone but came back first counts only for the variation of the worker.
+// If a batch was alone at the worker when it was sent, its sample normally shows the drained
+// worker. There is an exception in a start-up: later batches may have overtaken and delayed it. So
+// a sample that was overtaken counts only if it is at most 1/8 longer than the base. If a batch was
+// not alone but came back first, its sample counts only for the variation of the worker.
 func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
@@ -241,8 +243,8 @@ func (b *base) probe(s *Sample, x float64) {
 func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
 // usesSpan reports whether the probe measures all attempts that were sent within a part of a round
-// trip. Otherwise it measures the attempts that are answered first. In a wide window, these would
-// be the attempts with short round trips.
+// trip. Otherwise it measures the attempts that are answered first. In a wide window, the attempts
+// that are answered first are mostly those with short round trips, so their mean would be too low.
 func (b *base) usesSpan() bool { return b.isSteady && b.narrow > probeSamples }
 
 const (
@@ -279,9 +281,9 @@ func (b *base) noise() float64 {
 	return min(noisiest, noisy*math.Sqrt(b.squareDeviation)/b.value)
 }
 
-// zone returns the noise to be used for the dead zone (see queue) of a window of w batches. For a
-// short queue, it is only a share of the noise. The share grows with the window: in a wide window,
-// an error of one percent in the base is many batches.
+// zone returns the noise with which the dead zone (see queue) of a window of w batches is computed.
+// If Short is set, this is only a share of the noise, which makes the queue short. The share grows
+// with the window: in a wide window, an error of one percent in the base is many batches.
 func (b *base) zone(w float64) float64 {
 	if b.short {
 		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()
@@ -327,7 +329,7 @@ func (b *base) addReported(x float64) {
 }
 
 // finish adds the mean round trip of the probe to the base. If round trips vary, the mean of the
-// first answers would be too low, because the short round trips come back first. finish then
+// first answers is too low, because the short round trips come back first. In this case finish
 // computes the mean by Little's law from the number of deliveries during the probe.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
@@ -395,8 +397,8 @@ func (b *base) end() {
 	}
 }
 
-// restart keeps the value of the base as provisional, and discards its samples, because the worker
-// may have changed.
+// restart is called when the worker may have changed. It keeps the value of the base, but as
+// provisional, and discards its samples.
 func (b *base) restart() {
 	b.end()
 	b.n, b.deviations, b.squareDeviation, b.reportsWait, b.waits = 0, 0, 0, false, waits{}

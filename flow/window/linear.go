@@ -31,9 +31,9 @@ const (
 //	NORMAL   if q < max(2, 1.5 sqrt(BDP))
 //	SLOW     if q > max(3, 3 sqrt(BDP))
 //
-// and in between the window does not change. The range in between grows with the measured jitter.
-// The sources are Vegas's queue estimate, square-root staffing, and the starvation theorem of
-// SIGCOMM 2022.
+// If q is in the range between these bounds, the window does not change. The range grows with the
+// measured jitter. The sources are Vegas's queue estimate, square-root staffing, and the starvation
+// theorem of SIGCOMM 2022.
 type Linear struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000

@@ -16,10 +16,10 @@ import (
 // a high mark. Below the low mark the pool grows by a batch. Above the high mark it shrinks by a
 // batch, or by a fifth if the mean is far above.
 //
-// Half-way between the marks, a server with exponential service times is busy for 99 % of the time,
-// by mean value analysis of the closed loop. The number of batches that then wait depends on the
-// number of batches in the network: 0.9 wait if it is almost 0, 2.6 if it is one, and 5.6 if it is
-// seven.
+// The marks are chosen by mean value analysis of the closed loop: if the mean is half-way between
+// them, a server with exponential service times is busy for 99 % of the time. This mean depends on
+// the number of batches in the network: 0.9 batches wait if almost none are in the network, 2.6 if
+// one is, and 5.6 if seven are.
 type Pool struct {
 	Max float64 // maximum batches in flight of all senders together; 0 means 1000
 
@@ -47,8 +47,8 @@ const (
 	poolStart  = 4
 	poolWeight = 0.5
 	poolRate   = 0.3
-	// poolPause is the length of a gap between two completions, in mean gaps, from which the gap is
-	// a pause. With exponential service, one gap in 22,000 is that long.
+	// If no batch is completed for poolPause times the mean gap between two completions, the worker
+	// has paused. With exponential service, one gap in 22,000 is that long by chance.
 	poolPause  = 10
 	poolMean   = 0.02
 	poolActive = 5 * time.Second
@@ -104,9 +104,9 @@ func (s *poolSender) measured(network float64) {
 }
 
 // complete adds a completion to the round. It leaves out batches that waited during a pause of the
-// worker, for example for its garbage collector. Until their answers have crossed the network, the
-// queue is longer than usual. But if a second pause follows before a round has ended, it is taken
-// as the worker's normal speed.
+// worker, for example for its garbage collector. After a pause the queue is longer than usual,
+// until the answers have crossed the network. But if a second pause follows before a round has
+// ended, the pauses are taken as the worker's normal speed.
 func (p *Pool) complete(now time.Duration, waiting float64) {
 	gap := now - p.last
 	p.last = now

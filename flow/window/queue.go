@@ -8,14 +8,14 @@ import (
 )
 
 // Queue is the window for receivers that do not report their capacity. It keeps a few batches
-// queued at its worker. With none, the worker would idle, and more than a few would only wait. The
-// zero value is usable.
+// queued at its worker. Without queued batches, the worker would idle at times. More than a few
+// queued batches would only wait. The zero value is usable.
 //
 // The window starts at one batch and at least doubles per round trip until the worker is full. Then
 // it follows a target for the queue, of about 1.5 to 3 times sqrt(BDP), which is square-root
 // staffing for workers that serve in parallel. BDP is the number of batches in flight that do not
-// wait. Below the target, the window grows by one batch per round. Above the target, it shrinks by
-// one batch, and far above by up to a quarter.
+// wait. If the queue is below the target, the window grows by one batch per round. If it is above
+// the target, the window shrinks by one batch, or by up to a quarter if it is far above.
 //
 // The queue is estimated from the round trips as in TCP Vegas: of a window of W batches, q = W (1 -
 // base/mean) wait. The base is the mean round trip of the drained worker, not the minimum. Example:
@@ -27,8 +27,8 @@ type Queue struct {
 
 	// Short keeps the queue just long enough that a worker with varying round trips seldom idles:
 	// about the square root of the number of batches in the network. Every 5 to 20 s a probe of
-	// about a hundred batches drains the queue. The probes cost 1 to 3 percent of the goodput, and
-	// need thousands of batches per minute. Package limit sets Short.
+	// about a hundred batches drains the queue. The probes cost 1 to 3 percent of the goodput. They
+	// work only if there are thousands of batches per minute. Package limit sets Short.
 	Short bool
 }
 
@@ -106,9 +106,9 @@ func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.narrow(now, na
 
 // AIMD is the window for receivers that are shared with unknown senders. It adds one batch per
 // round while the worker is not full. If the worker is full or a batch times out, it removes a
-// fifth, at most once per round. A nack removes one batch, and all nacks of a round together at
-// most a fifth. Only multiplicative decrease converges to a fair share (Chiu and Jain 1989). A
-// worker is full under the same condition as in [Queue]. The zero value is usable.
+// fifth of the window, at most once per round. A nack removes one batch, and all nacks of a round
+// together remove at most a fifth. Only multiplicative decrease converges to a fair share (Chiu and
+// Jain 1989). A worker is full under the same condition as in [Queue]. The zero value is usable.
 type AIMD struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000

@@ -8,9 +8,9 @@ import (
 )
 
 // Rate is the window of BBR's model: the worker's delivery rate times the round trip of the drained
-// worker, plus a quarter and two batches. The rate is the second highest rate of the last ten
-// rounds, because with exponential service times the highest rate of a few rounds is far above the
-// mean. Rate is experimental. Use [Queue] instead. The zero value is usable.
+// worker, plus a quarter of this product, plus two batches. The rate is the second highest rate of
+// the last ten rounds, because with exponential service times the highest rate of a few rounds is
+// far above the mean. Rate is experimental. Use [Queue] instead. The zero value is usable.
 type Rate struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000

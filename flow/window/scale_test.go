@@ -173,8 +173,8 @@ func (c *closed) come() {
 }
 
 // TestPoolKeepsBusy checks that a worker is busy for 98 % of the time with any network. The pool
-// may hardly be larger than the fixed window that is needed for 99 %: by mean value analysis 2, 5,
-// 9 and 14 batches.
+// must be little larger than the fixed window with which the worker is busy for 99 % of the time.
+// For the four networks of the test, mean value analysis gives windows of 2, 5, 9 and 14 batches.
 func TestPoolKeepsBusy(t *testing.T) {
 	for _, v := range []struct {
 		network time.Duration // with a mean service time of 10 ms

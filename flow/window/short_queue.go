@@ -18,8 +18,9 @@ import (
 //	w = width * ln(drained / now)
 //
 // where drained is the mean weight without a queue, and now the mean weight of the current round.
-// Times are relative to the base. After a change of the worker's speed, the base follows. The
-// drained weight is then only corrected for the network's share, and probes refine it over minutes.
+// Times are relative to the base. After a change of the worker's speed, the base changes, too. The
+// drained weight is then at first only corrected for the network's share of the base. Probes refine
+// it over minutes.
 type waits struct {
 	drained float64 // mean weight of round trips without a queue
 	tilted  float64 // mean of their round trips multiplied by their weights
@@ -71,13 +72,14 @@ const (
 	shortStep   = 0.25 // maximum change per round, in square roots of the window; at least one call
 	shortEmpty  = 4    // rounds below half of the target before the window grows by a call,
 	shortGrowth = 8    // or by this fraction of itself
-	// shortSlack is the allowed difference between the two estimates of the queue, as a multiple of
-	// the square root of the number of calls being served.
+	// There are two estimates of the queue: from the weights, and from the mean round trip.
+	// shortSlack is the allowed difference between them, as a multiple of the square root of the
+	// number of calls being served.
 	shortSlack = 1.0
 
-	// The worker's speed has changed if two conditions hold. The logarithm of the mean round trip
-	// changes between two rounds by more than minSpeedChange and by more than speedJitter standard
-	// errors. The change of the window does not explain this.
+	// The worker's speed has changed if the mean round trip of a round differs from that of earlier
+	// rounds, and the change of the window does not explain this. The logarithm of the mean must
+	// have changed by more than minSpeedChange, and by more than speedJitter standard errors.
 	speedJitter    = 5
 	minSpeedChange = 0.4
 	speedWait      = 0.15 // minimum apparent wait at a slower worker, as a share of the base
@@ -117,8 +119,8 @@ func (w *waits) rescale(from, to float64) {
 	w.tilted = w.drained * (g + (x-f)*(1-g)/(1-f))
 }
 
-// refine adapts the drained weight to a better estimate of the base. The round trips stay the same,
-// so a round trip of x, relative to the base, becomes x * from / to.
+// refine adapts the drained weight to a better estimate of the base. The round trips themselves
+// stay the same. So x, a round trip relative to the base, becomes x * from / to.
 func (w *waits) refine(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return
@@ -212,10 +214,10 @@ const (
 	speedChanged
 )
 
-// speedChange compares the mean round trip of a round with that of earlier rounds. The worker's
-// speed has changed if the means differ by more than random variation and the change of the window
-// explain, and the estimated waits show the change, too. The second condition excludes a few very
-// long calls, which change the mean but not the estimated waits.
+// speedChange compares the mean round trip of a round with that of earlier rounds. It reports a
+// change of the worker's speed if two conditions hold. The means must differ by more than random
+// variation and the change of the window explain. The estimated waits must show the change, too,
+// because a few very long calls change the mean but not the estimated waits.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)
 	grown := math.Log(d.round.inFlight / float64(d.round.n) / d.inFlight)
@@ -240,8 +242,8 @@ func (d *delay) probeEnded(before float64) {
 }
 
 // applyWeights sets the queue and its target in the verdict. The weights show a short queue better
-// than the mean round trip does. The mean only bounds their estimate, for a worker that slows down
-// all calls instead of letting some wait.
+// than the mean round trip does. But a worker may slow down all calls instead of letting some wait.
+// So the queue is at least the estimate from the mean round trip, less some slack (shortSlack).
 func (d *delay) applyWeights(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean

@@ -18,23 +18,21 @@ import (
 // If the pace does not vary, a round trip longer than the base is not random. While no round trip
 // is longer, the window grows to 12 (RFC 6928 begins with ten), to 32, and then by half of itself
 // per round trip. If some round trips are longer but little is queued, it grows by a quarter (the
-// conservative slow start of HyStart++, RFC 9406). The start-up ends with the first few round trips
-// that show a queue, without waiting for later ones. The level is then computed as in BBR: the
-// maximum rate at which the worker delivered while a batch was in flight, times the base round
-// trip.
+// conservative slow start of HyStart++, RFC 9406). The start-up ends as soon as a few round trips
+// show a queue. The level is then computed as in BBR: the maximum rate at which the worker
+// delivered while a batch was in flight, times the base round trip.
 //
-// There are two cases in which all batches in flight are late although the worker is not full: a
-// machine that stops for a moment, and a worker that divides its capacity among all batches. If
-// more batches per second come back than before, the window therefore continues to grow by a
-// quarter.
+// All batches in flight may be late although the worker is not full. This happens if a machine
+// stops for a moment, or if a worker divides its capacity among all batches. Therefore the window
+// continues to grow by a quarter if more batches per second come back than before.
 type startup struct {
 	fastest float64 // maximum deliveries per second of any round
 	flat    int     // rounds that were hardly faster
 	idle    int     // rounds in which the window was not used up
 	pace    float64 // maximum deliveries per second while a batch was in flight
 	before  float64 // pace at the start of the round
-	// returned is the number of batches that came back about one base round trip after the window
-	// was widened.
+	// returned is the number of batches that came back between half and one and a half base round
+	// trips after the window was widened.
 	returned    float64
 	maxReturned float64 // maximum of returned in any round
 	early       int     // answers in the round to batches sent before it
@@ -65,8 +63,8 @@ const (
 	// startNarrow is the maximum window to which startNarrowEarly applies.
 	startNarrow = 25.0
 	startFew    = 4.0 // up to this many answers at once need no additional queue
-	// Answers that come back within this share of the base after the widening belong to the
-	// previous round.
+	// An answer belongs to the previous round if it comes back soon after the widening of the
+	// window: within startSame times the base round trip.
 	startSame       = 1.0 / 2
 	startChance     = 16      // at most one of this many samples is slow at random
 	startVerySlow   = 1.0 / 2 // share of the base: a sample that is later than this is not random
@@ -134,16 +132,16 @@ func (u *startup) isFaster(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startVerySlow) && batches > startFasterPace*u.before*x
 }
 
-// mayBeRandom reports whether the slow round trips among n are so few that they may be random. A
-// single slow round trip may also be random if a batch that was sent with more in flight was not
-// slow.
+// mayBeRandom reports whether the slow round trips among n are so few that they may be random. If
+// there is a single slow one, it may also be random for another reason: a batch that was sent with
+// more batches in flight was not slow.
 func (u *startup) mayBeRandom(n int) bool {
 	return startChance*u.verySlow <= n && (startChance*u.slow <= n || u.slow == 1 &&
 		u.slowAt < u.normalAt)
 }
 
 // complete reports whether a round of the start-up is over: as many batches have come back as the
-// window holds. If the pace varies, no more than a certain share of them may have been sent before
+// window holds. If the pace varies, only a certain share of these batches may have been sent before
 // the round began.
 func (d *delay) complete() bool {
 	early := float64(d.startup.early)
@@ -158,9 +156,9 @@ func (d *delay) complete() bool {
 }
 
 // sentBefore handles an answer to a batch that was sent before the window was widened, and reports
-// whether the round has ended. Such an answer counts towards the current round. If the pace does
-// not vary, an answer soon after the widening belongs to the same burst as the last one of the
-// previous round. It does not count, and the batch sent next counts instead.
+// whether the round has ended. Such an answer normally counts towards the current round. If the
+// pace does not vary, an answer soon after the widening belongs to the same burst as the last
+// answer of the previous round. It does not count towards the current round.
 func (d *delay) sentBefore(s *Sample) bool {
 	if !d.start || !d.base.steady() {
 		d.startup.early++
@@ -241,9 +239,9 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 			return bdp + low
 		}
 		// The worker serves several batches at once, and their answers come in bursts. While the
-		// next batches are on their way, more than low batches must wait at the worker. A round
-		// trip may contain two bursts, so that bdp is too high. Therefore the answers of one round,
-		// plus a queue, limit the level.
+		// next batches are on their way, more than the usual minimum (low) must wait at the worker.
+		// bdp is too high if a round trip contains two bursts. Therefore the level is at most the
+		// number of answers of one round, plus a queue.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

@@ -63,12 +63,12 @@ type Sample struct {
 	// InFlightAtSend is the cost in flight at this worker just after the item was sent, including
 	// overdue attempts.
 	InFlightAtSend float64
-	// Lost is the part of InFlightAtSend that is probably lost, because answers to later attempts
-	// came long ago.
+	// Lost is the part of InFlightAtSend that is probably lost, because attempts that were sent
+	// later were answered long ago.
 	Lost         float64
 	PresumedLost int // attempts in flight now that are probably lost
-	// Uncertain is the share of the batches within the limit that bad data keeps hanging. They are
-	// no load of the worker.
+	// If bad data makes some batches hang, the limit is widened by their number, because they are
+	// no load of the worker. Uncertain is the share of the widened limit that these batches take.
 	Uncertain float64
 	// Done is the cost that the worker has delivered since the item was sent, including the item. 0
 	// means unknown.
@@ -82,8 +82,8 @@ type Sample struct {
 // Advert is the window that a worker grants with an answer.
 type Advert struct {
 	Valid bool
-	// Credit is the maximum cost that the worker will have accepted since its start. Since it is a
-	// total, lost advertisements do no harm.
+	// Credit is a total: the cost that the worker has accepted since its start, plus the cost that
+	// it can still take. Since it is a total, lost advertisements do no harm.
 	Credit   uint64
 	Taken    uint64        // the cost that it has accepted since its start; 0 if not reported
 	Cost     uint64        // its own price of this batch; 0 if it counts the sender's cost
@@ -178,8 +178,8 @@ type Discarder interface {
 	Discard(now time.Duration) // starts a new round
 }
 
-// Starter is a Window with a start-up phase. In this phase the window grows again before the round
-// trips show the effect of the last growth.
+// Starter is a Window with a start-up phase. In this phase the window grows fast: each step comes
+// before the round trips show the effect of the step before.
 type Starter interface {
 	Window
 	Starting() bool // reports whether it is in its start-up phase

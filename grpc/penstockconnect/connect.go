@@ -33,8 +33,8 @@ import (
 )
 
 // Interceptor implements connect.Interceptor for clients and handlers. A nil field adds no layer,
-// so the zero value does nothing. The layers are, from the outside: retry, breaker, limit. A
-// client's breaker and limiter serve one target each.
+// so the zero value does nothing. The layers are, from the outside: retry, breaker, limit. Use a
+// separate breaker and limiter for each target of a client.
 //
 // The fields must not change once the Interceptor is in use. An Interceptor is safe for concurrent
 // use.
@@ -42,8 +42,8 @@ type Interceptor struct {
 	// Retry are the settings of the retries of a client's unary calls. If Classify is nil or
 	// returns Undecided, the code decides. The code unavailable is retried, and so is
 	// resource_exhausted if the server sends a retry delay. The codes unknown, deadline_exceeded,
-	// aborted and internal are retried if the procedure's schema declares it idempotent. Handlers
-	// do not use Retry.
+	// aborted and internal are retried if the schema declares the procedure idempotent. Handlers do
+	// not use Retry.
 	Retry *retry.Options
 	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable
 	// or data_loss.

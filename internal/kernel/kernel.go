@@ -44,8 +44,8 @@ func (k *Kernel[E]) At(at time.Duration, e E) { k.push(at, 0, e) }
 // After schedules e for d after Now, as At does.
 func (k *Kernel[E]) After(d time.Duration, e E) { k.push(k.now+d, 0, e) }
 
-// AtEnd schedules e after all events that At schedules for the same instant, even after those that
-// At schedules later.
+// AtEnd schedules e as the last event of its instant: after all events that At schedules for this
+// instant, before or after the call of AtEnd.
 func (k *Kernel[E]) AtEnd(at time.Duration, e E) { k.push(at, 1<<63, e) }
 
 // Due returns the time of the next event. It reports false if there is none.

@@ -45,8 +45,8 @@ func (t *Table[T]) Find(host string) (T, bool) {
 }
 
 // Get returns the value for a host. If there is none, it calls create and keeps the result unless
-// create fails. The parameter most is the maximum number of hosts: 0 means DefaultMax, a negative
-// value 1.
+// create fails. The parameter most is the maximum number of hosts. Zero means DefaultMax, and a
+// negative number means 1.
 func (t *Table[T]) Get(host string, most int, create func() (T, error)) (T, error) {
 	if most == 0 {
 		most = DefaultMax

@@ -11,8 +11,9 @@ import (
 
 // deviations is the number of standard errors by which a value measured from our draws may differ
 // from that of the library. In a normal distribution, a share of 8e-11 of the values lies further
-// from the mean than 6.5 standard errors. With 10,000 comparisons in a run, a correct policy is
-// refused with a probability below 1e-6. Seeds are fixed, so each run gives the same result.
+// from the mean than 6.5 standard errors. So if a run makes 10,000 comparisons, the probability
+// that it refuses a correct policy is below 1e-6. Seeds are fixed, so each run gives the same
+// result.
 const deviations = 6.5
 
 // beyond returns the number of our draws that may lie above the library's highest draw, or below
@@ -63,10 +64,10 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 			"highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
-	// If 1 % of the library's draws lie within a twentieth of its range from one end, even a single
-	// draw of ours that lies more than a fiftieth of the range beyond this end is an error. At
-	// other ends the library has few draws, for example below a cap that most draws exceed. There,
-	// its own extreme is accidental.
+	// Does the library have many draws near this end of its range? It does if 1 % of its draws lie
+	// within a twentieth of the range from the end. Then even a single draw of ours that lies more
+	// than a fiftieth of the range beyond the end is an error. Otherwise the library's extreme is
+	// accidental, for example below a cap that most draws exceed.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {

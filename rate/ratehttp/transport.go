@@ -65,8 +65,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // Advice returns the rate limit that a response states, or false if it states none. The parameter
-// now is the time at which the response was received. Advice uses Retry-After of the statuses 429
-// and 503 only, because it has other meanings elsewhere.
+// now is the time at which the response was received. Advice uses Retry-After only with the
+// statuses 429 and 503, because Retry-After has other meanings with other statuses.
 func Advice(resp *http.Response, now time.Time) (rate.Advice, bool) {
 	a, ok := rate.ParseHeaders(resp.Header, now)
 	if !ok || resp.StatusCode == http.StatusTooManyRequests ||

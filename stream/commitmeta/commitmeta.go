@@ -1,7 +1,10 @@
-// Package commitmeta encodes settled ranges as text. A broker such as Kafka stores one offset per
-// partition, which says that everything before the offset is settled. It also stores a metadata
-// text with the offset. The text of this package holds the ranges that are settled above the
-// offset, so that they are not delivered again.
+// Package commitmeta encodes settled ranges as text. For each partition, a broker such as Kafka
+// stores one offset, before which everything is settled, and a metadata text. If a later record
+// settles before an earlier one, its range lies above the offset. This package puts such ranges in
+// the metadata text, so that a restart does not deliver them again.
+//
+// Example: the offset 500 and a text with the range (700, 900] mean that a restart reads the
+// offsets 500 to 700 and everything after 900.
 //
 // The text contains a checksum over the partition's id and the offset. Decode therefore rejects
 // text that other software wrote or that belongs to another offset. docs/formats/commit-metadata.md
@@ -32,9 +35,10 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns the text for m, of at most limit bytes, and the ranges that it holds. If not all
-// ranges of m.Above fit, it holds the lowest ones. The committed offset is m.Watermark.Num. A limit
-// below [MinLimit] counts as MinLimit.
+// Encode returns the text for m, of at most limit bytes, and the ranges in the text. If not all
+// ranges of m.Above fit, the text has the lowest ones. The text is valid only together with the
+// offset m.Watermark.Num, which the caller must commit. A limit below [MinLimit] counts as
+// MinLimit.
 func Encode(m stream.Mark, limit int) (text string, stored []stream.Range) {
 	room := base64.RawURLEncoding.DecodedLen(max(limit, MinLimit) - len(magic))
 	payload := make([]byte, checksumLen, room)

@@ -172,8 +172,8 @@ func (b *Broker) Cut(member string) {
 	}
 }
 
-// Freeze ends the session of a member without notifying it, and withholds notifications from it
-// until Thaw. The broker still answers calls of the member.
+// Freeze ends the session of a member without telling the member, and withholds notifications from
+// it until Thaw. The broker still answers calls of the member.
 func (b *Broker) Freeze(member string) {
 	b.mu.Lock()
 	b.frozen[member] = true

@@ -1,6 +1,8 @@
-// Package streamtest helps to test sources, processors and sinks. It has a [Host] that logs to the
-// test, a [Quiet] host for synctest bubbles, batches made from text ([Lines], [Text]) or value by
-// value ([Rows]), and an in-memory [Broker] and [Store].
+// Package streamtest helps to test sources, processors and sinks. It has these parts:
+//
+//   - a [Host] that logs to the test, and a [Quiet] host for synctest bubbles
+//   - batches made from text ([Lines], [Text]) or value by value ([Rows])
+//   - an in-memory [Broker] and an in-memory database ([Store])
 //
 // It does not import the engine, so that a connector's tests do not need it. The suite that every
 // connector passes is engine/connector/connectortest. The package runs under testing/synctest if a

@@ -76,8 +76,8 @@ func (s *Store) DeleteLedger(partitionID string) {
 	delete(s.ledgers, partitionID)
 }
 
-// Steal begins a new epoch of a partition. A process that no longer owns the partition does the
-// same if it calls Take too late.
+// Steal begins a new epoch of a partition. It has the same effect as a late Take by a process that
+// no longer owns the partition.
 func (s *Store) Steal(partitionID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,9 +17,9 @@ const (
 	DataAll    Data = "kept"   // all survive: only the process died
 	DataNone   Data = "lost"   // all are lost
 	DataPrefix Data = "prefix" // the first writes of each file survive, the last of these in part
-	// DataTorn means that all bytes survive, except for some that the last unsynced write of each
-	// file wrote to its last page. The first half of these bytes survives. The second half is
-	// replaced by the bytes on the disk before, or by zeros.
+	// DataTorn means that the last unsynced write of each file was torn by the crash. All bytes
+	// survive, except for the second half of the bytes that this write wrote to its last page.
+	// These are replaced by the bytes that were on the disk before, or by zeros.
 	DataTorn Data = "torn"
 )
 
@@ -51,11 +51,11 @@ func (c Crash) String() string {
 }
 
 // Crashes runs the workload once on an empty file system. After each call that may have changed
-// something, it yields the file systems that a crash at this moment can leave. The first is the
-// state after a kill of the process (DataAll, NamesAll). The others are states after a power loss,
-// one for each combination of the other values of [Data] with all values of [Names]. If all bytes
-// are synced, DataNone is the only value of Data. If all names are synced, NamesNone is the only
-// value of Names.
+// something, it yields the file systems that a crash at this moment can leave. The first file
+// system is the state after a kill of the process (DataAll, NamesAll). The others are states after
+// a power loss, one for each combination of a value of [Data] other than DataAll with a value of
+// [Names]. If all bytes are synced, DataNone is the only value of Data. If all names are synced,
+// NamesNone is the only value of Names.
 //
 // The loop body runs inside the call, so it sees the workload's variables as they were at the
 // crash. The workload must make its calls on its own goroutine, and the body must not use locks
@@ -262,8 +262,8 @@ func (n *node) crashed(data Data, rng *rand.Rand) content {
 	return c
 }
 
-// tear undoes a part of the last unsynced write: of the bytes in the last page that it wrote to,
-// the second half is replaced by the bytes in n.disk, or by zeros.
+// tear undoes a part of the last unsynced write. It takes the bytes that the write wrote to its
+// last page, and replaces the second half of these bytes by the bytes in n.disk, or by zeros.
 func (n *node) tear(c *content, rng *rand.Rand) {
 	last := n.writes[len(n.writes)-1]
 	if last.size >= 0 || len(last.data) == 0 {

@@ -5,7 +5,8 @@
 // [Crashes] runs a workload. After each call that changes anything, it yields the file systems that
 // a crash at that moment could leave. [Mem.Fail] makes the n-th call of a kind fail. Mem never
 // touches a real file, and equal seeds give equal results. Mem and [Crashes] start no goroutine and
-// run under testing/synctest. The suites do not, because they start subtests and child processes.
+// run under testing/synctest. The conformance suites do not run under testing/synctest, because
+// they start subtests and child processes.
 package vfstest
 
 import (

@@ -46,7 +46,7 @@ func (n *node) info(name string) vfs.Info {
 }
 
 // content is the bytes of a file, which clones may share. The bytes below the offset frozen are
-// shared and never overwritten in place: a write below it copies b first.
+// shared. They are never overwritten in place: a write to an offset below frozen first copies b.
 type content struct {
 	b      []byte
 	frozen int

@@ -47,8 +47,9 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), !c.ExactlyOnce, texts(0, next))
 }
 
-// again evaluates the calls of Deliver for consecutive batches, the first of which is number *next.
-// It reports whether a call has failed. The caller must then send the batches from *next on again.
+// again evaluates the results of Deliver calls for consecutive batches. The first batch has the
+// number *next. again reports whether a call has failed. If one has, the caller must send the
+// batches from *next on again.
 //
 // On an ordered lane, again first adds the number of delivered batches to *next, and fails the test
 // if a batch was delivered after a failed one. On other lanes, *next stays, so that delivered
@@ -76,7 +77,8 @@ func (l *life) again(all []attempt, next *int) bool {
 }
 
 // sinkKilled ends the process after a few batches, several times. Each next process starts from a
-// checkpoint, which has either all batches that were delivered before, or all but the last one.
+// checkpoint. The checkpoint has either all batches that were delivered before, or all but the last
+// one.
 func sinkKilled(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	place := ""

@@ -110,7 +110,7 @@ func sourceAllSettled(t *testing.T, c SourceCase) {
 
 // sourceEndsWithContext reads without Once until there are no more records. Then it ends the
 // context of a Read that waits. Finally it calls Read with a context that has already ended. Both
-// must return soon, with the cause of the context.
+// calls of Read must return soon, with the cause of the context.
 func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(false)

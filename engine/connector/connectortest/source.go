@@ -2,11 +2,11 @@
 // connectors use it, also in other projects.
 //
 // [Sink] and [Source] run a connector under the conditions of the engine. Several calls of Deliver
-// run concurrently, and contexts end. A process may end between two calls. The next process then
-// continues from the last reported position. The memory of a batch is overwritten after the last
-// Release, to find connectors that keep references to it. A test passes a case, which creates the
-// connector and returns its results. The suite creates the batches, the goroutines and the host
-// ([streamtest.Host]).
+// run concurrently, and their contexts may end. A process may end between two calls, and the next
+// process then continues from the last reported position. The memory of a batch is overwritten
+// after the last Release, to find connectors that keep references to it. A test passes a case,
+// which creates the connector and returns its results. The suite creates the batches, the
+// goroutines and the host ([streamtest.Host]).
 //
 // The package never looks inside a connector. It is for tests only.
 package connectortest

@@ -83,8 +83,9 @@ func judge(err error) verdict.Verdict {
 	return verdict.Refused
 }
 
-// isOfIndex reports whether the store has refused the index, and not the document: it cannot create
-// the index because the cluster has as many shards as it may have, or the index is closed.
+// isOfIndex reports whether the store has refused the index, and not the document. It does so if
+// the index is closed, or if it cannot create the index because the cluster has the maximum number
+// of shards.
 func (e *itemError) isOfIndex() bool {
 	kind, _, _ := strings.Cut(e.reason, ": ")
 	return kind == "validation_exception" || kind == "index_closed_exception"

@@ -108,10 +108,10 @@ func parseAnswer(line []byte) (answer, error) {
 	return a, nil
 }
 
-// report returns the load that a child has stated in an answer. If the answer has a credit without
-// an epoch or without the number of taken records, report adds them: epoch is the number of this
-// child among the sink's children, and taken is the number of records that it has answered. See
-// docs/formats/exec-ndjson.md for the credit.
+// report returns the load that a child has stated in an answer. A credit needs an epoch and the
+// number of taken records. If the answer has a credit without them, report adds them. The epoch is
+// then the number of this child among the sink's children. The number of taken records is then the
+// number of records that the child has answered. See docs/formats/exec-ndjson.md for the credit.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,

@@ -57,8 +57,8 @@ var ownFile = sync.OnceValue(func() string {
 })
 
 // keep appends text to this process's own file beside file, in one write that survives the process.
-// A shared file would not work: a kill can cut a write short, and the next process would continue
-// in the middle of a line.
+// The processes must not share a file: a kill can cut a write short, and the next process would
+// then continue in the middle of a line.
 func keep(file string, text []byte) error {
 	f, err := os.OpenFile(file+ownFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

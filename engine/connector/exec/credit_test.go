@@ -22,8 +22,8 @@ const allowed = 7
 
 // creditChild reads batches as fast as it can and answers them slowly. Its credit is the number of
 // records that it has answered, plus a constant (allowed). Before each answer, it stores the number
-// of unanswered records. At first it also waits longer for more records before each answer. It
-// stops doing so once the number of unanswered records has been close to that constant.
+// of unanswered records. Until the number of unanswered records has once been close to that
+// constant, it also waits longer for more records before each answer.
 func creditChild(file string) int {
 	var mu sync.Mutex
 	var has, taken int

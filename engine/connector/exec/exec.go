@@ -6,7 +6,7 @@
 // messages with the sink.
 //
 // A batch is delivered only if the child has acknowledged it. The sink does not retry; package flow
-// does. A child that ends is restarted as long as the route runs. Its unanswered batches can go to
+// does. While the route runs, a child that has ended is restarted. Its unanswered batches can go to
 // other workers at once. If package flow abandons an attempt because the child hangs, the child is
 // killed with its process group. Programs run without a shell.
 package exec
@@ -38,8 +38,9 @@ type Sink struct {
 	// with storm: the directory in which bolts store their process ids; created by Open
 	pids   string
 	starts atomic.Uint32 // with ndjson: number of children started so far
-	// grants is set as soon as any child has stated a credit, the number of records that it allows.
-	// From then on, each new child gets only one batch until it has stated a credit itself.
+	// grants is set as soon as any child has stated a credit, the number of records that the sink
+	// may send it. From then on, each new child gets only one batch until it has stated a credit,
+	// too.
 	grants atomic.Bool
 }
 

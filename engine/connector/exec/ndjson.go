@@ -104,11 +104,15 @@ func (t *session) handleLine(line []byte) error {
 	return nil
 }
 
-// awaitCredit waits until q fits into the child's credit, the bound on the records that the child
-// has allowed so far. It does not wait if the child has never stated a credit. It does not wait
-// either if all batches are answered, since the child states a new credit only in an answer. It
-// then adds q to the unanswered batches. The caller must hold the token of t.writing. After an
-// error, nothing was written.
+// awaitCredit waits until q fits into the child's credit, which is the total number of records that
+// the child has allowed so far. It then adds q to the unanswered batches. It does not wait in two
+// cases:
+//
+//   - The child has never stated a credit.
+//   - All batches are answered. The child states a new credit only in an answer, so waiting for one
+//     would never end.
+//
+// The caller must hold the token of t.writing. After an error, nothing was written.
 func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	for {
 		t.mu.Lock()
@@ -130,9 +134,10 @@ func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 	}
 }
 
-// End implements child.Session. It ends all waits for answers. The oldest unanswered batch is
-// blamed for the death of the child. No batch is blamed if the reason is known. Nor is one if the
-// child has ended by itself without an error, and has answered a batch before.
+// End implements child.Session. It ends all waits for answers. Normally the oldest unanswered batch
+// is blamed for the death of the child. No batch is blamed if the reason for the death is known.
+// Nor is one blamed if the child has answered a batch before, and has then ended by itself without
+// an error.
 func (t *session) End(err error) {
 	t.mu.Lock()
 	t.err = err
@@ -190,8 +195,8 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 // startPatience bounds the wait of an attempt for a child that should be restarting now.
 const startPatience = time.Second
 
-// awaited returns the session of a slot. If the child has never been started, or its restart is
-// due, awaited waits for the start. It does not wait for a restart that is due later, because
+// awaited returns the session of a slot. If the child has never been started, or if its restart is
+// due now, awaited waits for the start. If the restart is due later, awaited does not wait, because
 // package flow can use other workers meanwhile.
 func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
 	var none S

@@ -199,8 +199,8 @@ func following(planned, now time.Time, every time.Duration) (next time.Time, mis
 }
 
 // run runs the command once and submits its output until it ends. When runCtx is done, run makes
-// the command end and submits the rest of the output. When ctx is done, it returns without the
-// rest.
+// the command end and submits the rest of the output. When ctx is done, run returns without
+// submitting the rest.
 func (s *Source) run(ctx, runCtx context.Context) error {
 	begun := time.Now()
 	s.host.Count("runs", 1)

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// boltInFlight is the number of in-flight batches of a bolt. It is two, so that the bolt can begin
-// the next batch while its last answers for the previous batch are under way.
+// boltInFlight is the number of in-flight batches of a bolt. With two, the bolt can begin the next
+// batch while its last answers for the previous batch are on their way.
 const boltInFlight = 2
 
 // boltLane delivers each record as a tuple to the bolt in one slot.

@@ -9,14 +9,14 @@ const (
 	// this space may stay allocated there.
 	aheadMax = 64 << 20
 	// aheadMin is the number of bytes that must be written within aheadEvery before space is
-	// reserved. There is no reservation for slow files.
+	// reserved. So no space is reserved for a file that grows slowly.
 	aheadMin   = 8 << 20
 	aheadEvery = time.Second
 )
 
-// ahead decides how much space to reserve after the end of the file: as much as was written in the
-// previous or in the current second, whichever is more, but at most aheadMax. Then most writes to a
-// fast-growing file need not allocate space. The zero value is ready to use.
+// ahead decides how much space to reserve after the end of the file. This is as much as was written
+// in the previous or in the current second, whichever is more, but at most aheadMax. Then most
+// writes to a fast-growing file need not allocate space. The zero value is ready to use.
 type ahead struct {
 	upTo  int64     // offset up to which space is reserved
 	since time.Time // start of count
@@ -26,9 +26,9 @@ type ahead struct {
 }
 
 // want is called before a write to the offsets from from to end. It returns the space to reserve:
-// length bytes at offset at. Length 0 means no reservation, because the file grows slowly, enough
-// space is reserved, or the file system cannot reserve. want also counts the bytes of this write as
-// written.
+// length bytes at offset at. A length of 0 means that nothing is to be reserved: the file grows
+// slowly, enough space is reserved already, or the file system cannot reserve space. want also
+// counts the bytes of this write as written.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count

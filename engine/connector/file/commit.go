@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	// eagerBytes is the number of unsynced bytes at which writeback is started, with the option
-	// fsync: interval. The disk then works while the sink writes more, and the next fsync has less
-	// to do.
+	// With the option fsync: interval, writeback is started when eagerBytes bytes are unsynced. The
+	// disk then works while the sink writes more, and the next fsync has less to do.
 	eagerBytes = 32 << 20
 
 	// blockBytes is the alignment of writes: a write ends at a multiple of it. File systems with
@@ -43,10 +42,10 @@ func (l *lane) runWriter(ctx context.Context) error {
 	}
 }
 
-// writeReady writes the deliveries in group, into several files if rotation requires it. If
-// broken is not nil, an earlier write or sync has failed, and writeReady first reopens the file.
-// Its only possible error is a ReopenError, which makes the engine open the sink again. Any other
-// error becomes the outcome of the deliveries.
+// writeReady writes the deliveries in group, into several files if rotation requires it. If broken
+// is not nil, an earlier write or sync has failed, and writeReady first reopens the file. If
+// writeReady returns an error, it is a ReopenError, which makes the engine open the sink again. All
+// other errors become the outcomes of the deliveries.
 func (l *lane) writeReady(group []*delivery, broken error) error {
 	if len(group) == 0 {
 		return nil
@@ -221,9 +220,9 @@ func (l *lane) syncNow() error {
 }
 
 // syncAhead is called between the regular syncs. With fsync: ack, it syncs and answers the written
-// deliveries. With fsync: interval, it starts writeback of the unsynced bytes if there are many,
-// and does not wait for its end: a sync would block concurrent writes while the file system
-// commits. If the system cannot start writeback, syncAhead syncs.
+// deliveries. With fsync: interval, it starts writeback if there are many unsynced bytes, and does
+// not wait for the end of the writeback. A sync would block concurrent writes while the file system
+// commits, so syncAhead syncs only if the system cannot start writeback.
 func (l *lane) syncAhead() error {
 	if l.ack {
 		return l.syncNow()

@@ -61,8 +61,8 @@ func linesTo(n int) string {
 }
 
 // finish checks a restart after a fault. It opens the sink over files with a resume token (place).
-// The file must then hold the lines that were delivered before (done is their number). finish
-// delivers the remaining lines (total is the number of all lines), and checks the file again.
+// The file must then hold the lines that were delivered before; done is their number. finish
+// delivers the remaining lines, of total lines in all, and checks the file again.
 func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done,
 	total int) {
 	t.Helper()

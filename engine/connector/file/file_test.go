@@ -265,8 +265,8 @@ func TestReplacedWhileWritten(t *testing.T) {
 }
 
 // TestRenamedBetweenRuns checks a file that is renamed between two runs. The sink must truncate it
-// to the checkpoint, and then begin a new file. The checkpoint may be from before the first
-// delivery.
+// to the length in the checkpoint, and then begin a new file. The checkpoint may be from before the
+// first delivery.
 func TestRenamedBetweenRuns(t *testing.T) {
 	for _, settled := range []string{"settled\n", ""} {
 		path := filepath.Join(t.TempDir(), "out")
@@ -334,8 +334,8 @@ func TestAllocations(t *testing.T) {
 }
 
 // TestGroups checks that deliveries that wait during an fsync share the next one. While one fsync
-// runs, all other deliveries are written, so two consecutive ones answer as many deliveries as are
-// made at once.
+// runs, all other deliveries are written. So two consecutive fsyncs answer all deliveries that are
+// made at the same time.
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := vfstest.New()

@@ -139,9 +139,9 @@ func wake(c chan struct{}) {
 	}
 }
 
-// failCanceled is called when the context of a Deliver call has ended. If the call still waits for
-// earlier batches, failCanceled fails all waiting deliveries: later batches cannot be written
-// without the batch of this call.
+// failCanceled is called when the context of a Deliver call has ended. If the batch of this call
+// still waits for earlier batches, failCanceled fails all waiting deliveries, because later batches
+// cannot be written without this batch. The engine delivers them again.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -83,7 +83,7 @@ func TestRenamedUnidentified(t *testing.T) {
 }
 
 // TestModeRefused checks that a file system without modes is accepted. After any other error of
-// Chmod, no file remains, because the next start would assume that it has the right mode.
+// Chmod, no file must remain, because the next start would assume that the file has the right mode.
 func TestModeRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	if _, _, err := tryOpen(t, streamtest.NewHostOn(t, limitedFS{connectortest.FS(), syscall.EIO}),

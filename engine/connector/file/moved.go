@@ -12,8 +12,8 @@ import (
 
 // errMoved and errCut are the reasons why the sink returns a ReopenError: another program, such as
 // logrotate, has renamed, removed or truncated the file while the sink was writing it. When the
-// sink is opened again, it creates a new file, or continues at the end of the file that now has the
-// name.
+// sink is opened again, it continues at the end of the file that has the name by then, or creates a
+// new file.
 var (
 	errMoved = errors.New("another program moved or removed the file")
 	errCut   = errors.New("another program truncated the file")
@@ -22,8 +22,8 @@ var (
 func (l *lane) failure(err error) error { return fmt.Errorf("file %q: %w", l.sink.o.Path, err) }
 
 // checkName checks whether the file still has its name, and at least the acknowledged length. If
-// not, it detaches the lane. The goroutine that syncs calls it. Its error is a ReopenError or an
-// error of detach.
+// not, it detaches the lane. The goroutine that syncs calls checkName. The error is a ReopenError
+// or an error of detach.
 func (l *lane) checkName() error {
 	l.syncing <- struct{}{} // the file must not be rotated meanwhile
 	l.mu.Lock()

@@ -148,9 +148,9 @@ func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 }
 
 // unrotate undoes rotations that are not in the checkpoint. want is the place in the checkpoint.
-// unrotate gives the rotated file with the identity of want its name back, and removes newer
-// files, including the current one, because their records will be delivered again. It does
-// nothing if the current file or no file has this identity.
+// unrotate gives the rotated file with the identity of want its name back, and removes newer files,
+// including the current one, because their records will be delivered again. It does nothing if the
+// current file has this identity, or if no file has it.
 func unrotate(dir vfs.Dir, name string, want place) error {
 	is := func(name string) (bool, error) {
 		info, err := dir.Stat(name)

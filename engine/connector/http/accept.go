@@ -34,8 +34,8 @@ func (o *Options) checkAccept() (err error) {
 }
 
 // Outcome implements httpsink.Codec. With the option accept, a response that meets this condition
-// means that the batch is delivered. Any other response with a 2xx status causes a retry. So does
-// any other response if its status allows retries.
+// means that the batch is delivered. If a response does not meet it, the batch is retried, provided
+// that the status is 2xx or allows retries. With any other status, the status decides.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if c.o.accept == nil || r.Cut != nil {
 		return c.Codec.Outcome(b, r)

@@ -103,9 +103,9 @@ func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
 var errNoLine = errors.New("the value is null, empty or of several lines, so it cannot identify " +
 	"the record's line")
 
-// expect adds the lines that the receiver must have for record i. There is one line, with one
-// exception: without the option audit.id and with body: raw, each line of the original record is
-// expected by itself.
+// expect adds the lines that the receiver must have for record i. Normally this is one line. But
+// without the option audit.id and with body: raw, a record may have several lines, and each of them
+// is expected separately.
 func (a *audit) expect(b *stream.Batch, i int) error {
 	if a.evaluator != nil {
 		var err error

@@ -24,8 +24,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// otherAuthority returns the PEM block of the certificate of an authority that has signed no other
-// certificate.
+// otherAuthority returns, as a PEM block, the certificate of an authority that has signed no
+// certificates of the test's servers.
 func otherAuthority(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -105,8 +105,8 @@ func TestOpenLineIgnoredOffset(t *testing.T) {
 	})
 }
 
-// TestOpenLine checks a page of lines that ends without a line end. The last line is read when it
-// is complete, or when a later response ends with the same line.
+// TestOpenLine checks a page of lines that ends without a line end. The last line is read when its
+// line end has come, or when a later response ends with the same line.
 func TestOpenLine(t *testing.T) {
 	for mode, set := range map[string]func(*Options){
 		"one page": func(*Options) {}, "offset": func(o *Options) { o.Offset = "offset" },

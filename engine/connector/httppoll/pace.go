@@ -38,8 +38,8 @@ func (p *pace) demand(now, wait time.Duration) { p.notBefore = max(p.notBefore, 
 
 // page records a successful request at the time now, and returns true if the next request must wait
 // for the interval. news means that the page had new records. turned means that another page
-// follows. The next request is then due at once, unless maxEmptyPages consecutive pages had no new
-// records.
+// follows. If one follows, the next request is due at once, unless maxEmptyPages consecutive pages
+// had no new records.
 func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	p.failures, p.failing = backoff.State{}, false
 	switch {

@@ -166,10 +166,10 @@ func (r *reader) follows() bool {
 }
 
 // endedHere reports whether the reader must change to the next page although the loaded page has
-// more records. This happens if the loaded page has got more records since it was first read.
-// Positions on the next page were counted without them, and a settled range (delivered,
-// dead-lettered or dropped records) is on that page. If the reader now read the additional
-// records first, each position on the next page would mean another record.
+// more records. This happens only if the next page has a settled range (delivered, dead-lettered or
+// dropped records), and the loaded page has got more records since it was first read. Positions on
+// the next page continue from the number of records that the loaded page had then. If the reader
+// now read the additional records, each position on the next page would mean another record.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
@@ -346,10 +346,11 @@ func (r *reader) holdOpenLine(c *content) (held bool) {
 	return true
 }
 
-// took is called after a successful request. news means that the page has new records. If the
-// reader knows a later settled range (delivered, dead-lettered or dropped records), it expects the
-// unsettled records before that range. If several responses in a row lack these records, took
-// reports them as missing, and moves the reader to the settled range.
+// took is called after a successful request. news means that the page has new records. If a settled
+// range (delivered, dead-lettered or dropped records) follows the reader's position, the records
+// before the range were read earlier but not settled, and must come again. If several responses in
+// a row lack these records, took reports them as missing, and moves the reader to the settled
+// range.
 func (r *reader) took(news bool) error {
 	turned := r.follows()
 	r.end = r.pace.page(r.now(), news, turned)
@@ -357,8 +358,8 @@ func (r *reader) took(news bool) error {
 		r.unmet = 0
 		return nil
 	}
-	// Records before the settled range were read earlier but not delivered, and the page does
-	// not have them now. A single response may be incomplete, so wait for several.
+	// The page lacks the records before the settled range. A single response may be incomplete, so
+	// wait for several.
 	if r.unmet++; r.unmet < patience {
 		return nil
 	}

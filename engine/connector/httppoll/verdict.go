@@ -47,8 +47,8 @@ const maxHold = time.Hour
 
 // demanded returns the wait that the server demands by the header Retry-After, or by headers that
 // report an exhausted rate limit. Retry-After counts only if v is throttled. If Retry-After has a
-// date, the wait is counted from the date in the header Date of the response. The local clock is
-// not used if there is such a header, because it may differ from the server's clock.
+// date, the wait is counted from the date in the header Date of the response, because the local
+// clock may differ from the server's clock. Without that header, demanded uses the local clock.
 func demanded(header map[string][]string, v verdict, now time.Time) time.Duration {
 	if date := header["Date"]; len(date) > 0 {
 		if at, err := time.Parse(dateForm, date[0]); err == nil {

@@ -170,7 +170,8 @@ func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error)
 }
 
 // failed converts an error that has occurred while the body was read to the error of the request.
-// This error determines the status of the response: 408 if the client was too slow, otherwise 400.
+// The error of the request determines the status of the response: 408 if the client was too slow,
+// otherwise 400.
 func (b *bodyReader) failed(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -223,8 +224,8 @@ func (b *bodyReader) decompress(ctx context.Context) (plain io.Reader, done func
 }
 
 // reserveWindow reserves memory for the window of a zstd decoder, which the decoder allocates at
-// the first block. The size of the window is in the header of the first frame. If the window of a
-// later frame is larger, the additional bytes are not reserved.
+// the first block. It reads the size of the window from the header of the first frame. If a later
+// frame has a larger window, the additional bytes are not reserved.
 func (b *bodyReader) reserveWindow(ctx context.Context, in *bufio.Reader) error {
 	head, err := in.Peek(zstd.HeaderMaxSize)
 	if err != nil && err != io.EOF {

@@ -40,9 +40,8 @@ func bulkInto(index string) decoder {
 }
 
 // decodeBulk returns the documents of a _bulk request as records. It adds the _index and _id of
-// their actions as members. If an action is not supported, or its document is invalid or too
-// long, only this action fails. If actions and documents cannot be told apart, the whole body
-// fails.
+// their actions as members. If an action is not supported, or its document is invalid or too long,
+// only this action fails. If decodeBulk cannot tell actions from documents, the whole body fails.
 func decodeBulk(body, index []byte, maxRecord int, room room) (decoded, error) {
 	var d decoded
 	var s json.Scanner

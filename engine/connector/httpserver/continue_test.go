@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/httpserver"
 )
 
-// TestExpectContinue checks clients that wait with their body for the response 100. A full source,
-// or one that refuses the request, responds with an error, so that the body is not sent. Otherwise
-// the source asks for the body.
+// TestExpectContinue checks clients that wait with their body for the response 100. If the source
+// is full or refuses the request, it responds with an error, so that the client does not send the
+// body. Otherwise the source asks for the body.
 func TestExpectContinue(t *testing.T) {
 	t.Parallel()
 	s := run(t, "memory: 8MiB, max_body: 4MiB, deadline: 3s, token: long-enough-token")

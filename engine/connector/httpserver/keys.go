@@ -30,8 +30,8 @@ type keyed struct {
 }
 
 // request returns the id of the request's partition in the intake. The id depends on the key and
-// the body. A request with the same key and another body thus has another id, and is not mistaken
-// for a delivered request after a restart.
+// the body. So if a request has the key of an earlier request and another body, it has another id.
+// After a restart, it is not mistaken for the earlier request.
 func (e *keyed) request() string {
 	sum := sha256.Sum256(append(e.hash[:], e.key...))
 	return hex.EncodeToString(sum[:16])
@@ -93,8 +93,8 @@ func (k *keys) failed(e *keyed) {
 	}
 }
 
-// expire forgets requests that began longer than keep ago. It also forgets the oldest requests
-// while there are too many, or while their responses take too much memory.
+// expire forgets requests that began more than the time keep ago. It also forgets the oldest
+// requests while there are too many, or while their responses take too much memory.
 func (k *keys) expire(now time.Time) {
 	for {
 		oldest := k.order.Front()

@@ -108,7 +108,7 @@ func wrongProtobuf(at, code int) error {
 }
 
 // stream decodes the message StreamAdapter, which consists of labels as text, and entries. It first
-// looks for the labels, because every record needs them, and they may follow the entries.
+// looks for the labels, which may follow the entries, because every record needs the labels.
 func (l *lokiDecoder) stream(message []byte) error {
 	labels := []byte("{}")
 	err := fields(message, func(n protowire.Number, v value) (err error) {

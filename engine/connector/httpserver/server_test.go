@@ -205,8 +205,8 @@ func TestAnsweredWhenDelivered(t *testing.T) {
 }
 
 // TestDeadline checks requests that are not settled by their deadline. A request that no worker has
-// got is withdrawn. For other requests, the response is that the outcome is unknown, and a
-// repeated request with the same key gets the result.
+// got is withdrawn. For other requests, the response states that the outcome is unknown. If the
+// client repeats such a request with the same key, it gets the result.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	s := run(t, "format: lines, deadline: 400ms", "batch: {records: 1}", "flow: {timeout: 60s, abandon: 120s}")

@@ -17,9 +17,9 @@ const unitRecords = "records"
 // of 10 KiB costs at least 10 records.
 const priceBytes = 1 << 10
 
-// service decides which requests count as being served. With slots 0, each request counts from the
-// time when a route reads it until it is answered. Otherwise, at most slots requests count at the
-// same time. The others wait, in the order in which routes have read them.
+// service decides which requests count as being served. If slots is 0, each request counts from the
+// time when a route reads it until it is answered. If slots is above 0, at most that many requests
+// count at the same time. The others wait, in the order in which routes have read them.
 type service struct {
 	slots int // 0: no limit
 
@@ -58,10 +58,10 @@ func (q *service) serve() {
 	}
 }
 
-// visit is a request as it counts in the window that the source advertises to senders. The request
-// first waits: from the arrival of its header until service counts it as being served. It is then
-// served until the source has responded. The requests of all clients count, but the source sends
-// the window only to clients with [stream.SenderHeader].
+// visit is one request, for the computation of the window that the source advertises to senders.
+// The request waits from the arrival of its header until service counts it as being served. It is
+// then served until the source has responded. The requests of all clients count, but the source
+// sends the window only to clients with [stream.SenderHeader].
 type visit struct {
 	s       *Server
 	asked   bool
@@ -71,7 +71,7 @@ type visit struct {
 
 // arrive begins a visit. Until the records are decoded, its cost is the number of records that the
 // client has stated. The name of a sender is combined with the client's token or certificate, so
-// that no other client can use this sender's share of the window.
+// that another client cannot use the sender's share of the window by stating the same name.
 func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	o := flow.ParseSender(r)
 	if o.Unit != unitRecords {

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestWithdrawUnsent checks requests that reach their deadline while all workers are busy. A
-// request that gets a response with the state untaken was not sent to a worker. It is not delivered
-// until the client repeats it.
+// TestWithdrawUnsent checks requests that reach their deadline while all workers are busy. If the
+// response of a request has the state untaken, the request must not have been sent to a worker. It
+// must not be delivered until the client repeats it.
 func TestWithdrawUnsent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

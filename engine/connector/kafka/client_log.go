@@ -10,10 +10,12 @@ import (
 )
 
 // clientLog logs the messages of the client library. While brokers are down, the library repeats
-// some warnings hundreds of times a second. Within logInterval, clientLog logs only the first
-// occurrence of a message as a warning. It logs repetitions at debug level, and adds their number
-// to the next warning. All clients of a component share one clientLog, because a transactional sink
-// has a client for each partition, and these clients would otherwise repeat each other's warnings.
+// some warnings hundreds of times a second. So clientLog logs each message as a warning at most
+// once per logInterval. It logs the repetitions at debug level, and adds their number to the next
+// warning.
+//
+// All clients of a component share one clientLog. A transactional sink has a client for each
+// partition, and these clients would otherwise repeat each other's warnings.
 type clientLog struct {
 	log *slog.Logger
 

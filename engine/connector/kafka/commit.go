@@ -14,8 +14,8 @@ import (
 )
 
 // Commit implements stream.Reader: it commits the progress in marks ([stream.Mark]) to the group.
-// It skips marks of assignments that have ended, including assignments that end during the commit.
-// If a broker refuses the metadata as too large, Commit shortens it and tries again.
+// It skips marks of assignments that have ended, even if they end during the commit. If a broker
+// refuses the metadata as too large, Commit shortens it and tries again.
 func (r *reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	for {
 		prepared := r.prepare(marks)
@@ -53,10 +53,10 @@ type prepared struct {
 	metadata string
 }
 
-// prepare returns the commits for marks, without those of ended assignments and those with a
-// watermark below the committed offset. The offset of a commit is the watermark: all records
-// below it are delivered, dead-lettered or dropped. Its metadata has the settled ranges above the
-// watermark. If some ranges exceed the size limit of the metadata, prepare omits and counts them.
+// prepare returns the commits for marks. It leaves out marks of ended assignments, and marks with a
+// watermark below the committed offset. The offset of a commit is the watermark: all records below
+// it are delivered, dead-lettered or dropped. Its metadata has the settled ranges above the
+// watermark. If not all ranges fit into the metadata, prepare omits the others and counts them.
 func (r *reader) prepare(marks []stream.Mark) map[topicPartition]prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +132,8 @@ func (r *reader) complete(req *kmsg.OffsetCommitRequest, list map[topicPartition
 }
 
 // committed records the offsets that the broker has stored. If the broker refused partitions, it
-// returns the error of one of them, if possible OffsetMetadataTooLarge.
+// returns the error of one of them: OffsetMetadataTooLarge if any partition has this error, because
+// Commit then tries again.
 func (r *reader) committed(res *kmsg.OffsetCommitResponse, list map[topicPartition]prepared) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,7 +4,7 @@
 // The offset that the group has committed is the watermark of a partition: all records below it are
 // settled (delivered, dead-lettered or dropped). The metadata of the commit has the settled ranges
 // above the watermark (package commitmeta). After a restart, or after a move of the partition to
-// another member of the group, all other records are read again. A partition is identified by
-// cluster, topic id and number. A recreated topic has another id, and is thus never mistaken for
-// the deleted topic of the same name.
+// another member of the group, the records that are not settled are read again. A partition is
+// identified by cluster, topic id and number. A recreated topic has another id, and is thus never
+// mistaken for the deleted topic of the same name.
 package kafka

@@ -50,8 +50,9 @@ func topicError(topic string, err error) error {
 
 var errRecreated = errors.New("was deleted or created again while it was read")
 
-// recreatedError returns an error that ends the route, because its client has the id of a deleted
-// topic of this name. The client of the next start has the new id.
+// recreatedError returns an error that ends the route. The topic was deleted, and perhaps created
+// again under the same name, but the route's client keeps the id of the deleted topic. When the
+// route restarts, its new client has the new id.
 func recreatedError(topic string) error { return fmt.Errorf("topic %q %w", topic, errRecreated) }
 
 // groupError adds a remedy to an error that concerns the group.
@@ -110,8 +111,8 @@ func isUnknownTopic(err error) bool {
 		errors.Is(err, kerr.InconsistentTopicID)
 }
 
-// isFatal reports whether err occurs again and again until an operator removes its cause. The
-// client library calls some of these errors retryable.
+// isFatal reports whether an operator must remove the cause of err, so that retries do not help.
+// The client library calls some of these errors retryable.
 func isFatal(err error) bool {
 	for _, fatal := range []error{
 		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,

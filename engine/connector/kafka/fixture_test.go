@@ -247,8 +247,8 @@ func (c *cluster) try(got *arrivals, r route) (*node, error) {
 	return c.tryAt(got, c.brokers(), r)
 }
 
-// tryAt starts an engine with other brokers. Its session is long: on a busy machine a member with a
-// short one may lose its partitions, and the next owner may repeat records.
+// tryAt starts an engine with other brokers. Its session is long: on a busy machine, a member with
+// a short session may lose its partitions, and the next owner may repeat records.
 func (c *cluster) tryAt(got *arrivals, brokers string, r route) (*node, error) {
 	to := "memory"
 	if r.store != nil {
@@ -336,8 +336,8 @@ func (n *node) counter(name string) int64 {
 }
 
 // loseSession answers heartbeats like a broker that has expelled the member, until one of the nodes
-// has lost partitions. One answer is not enough, because a member without partitions has none to
-// lose.
+// has lost partitions. loseSession may have to do so several times, because the answer has no
+// effect if the member has no partitions at the moment.
 func (c *cluster) loseSession(nodes ...*node) {
 	c.t.Helper()
 	before := lostSessions(nodes)

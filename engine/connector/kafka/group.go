@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// joined is called when this member has joined the group and begins a new session. given has its
-// partitions. If there are none, there is nothing to read. Otherwise the client library calls
-// assign next.
+// joined is called when this member has joined the group and begins a new session. given has the
+// partitions of this member. If given is empty, this member has nothing to read. Otherwise the
+// client library calls assign next.
 func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	r.count("rebalances", 1)
 	r.mu.Lock()
@@ -56,8 +56,8 @@ func (r *reader) offsetsFetched(_ context.Context, _ *kgo.Client, res *kmsg.Offs
 type offsets = map[string]map[int32]kgo.Offset
 
 // assign asks the engine where to read the partitions that the group has given, and returns these
-// positions to the client. Partitions that must not be read are left out. ctx ends with the group's
-// session.
+// positions to the client. It leaves out partitions that must not be read. ctx ends with the
+// group's session.
 func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	<-r.made
 	keys := keysOf(given)
@@ -111,8 +111,9 @@ func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	return out, nil
 }
 
-// offersBackoff has the waits between the attempts of offersSoon. An error from offersSoon would
-// end the session and cancel the deliveries of all partitions, so it tries again instead.
+// offersBackoff has the waits between the attempts of offersSoon. offersSoon repeats its requests
+// instead of returning their errors: an error would end the session and cancel the deliveries of
+// all partitions.
 var offersBackoff = backoff.Exponential(100*time.Millisecond, 2, 5*time.Second).Full()
 
 // offersSoon calls offers until the brokers answer, with offersBackoff between the attempts.
@@ -130,7 +131,7 @@ func (r *reader) offersSoon(ctx context.Context,
 	return parts, offers, err
 }
 
-// takeOver passes the partitions that the group has given to the engine, which returns the
+// takeOver passes to the engine the partitions that the group has given. The engine returns the
 // positions to read from. If the group revokes partitions meanwhile, takeOver is canceled.
 func (r *reader) takeOver(ctx context.Context, parts []*partition,
 	offers []stream.PartitionOffer) ([]stream.Assignment, error) {
@@ -242,9 +243,10 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 	return parts, offers
 }
 
-// isNew reports whether a partition was created after the route was first opened. The client
-// notices new partitions up to 30 s after their creation, and they may have records by then. All
-// partitions of a recreated topic are new.
+// isNew reports whether a partition was created after the route was first opened. The source reads
+// such a partition from its start, even with `start: latest`. The client notices new partitions up
+// to 30 s after their creation, and records that are written in this time would otherwise be
+// skipped. All partitions of a recreated topic are new.
 func (r *reader) isNew(key topicPartition) bool {
 	old, ok := r.first[key.topic]
 	switch {
@@ -257,8 +259,8 @@ func (r *reader) isNew(key topicPartition) bool {
 }
 
 // keepStart commits the start positions of partitions that begin at the end of their logs. Without
-// this commit, a restart before the first regular commit would begin at a later end, and skip the
-// records that were written meanwhile.
+// this commit, a restart before the first regular commit would begin at the end that the log has by
+// then, and skip the records that were written meanwhile.
 func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []stream.PartitionOffer,
 	got []stream.Assignment) error {
 	if r.s.o.Start != startLatest {
@@ -282,8 +284,8 @@ func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []str
 }
 
 // revoked is called when the group takes partitions away from this member. It waits until the
-// engine has finished their assignments, but at most for the option RevokeTimeout. Then another
-// member gets the partitions.
+// engine has ended the assignments of these partitions, but at most for the time of the option
+// RevokeTimeout. Then another member gets the partitions.
 func (r *reader) revoked(ctx context.Context, _ *kgo.Client, given map[string][]int32) {
 	ids := r.withdraw(given)
 	if len(ids) > 0 {
@@ -295,7 +297,7 @@ func (r *reader) revoked(ctx context.Context, _ *kgo.Client, given map[string][]
 }
 
 // lost is called when this member has lost partitions without a revocation. It ends their
-// assignments at once, because another member may already have the partitions.
+// assignments at once, because another member may already own the partitions.
 func (r *reader) lost(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	ids := r.withdraw(given)
 	r.mu.Lock()

@@ -40,8 +40,8 @@ func newMetaAdder(o *MetaOptions) *metaAdder {
 	return &metaAdder{messages.NewMetaAdder(o.fields())}
 }
 
-// add adds the fields to the records of b. records are the Kafka records that b was made of. If any
-// field is configured, a record without a value gets the message null.
+// add adds the fields to the records of b. records are the Kafka records that b was made of. If
+// fields are configured, and a Kafka record has no value, the message of its record is null.
 func (a *metaAdder) add(b *stream.Batch, records []*kgo.Record, count func(string, int64)) {
 	tombstones := int64(0)
 	for i, r := range records {

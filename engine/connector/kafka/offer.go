@@ -71,20 +71,20 @@ type committed struct {
 type bounds struct{ start, end int64 }
 
 // offerOf returns the position at which a partition resumes according to the group. c is the offset
-// that the group has committed, with its metadata, and b has the ends of the log. The sink's
-// ledger may override the position later. In the table, "none" on the right means that offerOf
-// returns an error, and the partition is not read.
+// that the group has committed, with its metadata, and b has the ends of the log. The sink's ledger
+// may override the position later. In the table, "error" means that the partition is not read.
 //
 //	committed offset                 position
 //	none                             start or end of the log, according to the option start
 //	with metadata of this topic      the offset, with the settled ranges in the metadata
-//	with metadata of another topic   none, unless the offset is the start of the log
+//	with metadata of another topic   error, unless the offset is the start of the log
 //	without metadata of penstock     the offset: another program has set it
-//	below the start of the log       none, or the start according to the option truncated
-//	beyond the end of the log        none, or the start according to the option truncated
+//	below the start of the log       error, or the start according to the option truncated
+//	beyond the end of the log        error, or the start according to the option truncated
 //
-// A member that has not noticed the deletion of a topic may store its first offset for the next
-// topic of that name. The start of a log skips no record, so it is accepted.
+// Metadata of another topic can stand at the start of the log for the following reason. A topic was
+// deleted and created again, and a member that has not noticed this yet commits its first offset.
+// No record is skipped at the start of the log, so this offset is accepted.
 //
 // lost is the number of deleted offsets that are skipped.
 func offerOf(part stream.Partition, c committed, b bounds,
@@ -125,10 +125,13 @@ func offerOf(part stream.Partition, c committed, b bounds,
 	return offer, 0, fmt.Errorf(beyond, part.Name, c.offset, b.end)
 }
 
-// restart moves an offer, the position at which a partition resumes, to the start of the log. If
-// the offer was below the start, it keeps its settled ranges above the start. If it was above the
-// start, the log was truncated or recreated, and new records have the old offsets. Then the settled
-// ranges are dropped.
+// restart moves an offer, the position at which a partition resumes, to the start of the log. There
+// are two cases:
+//
+//   - The offer was below the start, because records were deleted. It keeps its settled ranges
+//     above the start.
+//   - The offer was above the start, because the log was truncated or recreated. New records may
+//     have the offsets of old ones, so the settled ranges are dropped.
 func restart(offer stream.PartitionOffer, start int64) stream.PartitionOffer {
 	if offer.Watermark.Num > start { // truncated: new records have the old offsets
 		offer.Above, offer.Origin = nil, stream.FromStart

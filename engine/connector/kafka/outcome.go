@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// judge classifies the error of sending one record. Set byRecord if the record determines its
-// topic: an unknown topic is then a fault of the record.
+// judge classifies the error of sending one record. Set byRecord if each record determines its
+// topic. An unknown topic is then a fault of the record, and otherwise of the configuration.
 func judge(err error, byRecord bool) verdict.Verdict {
 	_, bad := errors.AsType[*messages.RecordError](err)
 	switch {
@@ -40,9 +40,9 @@ func isRefusal(err error) bool {
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.PolicyViolation)
 }
 
-// settle derives the outcome of a batch from the errors of its kept records. If one record is bad,
-// a broker refuses all records of the partition in the request. Therefore settle splits refused
-// records into halves that are sent again, until only the bad ones are refused.
+// settle derives the outcome of a batch from the errors of its kept records. A request has many
+// records of a partition, and the broker refuses all of them if one is bad. Therefore settle splits
+// refused records into halves that are sent again, until only the bad records are refused.
 func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	groups := verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
 		return judge(err, byRecord)
@@ -57,10 +57,10 @@ func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 // errAborted is the outcome of a record if its transaction was aborted because of another record.
 var errAborted = errors.New("the transaction was aborted")
 
-// settleAborted derives the outcome of a batch if its transaction was aborted because some
-// of its records were not accepted. None of its records was delivered. If the brokers throttle a
-// record, or an operator must change something, the whole batch gets this outcome. Otherwise
-// refused records are separated as in settle.
+// settleAborted derives the outcome of a batch if its transaction was aborted because some of its
+// records were not accepted. No record of the batch was delivered then. If the brokers throttle a
+// record, the whole batch counts as throttled. If an operator must change something, the whole
+// batch counts as misconfigured. Otherwise refused records are separated as in settle.
 func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	worst, reason := verdict.Again, error(nil)
 	for _, err := range errs {
@@ -82,8 +82,9 @@ func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) err
 }
 
 // bisectRefused moves refused records to split.Rest, in two halves that are sent again. Two kinds
-// of records stay refused: those that are certainly bad, for example because no message can be made
-// of them, and records that all come from one source record, which cannot be split.
+// of records stay refused. The first kind is certainly bad, for example because no message can be
+// made of the record. The second kind cannot be split, because all refused records come from one
+// source record.
 func bisectRefused(g *verdict.Groups, split *stream.Split) {
 	b := g.Batch
 	var certain, doubtful []int

@@ -94,10 +94,13 @@ func (p *partition) discard() (bytes int64) {
 }
 
 // fill appends records to b, up to its limits or the next settled range (delivered, dead-lettered
-// or dropped records), and adds the span that covers them. Some offsets have no record to deliver
-// (compacted, aborted, or control records). They belong to the span of the next record, or end the
-// span. If b already has a span, fill extends it to p.next. used are the appended records. bytes is
-// the memory of all records taken from p.fetched.
+// or dropped records), and adds the span that covers them. If b already has a span, fill extends it
+// to p.next. used are the appended records. bytes is the memory of all records taken from
+// p.fetched.
+//
+// Some offsets have no record to deliver, because the record was removed by compaction, belongs to
+// an aborted transaction, or is a control record. Such offsets belong to the span of the next
+// record, or end the span.
 func (p *partition) fill(b *stream.Batch) (used []*kgo.Record, bytes int64) {
 	from, taken := p.next, 0
 	for taken < len(p.fetched) && !b.Full() {
@@ -157,8 +160,9 @@ func (p *partition) noteEpoch(r *kgo.Record) {
 	}
 }
 
-// epochAt returns the leader epoch of the last record before a position. A commit of the position
-// must contain this epoch. epochAt returns -1 if the epoch is not known, and drops older epochs.
+// epochAt returns the leader epoch of the last record before a position, or -1 if it is not known.
+// A commit of the position must contain this epoch. epochAt also drops the epochs of earlier
+// positions.
 func (p *partition) epochAt(position int64) int32 {
 	i := 0
 	for i < len(p.epochs) && p.epochs[i].after < position {

@@ -21,10 +21,10 @@ import (
 //
 // The client library calls assign, revoked and lost one after the other, with one exception: a
 // revocation may begin while assign runs. The library ends the context of assign first. One
-// goroutine polls the library for records, puts them into the partitions, and pauses while these
-// hold half of the option Memory or more (awaitRoom). From the return of a poll until its records
-// are in the partitions, the library blocks rebalances. So records that were fetched for an
-// earlier assignment never reach a later one.
+// goroutine polls the library for records and puts them into the partitions. It pauses while the
+// records in the partitions take half of the option Memory or more (awaitRoom). From the return of
+// a poll until its records are in the partitions, the library blocks rebalances. So records that
+// were fetched for an earlier assignment never reach a later assignment.
 type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
@@ -117,8 +117,8 @@ func (r *reader) fetch(ctx context.Context) {
 	}
 }
 
-// awaitRoom waits while the partitions hold half of the option Memory or more. The other half is
-// for the client's buffers.
+// awaitRoom waits while the records in the partitions take half of the option Memory or more. The
+// other half of Memory is for the client's buffers.
 func (r *reader) awaitRoom(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -143,10 +143,10 @@ type unknownTopic struct{ first, last time.Time }
 // know.
 const unknownLimit = 5 * time.Second
 
-// verify checks topics that a broker does not know. It returns an error if one of them was
-// deleted or recreated, because the client never accepts the new id of a topic. It also returns
-// an error if a topic stays unknown for longer than unknownLimit. Until then, the client may have
-// the metadata of a broker that does not know a new topic yet.
+// verify is called when a broker does not know topics that the client has requested. A new topic is
+// not known to all brokers at once, so verify allows this for unknownLimit. If a topic is unknown
+// for longer, or if it was deleted or recreated, verify returns an error that ends the route. The
+// route then starts with a new client, because a client never accepts another id of a topic.
 func (r *reader) verify(ctx context.Context, topics []string) error {
 	m, err := r.admin.Metadata(ctx, topics...)
 	if err != nil {

@@ -179,9 +179,9 @@ func (c *cluster) copyThroughCrashes(server *connectortest.Server) bool {
 
 // hasDroppedMarkers reports whether the broker, since its start, has dropped markers that end a
 // transaction of the group. A starting broker that does not know the leader of a partition yet
-// assumes that the partition was deleted. Usually it still writes the markers once the leader is
-// elected. But if it has already stored that the transaction is complete, no client can end the
-// transaction any more.
+// assumes that the partition was deleted. Usually the broker still writes the markers once the
+// leader is elected. But if it has already stored that the transaction is complete, it never writes
+// them, and no client can end the transaction any more.
 func (c *cluster) hasDroppedMarkers(server *connectortest.Server) bool {
 	dropped := regexp.MustCompile("markers for penstock/" + c.group +
 		"/[^ ]+, these partitions are likely deleted already and hence can be skipped")

@@ -11,8 +11,8 @@ import (
 // recycled. If some are never recycled, the garbage collector frees the memory. A recordPool is
 // safe for concurrent use.
 //
-// A record has many pointers. Without the pool, most of the processor time of a fast reader goes
-// into their collection.
+// A record has many pointers. Without the pool, a fast reader would spend most of its processor
+// time on garbage collection.
 type recordPool struct {
 	records sync.Pool // of *[]kgo.Record
 	bytes   sync.Pool // of *[]byte

@@ -123,18 +123,18 @@ func (s *GroupSource) groupOf(route string) (string, error) {
 }
 
 // heartbeatsPerSession is the number of heartbeats in a session timeout. A member learns of a
-// rebalance by a heartbeat, so more heartbeats make rebalances faster. They also allow a member to
-// pause for longer: for a session timeout less one interval. With the default timeout of 7 s,
-// members may pause for 6 s.
+// rebalance by a heartbeat, so more heartbeats make rebalances faster. More heartbeats also let a
+// member pause for longer without losing its session: for a session timeout less one interval.
+// Example: with the default timeout of 7 s, members may pause for 6 s.
 const heartbeatsPerSession = 7
 
 // rebalanceSlack is the part of the rebalance timeout that a revocation does not use.
 const rebalanceSlack = 15 * time.Second
 
-// fetchesInMemory is the number of fetch responses of the largest size that fit into Memory. The
-// size is that of the compressed records. The client library sends the next fetch when the records
-// of the last response were taken. With smaller responses, it fetches more often while earlier
-// records are delivered, and uses less memory.
+// fetchesInMemory is the number of fetch responses that fit into Memory. It bounds the size of a
+// response, in compressed bytes, to Memory/fetchesInMemory. The client library sends the next fetch
+// when the records of the last response were taken. So with small responses, it fetches while
+// earlier records are delivered, and uses less memory.
 const fetchesInMemory = 16
 
 // bindTransactions records that the sink of a route commits the group's offsets in transactions.
@@ -145,9 +145,10 @@ func (s *GroupSource) bindTransactions(route string) {
 }
 
 // unstableOffsets limits requests for the group's offsets to the last version in which the broker
-// does not wait for open transactions. This wait would last until the transaction of an earlier
-// owner times out. Only the sink's Take can end that transaction at once, and the engine calls Take
-// after this request. Take then reads the offset again, and the engine uses the offset from Take.
+// does not wait for open transactions. If an earlier owner has died during a transaction, the wait
+// would last until that transaction times out. Only the sink's Take can end the transaction at
+// once, and the engine calls Take after this request. Take then reads the offset again, and the
+// engine uses the offset from Take.
 func unstableOffsets() kgo.Opt {
 	v := kversion.Stable()
 	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 6)
@@ -193,9 +194,10 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 	return append(out, kgo.ConsumeTopics(s.o.Topics...)), nil
 }
 
-// firstTopics returns the state that the topics had when the route was first opened. topics is
-// the result of the last check, or nil if it has failed. If the state of a topic in topics is not
-// known, firstTopics returns topics, and the next call counts as the first one.
+// firstTopics returns the state that the topics had when the route was first opened. topics is the
+// result of the current check, or nil if the check has failed. If this is the first check of the
+// route, firstTopics keeps topics as the first state. It does not keep topics that have a topic of
+// unknown state: the next call then counts as the first one.
 func (s *GroupSource) firstTopics(
 	route string, topics map[string]topicState,
 ) map[string]topicState {

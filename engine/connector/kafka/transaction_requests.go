@@ -30,8 +30,8 @@ func cutCluster(id string) (cluster, rest string, found bool) { return strings.C
 
 // oldTransactions limits requests to the versions before part 2 of KIP-890. In later versions, the
 // end of a transaction changes the producer's epoch. The client library learns the new epoch only
-// if it ends the transaction itself, which it does only for transactions with records. This package
-// ends transactions without records, which contain only offsets.
+// if it ends the transaction itself. It does so only for transactions with records, but this
+// package also has transactions that contain only offsets, and ends these itself.
 func oldTransactions() kgo.Opt {
 	v := kversion.Stable()
 	for _, key := range []struct {
@@ -96,8 +96,8 @@ func persist(ctx context.Context, f func(context.Context) error) error {
 }
 
 // storedOffsets returns the group's offsets of partitions. It waits until no open transaction of
-// these partitions can change these offsets any more. It does not wait for transactions of other
-// partitions, because under load one of them is always open.
+// these partitions can change the offsets any more. It does not wait for transactions of other
+// partitions, because under load at least one of those is always open.
 func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPartition) (
 	storedOffsets, error) {
 	out := make(storedOffsets)

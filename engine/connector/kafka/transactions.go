@@ -217,11 +217,15 @@ func (p *transactions) closeProducer() {
 	})
 }
 
-// fitting returns the jobs that can be delivered in one transaction. It finishes three kinds of
-// jobs: jobs that were delivered before (success), jobs that were delivered in part (error), and
-// jobs with ranges that do not fit into the metadata of a commit (throttled). If several jobs have
-// common offsets, it returns the first and requeues the others, which wait for the outcome of the
-// first.
+// fitting returns the jobs that can be delivered in one transaction. It finishes the following jobs
+// at once:
+//
+//   - Jobs that were delivered before succeed.
+//   - Jobs that were delivered in part fail.
+//   - Jobs with ranges that do not fit into the metadata of a commit count as throttled.
+//
+// If several jobs have common offsets, fitting returns the first of them and requeues the others,
+// which wait for its outcome.
 func (p *transactions) fitting(jobs []*job) (fit []*job) {
 	after := p.progress
 	for _, j := range jobs {
@@ -344,9 +348,9 @@ func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err 
 	return false, p.commit(ctx, next)
 }
 
-// commit commits the transaction. If the response is an error or does not arrive, the brokers may
-// have committed the transaction or not. commit then tries to abort it, and reads the outcome from
-// the group's offsets.
+// commit commits the transaction. If the response is an error or does not arrive, it is not known
+// whether the brokers have committed the transaction. commit then tries to abort it, and reads the
+// outcome from the group's offsets.
 func (p *transactions) commit(ctx context.Context, next progress) error {
 	err := p.producer.EndTransaction(ctx, kgo.TryCommit)
 	if err == nil {

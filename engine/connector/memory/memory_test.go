@@ -190,9 +190,9 @@ func TestPushErrors(t *testing.T) {
 	})
 }
 
-// TestRestartCutsAgain reads batches with ends that depend on the arrival of records. It checks
-// that a reader that starts at any position ends its batches at the same places, although all
-// records have arrived by then.
+// TestRestartCutsAgain first reads batches while records arrive, so that the ends of the batches
+// depend on the arrival. Then it starts readers at every position, when all records have arrived.
+// They must end their batches at the same places as before.
 func TestRestartCutsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t, memory.SourceOptions{}, "p/a")

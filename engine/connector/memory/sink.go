@@ -69,9 +69,9 @@ type Record struct {
 }
 
 // Records returns the records as they are delivered, until ctx is done. Several loops can run
-// concurrently; each record is passed to one of them. A batch is delivered when the loop has
-// processed the batch's last record and asks for the next one. If the loop ends earlier, the whole
-// batch is delivered again.
+// concurrently; each record is passed to one of them. A batch counts as delivered when the loop has
+// processed its last record and asks for the next record. If the loop ends earlier, the whole batch
+// is delivered again.
 //
 // While no loop runs, the routes wait. This is backpressure, not a failure. Records is only for
 // sinks without a Deliver function. If there is one, the loop gets no records.
@@ -135,7 +135,8 @@ func (r *route) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 }
 
 // loopWait is the time for which Deliver waits for a loop before it reports backpressure. It must
-// be shorter than the timeout of an attempt, which would count as a failure of the worker.
+// be shorter than the timeout of an attempt, because a timeout would count as a failure of the
+// worker.
 const loopWait = 50 * time.Millisecond
 
 var errNoLoop = errors.New("memory sink: nobody loops over Records")

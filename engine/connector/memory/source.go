@@ -22,8 +22,9 @@ type SourceOptions struct {
 	// MaxBytes bounds the bytes of the records in the source. Each record counts with its length
 	// plus 9 bytes. At this limit, Push waits. Zero means 64 MiB.
 	//
-	// Records are freed when all routes have saved that these records are settled, about once per
-	// `checkpoint.sync`. The throughput is therefore at most MaxBytes per `checkpoint.sync`.
+	// Records are freed when all routes have saved in their checkpoints that these records are
+	// settled. This happens about once per `checkpoint.sync`, so the throughput is at most MaxBytes
+	// per `checkpoint.sync`. Example: with 64 MiB and 1 s, it is at most 64 MiB per second.
 	MaxBytes int64
 }
 
@@ -122,7 +123,7 @@ func (s *Source) Send(ctx context.Context, records ...[]byte) error {
 // Settled waits until every route has settled all records that were pushed before the call
 // (delivered, dead-lettered or dropped them), and has saved this. This takes up to
 // `checkpoint.sync` longer than the deliveries. If a route has stopped permanently before it has
-// read all these records, Settled waits until ctx is done. The error is the cause of ctx.
+// settled all these records, Settled waits until ctx is done. The error is the cause of ctx.
 func (s *Source) Settled(ctx context.Context) error {
 	s.mu.Lock()
 	to := s.buffer.end

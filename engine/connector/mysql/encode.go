@@ -82,9 +82,9 @@ func statements(payload []byte, each func(sql string) error) error {
 // statement updates existing rows (upsert).
 //
 // If the new row has the values of an existing row in any unique index, MySQL updates the existing
-// row, even if its key differs. With otherIndex, the statement must fail in this case, and
-// therefore divides by zero if the keys differ. Setting the key to NULL would not always fail: in
-// some columns, NULL becomes 0 or the current time.
+// row, even if its key differs. If otherIndex is set, the statement must fail in this case. It
+// therefore divides by zero if the keys differ. Setting the key to NULL would not always fail,
+// because some columns change NULL to 0 or to the current time.
 func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	otherIndex bool) (head, tail string) {
 	var set []string
@@ -112,8 +112,9 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 var byteMark = []byte(`\x`)
 
 // appendLiteral appends a cell as a SQL literal, for a sql_mode in which a backslash is an ordinary
-// character. Numbers with a point or an exponent are texts, which the server converts to the type
-// of the column. As numeric literals, they would first become floats, or decimals of 65 digits.
+// character. Numbers with a point or an exponent are written as texts, which the server converts to
+// the type of the column. If they were written as numeric literals, the server would first convert
+// them to floats, or to decimals of 65 digits.
 func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	switch {
 	case cell == nil:

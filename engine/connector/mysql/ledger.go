@@ -17,9 +17,9 @@ func present(name sqltable.Name, n int64, a, b, c string) sqlspan.Statement {
 
 // dialectOf returns the SQL of the ledger's tables, which are in the same schema as the data; see
 // docs/formats/sql-tables.md. The epoch is a number that a new process raises to fence earlier
-// ones. Each transaction holds a shared lock on the row of the epoch, and raising the epoch waits
-// for these locks. So a transaction of an earlier process commits before the epoch is raised, or
-// never.
+// processes. Each transaction holds a shared lock on the row of the epoch, and a process that
+// raises the epoch waits for these locks. So a transaction of an earlier process commits before the
+// epoch is raised, or never.
 func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),

@@ -2,11 +2,11 @@
 // once, over several connections.
 //
 // Each connection is a lane. A batch is one transaction (docs/formats/sql-tables.md). The
-// transaction reads and share-locks the epoch, a number that a new process raises to fence earlier
-// ones. It inserts a row for each span of the batch into the ledger, where these rows are unique.
-// It reads the marks of the partitions, and inserts the data. If a batch is delivered twice, the
-// second transaction waits for the first one and then finds the batch in the ledger. Transactions
-// of a fenced process cannot commit.
+// transaction reads the epoch, a number that a new process raises to fence earlier processes, and
+// locks it in shared mode. It inserts a row for each span of the batch into the ledger, where these
+// rows are unique. It reads the marks of the partitions, and inserts the data. If a batch is
+// delivered twice, the second transaction waits for the first one and then finds the batch in the
+// ledger. Transactions of a fenced process cannot commit.
 //
 // The sink owns its connections and has no pool. It never alters an existing table. Identifiers
 // come from the config; values are encoded as literals that cannot contain other SQL.
@@ -121,9 +121,9 @@ func New(o Options, h stream.Host) (*Sink, error) {
 }
 
 // session sets the modes on which the encoder depends: identifiers in double quotes, values in
-// single quotes without escapes, errors instead of truncation and for divisions by zero (see
-// insertSQL), UTF-8 and UTC. The timeouts make the server release the locks of a vanished client
-// after a minute.
+// single quotes without escapes, UTF-8 and UTC. It also makes the server return errors instead of
+// truncating values, and for divisions by zero (see insertSQL). The timeouts make the server
+// release the locks of a vanished client after a minute.
 var session = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
 	"character_set_results": "utf8mb4",

@@ -101,9 +101,9 @@ func standard(decl string) (sqltable.Column, bool) {
 	return c, true
 }
 
-// keyCollation returns the collation for texts in the key of a created table. With it, texts are
-// equal if their bytes are equal. Servers before MySQL 8.0.17 and MariaDB 10.2 lack such a
-// collation. Their utf8mb4_bin ignores spaces at the ends of texts.
+// keyCollation returns the collation for texts in the key of a created table. With this collation,
+// texts are equal only if their bytes are equal. Servers before MySQL 8.0.17 and MariaDB 10.2 lack
+// such a collation: their utf8mb4_bin ignores spaces at the ends of texts.
 func keyCollation(ctx context.Context, c *connection) (name string, err error) {
 	name = "utf8mb4_bin"
 	err = c.query(ctx, func(v []driver.Value) error {
@@ -201,8 +201,8 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 }
 
 // vanished marks the data's table as missing if err means that this table was dropped, so that the
-// sink creates it again. Every lane that meets this error retries its batch. Other missing tables,
-// such as those of the ledger or of a trigger, are not created.
+// sink creates it again. Every lane that gets this error retries its batch. If another table is
+// missing, such as a table of the ledger or of a trigger, the sink does not create it.
 func (s *Sink) vanished(err error) error {
 	switch numberOf(err) {
 	case noSuchTable:

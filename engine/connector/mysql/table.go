@@ -16,9 +16,9 @@ const engineSQL = `SELECT t.engine, e.transactions FROM information_schema.table
 	JOIN information_schema.engines e ON e.engine = t.engine
 	WHERE t.table_schema = coalesce(nullif(?, ''), DATABASE()) AND t.table_name = ?`
 
-// indexSQL selects the columns of the unique indexes of a table. The columns are the name of the
-// index, the name of the column, and whether the column is auto_increment and may be NULL. The
-// last one is false if the index has only a prefix of the column's values.
+// indexSQL selects the columns of the unique indexes of a table. Each row of the result has the
+// name of the index and the name of the column. Three flags follow: the column is auto_increment,
+// the column may be NULL, and the index has the whole values of the column instead of prefixes.
 const indexSQL = `SELECT i.index_name, i.column_name, c.extra LIKE '%auto_increment%',
 	c.is_nullable = 'YES', i.sub_part IS NULL
 	FROM information_schema.statistics i LEFT JOIN information_schema.columns c
@@ -36,8 +36,8 @@ type index struct {
 }
 
 // checkTable checks that an existing table has transactions and, in mode upsert, a unique index
-// over the key. Without transactions, a repeated batch would be stored twice. Without the index, MySQL
-// would add a row instead of replacing one.
+// over the key. Without transactions, a repeated batch would be stored twice. Without the index,
+// MySQL would add a row instead of replacing one.
 func (s *Sink) checkTable(ctx context.Context, c *connection) error {
 	engine, transactions := "", ""
 	err := c.query(ctx, func(v []driver.Value) error {

@@ -156,8 +156,8 @@ func restarted(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// times checks that a column of times can be NULL in a created table, even if the server replaces
-// NULL by the current time in columns that do not state NULL.
+// times checks that a column of times can be NULL in a created table. Some servers replace NULL by
+// the current time in columns that are not declared as NULL.
 func times(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	d.exec(t, "SET GLOBAL explicit_defaults_for_timestamp = 0")
@@ -232,9 +232,9 @@ func unfit(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// readOnly checks that a user needs no right to create tables if they exist, and that a lane
-// connects again if the server is read-only. After a failover, the same
-// address may belong to another server.
+// readOnly checks that a user needs no right to create tables if they exist. It also checks that a
+// lane connects again if the server is read-only: after a failover, the same address may belong to
+// another server.
 func readOnly(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	d.exec(t, "CREATE TABLE t (n int)")

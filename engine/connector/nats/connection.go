@@ -99,8 +99,8 @@ func (c *Connection) validateLogin() error {
 	return nil
 }
 
-// withoutSecrets returns an error without the content of a file that err may quote. If err
-// contains a path error, withoutSecrets returns the path error.
+// withoutSecrets returns an error to show instead of err, because err may quote the content of a
+// file with secrets. If err contains a path error, withoutSecrets returns the path error.
 func withoutSecrets(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path

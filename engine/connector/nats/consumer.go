@@ -145,7 +145,7 @@ func checkConsumer(
 }
 
 // checkShared returns the state of the consumer and the first sequence of its stream. If final is
-// set, the route must end, because the stream or the consumer was deleted or recreated, or an
+// true, the error must end the route: the stream or the consumer was deleted or recreated, or an
 // operator must change something.
 func (r *sharedReader) checkShared(
 	ctx context.Context,
@@ -177,10 +177,10 @@ const maxClockSkew = time.Minute
 
 // isRecreated reports whether a consumer was deleted and created again since it was opened.
 //
-// A different time of creation alone does not show this. In a cluster of NATS Server 2.10 or 2.11,
-// each server takes the time at which it created its own replica, once it has been restarted. The
-// info then has another time after each change of the leader. But all these times are usually
-// before the consumer was opened, and the time of a recreated consumer is after it.
+// The time of creation in the consumer's info may differ although the consumer is the same. In a
+// cluster of NATS Server 2.10 or 2.11, a restarted server uses the time at which it created its own
+// replica. After each change of the leader, the info has the time of the new leader. But all these
+// times are usually before the consumer was opened. The time of a recreated consumer is after it.
 func isRecreated(opening, now *jetstream.ConsumerInfo) bool {
 	return !now.Created.Equal(opening.Created) &&
 		now.Created.After(opening.TimeStamp.Add(-maxClockSkew))

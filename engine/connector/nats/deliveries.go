@@ -88,8 +88,8 @@ func newDeliveries() *deliveries {
 	return &deliveries{open: make(map[uint64]*message), acked: newRecent(keptAcked)}
 }
 
-// take queues a message in a run, if the last sequence of this run is below that of the message. If
-// several runs qualify, it chooses the one with the highest last sequence.
+// take queues a message in a run. The last sequence of this run must be below the sequence of the
+// message. If several runs qualify, take chooses the one with the highest last sequence.
 func (d *deliveries) take(m *message) arrival {
 	if known := d.open[m.seq]; known != nil {
 		known.reply, known.extended = m.reply, m.extended
@@ -202,8 +202,8 @@ func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 
 // settle marks the messages that the progress m covers as settled (delivered, dead-lettered or
 // dropped), in the run of m's partition and assignment. For each message that was not settled
-// before, it appends the reply subject to replies. Unless above is set, it ignores the settled
-// ranges of m above the watermark.
+// before, it appends the reply subject to replies. If above is false, it uses only the watermark of
+// m, and ignores the settled ranges above it.
 func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []string {
 	for _, r := range d.runs {
 		if r.part.ID != m.Part.ID || r.number != m.Assignment {
@@ -258,8 +258,9 @@ func sequence(p stream.Position) uint64 {
 	return uint64(p.Num)
 }
 
-// due appends the reply subjects of unsettled messages that need an in-progress signal, because the
-// last delivery or signal was `every` ago or earlier. It sets the time of their last signal to now.
+// due appends the reply subjects of unsettled messages that need an in-progress signal. A message
+// needs one if its last delivery or signal was at least `every` ago. due sets the time of the last
+// signal to now.
 func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	for _, m := range d.open {
 		if now-m.extended >= every {
@@ -285,9 +286,9 @@ func (d *deliveries) empty() bool { return d.bytes == 0 }
 
 // deletedUnread compares two states of a consumer. It returns the minimum number of messages that
 // were deleted between the two states before the consumer delivered them. A state has the last
-// delivered sequence of the stream and the number of deliveries. If the sequence grew by 90 and the
-// number of deliveries by 40, then 50 sequences were not delivered. Of these, only sequences below
-// first count as deleted. first is the current first sequence of the stream.
+// delivered sequence of the stream and the number of deliveries. first is the current first
+// sequence of the stream. Example: the sequence grew by 90 and the number of deliveries by 40. Then
+// 50 sequences were not delivered. Of these, only sequences below first count as deleted.
 func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
 	if now.Stream < before.Stream || now.Consumer < before.Consumer || first <= before.Stream+1 {
 		return 0

@@ -47,8 +47,9 @@ func (d *denials) add(err error) {
 	d.changed = make(chan struct{})
 }
 
-// of returns the denial of publishing to a subject since the last forget of that subject, or nil.
-// It also returns a channel that is closed when the server next denies any permission.
+// of returns the error with which the server has denied publishing to a subject since forget was
+// last called for the subject. It returns nil if there is none. It also returns a channel that is
+// closed when the server next denies any permission.
 func (d *denials) of(subject string) (next <-chan struct{}, denied error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

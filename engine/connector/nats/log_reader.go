@@ -164,7 +164,7 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 // failed, the reader checks whether the stream still exists.
 const resetAttempts = 3
 
-// Time limits of a read. The client library notices a lost request only if a single wait is longer
+// Time limits of a read. The client library notices a lost request only in a wait that is longer
 // than two heartbeat intervals, so checkEvery is longer than that.
 const (
 	checkEvery = 5 * time.Second        // between checks of the stream without messages
@@ -264,8 +264,8 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	}
 }
 
-// fetch returns the next message of the consumer. waiting equals ctx while the batch is empty. In
-// that case, fetch waits for at most the duration wait.
+// fetch returns the next message of the consumer. While the batch is empty, the contexts waiting
+// and ctx are equal, and fetch waits for at most the duration wait.
 func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {
@@ -285,7 +285,8 @@ func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*co
 	if err != nil {
 		return nil, err
 	}
-	// The library creates a consumer of another name after an error. The stream may then be another.
+	// After an error, the library creates a consumer with another name. The stream may then be
+	// another one, too.
 	if meta.Consumer != r.checked {
 		if _, err := r.checkStream(ctx); err != nil {
 			r.stop() // the message is fetched again
@@ -322,8 +323,9 @@ func (r *logReader) look(ctx context.Context) (ended bool, err error) {
 	return errors.Is(err, jetstream.ErrMsgNotFound), nil
 }
 
-// checkStream returns an error if the stream is not known to be the opened one. If final is set,
-// the stream was deleted or recreated, or an operator must change something.
+// checkStream returns an error unless the server confirms that the stream is the one that was
+// opened. If final is true, the error must end the route: the stream was deleted or recreated, or
+// an operator must change something.
 func (r *logReader) checkStream(ctx context.Context) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
 	defer cancel()
@@ -356,15 +358,18 @@ func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 }
 
 // gapEvery is the minimum time between two checks of gaps in the sequences, if the option subject
-// is set. These gaps are usually not losses, because the stream also has messages of other
+// is set. Usually no message was lost in these gaps: the sequences belong to messages of other
 // subjects. A gap is checked at once if the consumer has lost pending messages of the subject.
 const gapEvery = time.Second
 
-// passGap is called if sequences before c are missing. If they were deleted by a purge or a limit,
-// which raises the first sequence of the stream, passGap calls checkDeleted, which ends the route
-// or only reports the loss. passGap ignores messages that were deleted one by one or have other
-// subjects. With the option subject, it checks at most once per gapEvery, unless c.pending is
-// lower by more than one than for the message before.
+// passGap is called if sequences before c are missing. It detects messages that were deleted by a
+// purge or a limit, because these raise the first sequence of the stream. In this case it calls
+// checkDeleted, which ends the route or only reports the loss. passGap ignores messages that were
+// deleted one by one, and messages of other subjects.
+//
+// With the option subject, passGap checks at most once per gapEvery. There is one exception: each
+// message usually lowers c.pending, the number of further messages, by one. If it is lowered by
+// more, messages of the subject are missing, and passGap checks at once.
 func (r *logReader) passGap(ctx context.Context, c *content) error {
 	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery && c.pending+1 >= r.pending {
 		return nil

@@ -27,8 +27,8 @@ const (
 var pullBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Equal()
 
 // refusedAfter is the time after which a refused login ends the route, so that the route's status
-// shows the error. Shorter refusals are ignored, because a restart of the route repeats the
-// messages in flight.
+// shows the error. A login that is refused for a shorter time does not end it, because a restart of
+// the route would repeat the messages in flight.
 const refusedAfter = 5 * time.Second
 
 // fetch pulls messages until ctx is done, Close begins, the consumer or stream is gone, or the
@@ -239,9 +239,9 @@ const maxRuns = 8
 // put into a run.
 const nakDelay = time.Second
 
-// place begins a run, a new partition of the session, with m. If maxRuns is reached, it replaces a
-// run without unsettled messages. If there is no such run, or the engine does not assign the new
-// partition, place gives m back to the server.
+// place begins a run, a new partition of the session, with m. If the session already has maxRuns
+// runs, place first removes a run without unsettled messages. If it cannot begin a run, because no
+// such run exists or the engine does not assign the partition, it gives m back to the server.
 func (r *sharedReader) place(ctx context.Context, m *message) {
 	r.mu.Lock()
 	full, spare := len(r.d.runs) >= maxRuns, ""

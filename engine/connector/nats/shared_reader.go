@@ -183,8 +183,8 @@ func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*messa
 // not acknowledged.
 const aboveEvery = 50 * time.Millisecond
 
-// Settled implements stream.SettledReader. It acknowledges messages before their commit. So a kill
-// repeats fewer messages, and max_ack_pending is reached later.
+// Settled implements stream.SettledReader. It acknowledges messages before Commit is called for
+// them. So a kill repeats fewer messages, and max_ack_pending is reached later.
 func (r *sharedReader) Settled(marks []stream.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,8 +195,8 @@ func (r *sharedReader) Settled(marks []stream.Mark) {
 	r.settle(marks, above)
 }
 
-// settle queues acknowledgements for the messages that marks cover. Unless above is set, it ignores
-// settled ranges above a watermark. The caller holds mu.
+// settle queues acknowledgements for the messages that marks cover. If above is false, it uses only
+// the watermarks, and ignores the settled ranges above them. The caller holds mu.
 func (r *sharedReader) settle(marks []stream.Mark, above bool) {
 	for i := range marks {
 		r.acks = r.d.settle(&marks[i], above, r.acks)
@@ -209,9 +209,9 @@ func (r *sharedReader) settle(marks []stream.Mark, above bool) {
 	}
 }
 
-// Commit implements stream.Reader. It returns when the server has received the acknowledgements,
-// which the server does not confirm one by one. If the server loses one, it redelivers the message,
-// and the session repeats the acknowledgement.
+// Commit implements stream.Reader. It returns when the server has received the acknowledgements.
+// The server does not confirm them one by one. If an acknowledgement is lost, the server redelivers
+// the message, and the session repeats the acknowledgement.
 func (r *sharedReader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.mu.Lock()
 	r.settle(marks, true)

@@ -69,8 +69,8 @@ const (
 )
 
 // Open implements stream.Sink. It checks that the server answers and that a stream accepts the
-// subject. The library closes the connection after some errors of the server and does not reconnect
-// then. The route then restarts, with a new connection.
+// subject. After some errors of the server, the library closes the connection and does not
+// reconnect. The route then restarts with a new connection.
 func (s *StreamSink) Open(ctx context.Context, o stream.SinkOptions) error {
 	c, err := s.o.Connection.connect(s.host.Log(), -1)
 	if err != nil {

@@ -40,7 +40,8 @@ func (s *StreamSink) observeStream(o *jetstream.StreamConfig) error {
 const settingsTimeout = 2 * time.Second
 
 // observe requests the settings of a stream and passes them to observeStream. If there is no
-// response, it returns no error, because the user may lack only this permission.
+// response, it returns no error: the user may lack the permission for this request, but have all
+// permissions that deliveries need.
 func (s *StreamSink) observe(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
 	defer cancel()
@@ -71,9 +72,11 @@ func newDoubts() doubts {
 }
 
 // begin is called before an attempt to deliver the batch that begins with the record id. It returns
-// the time of the first attempt that may have stored the batch, or now if there is none, and
-// removes the batch from d. If the new attempt also gets no response, the caller adds the batch
-// again.
+// the time of the first attempt that may have stored the batch. If there is no earlier attempt,
+// this is the new attempt, and begin returns now.
+//
+// begin also removes the batch from d. If the new attempt gets no response either, the caller adds
+// the batch again.
 func (d *doubts) begin(id string, now time.Time) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

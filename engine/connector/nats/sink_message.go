@@ -77,9 +77,9 @@ func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 }
 
 // recordID returns the id of record i by which the stream recognizes a message that it already has.
-// A stream compares the ids of all its subjects, and a record has the same id in all routes. So the
-// id contains the route. Otherwise, if two routes write to a stream, the stream would drop the
-// messages of one route as duplicates.
+// The id contains the route, for the following reason. A stream compares the ids of all its
+// messages, whatever their subject. If two routes wrote the same record to a stream with the same
+// id, the stream would drop the second message as a duplicate.
 func (t *messageMaker) recordID(b *stream.Batch, i int) (string, error) {
 	if t.id == nil {
 		t.scratch = b.AppendRecordID(append(t.scratch[:0], t.route...), i)

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Async configures the polling of asynchronous operations. A receiver starts such an operation by
-// answering a request with status 202. The sink then polls a URL until the operation has ended. If
-// Location is empty, the sink does not poll.
+// Async configures the polling of asynchronous operations. A receiver that answers a request with
+// status 202 has started such an operation. The sink then polls a URL until the operation has
+// ended. If Location is empty, the sink does not poll.
 type Async struct {
 	Location expr.Text     `yaml:"location" doc:"expression over a 202 response: the URL to poll"`
 	Done     expr.Text     `yaml:"done"     doc:"condition on a poll's response: success"`
@@ -97,7 +97,7 @@ func (s *Sink) operation(d *parked.Delivery, r *response) (o parked.Operation, e
 }
 
 // resolve returns the absolute URL of a location, and its host:port. The receiver has chosen the
-// location. Therefore the options must allow its host, as they must for the URLs of records.
+// location, so it is checked like the URL of a record: the options must allow its host.
 func (o *Options) resolve(base *url.URL, location string) (string, string, error) {
 	location = strings.TrimSpace(location)
 	switch {

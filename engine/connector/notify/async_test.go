@@ -99,8 +99,8 @@ func TestAsyncHour(t *testing.T) {
 }
 
 // wantPolled checks that order-1 was sent once, and polled after 1, 3, 7, 15, 31 and 63 s and every
-// minute after that. The operation ends after the duration takes. The last poll must be the first
-// one after the operation's end, or the one after an hour.
+// minute after that. The parameter takes is the duration of the operation. The last poll must be
+// the first poll after the operation's end, or the poll after an hour if that comes first.
 func wantPolled(t *testing.T, m *merchants, takes time.Duration) {
 	t.Helper()
 	if at := m.of("order-1"); len(at) != 1 {

@@ -58,8 +58,8 @@ type response struct {
 	truncated bool
 }
 
-// judge returns the event that a response causes for its delivery, such as acceptance or a failed
-// attempt. If the response does not mean acceptance, judge also returns the reason. A condition
+// judge returns the event that a response causes for its delivery, such as an acceptance or a
+// failed attempt. If the event is not an acceptance, judge also returns the reason. A condition
 // that cannot be evaluated counts as false.
 func (p *programs) judge(r *response) (parked.Event, string) {
 	accepted, reason := r.status >= 200 && r.status < 300, ""

@@ -55,8 +55,8 @@ const (
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
 // newCircuit returns the circuit breaker of a lane. The circuit opens after downAfter failures in a
-// row of different deliveries. Failures of a single delivery never open it, because this delivery
-// must keep its exact schedule.
+// row of different deliveries. It never opens because of failures of a single delivery, since the
+// delivery must keep its exact schedule.
 func newCircuit() *breaker.Circuit {
 	c, err := breaker.NewCircuit(breaker.Options{
 		Failures:     downAfter,
@@ -95,22 +95,23 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	l.circuit.Done(now, t, o, 0)
 }
 
-// isIdle reports whether the lane has no state that a new lane lacks: in-flight attempts, failures
-// or a wait for the rate limit. It ignores the field slow.
+// isIdle reports whether the lane has no in-flight attempts, no failures and no wait for the rate
+// limit, like a new lane. It ignores the field slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether the lane can be deleted to make room for another host: at the time
-// now, nothing is in flight or due, no wait for the rate limit is left, and the lane waits for no
-// other event (see absence). since is the time now as a duration since laneSet.epoch.
+// isResting reports whether the lane can be deleted to make room for another host. It can if
+// nothing is in flight, nothing is due at the time now, no wait for the rate limit is left, and the
+// lane waits for no other event (see absence). since is the same time as now, as a duration since
+// laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))
 }
 
-// worth ranks a resting lane by the state that its deletion would lose: waiting deliveries count
-// 1, earlier failures or slowness count 2. Lanes of low worth are deleted first.
+// worth ranks a resting lane by the state that its deletion would lose. Waiting deliveries add 1 to
+// the result, and earlier failures or slowness add 2. Lanes of low worth are deleted first.
 func (l *lane) worth() (n int) {
 	if l.index >= 0 {
 		n++
@@ -128,7 +129,8 @@ type attempt struct {
 	speed speed
 }
 
-// speed is the class of an in-flight attempt. An attempt changes its class as it gets older:
+// speed is the class of an in-flight attempt. An attempt changes its class as it gets older. The
+// columns of the table are its current class, and the entries its next class:
 //
 //	event                                quick   long   slow
 //	in flight for over longAfter         long    -      -
@@ -142,13 +144,13 @@ const (
 )
 
 // attemptSlots bounds the in-flight attempts, so that slow hosts take no places from hosts that
-// respond quickly. `attempts` is the limit on all attempts, but up to `extra` long and slow
-// attempts are not counted. An attempt at a slow host begins only while fewer than `share` slow
+// respond quickly. `attempts` is the limit on all attempts. Up to `extra` long and slow attempts do
+// not count against it. An attempt at a slow host begins only while fewer than `share` slow
 // attempts are in flight.
 //
 // Example: attempts is 256, extra is 192, and share is 64. If 100 long and slow attempts are in
-// flight, 256 quick ones may be in flight as well. If 200 are, 192 of them are not counted, and 248
-// quick ones may be in flight.
+// flight, 256 quick ones may be in flight as well. If 200 long and slow attempts are in flight, 192
+// of them are not counted, and 248 quick ones may be in flight.
 type attemptSlots struct {
 	attempts, share, extra int
 	slow                   int        // number of slow attempts
@@ -224,9 +226,9 @@ func (p *attemptSlots) end(a *attempt) {
 }
 
 // end updates the lane at the end of an attempt of the delivery id. down means that the attempt has
-// failed because the host is down. end returns the outcome for the circuit breaker. Several
-// failures of one delivery count as one, until an attempt at the host succeeds. Failures of probes
-// always count.
+// failed because the host is down. end returns the outcome for the circuit breaker. If one delivery
+// fails several times, only its first failure counts, until an attempt at the host succeeds.
+// Failures of probes always count.
 func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
 	if !down {

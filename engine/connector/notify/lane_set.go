@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// keptLanes is the number of lanes reserved for each pattern of allow.hosts. It is smaller if the
-// option hosts is small.
+// keptLanes is the number of lanes reserved for each pattern of allow.hosts. Fewer lanes are
+// reserved if the option hosts, the number of all lanes, is small.
 const keptLanes = 100
 
 // laneSet holds the lanes (the states of hosts) in memory, at most `most`. A host for which there
@@ -87,8 +87,8 @@ func (s *laneSet) delete(l *lane) {
 
 // evict deletes resting lanes to make room for a host of a group. It deletes at most an eighth of
 // all lanes: first those of the lowest worth (see lane.worth), and among these, those with the
-// latest due time. Other groups keep their reserved lanes. If a search has found no resting lane,
-// evict does nothing for pagePause.
+// latest due time. Other groups keep their reserved lanes. If evict finds no resting lane, it does
+// not search again for the time pagePause.
 func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 	if now.Sub(s.swept) < pagePause { // the search visits all lanes: limit its frequency
 		return

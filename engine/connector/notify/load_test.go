@@ -30,9 +30,9 @@ const (
 	loadServer  = "PENSTOCK_TEST_NOTIFY_SERVER"
 )
 
-// Response times of merchants. The sink has 256 attempts in flight, so healthy merchants take at
-// most 2,560 records per second; 60 % of that are 1,536. On a slower machine, the records arrive at
-// 60 % of the measured rate.
+// Response times of merchants. The sink has 256 attempts in flight, so healthy merchants can take
+// at most 2,560 records per second. The test sends 60 % of that, 1,536 per second. On a slower
+// machine, it sends 60 % of the measured rate.
 const (
 	wellTakes = 100 * time.Millisecond
 	slowTakes = 2 * time.Second
@@ -47,10 +47,10 @@ type load struct {
 // wellRecords bounds the records of a run without dead or slow merchants.
 func (l load) wellRecords() int { return min(l.records, max(50_000, l.records/20)) }
 
-// TestLoad measures 10,000 merchants, of which 1 % are dead and 5 % slow, at 60 % of the rate
-// without such merchants. It measures the latency of healthy merchants from the source to the
-// acceptance, the attempts at dead hosts, and the memory. `make notify-load` runs the full size.
-// The process time shows how close the machine was to its limit.
+// TestLoad sends to 10,000 merchants, of which 1 % are dead and 5 % slow, at 60 % of the rate that
+// is possible without such merchants. It measures the latency of healthy merchants from the source
+// to the acceptance, the attempts at dead hosts, and the memory. `make notify-load` runs the full
+// size. The process time shows how close the machine was to its limit.
 func TestLoad(t *testing.T) {
 	if os.Getenv(loadServer) != "" {
 		serveLoad(t)

@@ -86,10 +86,11 @@ const (
 const (
 	leastHistory = 10 * time.Minute
 
+	// settleTime delays the deletion of ended deliveries. After a crash, a record is read again
+	// unless its position is in a synced checkpoint, and is then recognized by its delivery. So a
+	// delivery is deleted only if it ended at least settleTime before the last synced checkpoint.
 	// settleTime is longer than the time from the commit of a row to the acknowledgement of its
-	// record. An ended delivery is deleted only if it ended at least settleTime before the last
-	// synced checkpoint. This checkpoint then has the position of its record, so that the
-	// record is not read again.
+	// record. Therefore that checkpoint has the position of the record.
 	settleTime = time.Minute
 )
 

@@ -330,8 +330,8 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 }
 
 // next returns the lane to be visited next. It returns nil if none is due, or if no attempt may
-// begin. A lane that was held because the slow hosts had used up their share of the attempts comes
-// first, as soon as this share has room again.
+// begin. If the slow hosts have used up their share of the attempts, their lanes are held. When
+// this share has room again, a held lane comes first.
 func (s *sender) next(now time.Time) *lane {
 	switch {
 	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
@@ -436,10 +436,10 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 	return nil
 }
 
-// forget frees memory of a lane if it is idle. A lane without deliveries is deleted, unless its
-// host is slow: the lane then stays without its window, so that the next deliveries to the host
-// still count as slow. A lane with deliveries loses only its window, and only if the next one is
-// due later than windowLasts from now.
+// forget frees memory of a lane if it is idle. A lane without deliveries is deleted. If its host is
+// slow, the lane stays, but without its window, so that the next deliveries to the host still count
+// as slow. A lane with deliveries loses only its window, and only if the next one is due later than
+// windowLasts from now.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):
@@ -451,8 +451,8 @@ func (s *sender) forget(l *lane, now time.Time) {
 }
 
 // skip returns a change in which the next n planned times of a delivery pass without an attempt.
-// The last attempt is never skipped. Each skipped attempt gets an entry in the history. Skipped
-// polls get none, because there may be thousands of them.
+// The last attempt is never skipped. Skipped attempts get entries in the history. Skipped polls get
+// none, because there may be thousands of them.
 func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) parked.Change {
 	c := parked.Change{Delivery: d, To: d.Progress}
 	schedule := d.Schedule(s.sink.o.schedule)
@@ -473,8 +473,8 @@ func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) p
 }
 
 // begin starts an attempt if the limits on attempts and the host's window and rate allow it. A host
-// that is down gets only probes, and the last and forced attempts of deliveries, one at a time.
-// skip means that the planned time must pass without an attempt, because the host is down.
+// that is down gets only probes, last attempts, and attempts that an operator has forced, one at a
+// time. If skip is true, the planned time must pass without an attempt: the host is down.
 func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, skip bool) {
 	if s.slots.isFullFor(l) || len(l.inFlight) >= s.sink.o.PerHost {
 		return false, false

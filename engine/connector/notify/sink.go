@@ -191,8 +191,8 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 }
 
 // split returns the outcome of a batch with refused records. The engine delivers all other records
-// again. If one of the records that were made from the same source record is refused, all of them
-// are.
+// again. Records that were made from the same source record are refused together: if one of them is
+// refused, all of them are.
 func split(b *stream.Batch, kept []int, refused map[int]error) error {
 	out := &stream.Split{}
 	reasons := map[string]error{}

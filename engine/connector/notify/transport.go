@@ -137,8 +137,8 @@ func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, e
 }
 
 // judge sets the event that a response causes. If a receiver has started an operation that cannot
-// be polled, judge ends the delivery, because another request might start the operation a second
-// time.
+// be polled, judge ends the delivery: if the request were sent again, it might start the operation
+// a second time.
 func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
 	switch {
 	case d.Polled():

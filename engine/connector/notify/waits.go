@@ -25,8 +25,8 @@ type Waits struct {
 // Expression marks the text as an expression for the config reader; see [expr.Text].
 func (*Waits) Expression() {}
 
-// UnmarshalText reads a policy or an expression. A text that can be both is a policy. A text of the
-// form NAME KEY=VALUE is a policy even if it has a mistake, because it cannot be an expression.
+// UnmarshalText reads a policy or an expression. If a text can be both, it is a policy. A text of
+// the form NAME KEY=VALUE cannot be an expression, so it is a policy even if it has a mistake.
 // Options.Validate then reports the mistake.
 func (w *Waits) UnmarshalText(text []byte) error {
 	*w = Waits{}

@@ -44,8 +44,8 @@ func (c *connections) Accept() (net.Conn, error) {
 	return &forgetful{Conn: conn, connections: c}, nil
 }
 
-// forgetful is a connection that removes itself from connections.byPeer if it is closed before
-// gRPC has called TagConn for it.
+// forgetful is a connection that may be closed before gRPC has called TagConn for it. In this case
+// it removes itself from connections.byPeer.
 type forgetful struct {
 	*listen.Conn
 	connections *connections

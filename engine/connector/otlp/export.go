@@ -21,8 +21,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/otlplog"
 )
 
-// service describes LogsService. To clients, Export is a unary call. Here it is declared as a
-// stream, so that the handler runs before the message is read.
+// service describes LogsService. For clients, Export is a unary call. The server declares it as a
+// stream, because the handler of a stream runs before the message is read, and can reserve memory
+// for the message.
 func (s *Server) service() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "opentelemetry.proto.collector.logs.v1.LogsService",

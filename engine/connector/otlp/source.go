@@ -5,8 +5,8 @@
 // A request is answered when every route has settled its records, that is, delivered, dead-lettered
 // or dropped them. Before the source reads a message, it reserves memory for a message of maximum
 // size; this bounds the memory of all connections. If there is no memory, or if the request is not
-// settled at its deadline, the client gets a status with RetryInfo. This is the wait after which
-// it repeats the request.
+// settled at its deadline, the client gets a status with RetryInfo. RetryInfo states the
+// wait after which the client repeats the request.
 //
 // The source has its own listener and gRPC server. The records are kept in memory, in an intake
 // (package intake).

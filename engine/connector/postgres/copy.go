@@ -27,8 +27,8 @@ const (
 var copyDone = []byte{'c', 0, 0, 0, 4}
 
 // copyIn sends rows with COPY. It returns when the server has accepted or refused them and no
-// goroutine reads rows any more. On a plain socket it writes rows directly from their memory,
-// whereas the driver would first copy them into messages.
+// goroutine reads rows any more. On a socket without TLS, it writes the rows directly from their
+// memory. The driver would first copy them into messages.
 func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 	socket := c.PgConn().Conn()
 	switch socket.(type) {
@@ -68,8 +68,8 @@ type answer struct {
 	over    bool  // the server is ready for the next command
 }
 
-// receive receives one message of the server. It updates said if the message is an error, or means
-// that the server is ready for the next command.
+// receive receives one message of the server. It records two kinds of messages in said: an error,
+// and the message that the server is ready for the next command.
 func (c *conn) receive(ctx context.Context, said *answer) error {
 	m, err := c.PgConn().ReceiveMessage(ctx)
 	if err != nil {
@@ -100,8 +100,9 @@ func (c *conn) listen(ctx context.Context, said *answer) error {
 }
 
 // sendFrames writes rows as messages, followed by the end of the rows. If the server stops reading,
-// it may be unable to send: a trigger that warns for each row can fill the socket buffers.
-// Therefore sendFrames reads messages while it cannot write.
+// this may be because it cannot send: for example, a trigger that warns for each row fills the
+// socket buffers with warnings. Therefore sendFrames reads messages of the server while it cannot
+// write.
 func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, said *answer) error {
 	c.heads, c.parts = c.heads[:0], c.parts[:0]
 	for at := 0; at < len(rows); at += frame {
@@ -134,8 +135,8 @@ func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, sai
 }
 
 // breakOff closes a connection in an unknown protocol state. The server then rolls back the
-// transaction. If ctx is done, breakOff also sends a cancel request, because a server that waits
-// for a lock notices a closed connection only after the wait.
+// transaction. A server that waits for a lock notices a closed connection only after the wait. So
+// if ctx is done, breakOff also sends a cancel request.
 func (c *conn) breakOff(ctx context.Context, socket net.Conn) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()

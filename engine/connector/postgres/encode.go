@@ -124,8 +124,9 @@ func appendEscaped(dst, cell []byte) []byte {
 	return append(dst, cell[start:]...)
 }
 
-// revocableReader is a reader over memory that can be revoked. The driver may continue to read in
-// its own goroutine after it has returned an error.
+// revocableReader is a reader over memory. The driver may continue to read in its own goroutine
+// after it has returned an error. So the reader can be revoked: after that, it no longer reads the
+// memory, which can be reused.
 type revocableReader struct {
 	mu   sync.Mutex // guards rest
 	rest []byte

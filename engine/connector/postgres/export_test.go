@@ -29,7 +29,8 @@ func GuardEnter(s *Sink) {
 
 // NewEvict returns a function that connects to the database of s and ends the sessions of suspended
 // processes, as a transaction does after it has waited for a request. The function returns the
-// number of ended sessions. Any time without data counts as suspended.
+// number of ended sessions. A process counts as suspended even if it has sent no data for only a
+// moment.
 func NewEvict(s *Sink) func(ctx context.Context) (int64, error) {
 	var found suspended
 	return func(ctx context.Context) (ended int64, err error) {

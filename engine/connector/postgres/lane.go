@@ -35,9 +35,9 @@ const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepal
 	SET tcp_keepalives_interval = 10;
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`
 
-// durable makes commits of the session durable, unless the address states otherwise. A role or
-// database may have the setting synchronous_commit off. In a crash, the server could then lose
-// commits that it has reported.
+// durable makes commits of the session durable, unless the address states otherwise. It is needed
+// because a role or database may have the setting synchronous_commit off. The server could then
+// lose commits in a crash although it has reported them.
 const durable = `; SELECT set_config('synchronous_commit', 'on', false)
 	WHERE current_setting('synchronous_commit') = 'off'`
 
@@ -61,8 +61,8 @@ func (s server) Connect(ctx context.Context) (*conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// Restore implements sqlspan.Server. It rolls back an open transaction. It closes the session
-// instead if the server is a standby after a failover, or if the server is ending the session.
+// Restore implements sqlspan.Server. It rolls back an open transaction. If the server is a standby
+// after a failover, or is ending the session, Restore closes the session instead.
 func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	switch {
 	case c.IsClosed():

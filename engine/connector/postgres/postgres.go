@@ -3,10 +3,10 @@
 //
 // Each connection is a lane. A batch is one transaction (docs/formats/sql-tables.md). The
 // transaction inserts a row for each span of the batch into the ledger, where these rows are
-// unique. It reads the marks of the partitions, and the epoch, a number that a new process raises
-// to fence earlier ones. It writes the data with COPY. If a batch is delivered twice, the second
-// transaction waits for the first one and then finds the batch in the ledger. Transactions of a
-// fenced process cannot commit.
+// unique. It reads the marks of the partitions. It also reads the epoch, a number that a new
+// process raises to fence earlier processes. It writes the data with COPY. If a batch is delivered
+// twice, the second transaction waits for the first one and then finds the batch in the ledger.
+// Transactions of a fenced process cannot commit.
 //
 // The sink owns its connections and has no pool. It never alters an existing table and never builds
 // SQL from data.
@@ -148,10 +148,10 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// leastBeside is the minimum default number of connections to a server on this machine. With two,
-// one connection copies while the other one waits for its commit. The maximum is the number of
-// processors. Beyond the number of processors, connections contend for the end of the table,
-// which costs the server about a sixth more per byte.
+// leastBeside is the minimum default number of connections to a server on this machine. With two
+// connections, one copies while the other one waits for its commit. The maximum default number is
+// the number of processors. With more connections than processors, the connections contend for the
+// end of the table, which costs the server about a sixth more per byte.
 const leastBeside = 2
 
 // onThisMachine reports whether a server is on this machine. host is its name, its IP address or

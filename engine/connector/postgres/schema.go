@@ -108,7 +108,8 @@ func (s *Sink) find(ctx context.Context, c *conn) error {
 // lockTable returns a statement that prevents changes to the columns of the table until the
 // transaction ends. The lock is the same as that of COPY. Without it, a change could commit after
 // the columns were read and before COPY begins. The statement does nothing if the table does not
-// exist or cannot be locked: the right to insert into some of the columns does not suffice.
+// exist, or if the user lacks the right to lock it. A user who may insert only into some of the
+// columns lacks this right.
 func (s *Sink) lockTable() *sqlspan.Statement {
 	return &sqlspan.Statement{SQL: "DO '" + strings.ReplaceAll(fmt.Sprintf(
 		`BEGIN LOCK TABLE ONLY %s IN ROW EXCLUSIVE MODE; EXCEPTION WHEN undefined_table OR `+

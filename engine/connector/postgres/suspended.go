@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 )
 
-// patience is the time for which a session may send nothing during a transaction that locks rows of
-// a ledger's marks. After this time, its process counts as suspended, or its network as cut.
+// patience is the time for which a session may send nothing while its transaction locks rows of a
+// ledger's marks. If it sends nothing for longer, its process counts as suspended, or its network
+// as cut.
 const patience = 10 * time.Second
 
 // suspended detects sessions of suspended processes. It is safe for concurrent use.
@@ -23,9 +24,9 @@ type suspended struct {
 	copies map[lockHolder]progress // sessions that copied rows at the last call of stalled
 }
 
-// lockHolder identifies a session that locks rows of the marks, and the state in which it is. If
-// the session enters another state, its field changed is another time, and the lockHolder no
-// longer identifies the session.
+// lockHolder identifies a session that locks rows of the marks, and the state in which it is. When
+// the session enters another state, the lockHolder no longer identifies it, because its field
+// changed is the time at which the state began.
 type lockHolder struct {
 	pid     int32
 	changed time.Time // begin of the state
@@ -37,11 +38,11 @@ type progress struct {
 	since time.Time // time at which this process first saw bytes
 }
 
-// idleSessions selects sessions that lock rows of a ledger's marks and wait for their client. Only
-// sessions are selected whose state has not changed for the interval $2. During a COPY, the state
-// never changes, even if rows arrive. Therefore the query also selects the number of bytes that the
-// COPY has received, or -1. Servers before version 14 do not report this number, so that every COPY
-// there seems to receive no rows.
+// idleSessions selects sessions that lock rows of a ledger's marks and wait for their client. It
+// selects a session only if the state of the session has not changed for the interval $2. During a
+// COPY, the state never changes, even if rows arrive. Therefore the query also selects the number
+// of bytes that the COPY has received, or -1. Servers before version 14 do not report this number,
+// so that every COPY there seems to receive no rows.
 const idleSessions = `SELECT a.pid, a.state_change, a.state = 'active', coalesce(
 		CASE WHEN current_setting('server_version_num')::int >= 140000
 		THEN (SELECT p.param1 FROM pg_stat_get_progress_info('COPY') p WHERE p.pid = a.pid) END, -1)
@@ -104,8 +105,9 @@ func (s *suspended) evict(ctx context.Context, c *conn, marks string) (ended int
 	return ended, err
 }
 
-// stalled returns the sessions that have received no rows for the time patience. copies has the
-// number of bytes that each session with a COPY has received so far.
+// stalled returns the sessions with a COPY that have received no rows for the time patience. It
+// compares copies, the number of bytes that each of these sessions has received so far, with the
+// numbers of earlier calls.
 func (s *suspended) stalled(copies map[lockHolder]int64, now time.Time) (stalled []lockHolder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

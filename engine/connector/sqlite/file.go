@@ -119,8 +119,9 @@ func connect(dsn string) (*connection, error) {
 	}, nil
 }
 
-// forever returns the context of single statements, which are short. Canceling one would leave the
-// transaction in doubt. SQLite's busy_timeout bounds their waits.
+// forever returns the context of single statements, which never ends: a canceled statement would
+// leave the transaction in doubt. The statements are short, and SQLite's busy_timeout bounds their
+// waits.
 func forever() context.Context { return context.Background() }
 
 func (c *connection) exec(sql string, args ...driver.Value) (affected int64, err error) {

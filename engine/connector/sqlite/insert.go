@@ -89,8 +89,9 @@ func (w *inserting) write(b *stream.Batch) error {
 	return nil
 }
 
-// flush writes the pending rows. If there are enough for a full statement, flush tries this first.
-// Otherwise, or if the database refuses this statement, flush writes the rows one by one.
+// flush writes the pending rows. If there are enough rows for a full statement, flush first tries
+// to write them with this statement. If there are fewer, or if the database refuses the statement,
+// flush writes the rows one by one.
 func (w *inserting) flush() error {
 	n, columns := len(w.waiting), len(w.table.Columns)
 	defer func() { w.waiting, w.c.args = w.waiting[:0], w.c.args[:0] }()
@@ -179,8 +180,9 @@ func value(t sqltable.Type, cell []byte) driver.Value {
 	return string(cell)
 }
 
-// exact returns a number as an integer or a float if this prints as the same text as the cell.
-// Otherwise it returns the number as text.
+// exact returns the number in the cell as an integer or a float if the integer or float prints as
+// the same text as the cell. Otherwise it returns the number as text. Example: it returns 1.50 as
+// text, because the float prints as 1.5.
 func exact(cell []byte) driver.Value {
 	if n, err := strconv.ParseInt(string(cell), 10, 64); err == nil && (cell[0] != '-' || n != 0) {
 		return n

@@ -72,9 +72,10 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 
 // failCanceled is called when the context of a Deliver call ends. The parameter a is the attempt of
 // that call. If the batch of a still waits for earlier batches, failCanceled fails all deliveries
-// that the writer has not begun: those of later batches, which cannot be written without this one,
-// and those of earlier ones, because they share its run. All these batches are delivered again. If
-// the batch of a does not wait, failCanceled does nothing: the writer reports the result.
+// that the writer has not begun. Later batches cannot be written without the batch of a. Earlier
+// ones fail because they share its run. All these batches are delivered again.
+//
+// If the batch of a does not wait, failCanceled does nothing: the writer reports the result.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,10 +142,12 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// write writes a group of batches in one transaction and returns the number of durable batches. err
-// is the error of the next batch in the group, if this batch failed. If the transaction itself
-// fails, no batch is durable, with one exception: if a refused row has ended the transaction,
-// write writes the batches before it again, in another transaction.
+// write writes a group of batches in one transaction and returns the number of durable batches. If
+// a batch fails, write commits the batches before it, and err is the error of that batch. If the
+// transaction itself fails, no batch is durable.
+//
+// A refused row may end the transaction, and with it roll back the batches before it. In this case
+// write writes those batches again, in another transaction.
 func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
 	var failed error // error of a batch; the batches before it are committed
 	made := false
@@ -187,9 +190,9 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes the rows of a batch and its spans, or neither if it fails. failed is an error that
-// concerns only this batch: the transaction of the group can continue without it. err is an error
-// that ends the transaction.
+// one writes the rows of a batch and its spans. If it fails, it writes neither. If the error
+// concerns only this batch, one returns it as failed, and the transaction of the group can continue
+// without the batch. If the error ends the transaction, one returns it as err.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestCanceledBatch cancels a batch that waits for an earlier one. The error of a batch that was
-// ready before does not blame an earlier batch. Nor does that of the missing batch.
+// TestCanceledBatch cancels a batch that waits for an earlier one. The other batches fail as well.
+// It checks that the errors of the batch that was ready before, and of the missing batch, do not
+// blame an earlier batch.
 func TestCanceledBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLane(nil) // nothing is written

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// dialectOf returns the SQL of the ledger's tables; see docs/formats/sql-tables.md. SQLite has one
-// writer at a time, so earlier processes are fenced by the epoch alone, a number that each new
-// process raises.
+// dialectOf returns the SQL of the ledger's tables; see docs/formats/sql-tables.md. Each new
+// process raises the epoch, a number in the ledger. SQLite has one writer at a time, so the epoch
+// alone suffices to fence earlier processes.
 func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s in %q", sqlspan.MarksTable, s.o.Path),

@@ -39,9 +39,9 @@ func refusesRow(err error) bool {
 	return false
 }
 
-// rolledBackError means that a refused row has ended the transaction: its constraint or trigger has
-// ON CONFLICT ROLLBACK or RAISE(ROLLBACK). The rows after it must not be written, because they
-// would be committed one by one, without their entries in the ledger.
+// rolledBackError means that a refused row has ended the transaction: a constraint has ON CONFLICT
+// ROLLBACK, or a trigger has called RAISE(ROLLBACK). The rows after it must not be written. Outside
+// of a transaction, they would be committed one by one, without their entries in the ledger.
 type rolledBackError struct{ reason error }
 
 func (e *rolledBackError) Error() string { return e.reason.Error() }

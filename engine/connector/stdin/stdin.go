@@ -59,8 +59,8 @@ func From(r io.Reader) stream.Component {
 const readSize = 256 << 10
 
 // input reads from a reader. It has a goroutine of its own for this, because a blocked Read cannot
-// be canceled. The goroutine ends at the end of the reader. It reads a chunk only when a source has
-// received the previous one.
+// be canceled. The goroutine ends at the end of the reader. It reads a chunk only after a source
+// has received the previous chunk.
 type input struct {
 	reader io.Reader
 	start  sync.Once
@@ -154,8 +154,8 @@ var (
 	errStopped     = errors.New("the last records of standard input were not delivered")
 )
 
-// take submits records until the input ends, the routes drain, or ctx is done. It returns an error
-// if it could not submit records; these are counted as lost.
+// take submits records until the input ends, the routes drain, or ctx is done. Records that it
+// cannot submit are counted as lost, and it returns an error.
 func (s *source) take(ctx context.Context) error {
 	defer s.Producer()()
 	for !s.in.ended {

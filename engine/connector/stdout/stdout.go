@@ -144,10 +144,10 @@ func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-// bytesOf returns the bytes to write for b. These are b.Payload if b was encoded before. With
-// format raw, an unchanged batch (see [stream.Batch.Whole]) was not encoded: its bytes are written
-// as the source read them. In all other cases bytesOf encodes b now. If the last line has no line
-// end, bytesOf adds one.
+// bytesOf returns the bytes to write for b. If b was encoded before, these are b.Payload. With
+// format raw, an unchanged batch (see [stream.Batch.Whole]) was not encoded, and these are its
+// bytes as the source has read them. In all other cases bytesOf encodes b now. If the last line has
+// no line end, bytesOf adds one.
 func (s *sink) bytesOf(b *stream.Batch) []byte {
 	data := b.Payload
 	if len(data) == 0 {

@@ -80,8 +80,8 @@ func (p *parser) setStamp(m *message, text []byte) int {
 	return 0
 }
 
-// cutSpaces removes the leading spaces from text, but always keeps the last byte. ok reports
-// whether it has removed any.
+// cutSpaces removes the leading spaces from text, but never the last byte of text. ok reports
+// whether it has removed any spaces.
 func cutSpaces(text []byte) (rest []byte, ok bool) {
 	if len(text) < 2 || text[0] != ' ' {
 		return nil, false

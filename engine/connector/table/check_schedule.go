@@ -35,9 +35,9 @@ func pacing(poll time.Duration) backoff.Adaptive {
 // rows, too.
 func (t *checkSchedule) found() { *t = checkSchedule{} }
 
-// notFound schedules the next check after a check that has found nothing. Set waiting if a row is
-// visible but must not be read yet. left is then the remaining time of the option lag for this row,
-// or 0 if open transactions must end first.
+// notFound schedules the next check after a check that has found nothing. waiting means that a row
+// is visible but must not be read yet. The parameter left is then the remaining time of the option
+// lag for this row. It is 0 if the row waits until open transactions have ended.
 func (t *checkSchedule) notFound(now time.Duration, pace backoff.Adaptive, waiting bool,
 	left time.Duration) {
 	t.interval = pace.Next(t.interval, false)

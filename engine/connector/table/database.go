@@ -15,12 +15,12 @@ type database interface {
 	describe(ctx context.Context, of subject) (*relation, error)
 	// list returns the names of the tables, in the form used in the option tables.
 	list(ctx context.Context) ([]string, error)
-	// observe returns the last row that q selects, and the open transactions. These may still write
-	// rows before this row.
+	// observe returns the last row that q selects. It also returns the open transactions, which may
+	// still write rows before that row.
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
 	// hasNullKey reports whether a view or query has a row with NULL in a column of order_by.
 	hasNullKey(ctx context.Context, r *relation) (bool, error)
-	// passed returns the number of observations at the start of waiting that have passed. An
+	// passed returns how many observations have passed, counted from the start of waiting. An
 	// observation has passed when no transaction can add rows before its last row any more.
 	passed(ctx context.Context, r *relation, waiting []observation) (int, error)
 	// rows passes the rows of q to f, in order.

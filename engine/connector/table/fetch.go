@@ -10,7 +10,7 @@ import (
 
 // fetcher reads rows over one connection to the database, and holds the rows that it has read last.
 // While a goroutine of the workerPool runs the fetcher, only this goroutine may use the fetcher and
-// its partition. Otherwise only the goroutine that calls Read may.
+// its partition. At all other times, only the goroutine that calls Read may use them.
 type fetcher struct {
 	db      database
 	batch   *stream.Batch // the rows; moveInto exchanges its memory with that of the route's batch
@@ -102,8 +102,8 @@ func (c *workerPool) stop() {
 var errClosed = fmt.Errorf("the reader was closed: %w", context.Canceled)
 
 // step reads rows of the fetcher's partition. If the partition was read to its end, step first
-// checks for new rows. When step returns and f.lost is nil, the journal entries that a restart
-// needs for these rows are durable.
+// checks for new rows. If f.lost is nil when step returns, the journal entries that a restart needs
+// for these rows are durable.
 func (f *fetcher) step(ctx context.Context, r *reader) {
 	p := f.part
 	f.err = f.read(ctx, r, p)

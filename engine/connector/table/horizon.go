@@ -12,8 +12,8 @@ type horizon struct {
 	waiting []observation // ascending by last and at
 }
 
-// maxWaiting bounds the collected observations. If there are maxWaiting, a new one replaces the
-// newest one.
+// maxWaiting bounds the collected observations. If there are maxWaiting of them, a new observation
+// replaces the newest of the collected ones.
 const maxWaiting = 64
 
 // add adds an observation to the collected ones if its last row is after that of the newest one.
@@ -34,9 +34,10 @@ func (h *horizon) add(o observation) {
 	h.waiting = append(h.waiting, o)
 }
 
-// pass removes the observations that are at least lag old from the first n. No transaction can add
-// rows before the last row of any of these n. pass returns the key of the last row in the newest
-// removed observation, or "" if it has removed none. Rows up to this key may be read.
+// pass removes observations that allow reading. These are observations among the first n that are
+// at least lag old. The caller states by n that no transaction can add rows before the last row of
+// any of the first n observations. pass returns the key of the last row in the newest removed
+// observation, up to which rows may be read. It returns "" if it has removed none.
 func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	for n > 0 && len(h.waiting) > 0 && now-h.waiting[0].at >= lag {
 		last = h.waiting[0].last

@@ -15,10 +15,10 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// journal is a file with the state of a partition that is needed to find late rows. A late row
+// journal is a file that keeps the state for the search for late rows of a partition. A late row
 // becomes visible only after rows with greater keys were read. The state consists of the last rows
-// that were seen, and the late rows found so far. An entry is written before its rows are handed
-// out. docs/formats/table-seen.md describes the format.
+// that were handed out, and the late rows found so far. The entry of a row is written before the
+// row is handed out. docs/formats/table-seen.md describes the format.
 type journal struct {
 	dir  vfs.Dir
 	name string
@@ -175,8 +175,8 @@ func keysOf(rows []seenRow) []string {
 	return keys
 }
 
-// prunable returns the number up to which late rows can be removed from m, because lateness.save
-// does not need them any more. settled and main are the parameters of save.
+// prunable returns the number up to which late rows can be removed from m, because they are not
+// needed any more (see lateness.save). settled and main are the parameters of save.
 func (m *journalState) prunable(settled int64, main string) (num int64) {
 	for _, d := range m.found {
 		if d.num > settled || d.key > main {

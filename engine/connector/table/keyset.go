@@ -39,8 +39,8 @@ type keyValue struct {
 const maxKeyBytes = 1000
 
 // keyset encodes the order_by columns of a row as a key. The byte order of the keys is the order of
-// the rows. Each key begins with four bytes derived from the names and kinds of the columns. They
-// reveal a stored position that belongs to another order_by.
+// the rows. Each key begins with four bytes derived from the names and kinds of the columns. By
+// these bytes, the source detects a stored position that belongs to another order_by.
 type keyset struct {
 	names  []string
 	kinds  []keyKind

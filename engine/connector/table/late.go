@@ -30,7 +30,7 @@ type lateness struct {
 	last       bool            // with Once: the last search is done
 }
 
-// rescanShare bounds the time spent on searches for late rows to 1/rescanShare of the total time.
+// rescanShare bounds the searches for late rows: they take at most 1/rescanShare of the total time.
 // rescanLeast is the minimum time between two searches.
 const (
 	rescanShare = 20
@@ -132,8 +132,8 @@ func (l *lateness) save(settled int64, main string) error {
 // search searches the last rows of p, up to its current position, for rows that were not seen
 // before. It returns the number of rows found.
 //
-// Its query returns at most about twice as many rows as are remembered. If it returns that many,
-// more late rows may follow, which a later search finds.
+// The query of a search returns at most about twice as many rows as are remembered. If there are
+// more late rows than that, a later search finds the others.
 //
 // If a remembered row was deleted, search forgets it. A row that is inserted later under the same
 // key is then a late row. If search detects that a row was replaced by another one with the same
@@ -182,9 +182,10 @@ func (l *lateness) search(ctx context.Context, db database, p *partition,
 	return len(late), nil
 }
 
-// compare checks the last remembered rows that still exist. It returns an error if a row was
-// replaced by another row with the same key. If the very last row is unchanged, compare does not
-// check the rows before it, because a database reuses keys at the end of a table first.
+// compare checks the last remembered rows that still exist in the table. It returns an error if a
+// row was replaced by another row with the same key. If the last of these rows is unchanged,
+// compare does not check the rows before it, because a database reuses keys at the end of a table
+// first.
 func compare(ctx context.Context, db database, p *partition, search *lateSearch) error {
 	var pairs []pair
 	for _, was := range slices.Backward(search.present) {
@@ -231,13 +232,14 @@ func digestOf(ctx context.Context, db database, p *partition,
 	return maker.digest(p.relation, 0), true, nil
 }
 
-// lowerFloor lowers the floor, the key up to which rows are not remembered. It is called if the
-// table has no rows between the floor and the position of p. The rows there were deleted, and rows
-// that are inserted there later are new. The new floor is the last row before the old one.
+// lowerFloor lowers the floor, the key up to which rows are not remembered. It does so if the table
+// has no rows between the floor and the position of p, because they were deleted. Rows that are
+// inserted there later are new and must be found as late rows. The new floor is the last row before
+// the old floor.
 //
-// With strict, lowerFloor returns an error if the new floor is the last row of the table: rows that
-// are inserted after it may have reused keys and could not be told from new rows. endsBefore checks
-// this.
+// With strict, lowerFloor returns an error if the new floor is the last row of the table (see
+// endsBefore). In this case the database may give the deleted keys to new rows, and nothing
+// distinguishes such a row from a row that was read before.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
 	s := &l.state.seen
 	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {
@@ -257,9 +259,10 @@ func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, st
 	return nil
 }
 
-// endsBefore returns an error if the table has no rows after the position of p. last is the last
-// row of the table. There is no error if a generator (a sequence or AUTO_INCREMENT) makes the keys
-// and has reached the position: it will not return lower keys again.
+// endsBefore returns an error if the table has no rows after the position of p, because the
+// database may then generate the keys up to this position again. last is the last row of the table.
+// There is no error if a generator (a sequence or AUTO_INCREMENT) makes the keys and has reached
+// the position: it will not return lower keys again.
 func endsBefore(ctx context.Context, db database, p *partition, last string) error {
 	above, err := db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
 	if err != nil || above.last != "" {
@@ -276,8 +279,8 @@ func endsBefore(ctx context.Context, db database, p *partition, last string) err
 	return behindError(p.relation, last, p.pos)
 }
 
-// fill hands out the late rows that this run has not handed out yet, except those that an earlier
-// run has settled.
+// fill hands out the late rows that were not handed out in this run yet. It leaves out late rows
+// that an earlier run has settled.
 func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling) error {
 	for l.handedOut < l.top && !f.more {

@@ -270,8 +270,8 @@ func TestLostMemory(t *testing.T) {
 	}
 }
 
-// lateTransactions checks that rows that open PostgreSQL transactions may write before the last row
-// are waited for, and then come in order.
+// lateTransactions checks PostgreSQL transactions that are open and may still write rows before the
+// last row. The source must wait for these rows, and then read all rows in order.
 func lateTransactions(t *testing.T, server *connectortest.Server) {
 	w := postgresFixture(t, server)
 	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")

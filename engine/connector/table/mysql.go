@@ -165,8 +165,8 @@ func (r *relation) schema() string {
 }
 
 // numbering sets r.reuse for an AUTO_INCREMENT column if the server may generate a number twice.
-// MySQL before 8.0 and MariaDB before 10.2.4 do so: after a restart they continue from the greatest
-// number in the table, even if greater ones were deleted.
+// MySQL before 8.0 and MariaDB before 10.2.4 do so. After a restart they continue from the greatest
+// number in the table, even if rows with greater numbers were read and deleted.
 func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
 	column, version := "", ""
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) {

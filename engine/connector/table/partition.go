@@ -9,8 +9,8 @@ import (
 )
 
 // partition is one reader's state of a table, or of a stripe of a table: the rows with a range of
-// values in the first column of order_by. While a fetcher works on the partition, only that
-// fetcher may use it. Otherwise only the goroutine that calls Read may.
+// values in the first column of order_by. While a fetcher works on the partition, only that fetcher
+// may use it. At all other times, only the goroutine that calls Read may use it.
 type partition struct {
 	part     stream.Partition
 	relation *relation // a copy of its own
@@ -91,10 +91,11 @@ func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *f
 	return nil
 }
 
-// watchEnd detects reused keys if there are no rows after pos. If the last row of the table is
-// before pos, it remembers this row. If the next call finds a greater last row that is still before
-// pos, its key was used before, and watchEnd returns an error. Example: pos is 10, and rows 6 to 10
-// are deleted. The first call remembers row 5. If the next call finds a row 6, its key is reused.
+// watchEnd detects reused keys if there are no rows after pos, the position of the partition. Each
+// call remembers the last row of the table. If the next call finds a greater last row that is still
+// before pos, the key of this row was used before, and watchEnd returns an error. Example: pos is
+// 10, and rows 6 to 10 are deleted. The first call remembers row 5. If the next call finds a row 6,
+// its key is reused.
 //
 // A finite run (--once) calls watchEnd only once, so that it can only log a warning. If p.late is
 // set, watchEnd does nothing: p.late detects reused keys by the rows that it remembers.

@@ -234,13 +234,13 @@ func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery,
 	return errors.Join(err, wrong)
 }
 
-// observe implements database. It reads, in this order: the last row that is visible in a snapshot,
-// the first transaction id that the snapshot does not know, and the transactions with a write lock
-// on the table.
+// observe implements database. It first reads the last row that is visible in a snapshot, and the
+// first transaction id that the snapshot does not know. Then it reads the transactions with a write
+// lock on the table.
 //
-// A row before the last one may still be invisible. Its transaction then has an id below that
-// first unknown id, or it holds the write lock: an INSERT takes the lock before it takes a number
-// of a sequence.
+// A row before the last visible row may still be invisible. Its transaction then has an id below
+// the first unknown id, or holds a write lock, because an INSERT takes the lock before it takes a
+// number of a sequence. So these transactions are all that must be waited for.
 func (d *postgres) observe(ctx context.Context, r *relation,
 	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // reader reads the rows of the tables for one route. The goroutine that calls Read gives partitions
-// to free fetchers, and returns the rows that they have read. It gives each partition in turn that
-// has rows to read or is due for a check for new rows.
+// to free fetchers, and returns the rows that the fetchers have read. It takes the partitions in
+// turn, and skips those that neither have rows to read nor are due for a check for new rows.
 type reader struct {
 	s       *source
 	o       stream.OpenOptions
@@ -29,8 +29,8 @@ type reader struct {
 	listing  checkSchedule // when the next search for new partitions is due
 	listed   time.Duration // time of the last search
 
-	// waits for new rows while no fetcher works. All waits use this one connection, because
-	// receiving notifications needs a connection of its own
+	// the connection on which the reader waits for new rows while no fetcher works; it is separate,
+	// because receiving notifications needs a connection of its own
 	waits database
 	free  []*fetcher
 	// fetchers that work or have rows to hand out, in the order of their start
@@ -140,8 +140,8 @@ func (r *reader) next(now time.Duration) *partition {
 }
 
 // listAt returns the time of the next search for new partitions. While any partition is ready or
-// being read, there is at least the time `poll` between two searches. It returns false if there are
-// no more searches, because the run is finite or the options allow no new partitions.
+// being read, the searches are at least the time `poll` apart. listAt returns false if there are no
+// more searches, because the run is finite or the options allow no new partitions.
 func (r *reader) listAt() (time.Duration, bool) {
 	at := r.listing.due
 	// partitions being read must not be accessed

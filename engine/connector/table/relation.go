@@ -234,7 +234,7 @@ func nullKey(r *relation) error {
 const lateSuffix = "~late"
 
 // mark returns the progress of the partition with the given id, from which the reader must resume.
-// It returns an error if a stored position was made with other order_by columns than now.
+// It returns an error if order_by had other columns when the position was stored.
 func (r *relation) mark(o stream.OpenOptions, id string) (stream.Mark, error) {
 	m, ok := o.Resume(id)
 	if !ok {

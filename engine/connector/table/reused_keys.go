@@ -14,9 +14,10 @@ const (
 	ignoreReuse = "ignore"
 )
 
-// rowDigest is a digest of the values of a row without its key. It consists of eight checksums.
-// Number the columns that are not in order_by from 0: checksum i is of the columns i, i+8, i+16,
-// ... Zero means that the digest is unknown, or that all columns are in order_by.
+// rowDigest is a digest of the values of a row without its key. It consists of eight checksums. The
+// columns that are not in order_by are numbered from 0, and checksum i covers the columns i, i+8,
+// i+16, ... The zero rowDigest means that the digest is unknown, or that all columns are in
+// order_by.
 type rowDigest [8]uint16
 
 // digest returns the digest of a record that was made from a row of r. Call it before finish.
@@ -52,10 +53,10 @@ const maxPairs = 16
 // startedOver reports whether the last rows of pairs were replaced by other rows with the same
 // keys. from is the first such key. pairs must be ascending by key.
 //
-// A row counts as replaced if all its checksums have changed. Checksums that are equal in all rows
-// are ignored. An update of the same row rarely changes all checksums. If the rows after the pairs
-// were deleted (tailGone), one replaced row is enough. Otherwise the last three must be replaced,
-// or all if there are fewer.
+// A row counts as replaced if all its checksums have changed, because an update of the same row
+// rarely changes all checksums. Checksums that are equal in all rows are ignored. Normally the last
+// three rows must be replaced, or all rows if there are fewer. If the rows after the pairs were
+// deleted (tailGone), one replaced row is enough.
 func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	lanes := distinguishing(pairs)
 	run := 0

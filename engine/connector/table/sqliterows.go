@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sqliteNames returns the select list. The parameter only has the indexes of its columns. A +
-// before each column removes its declared type: for some declared types, the driver would convert
-// texts to times.
+// sqliteNames returns the select list. The list has the columns with the indexes in the parameter
+// only. A + before each column removes its declared type: for some declared types, the driver would
+// convert texts to times.
 func sqliteNames(r *relation, only []int) string {
 	parts := make([]string, len(only))
 	for i, c := range only {
@@ -237,9 +237,9 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	return scratch
 }
 
-// appendReal appends the shortest digits that represent the float exactly. They always differ from
-// the digits of an integer. With plain, they have no exponent, so that a sink with decimals stores
-// the same value.
+// appendReal appends the shortest digits that represent the float exactly. The digits always
+// contain a point or an exponent, so that they differ from those of an integer. If plain is set,
+// they have no exponent, so that a sink with decimals stores the same value.
 func appendReal(dst []byte, f float64, plain bool) []byte {
 	switch {
 	case math.IsInf(f, 1):

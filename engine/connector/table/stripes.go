@@ -111,8 +111,8 @@ func floorDiv(n, by int64) int64 {
 	return q
 }
 
-// otherSplit returns an error if the table was read with another value of split. With the new
-// value, all rows would be read a second time.
+// otherSplit returns an error if the table was read with another value of the option split in an
+// earlier run. With the new value, all rows would be read a second time.
 func (r *reader) otherSplit(name string) error {
 	if r.o.Known == nil {
 		return nil

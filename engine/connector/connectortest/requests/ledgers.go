@@ -12,8 +12,8 @@ import (
 )
 
 // pruned checks which requests Prune deletes from the ledger. A process deletes a request if it was
-// the last process to store progress of this request. It deletes requests of other processes only
-// if they arrived longer than keep ago.
+// the last process to store progress of this request. It deletes a request of another process only
+// if the request arrived more than the time keep ago.
 func pruned(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
@@ -108,9 +108,9 @@ func expired(t *testing.T, r Receiver) {
 }
 
 // converted checks the change of a ledger from one process to several. The first process with
-// SinkOptions.Keep converts the ledger, and keeps its progress. Several processes can then share the
-// ledger, and each recognizes the requests that another one has stored. Deliveries of the former
-// single owner must fail, and a sink without Keep must refuse the ledger.
+// SinkOptions.Keep converts the ledger, and keeps its progress. Several processes can then share
+// the ledger, and each recognizes the requests that another one has stored. Deliveries of the
+// former single owner must fail, and a sink without Keep must refuse the ledger.
 func converted(t *testing.T, r Receiver) {
 	before := prepare(t, r, one, stream.SinkOptions{})
 	if _, err := before.sink.Load(t.Context()); err != nil {
@@ -218,8 +218,9 @@ func randomSets(t *testing.T, r Receiver) {
 	has(t, r, "one", all...)
 }
 
-// set delivers one batch. From each of the requests, the batch has the records from a random one
-// to the last. Then it compacts the requests that it has delivered from their first record.
+// set delivers one batch. For each of the requests, it chooses a random record, and the batch has
+// the records of the request from this one to the last. Then set compacts the requests of which the
+// batch had all records.
 func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int) {
 	var spans []span
 	var marks []stream.Mark

@@ -29,7 +29,7 @@ type Receiver struct {
 	New func(h stream.Host, table, ledger string) (Sink, error)
 	// Column returns the first column of a query as text. The tables of the ledger need no schema.
 	Column func(t testing.TB, query string) []string
-	// Deadlocks is set if the database may end a transaction because of a deadlock although all
+	// Deadlocks must be set if the database may end a transaction because of a deadlock even if all
 	// transactions lock rows in the same order.
 	Deadlocks bool
 }
