@@ -13,7 +13,7 @@ import (
 func (e *Engine) reportUnknownState(store *checkpoint.Store) {
 	var configured, fresh, strays []string
 	for _, p := range e.pipelines() {
-		if p.cfg.Source.Component.Name == replaySource {
+		if p.isReplay() {
 			return
 		}
 		for _, s := range p.routes() {
