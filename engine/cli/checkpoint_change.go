@@ -161,15 +161,28 @@ func withLockedState(p *program, path string, use func(vfs.Dir) error) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(pipeline.LockName, fmt.Sprintf("penstock checkpoint, process %d", os.Getpid()))
+	lock, err := lockState(dir, state, "checkpoint")
 	if err != nil {
-		return fmt.Errorf("state directory %s: %w; stop the run first", state, err)
+		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	if _, err := dir.Stat(checkpoint.Name); err != nil {
 		return fmt.Errorf("state directory %s has no checkpoint: %w", state, err)
 	}
 	return use(dir)
+}
+
+// lockState locks the state directory dir, whose path is state, for a command.
+func lockState(dir vfs.Dir, state, command string) (io.Closer, error) {
+	text := fmt.Sprintf("penstock %s, process %d", command, os.Getpid())
+	lock, err := dir.Lock(pipeline.LockName, text)
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("state directory %s: %w; stop the run first", state, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", state, err)
+	}
+	return lock, nil
 }
 
 // apply changes the progress of the route. If the checkpoint has two layers for the route, it
