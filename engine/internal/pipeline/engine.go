@@ -169,7 +169,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = joined(err, e.state.close()) }()
-	e.reportUnknownState(store)
+	e.reportUnknownState(store, e.cfg, false)
 	if err := openBucket(ctx, e, dir); err != nil {
 		return err
 	}
