@@ -27,7 +27,7 @@ import (
 // Some routes keep waiting batches in memory instead. A route does so if its sink is ordered,
 // `flow.order` is partition, or its checkpoint has two layers. It also does so if a broker assigns
 // the partitions, a cluster shares the pipeline, or the source cannot read ranges. A replay of dead
-// letters does so too, and leaves the store to the route, whose batches continue to wait in it.
+// letters does so too. It leaves the store, with the batches in it, to the route.
 type waits struct {
 	*core
 	letters *letterWriter

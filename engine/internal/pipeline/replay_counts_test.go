@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// parkingSink is a fakeSink that parks the records that it accepts: its counts say how many of them
-// still wait.
+// parkingSink is a fakeSink that parks the records that it accepts. The function parked returns its
+// counts.
 type parkingSink struct {
 	*fakeSink
 	parked func() stream.ParkedCounts
@@ -53,8 +53,8 @@ func runReplayed(t *testing.T, m *vfstest.Mem, source stream.Source, r config.Ro
 	}
 }
 
-// TestReplayParks checks the counts of a route whose sink parks records, before and after a replay
-// and a discard of its dead letters. The counts of the route only grow, and a parked letter does
+// TestReplayParks checks the counts of a route with a parking sink, before and after a replay and a
+// discard of its dead letters. The counts of the route only grow, and a parked letter does
 // not count as delivered.
 func TestReplayParks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
