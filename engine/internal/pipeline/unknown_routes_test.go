@@ -89,6 +89,7 @@ func TestStraysAfterReload(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		for _, c := range []struct {
 			routes []string
 			want   string // "": nothing is reported
@@ -102,6 +103,7 @@ func TestStraysAfterReload(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)
+			synctest.Wait()
 			text := log.String()
 			if strings.Contains(text, "level=WARN") != (c.want != "") ||
 				!strings.Contains(text, c.want) {
