@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -174,9 +173,9 @@ func (c bufferCommands) each(
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(pipeline.LockName, fmt.Sprintf("penstock buffer, process %d", os.Getpid()))
+	lock, err := lockState(dir, state, "buffer")
 	if err != nil {
-		return fmt.Errorf("state directory %s: %w; stop the run first", state, err)
+		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	buffered := 0

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 	"github.com/penstock-io/penstock/engine/internal/waiting"
 	"github.com/penstock-io/penstock/stream"
@@ -161,9 +162,9 @@ func withLockedState(p *program, path string, use func(vfs.Dir) error) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(pipeline.LockName, fmt.Sprintf("penstock checkpoint, process %d", os.Getpid()))
+	lock, err := lockState(dir, state, "checkpoint")
 	if err != nil {
-		return fmt.Errorf("state directory %s: %w; stop the run first", state, err)
+		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	if _, err := dir.Stat(checkpoint.Name); err != nil {
@@ -172,42 +173,29 @@ func withLockedState(p *program, path string, use func(vfs.Dir) error) (err erro
 	return use(dir)
 }
 
+// lockState locks the state directory dir, whose path is state, for a command.
+func lockState(dir vfs.Dir, state, command string) (io.Closer, error) {
+	text := fmt.Sprintf("penstock %s, process %d", command, os.Getpid())
+	lock, err := dir.Lock(pipeline.LockName, text)
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("state directory %s: %w; stop the run first", state, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", state, err)
+	}
+	return lock, nil
+}
+
 // apply changes the progress of the route. If the checkpoint has two layers for the route, it
 // changes both.
 func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error {
-	found := make(map[string][]stream.Mark)
-	var known []string
-	unmatched := slices.Clone(c.parts)
-	total := 0
-	for _, key := range store.Routes() {
-		route, _ := layer(key)
-		if !slices.Contains(known, route) {
-			known = append(known, route)
-		}
-		if route != c.route {
-			continue
-		}
-		found[key] = nil
-		for m := range store.Marks(key) {
-			is := func(part string) bool { return part == m.Part.ID || part == m.Part.Name }
-			if len(c.parts) > 0 && !slices.ContainsFunc(c.parts, is) {
-				continue
-			}
-			if c.set && c.to > 0 && m.Watermark.Key != "" {
-				return usagef("checkpoint set: the positions of partition %q of %s are not "+
-					"numbers; use --watermark 0 to read it from its beginning", m.Part.Name, c.route)
-			}
-			unmatched = slices.DeleteFunc(unmatched, is)
-			found[key] = append(found[key], m)
-			total++
-		}
+	found, letters, err := c.find(store)
+	if err != nil {
+		return err
 	}
-	switch {
-	case len(found) == 0:
-		return fmt.Errorf("the checkpoint has no route %q; it has %q", c.route, known)
-	case len(unmatched) > 0:
-		return fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists "+
-			"ids and names", c.route, unmatched)
+	total := -letters
+	for _, marks := range found {
+		total += len(marks)
 	}
 	copied, err := store.Backup()
 	if err != nil {
@@ -228,7 +216,13 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 		}
 	}
 	if c.found && !c.set {
-		total = 0
+		total, letters = 0, 0
+	}
+	if letters > 0 {
+		if _, err := fmt.Fprintf(w, "%s: %d dead letters count as not replayed\n",
+			c.route, letters); err != nil {
+			return err
+		}
 	}
 	if waited > 0 {
 		if _, err := fmt.Fprintf(w, "%s: removed %d records that were waiting for a retry\n",
@@ -239,6 +233,63 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	_, err = fmt.Fprintf(w, "%s: changed the progress of %d partitions; the previous checkpoint "+
 		"is kept as %s\n", c.route, total, copied)
 	return err
+}
+
+// find returns the progress that the change selects, by the keys of the route in the checkpoint, and
+// the number of replayed dead letters in it. If data is delivered again, its records may be refused
+// again, and a record has only one letter. The letter must then count as not replayed. It has the
+// name of the partition of its record.
+func (c *change) find(store *checkpoint.Store) (
+	found map[string][]stream.Mark, letters int, err error,
+) {
+	found = make(map[string][]stream.Mark)
+	again := make(map[string]bool) // names of the partitions with data that is delivered again
+	var known []string
+	unmatched := slices.Clone(c.parts)
+	for _, key := range store.Routes() {
+		route, _ := layer(key)
+		if !slices.Contains(known, route) {
+			known = append(known, route)
+		}
+		if route != c.route {
+			continue
+		}
+		found[key] = nil
+		for m := range store.Marks(key) {
+			is := func(part string) bool { return part == m.Part.ID || part == m.Part.Name }
+			named := len(c.parts) == 0 || slices.ContainsFunc(c.parts, is)
+			if !named || deadletter.IsPartition(m.Part.ID) {
+				continue
+			}
+			if c.set && c.to > 0 && m.Watermark.Key != "" {
+				return nil, 0, usagef("checkpoint set: the positions of partition %q of %s are not "+
+					"numbers; use --watermark 0 to read it from its beginning", m.Part.Name, c.route)
+			}
+			unmatched = slices.DeleteFunc(unmatched, is)
+			found[key] = append(found[key], m)
+			again[m.Part.Name] = again[m.Part.Name] || !c.set || c.to < m.Watermark.Num ||
+				len(m.Above) > 0
+		}
+	}
+	for key := range found {
+		for m := range store.Marks(key) {
+			is := func(part string) bool { return part == m.Part.ID }
+			named := len(c.parts) == 0 || slices.ContainsFunc(c.parts, is)
+			if deadletter.IsPartition(m.Part.ID) && (named || again[m.Part.Name]) {
+				unmatched = slices.DeleteFunc(unmatched, is)
+				found[key] = append(found[key], m)
+				letters++
+			}
+		}
+	}
+	switch {
+	case len(found) == 0:
+		err = fmt.Errorf("the checkpoint has no route %q; it has %q", c.route, known)
+	case len(unmatched) > 0:
+		err = fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists "+
+			"ids and names", c.route, unmatched)
+	}
+	return found, letters, err
 }
 
 // dropWaiting deletes the batches of the changed partitions that wait for a retry. It returns their
@@ -284,7 +335,11 @@ func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mar
 	}
 	if c.set {
 		for i := range marks { // metadata verifies the bytes before the old watermark
-			marks[i] = stream.Mark{Part: marks[i].Part, Watermark: stream.Position{Num: c.to}}
+			to := stream.Position{Num: c.to}
+			if deadletter.IsPartition(marks[i].Part.ID) {
+				to.Num = 0
+			}
+			marks[i] = stream.Mark{Part: marks[i].Part, Watermark: to}
 		}
 		return store.Append(key, marks, nil)
 	}

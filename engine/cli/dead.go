@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,8 @@ type deadResult struct {
 	Replayed int64         `json:"replayed"` // of these, settled by a replay, including this one
 	Skipped  int64         `json:"skipped"`  // number of lines in the files that are not letters
 	Routes   []routeResult `json:"pipelines,omitempty"`
+	// Others are the files with dead letters of routes that the config does not have.
+	Others []string `json:"others,omitempty"`
 }
 
 type deadFlags struct {
@@ -212,6 +215,11 @@ func (p *program) eachLetter(
 		}
 		out.Skipped += int64(skipped)
 	}
+	if f.route == "" {
+		if out.Others, err = otherLetters(&c); err != nil {
+			return out, err
+		}
+	}
 	out.OK = true
 	return out, nil
 }
@@ -300,8 +308,38 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 	}
 	fmt.Fprintf(&b, "%s dead letters, %s of them replayed\n", thousands(res.Letters), thousands(res.Replayed))
 	b.WriteString(skippedLines(res.Skipped))
+	for _, path := range res.Others {
+		fmt.Fprintf(&b, "%s has dead letters of a route that the config does not have\n", path)
+	}
 	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// otherLetters returns the paths of the files with dead letters, in the folders of the config's
+// routes, that belong to none of these routes. One of them may have been renamed.
+func otherLetters(c *config.Config) (paths []string, err error) {
+	own, folders := make(map[string]bool), make(map[string]bool)
+	for _, p := range c.Pipelines {
+		for _, r := range p.Routes {
+			path := pipeline.LettersPath(p, r)
+			own[path], folders[filepath.Dir(path)] = true, true
+		}
+	}
+	for folder := range folders {
+		files, err := os.ReadDir(folder)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("dead letters: %w", err)
+		}
+		for _, file := range files {
+			path := filepath.Join(folder, file.Name())
+			info, err := file.Info()
+			if err == nil && info.Size() > 0 && filepath.Ext(path) == ".ndjson" && !own[path] {
+				paths = append(paths, path)
+			}
+		}
+	}
+	slices.Sort(paths)
+	return paths, nil
 }
 
 // skippedLines returns a note about lines that are not letters, or "" if there are none.

@@ -10,7 +10,6 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 	"github.com/penstock-io/penstock/engine/internal/osfs"
-	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
 
 // carry converts the read positions that the other program has stored into a checkpoint for the new
@@ -76,12 +75,9 @@ func keepMarks(state string, progress []migrate.Progress, carried []migrate.Carr
 		return fmt.Errorf("import: state directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(
-		pipeline.LockName,
-		fmt.Sprintf("penstock import, process %d", os.Getpid()),
-	)
+	lock, err := lockState(dir, state, "import")
 	if err != nil {
-		return fmt.Errorf("import: state directory %s: %w; stop the run first", state, err)
+		return fmt.Errorf("import: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	store, _, err := checkpoint.Open(dir, checkpoint.Options{})

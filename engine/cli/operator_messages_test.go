@@ -83,3 +83,14 @@ func TestOperatorMessages(t *testing.T) {
 		}
 	}
 }
+
+// TestUnlockableState checks that a command advises to stop the run only if one holds the lock.
+func TestUnlockableState(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "state/penstock.lock/x", "") // a directory cannot be locked as a file
+	got := realProgram().try(t, "checkpoint", "reset", "state", "p/main")
+	if got.code != exitUnfinished || !strings.Contains(got.stderr, "penstock.lock") ||
+		strings.Contains(got.stderr, "stop the run") {
+		t.Errorf("exit code %d: %s", got.code, got.stderr)
+	}
+}

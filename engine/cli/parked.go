@@ -223,12 +223,14 @@ func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) 
 }
 
 // operate returns a command that calls ask for each key among its arguments. For each key it tries
-// one route after another, until one of them has a delivery with this key.
+// one route after another, until one of them has a delivery with this key. If ask fails for a key,
+// the command continues with the others.
 func (p parkedCommands) operate(
 	ask func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error),
 ) func(*cobra.Command, []string, *parkedFlags) error {
 	return func(cmd *cobra.Command, args []string, f *parkedFlags) error {
 		w, left, found := cmd.OutOrStdout(), args[1:], int64(0)
+		var failed error
 		operate := func(route string, store stream.OpenDeliveryStore) error {
 			var missing []string
 			for _, key := range left {
@@ -238,7 +240,8 @@ func (p parkedCommands) operate(
 					continue
 				}
 				if err != nil {
-					return fmt.Errorf("%s: %w", escaped(key), err)
+					failed = errors.Join(failed, fmt.Errorf("%s: %w", escaped(key), err))
+					continue
 				}
 				found++
 				if err := writeParked(w, route, d, f.json, true); err != nil {
@@ -249,14 +252,13 @@ func (p parkedCommands) operate(
 			return nil
 		}
 		err := p.each(cmd.Context(), args[0], f, operate)
+		for _, key := range left {
+			failed = errors.Join(failed, fmt.Errorf("there is no delivery with the key %s; "+
+				"`penstock parked list` prints all keys", escaped(key)))
+		}
 		switch {
-		case err != nil:
-			return err
-		case len(left) > 0:
-			return fmt.Errorf(
-				"there is no delivery with the key %s; `penstock parked list` prints all keys",
-				escaped(left[0]),
-			)
+		case err != nil || failed != nil:
+			return errors.Join(err, failed)
 		case f.json:
 			return writeResult(w, parkedEnd{true, found})
 		}

@@ -81,6 +81,8 @@ func TestParked(t *testing.T) {
 		{"parked cancel penstock.yaml worse", "has ended", 1},
 		{"parked retry penstock.yaml good", "has ended", 1},
 		{"parked show penstock.yaml none", `there is no delivery with the key none`, 1},
+		{"parked retry penstock.yaml good none bad", "paid/main  bad  ", 1},
+		{"parked retry penstock.yaml none nothing", `with the key nothing`, 1},
 		{"parked show penstock.yaml", "at least one key", 2},
 		{"parked list --route paid/other penstock.yaml", "the routes that do are paid/main", 2},
 		{"run --once --json penstock.yaml", `"delivered":0,` + rest + `,"parked":1`, 0},

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
+	"github.com/penstock-io/penstock/engine/status"
 )
 
 func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) error {
@@ -33,15 +34,15 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 	}
 	filter, _ := f.filter(nil) // the filter was already checked
 	routes, _ := f.routes(&c)
-	var all engine.Status
+	end := replayEnd{deadResult: res}
 	for _, r := range routes {
 		one, err := p.replay(cmd.Context(), c, r, filter, engine.Options{Once: true, Stall: f.stall, Log: con.log}, con)
-		all.Routes = append(all.Routes, one.Routes...)
+		end.add(one)
 		if err != nil {
-			return errors.Join(err, p.replayEnd(cmd.OutOrStdout(), f, res, all, err))
+			return errors.Join(err, p.endReplay(cmd.OutOrStdout(), f, end, err))
 		}
 	}
-	return p.replayEnd(cmd.OutOrStdout(), f, res, all, nil)
+	return p.endReplay(cmd.OutOrStdout(), f, end, nil)
 }
 
 // replay delivers the dead letters of one route and returns the final status.
@@ -60,31 +61,51 @@ func (p *program) replay(ctx context.Context, c engine.Config, r deadRoute, filt
 	return e.Status(), err
 }
 
-func (p *program) replayEnd(w io.Writer, f *deadFlags, res deadResult, end engine.Status, failed error) error {
-	run := result(end, time.Since(p.started), failed)
-	res.OK, res.Error, res.Routes = run.OK, run.Error, run.Pipelines
-	var delivered, dead int64
-	for _, r := range run.Pipelines {
-		delivered += r.Delivered
-		dead += r.Dead
-		res.Replayed += r.Delivered + r.Dead + r.Dropped
+// replayEnd is the result of a replay of one or more routes.
+type replayEnd struct {
+	deadResult
+	all    engine.Status // of the routes
+	counts status.Replay // sums over the routes
+}
+
+// add adds the final status of a replayed route. It is empty if the replay did not start.
+func (r *replayEnd) add(one engine.Status) {
+	r.all.Routes = append(r.all.Routes, one.Routes...)
+	if c := one.Replay; c != nil {
+		r.counts.Letters += c.Letters
+		r.counts.Delivered += c.Delivered
+		r.counts.Dead += c.Dead
+		r.counts.Dropped += c.Dropped
+		r.counts.Parked += c.Parked
 	}
+}
+
+func (p *program) endReplay(w io.Writer, f *deadFlags, end replayEnd, failed error) error {
+	run := result(end.all, time.Since(p.started), failed)
+	res, now := end.deadResult, end.counts
+	before := max(res.Replayed, res.Letters-now.Letters)
+	res.OK, res.Error, res.Routes = run.OK, run.Error, run.Pipelines
+	res.Letters = max(res.Letters, before+now.Letters) // some may have been written meanwhile
+	res.Replayed += now.Delivered + now.Dead + now.Dropped + now.Parked
 	if f.json {
 		return writeResult(w, res)
 	}
 	if failed != nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "%s dead letters: %s delivered, %s refused again (new letters), %s "+
-		"had been replayed before\n%s",
-		thousands(res.Letters), thousands(delivered), thousands(dead),
-		thousands(res.Letters-sum(run.Pipelines)), skippedLines(res.Skipped))
+	_, err := fmt.Fprintf(w, "%s dead letters: %s delivered, %s refused again (new letters)%s%s, "+
+		"%s had been replayed before\n%s",
+		thousands(res.Letters), thousands(now.Delivered), thousands(now.Dead),
+		ifAny(now.Dropped, ", %s dropped by a processor"),
+		ifAny(now.Parked, ", %s parked: `penstock parked` shows their deliveries"),
+		thousands(before), skippedLines(res.Skipped))
 	return err
 }
 
-func sum(routes []routeResult) (n int64) {
-	for _, r := range routes {
-		n += r.ReadRecords
+// ifAny returns the text for a number, or "" for 0.
+func ifAny(n int64, text string) string {
+	if n == 0 {
+		return ""
 	}
-	return n
+	return fmt.Sprintf(text, thousands(n))
 }

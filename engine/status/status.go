@@ -58,13 +58,14 @@ type Lease struct {
 type Replay struct {
 	Pipeline  string    `json:"pipeline"`
 	Route     string    `json:"route"`
-	At        time.Time `json:"at"`        // start time
-	Running   bool      `json:"running"`   // the route itself is paused meanwhile
-	Discard   bool      `json:"discard"`   // the letters are settled without a delivery
-	Letters   int64     `json:"letters"`   // read so far, without those that were already settled
-	Delivered int64     `json:"delivered"` // part of Letters, like the two counts below
-	Dead      int64     `json:"dead"`      // refused again, so they became new letters
-	Dropped   int64     `json:"dropped"`   // by a processor, or discarded
+	At        time.Time `json:"at"`               // start time
+	Running   bool      `json:"running"`          // the route itself is paused meanwhile
+	Discard   bool      `json:"discard"`          // the letters are settled without a delivery
+	Letters   int64     `json:"letters"`          // read so far, without settled ones
+	Delivered int64     `json:"delivered"`        // part of Letters, like the three counts below
+	Dead      int64     `json:"dead"`             // refused again, so they became new letters
+	Dropped   int64     `json:"dropped"`          // by a processor, or discarded
+	Parked    int64     `json:"parked,omitempty"` // stored by the sink, which delivers them later
 	Error     string    `json:"error,omitempty"`
 }
 

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -152,6 +153,9 @@ func (s *Store) append(letters []Letter) error {
 	if s.buf.Len() == 0 {
 		return nil
 	}
+	if err := s.follow(); err != nil {
+		return err
+	}
 	if s.size+int64(s.buf.Len()) > s.o.MaxBytes {
 		return fmt.Errorf("%w: %d bytes and %d more exceed dead_letters.max, %v; check the "+
 			"reasons, move the file away or raise the option, and "+
@@ -165,6 +169,40 @@ func (s *Store) append(letters []Letter) error {
 		s.known.add(id)
 	}
 	return nil
+}
+
+// follow opens a new file if another program has removed or renamed the file, or has put another
+// one in its place. Otherwise the letters would be in a file without the name that readers open, or
+// in none. It returns an error if the file has become shorter.
+func (s *Store) follow() error {
+	if s.file == nil {
+		return nil
+	}
+	own, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := s.dir.Stat(s.name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && named.Dev == own.Dev && named.Ino == own.Ino {
+		return s.truncated(own)
+	}
+	moved := s.file
+	if err := s.open(); err != nil {
+		return err
+	}
+	return moved.Close()
+}
+
+// truncated returns an error if the file has lost durable letters. info describes the file.
+func (s *Store) truncated(info vfs.Info) error {
+	if info.Size >= s.size {
+		return nil
+	}
+	return fmt.Errorf("it has %d bytes, but %d were durable: another program truncated it; "+
+		"move it away and restart", info.Size, s.size)
 }
 
 // write appends the buffer to the file and makes it durable. After an error, the next write opens
@@ -193,9 +231,8 @@ func (s *Store) reopen() error {
 		return err
 	}
 	info, err := f.Stat()
-	if err == nil && info.Size < s.size {
-		err = fmt.Errorf("it has %d bytes, but %d were durable: another program truncated it; "+
-			"move it away and restart", info.Size, s.size)
+	if err == nil {
+		err = s.truncated(info)
 	}
 	if err == nil {
 		err = f.Truncate(s.size)

@@ -50,6 +50,9 @@ func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 		e.stuck = err // the other removed routes have already stopped
 		return err
 	}
+	if store, err := e.state.store(); err == nil { // otherwise the start of a route returns err
+		e.reportUnknownState(store, c, true)
+	}
 	return d.start(e)
 }
 

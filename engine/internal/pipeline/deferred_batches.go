@@ -26,7 +26,8 @@ import (
 //
 // Some routes keep waiting batches in memory instead. A route does so if its sink is ordered,
 // `flow.order` is partition, or its checkpoint has two layers. It also does so if a broker assigns
-// the partitions, a cluster shares the pipeline, or the source cannot read ranges.
+// the partitions, a cluster shares the pipeline, or the source cannot read ranges. A replay of dead
+// letters does so too. It leaves the store, with the batches in it, to the route.
 type waits struct {
 	*core
 	letters *letterWriter
@@ -46,7 +47,7 @@ type waits struct {
 
 // open opens the store. It leaves w.store nil if the route must keep waiting batches in memory.
 func (w *waits) open(p *pipe) error {
-	if p.sharing.on { // the next owner may be on another machine
+	if p.sharing.on || p.isReplay() { // the next owner may be on another machine
 		return nil
 	}
 	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.layers.layered() &&

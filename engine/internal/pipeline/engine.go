@@ -169,7 +169,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = joined(err, e.state.close()) }()
-	e.reportUnknownState(store)
+	e.reportUnknownState(store, e.cfg, false)
 	if err := openBucket(ctx, e, dir); err != nil {
 		return err
 	}
@@ -188,6 +188,8 @@ func (e *Engine) withRemedy(err error) error {
 		remedy = "; stop the other penstock, or give this one a `state:` of its own"
 	case errors.Is(err, fs.ErrPermission):
 		remedy = "; let this user write there, or name another folder in `state:`"
+	case errors.Is(err, syscall.EROFS):
+		remedy = "; mount its file system for writing, or name another folder in `state:`"
 	case errors.Is(err, syscall.ENOSPC):
 		remedy = "; make room on its disk, or name another folder in `state:`"
 	}

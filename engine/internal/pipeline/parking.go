@@ -44,6 +44,15 @@ func (p *parkedCounts) opened() {
 	}
 }
 
+// add records that a replay has stored n dead letters. They count as read by the route.
+func (b *parkedBase) add(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known { // otherwise the next Open counts them
+		b.at.Waiting += n
+	}
+}
+
 // store returns the store of the sink, or nil if the sink is not open.
 func (p *parkedCounts) store() stream.DeliveryStore {
 	p.mu.Lock()

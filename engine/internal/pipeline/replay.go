@@ -67,6 +67,9 @@ func replayOf(
 	return p
 }
 
+// isReplay reports whether the pipeline delivers dead letters.
+func (p *pipe) isReplay() bool { return p.cfg.Source.Component.Name == replaySource }
+
 // LettersPath returns the path of a route's dead-letter file.
 func LettersPath(p config.Pipeline, r config.Route) string {
 	return filepath.Join(r.DeadLetters.Dir, deadletter.FileName(p.Name, r.Name))

@@ -65,7 +65,7 @@ func (e *Engine) ReplayLetters(
 	}
 	err = e.runReplay(ctx, replay)
 	result = e.replayEnded(replay, result, err)
-	return result, errors.Join(err, e.resume(p, s))
+	return result, errors.Join(err, e.resume(p, s, result.Parked))
 }
 
 func (e *Engine) replayOptions() Options {
@@ -108,10 +108,13 @@ func (e *Engine) runReplay(ctx context.Context, replay *pipe) error {
 }
 
 // resume restarts a route that was stopped for a replay. The restarted route continues the counts
-// of the old one.
-func (e *Engine) resume(p *pipe, old *slot) error {
+// of the old one. parked is the number of letters that the replay has added to the store of parked
+// records.
+func (e *Engine) resume(p *pipe, old *slot, parked int64) error {
 	fresh := newSlot(p, old.cfg, e.o)
 	fresh.counter, fresh.readerCounter, fresh.failures = old.counter, old.readerCounter, old.failures
+	fresh.parkedBase = old.parkedBase
+	fresh.parkedBase.add(parked)
 	old.mu.Lock()
 	fresh.route, fresh.starts, fresh.past = old.route, old.starts, old.past
 	old.mu.Unlock()
@@ -159,22 +162,33 @@ func (e *Engine) replayEnded(p *pipe, r status.Replay, err error) status.Replay 
 			message = "dead letters discarded"
 		}
 		e.o.Log.Info(message, "pipeline", r.Pipeline, "route", r.Route,
-			"letters", r.Letters, "delivered", r.Delivered, "dead", r.Dead, "dropped", r.Dropped)
+			"letters", r.Letters, "delivered", r.Delivered, "dead", r.Dead, "dropped", r.Dropped,
+			"parked", r.Parked)
 	}
 	e.setReplay(nil, r)
 	return r
 }
 
+// counted sets the counts of r to the numbers of letters that the replay p has read and settled.
+// Records that the sink parked before the replay do not count.
 func counted(p *pipe, r *status.Replay) {
-	s := p.routes()[0].snapshot()
-	r.Letters, r.Delivered, r.Dead, r.Dropped = s.ReadRecords, s.Delivered, s.Dead, s.Dropped
+	c, parks := p.routes()[0].letters()
+	r.Letters, r.Delivered, r.Dead, r.Dropped = c.readRecords, c.delivered, c.dead, c.dropped
+	if parks {
+		r.Delivered, r.Parked = 0, c.delivered
+	}
 }
 
 // lastReplay returns the status of the running replay. If none is running, it returns the status of
-// the last one, or nil if there was none.
+// the last one, or nil if there was none. In an engine that runs a ReplayConfig, that config is the
+// replay.
 func (e *Engine) lastReplay() *status.Replay {
 	e.mu.Lock()
 	p, last := e.replaying, e.replayed
+	if len(e.pipes) > 0 && e.pipes[0].isReplay() {
+		p = e.pipes[0]
+		last = &status.Replay{Pipeline: p.name, Route: p.routes()[0].cfg.Name, Running: true}
+	}
 	e.mu.Unlock()
 	if p == nil || last == nil {
 		return last

@@ -346,6 +346,20 @@ func (s *slot) result() error {
 	return fmt.Errorf("%s: %w", s.key, s.err)
 }
 
+// letters returns the counts of a route that replays dead letters, and reports whether its sink
+// parks them: it stores them and delivers them later.
+func (s *slot) letters() (c counts, parks bool) {
+	s.mu.Lock()
+	r := s.route
+	s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.books != nil {
+		c = r.books.counts
+	}
+	return c, r.parking.sink != nil
+}
+
 // snapshot returns the status of the route. It includes the counts of the slot's earlier routes.
 func (s *slot) snapshot() status.Route {
 	s.mu.Lock()

@@ -4,22 +4,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 )
 
-// reportUnknownState logs that the checkpoint has state of routes that are not in the config. It
+// reportUnknownState logs that the checkpoint has state of routes that are not in the config c. It
 // then also logs the routes that start from the beginning, because one of them may be a renamed
-// route. A replay logs nothing, because its config has only one route.
-func (e *Engine) reportUnknownState(store *checkpoint.Store) {
+// route. After a reload, it logs nothing unless there is such a route. A replay logs nothing,
+// because its config has only one route.
+func (e *Engine) reportUnknownState(store *checkpoint.Store, c *config.Config, reload bool) {
 	var configured, fresh, strays []string
-	for _, p := range e.pipelines() {
-		if p.cfg.Source.Component.Name == replaySource {
+	for _, p := range c.Pipelines {
+		if p.Source.Component.Name == replaySource {
 			return
 		}
-		for _, s := range p.routes() {
-			configured = append(configured, s.key)
-			if !hasState(store, s.key) {
-				fresh = append(fresh, s.key)
+		for _, r := range p.Routes {
+			key := p.Name + "/" + r.Name
+			configured = append(configured, key)
+			if !hasState(store, key) {
+				fresh = append(fresh, key)
 			}
 		}
 	}
@@ -30,7 +33,7 @@ func (e *Engine) reportUnknownState(store *checkpoint.Store) {
 			strays = append(strays, key)
 		}
 	}
-	if len(strays) == 0 {
+	if len(strays) == 0 || reload && len(fresh) == 0 {
 		return
 	}
 	e.o.Log.Warn("the state directory has checkpoints of routes that are not in the config",

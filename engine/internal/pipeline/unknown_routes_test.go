@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/stream"
@@ -61,4 +63,56 @@ func TestStrays(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStraysAfterReload checks that a reload reports a route that starts from the beginning although
+// another route has been removed. It may have been renamed. Other reloads report nothing.
+func TestStraysAfterReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		source := use(stream.SourceRole, &fakeSource{lines: numbered(10), size: 5})
+		of := func(names ...string) *config.Config {
+			p := config.Pipeline{Name: "p", Source: source}
+			for _, name := range names {
+				r := config.DefaultRoute(name, "/state")
+				r.Sink = use(stream.SinkRole, &fakeSink{})
+				p.Routes = append(p.Routes, r)
+			}
+			return &config.Config{State: "/state", Pipelines: []config.Pipeline{p}}
+		}
+		e, err := New(of("a", "b"), Options{
+			FS: vfstest.New(), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(t.Context()) }()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		for _, c := range []struct {
+			routes []string
+			want   string // "": nothing is reported
+		}{
+			{[]string{"a"}, ""},
+			{[]string{"a", "renamed"}, "route=p/renamed others=[p/b]"},
+			{[]string{"a", "renamed"}, ""},
+		} {
+			log.Reset()
+			if err := e.Apply(t.Context(), of(c.routes...)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			text := log.String()
+			if strings.Contains(text, "level=WARN") != (c.want != "") ||
+				!strings.Contains(text, c.want) {
+				t.Errorf("a reload with routes %v logs:\n%s\nwant %q", c.routes, text, c.want)
+			}
+		}
+		e.Drain()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -128,7 +128,8 @@ export class Letters {
     this.count();
     try {
       const result = await api("dead/" + kind, ids.length ? { pipeline, route, ids } : { pipeline, route, all: true, reason: this.reason.value });
-      toast(kind === "replay" ? f.plural(result.letters, "letter", "letters") + " replayed: " + f.count(result.delivered) + " delivered, " + f.count(result.dead) + " refused again"
+      toast(kind === "replay" ? f.plural(result.letters, "letter", "letters") + " replayed: " + f.count(result.delivered) + " delivered, " + f.count(result.dead) + " refused again" +
+          (result.dropped ? ", " + f.count(result.dropped) + " dropped" : "") + (result.parked ? ", " + f.count(result.parked) + " parked" : "")
         : f.plural(result.letters, "letter", "letters") + " discarded");
       this.picked.clear();
     } catch (err) { toast("Failed: " + err.message); }

@@ -1,0 +1,86 @@
+package deadletter_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// TestMoved checks that letters are in the file with the store's name, even if another program has
+// removed, renamed or replaced this file while the store is open.
+func TestMoved(t *testing.T) {
+	const name = "access.main.ndjson"
+	for what, change := range map[string]func(dir vfs.Dir) error{
+		"removed": func(dir vfs.Dir) error { return dir.Remove(name) },
+		"renamed": func(dir vfs.Dir) error { return dir.Rename(name, dir, "old") },
+		"replaced": func(dir vfs.Dir) error {
+			f, err := dir.OpenFile("other", os.O_RDWR|os.O_CREATE, 0o600)
+			if err != nil {
+				return err
+			}
+			return errors.Join(f.Close(), dir.Rename("other", dir, name))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			files := vfstest.New()
+			s := open(t, files, 0)
+			if err := s.Append(t.Context(), []deadletter.Letter{letter(1)}); err != nil {
+				t.Fatal(err)
+			}
+			dir, err := files.OpenDir("/dead")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			if err := change(dir); err != nil {
+				t.Fatal(err)
+			}
+			files.Fail(vfstest.Fault{Op: vfstest.OpOpen, Path: "access", Err: fs.ErrPermission})
+			if err := s.Append(t.Context(), []deadletter.Letter{letter(2)}); err == nil {
+				t.Error("Append returned nil, although the new file cannot be opened")
+			}
+			files.Heal()
+			for n := 2; n <= 3; n++ {
+				if err := s.Append(t.Context(), []deadletter.Letter{letter(n)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lost := files.Crash(vfstest.DataNone, vfstest.NamesNone, 1)
+			ids := idsIn(t, content(t, lost, path))
+			if len(ids) != 2 || !ids["part@2"] || !ids["part@3"] {
+				t.Errorf("the file has the letters %v, want part@2 and part@3", ids)
+			}
+		})
+	}
+}
+
+// TestTruncated checks that Append returns an error if another program has truncated the file.
+func TestTruncated(t *testing.T) {
+	files := vfstest.New()
+	s := open(t, files, 0)
+	if err := s.Append(t.Context(), []deadletter.Letter{letter(1)}); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := files.OpenDir("/dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	f, err := dir.OpenFile("access.main.ndjson", os.O_RDWR, 0)
+	if err == nil {
+		err = errors.Join(f.Truncate(0), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Append(t.Context(), []deadletter.Letter{letter(2)})
+	if err == nil || !strings.Contains(err.Error(), "another program truncated it") {
+		t.Errorf("Append: %v", err)
+	}
+}
