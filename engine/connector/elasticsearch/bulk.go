@@ -83,9 +83,9 @@ func judge(err error) verdict.Verdict {
 	return verdict.Refused
 }
 
-// refusesTarget reports whether the store has refused the index or the ingest pipeline, and not the
-// document. Most errors of type illegal_argument_exception are of the document, so refusesTarget
-// also compares the text of these errors.
+// refusesTarget reports whether the store has refused the index or the ingest pipeline, and not
+// the document. Most errors of type illegal_argument_exception are of the document, so
+// refusesTarget also compares the text of these errors.
 func (e *itemError) refusesTarget() bool {
 	kind, text, _ := strings.Cut(e.reason, ": ")
 	switch kind {

@@ -21,8 +21,8 @@ func three() *stream.Batch {
 	return b
 }
 
-// TestRefusedTarget checks that records are retried if the store refuses their index or pipeline with
-// status 400, and dead-lettered if it refuses the document with this status.
+// TestRefusedTarget checks that records are retried if the store refuses their index or pipeline
+// with status 400, and dead-lettered if it refuses the document with this status.
 func TestRefusedTarget(t *testing.T) {
 	const item = `{"create":{"status":400,"error":{"type":%q,"reason":%q}}}`
 	for _, c := range []struct {

@@ -1,10 +1,10 @@
 // Package journald implements the source that reads the systemd journal. It runs the program
 // journalctl.
 //
-// Each route has a journalctl process of its own. The process starts after the last entry that the
-// route has settled (delivered, dead-lettered or dropped). The position of an entry contains its
-// cursor, the journal's identifier of the entry. When journalctl ends, the route fails, and its next
-// run starts journalctl again.
+// Each route has a journalctl process of its own. The process starts after the last entry that
+// the route has settled (delivered, dead-lettered or dropped). The position of an entry contains
+// its cursor, the journal's identifier of the entry. When journalctl ends, the route fails, and
+// its next run starts journalctl again.
 package journald
 
 import (
@@ -38,9 +38,9 @@ type Journal struct {
 	skipped map[string]skips // by route
 }
 
-// skips has the number of entries that a route has skipped after each entry that it has read, by the
-// cursor of this entry. A later run of journalctl prints some of the skipped entries again, and
-// these must not count twice. Only the current reader of the route uses it.
+// skips has the number of entries that a route has skipped after each entry that it has read, by
+// the cursor of this entry. A later run of journalctl prints some of the skipped entries again,
+// and these must not count twice. Only the current reader of the route uses it.
 type skips map[string]int
 
 // maxSkips is the maximum size of skips. Beyond it, entries may be counted again.
@@ -110,8 +110,8 @@ type reader struct {
 	objects intake.Objects
 }
 
-// read reads the entries after the position at, until ctx is done or journalctl fails. In a finite
-// run, it ends at the current end of the journal.
+// read reads the entries after the position at, until ctx is done or journalctl fails. In a
+// finite run, it ends at the current end of the journal.
 //
 // Usually, read runs journalctl twice. It runs it only once in a finite run, or if reading begins
 // at the end of the journal. While journalctl waits for new entries (--follow), it prints only
@@ -119,8 +119,8 @@ type reader struct {
 // the entries of earlier boots.
 //
 // If the first run fails after new entries, read returns the error, and the route's next run
-// resumes there. If it fails without any, journalctl probably cannot read the next entry. The second
-// run then skips the rest of the earlier boots, and the loss is reported.
+// resumes there. If it fails without any, journalctl probably cannot read the next entry. The
+// second run then skips the rest of the earlier boots, and the loss is reported.
 func (r *reader) read(ctx context.Context, at *stream.Position) error {
 	var missed error
 	if r.once || !r.j.o.startsAtEnd(at.Key) {
@@ -211,8 +211,9 @@ func (r *reader) line(in *bufio.Reader) (line []byte, reason, err error) {
 	}
 }
 
-// skip counts an entry that is not delivered, and reports the reason. The entry is the n-th skipped
-// one after the entry with the cursor after. If the route has counted it before, skip does nothing.
+// skip counts an entry that is not delivered, and reports the reason. The entry is the n-th
+// skipped one after the entry with the cursor after. If the route has counted it before, skip
+// does nothing.
 func (r *reader) skip(after string, n int, reason error) {
 	if n <= r.skipped[after] {
 		return

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 
 // fakeJournalctl prints the line with the cursor and the lines after it, and follows the file. As
 // journalctl, it then prints only lines of the current boot. After a new entry with the MESSAGE
-// "die", it ends with status 1. If it does not follow the file, it also does so before an entry with
-// the text "unreadable".
+// "die", it ends with status 1. If it does not follow the file, it also does so before an entry
+// with the text "unreadable".
 func fakeJournalctl(journal string, args []string) int {
 	cursor, follow := "", slices.Contains(args, "--follow")
 	for _, arg := range args {
@@ -138,8 +138,8 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// TestFollow checks that entries that are added later are read once. If journalctl ends, the reader
-// returns its error after the entries, and the next reader resumes after them.
+// TestFollow checks that entries that are added later are read once. If journalctl ends, the
+// reader returns its error after the entries, and the next reader resumes after them.
 func TestFollow(t *testing.T) {
 	path, _ := journalOf(t, 3)
 	j, err := New(options(t, path), streamtest.NewHost(t))
@@ -190,8 +190,8 @@ func open(t *testing.T, j *Journal, mark stream.Mark) stream.Reader {
 	return r
 }
 
-// TestUnreadableEntry checks that a route reads the entries of the current boot although journalctl
-// fails at an entry of an earlier boot, and that the loss is reported once.
+// TestUnreadableEntry checks that a route reads the entries of the current boot although
+// journalctl fails at an entry of an earlier boot, and that the loss is reported once.
 func TestUnreadableEntry(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	var text strings.Builder
@@ -211,7 +211,8 @@ func TestUnreadableEntry(t *testing.T) {
 		t.Errorf("the first reader reads %q", got)
 	}
 	b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 100})
-	if err := first.Read(t.Context(), b); err == nil || !strings.Contains(err.Error(), "Bad message") {
+	err = first.Read(t.Context(), b)
+	if err == nil || !strings.Contains(err.Error(), "Bad message") {
 		t.Errorf("the first reader returns %v, want the error of journalctl", err)
 	}
 	if err := first.Close(); err != nil {

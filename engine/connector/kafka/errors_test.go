@@ -182,8 +182,8 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
-// TestUnknownTopic checks that a topic counts as recreated only if the brokers have another id for
-// it. A topic that is unknown to the brokers for a moment ends no route.
+// TestUnknownTopic checks that a topic counts as recreated only if the brokers have another id
+// for it. A topic that is unknown to the brokers for a moment ends no route.
 func TestUnknownTopic(t *testing.T) {
 	old, fresh := kadm.TopicID{1}, kadm.TopicID{2}
 	unknown := kadm.TopicDetail{Topic: "orders", Err: kerr.UnknownTopicOrPartition}

@@ -139,14 +139,14 @@ func (r *reader) awaitRoom(ctx context.Context) error {
 // it.
 type unknownTopic struct{ first, last time.Time }
 
-// unknownLimit bounds the time for which a broker may not know a topic. A broker may learn of a topic
-// later than the other brokers, and after a restart it may know no topic for a moment.
+// unknownLimit bounds the time for which a broker may not know a topic. A broker may learn of a
+// topic later than the other brokers, and after a restart it may know no topic for a moment.
 const unknownLimit = 5 * time.Second
 
-// verify is called when a broker does not know topics that the client has requested. A topic may be
-// unknown for unknownLimit. If a topic is unknown for longer, or if it was recreated, verify returns
-// an error that ends the route. The route then starts with a new client, because a client never
-// accepts another id of a topic.
+// verify is called when a broker does not know topics that the client has requested. A topic may
+// be unknown for unknownLimit. If a topic is unknown for longer, or if it was recreated, verify
+// returns an error that ends the route. The route then starts with a new client, because a client
+// never accepts another id of a topic.
 func (r *reader) verify(ctx context.Context, topics []string) error {
 	m, err := r.admin.Metadata(ctx, topics...)
 	if err != nil {

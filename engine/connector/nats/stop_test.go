@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestStopWhileSilent checks that a route stops soon although the server no longer responds and its
-// connections stay open.
+// TestStopWhileSilent checks that a route stops soon although the server no longer responds and
+// its connections stay open.
 func TestStopWhileSilent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, source string }{

@@ -103,9 +103,9 @@ pipelines:
 	}
 }
 
-// TestManifestHash checks that a manifest has the hash of a file's bytes or, if the reader has changed
-// them, none. In these cases, the text that the reader returns is as long as the file, or one byte
-// longer.
+// TestManifestHash checks that a manifest has the hash of a file's bytes or, if the reader has
+// changed them, none. In these cases, the text that the reader returns is as long as the file, or
+// one byte longer.
 func TestManifestHash(t *testing.T) {
 	t.Parallel()
 	packed := func(text string) string {

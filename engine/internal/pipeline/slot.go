@@ -341,10 +341,10 @@ func (s *slot) opening() time.Duration {
 	return time.Since(r.started)
 }
 
-// isRecovering reports whether the running route still counts as restarting after a failure. It does
-// until it has opened. If an earlier run failed soon after it had opened, the route counts as
-// restarting until it is stable. Otherwise such a route would count as running in each short run.
-// The caller holds s.mu.
+// isRecovering reports whether the running route still counts as restarting after a failure. It
+// does until it has opened. If an earlier run failed soon after it had opened, the route counts
+// as restarting until it is stable. Otherwise such a route would count as running in each short
+// run. The caller holds s.mu.
 func (s *slot) isRecovering() bool {
 	run := &s.route.sender.stability
 	return s.starts > 1 && !run.hasOpened() || s.unstable && !run.isStable()
