@@ -75,14 +75,14 @@ func (r *Route) Read(b *stream.Batch) {
 	}
 }
 
-// hash adds text, the bytes that the reader returned for a span, to the partition's hash. It leaves
-// out a line end that the reader added because the last line of a file had none. It returns the
-// number of bytes without this line end. Example: a file ends with a line "abc" without a line end.
-// The reader returns "abc" and a line end, and 3 bytes count. If positions are not byte offsets, or
-// if more bytes were added, the partition gets no hash.
+// hash adds text, the bytes that the reader returned for a span, to the partition's hash. It
+// leaves out a line end that the reader added because the last line of a file had none. It
+// returns the number of bytes without this line end. Example: a file ends with a line "abc"
+// without a line end. The reader returns "abc" and a line end, and 3 bytes count. If the text is
+// not that of the source, for example because it was decoded, the partition gets no hash.
 func (p *partition) hash(text []byte, span *stream.Span) int64 {
 	n := span.To.Num - span.From.Num
-	if span.To.Key != "" || n != int64(len(text)) && n != int64(len(text))-1 {
+	if !span.Verbatim || n > int64(len(text)) {
 		p.sum = nil
 		return int64(len(text))
 	}

@@ -275,6 +275,9 @@ func problems(r *Route) (out []string) {
 	case "stopped":
 		return []string{name + ": stopped: " + r.Error}
 	case "restarting":
+		if r.Again == 0 {
+			return []string{name + ": has failed and is restarting: " + r.Error}
+		}
 		return []string{fmt.Sprintf("%s: has failed and restarts in %v: %s", name,
 			seconds(r.Again), r.Error)}
 	case "draining":

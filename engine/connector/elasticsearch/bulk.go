@@ -65,7 +65,7 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 //	429                       throttled
 //	below 200, 408, 5xx       retried
 //	401, 403, 404, 405        misconfigured (no such index, no permission): never a dead letter
-//	400 for the index         misconfigured: see isOfIndex
+//	400 for its target        misconfigured: see refusesTarget
 //	all else                  refused: the document does not fit
 func judge(err error) verdict.Verdict {
 	if err == nil {
@@ -77,18 +77,30 @@ func judge(err error) verdict.Verdict {
 		return verdict.Full
 	case s == 408, s >= 500, s < 200:
 		return verdict.Again
-	case s == 401, s == 403, s == 404, s == 405, s == 400 && e.isOfIndex():
+	case s == 401, s == 403, s == 404, s == 405, s == 400 && e.refusesTarget():
 		return verdict.Misconfigured
 	}
 	return verdict.Refused
 }
 
-// isOfIndex reports whether the store has refused the index, and not the document. It does so if
-// the index is closed, or if it cannot create the index because the cluster has the maximum number
-// of shards.
-func (e *itemError) isOfIndex() bool {
-	kind, _, _ := strings.Cut(e.reason, ": ")
-	return kind == "validation_exception" || kind == "index_closed_exception"
+// refusesTarget reports whether the store has refused the index or the ingest pipeline, and not
+// the document. Most errors of type illegal_argument_exception are of the document, so
+// refusesTarget also compares the text of these errors.
+func (e *itemError) refusesTarget() bool {
+	kind, text, _ := strings.Cut(e.reason, ": ")
+	switch kind {
+	case "validation_exception": // the cluster has as many shards as it may have
+		return true
+	case "index_closed_exception":
+		return true
+	case "illegal_argument_exception":
+		return strings.HasPrefix(text, "pipeline with id [") &&
+			strings.HasSuffix(text, "] does not exist") ||
+			strings.HasPrefix(text, "no write index is defined for alias [") ||
+			strings.HasPrefix(text, "only write ops with an op_type of create are allowed in "+
+				"data streams")
+	}
+	return false
 }
 
 // reason returns the error of the item as text. This is its type and reason, or the plain text that

@@ -21,14 +21,27 @@ func three() *stream.Batch {
 	return b
 }
 
-// TestRefusedIndex checks that records are retried if the store refuses their index with status
-// 400, and dead-lettered if it refuses the document with this status.
-func TestRefusedIndex(t *testing.T) {
-	const item = `{"create":{"status":400,"error":{"type":%q,"reason":"for the reason"}}}`
-	for kind, want := range map[string]int{
-		"validation_exception": 2, "index_closed_exception": 2, "mapper_parsing_exception": 0,
+// TestRefusedTarget checks that records are retried if the store refuses their index or pipeline
+// with status 400, and dead-lettered if it refuses the document with this status.
+func TestRefusedTarget(t *testing.T) {
+	const item = `{"create":{"status":400,"error":{"type":%q,"reason":%q}}}`
+	for _, c := range []struct {
+		kind, text string
+		want       int // retried records
+	}{
+		{"validation_exception", "this action would add [2] shards", 2},
+		{"index_closed_exception", "closed", 2},
+		{"illegal_argument_exception", "pipeline with id [geo] does not exist", 2},
+		{"illegal_argument_exception", "no write index is defined for alias [logs]. The write " +
+			"index may be explicitly disabled using is_write_index=false", 2},
+		{"illegal_argument_exception", "only write ops with an op_type of create are allowed in " +
+			"data streams", 2},
+		{"illegal_argument_exception", "field [a] not present as part of path [a]", 0},
+		{"illegal_argument_exception", "Limit of total fields [1000] has been exceeded", 0},
+		{"mapper_parsing_exception", "pipeline with id [geo] does not exist", 0},
 	} {
-		refused := fmt.Sprintf(item, kind)
+		kind, want := c.kind+": "+c.text, c.want
+		refused := fmt.Sprintf(item, c.kind, c.text)
 		answer := `{"errors":true,"items":[{"create":{"status":201}},` + refused + `,` + refused + `]}`
 		err := bulkOutcome(three(), []byte(answer), true, "POST somewhere")
 		s, ok := errors.AsType[*stream.Split](err)

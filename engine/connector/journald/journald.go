@@ -1,10 +1,10 @@
 // Package journald implements the source that reads the systemd journal. It runs the program
 // journalctl.
 //
-// Each route has a journalctl process of its own. The process starts after the last entry that the
-// route has settled (delivered, dead-lettered or dropped). The position of an entry contains its
-// cursor, the journal's identifier of the entry. When journalctl ends, it is started again after
-// the last entry that was read.
+// Each route has a journalctl process of its own. The process starts after the last entry that
+// the route has settled (delivered, dead-lettered or dropped). The position of an entry contains
+// its cursor, the journal's identifier of the entry. When journalctl ends, the route fails, and
+// its next run starts journalctl again.
 package journald
 
 import (
@@ -14,12 +14,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/engine/kit/intake"
-	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
@@ -34,17 +33,28 @@ type Journal struct {
 	o    Options
 	host stream.Host
 	part stream.Partition
+
+	mu      sync.Mutex       // guards the map skipped
+	skipped map[string]skips // by route
 }
+
+// skips has the number of entries that a route has skipped after each entry that it has read, by
+// the cursor of this entry. A later run of journalctl prints some of the skipped entries again,
+// and these must not count twice. Only the current reader of the route uses it.
+type skips map[string]int
+
+// maxSkips is the maximum size of skips. Beyond it, entries may be counted again.
+const maxSkips = 10_000
 
 // New returns a source. It does not start journalctl.
 func New(o Options, h stream.Host) (*Journal, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"entries_skipped", "restarts"} {
-		h.Count(name, 0)
-	}
-	return &Journal{o: o, host: h, part: stream.Partition{ID: "journal", Name: "journal"}}, nil
+	return &Journal{
+		o: o, host: h, part: stream.Partition{ID: "journal", Name: "journal"},
+		skipped: make(map[string]skips),
+	}, nil
 }
 
 // ahead is the maximum number of entries that are read before a batch needs them.
@@ -53,18 +63,33 @@ const ahead = 64
 // Open implements stream.Source. It starts journalctl.
 func (j *Journal) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{
-		j: j, linger: o.Linger, once: o.Once,
+		j: j, linger: o.Linger, once: o.Once, count: o.Count, skipped: j.skippedBy(o.Route),
 		entries: make(chan entry, ahead), ended: make(chan struct{}),
 	}
+	if r.count == nil {
+		r.count = j.host.Count
+	}
+	r.count("entries_skipped", 0)
 	mark, _ := o.Resume(j.part.ID)
 	r.at, r.above = mark.Watermark, slices.Clone(mark.Above)
 	r.group = supervise.NewNamedGroup(context.WithoutCancel(ctx), "journald")
 	r.group.Go("journald/follow", func(ctx context.Context) error {
 		defer close(r.ended)
-		r.failed = r.follow(ctx, r.at, o.Once)
+		at := r.at
+		r.failed = r.read(ctx, &at)
 		return nil
 	})
 	return r, nil
+}
+
+// skippedBy returns the counts of the entries that the route has skipped.
+func (j *Journal) skippedBy(route string) skips {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.skipped[route] == nil {
+		j.skipped[route] = make(skips)
+	}
+	return j.skipped[route]
 }
 
 // reader reads for one route.
@@ -72,6 +97,8 @@ type reader struct {
 	j       *Journal
 	linger  time.Duration
 	once    bool // finite run: batches end by size only
+	count   func(string, int64)
+	skipped skips
 	group   *supervise.Group
 	entries chan entry
 	ended   chan struct{} // closed after the last entry
@@ -83,54 +110,41 @@ type reader struct {
 	objects intake.Objects
 }
 
-var restartBackoff = backoff.Exponential(child.FirstWait, 2, child.LastWait).Equal()
-
-// follow reads the entries after at, and restarts journalctl when it ends, until ctx is done. If
-// once is set, it runs journalctl only once, up to the current end of the journal, and returns the
-// error of this run.
-func (r *reader) follow(ctx context.Context, at stream.Position, once bool) error {
-	var failed backoff.State
-	for {
-		before := at
-		err := r.read(ctx, &at, once)
-		if once || ctx.Err() != nil {
-			return err
-		}
-		if at != before {
-			failed = backoff.State{}
-		}
-		var pause time.Duration
-		pause, failed, _ = restartBackoff.Next(failed, nil)
-		r.j.host.Count("restarts", 1)
-		if start, ok := errors.AsType[*child.StartError](err); ok {
-			r.j.host.Fault(start)
-		} else {
-			r.j.host.Log().Warn("journalctl ended; restarting it", "in", pause, "error", err)
-		}
-		if retry.Sleep(ctx, pause) != nil {
-			return nil
-		}
-	}
-}
-
-// read reads the entries after the position at. Unless once is set, it then waits for new entries.
+// read reads the entries after the position at, until ctx is done or journalctl fails. In a
+// finite run, it ends at the current end of the journal.
 //
-// Usually, read runs journalctl twice. It runs it only once if once is set, or if reading begins
+// Usually, read runs journalctl twice. It runs it only once in a finite run, or if reading begins
 // at the end of the journal. While journalctl waits for new entries (--follow), it prints only
 // entries of the current boot, since systemd 250. The first run, without --follow, also prints
 // the entries of earlier boots.
-func (r *reader) read(ctx context.Context, at *stream.Position, once bool) error {
-	if once || !r.j.o.startsAtEnd(at.Key) {
-		if err := r.run(ctx, at, false); err != nil || once {
+//
+// If the first run fails after new entries, read returns the error, and the route's next run
+// resumes there. If it fails without any, journalctl probably cannot read the next entry. The
+// second run then skips the rest of the earlier boots, and the loss is reported.
+func (r *reader) read(ctx context.Context, at *stream.Position) error {
+	var missed error
+	if r.once || !r.j.o.startsAtEnd(at.Key) {
+		before := *at
+		err := r.run(ctx, at, false, nil)
+		exit, ok := errors.AsType[*child.ExitError](err)
+		failed := err != nil && (!ok || exit.Code <= 0 || *at != before)
+		if r.once || ctx.Err() != nil || failed {
 			return err
 		}
+		missed = err
 	}
-	return r.run(ctx, at, true)
+	err := r.run(ctx, at, true, missed)
+	if err == nil {
+		err = fmt.Errorf("%s: %w", r.j.o.Command[0], child.ErrEnded)
+	}
+	return err
 }
 
 // run runs journalctl, and passes the entries after the position at to the reader. After each
 // entry, it sets at to the position of this entry. With follow, journalctl waits for new entries.
-func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) error {
+// missed is the error of an earlier run that may have missed entries, or nil. It is reported when
+// journalctl prints an entry, since otherwise this run fails for the same reason.
+func (r *reader) run(ctx context.Context, at *stream.Position, follow bool, missed error) error {
 	o := &r.j.o
 	spec := child.Spec{
 		Command:   slices.Concat(o.Command, o.arguments(at.Key, follow)),
@@ -143,28 +157,37 @@ func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) erro
 	return child.Run(ctx, spec, func(ctx context.Context, p *child.Process) error {
 		_ = p.CloseInput() // journalctl gets no input
 		in := bufio.NewReaderSize(p, 64<<10)
+		skipped := 0 // entries after at
 		for cursor := at.Key; ; {
-			line, err := r.line(in)
+			line, reason, err := r.line(in)
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			if line == nil {
+			if len(line) <= 1 && reason == nil {
 				continue
 			}
-			e, err := parse(line, *at)
-			if err != nil {
-				r.skip(err)
+			var e entry
+			if reason == nil {
+				e, reason = parse(line, *at)
+			}
+			if reason != nil {
+				skipped++
+				r.skip(at.Key, skipped, reason)
 				continue
+			}
+			if missed != nil {
+				r.j.host.Fault(fmt.Errorf("entries of earlier boots may be missing: %w", missed))
+				missed = nil
 			}
 			if e.at.Key == cursor {
 				continue // it was read before
 			}
 			select {
 			case r.entries <- e:
-				*at = e.at
+				*at, skipped = e.at, 0
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -172,36 +195,34 @@ func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) erro
 	})
 }
 
-// line returns the next line of the output. For a line that is empty or too long, it returns nil.
-func (r *reader) line(in *bufio.Reader) ([]byte, error) {
-	var line []byte
-	long := false
+// line returns the next line of the output. reason is nil, or the reason why the line is skipped.
+func (r *reader) line(in *bufio.Reader) (line []byte, reason, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
-		if long = long || len(line)+len(part) > int(r.j.o.MaxRecord); !long {
+		if reason == nil && len(line)+len(part) > int(r.j.o.MaxRecord) {
+			reason = fmt.Errorf("it is longer than max_record (%v)", r.j.o.MaxRecord)
+		}
+		if reason == nil {
 			line = append(line, part...)
 		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, reason, err // the next run reads an incomplete line again
 		}
-		if err != nil {
-			return nil, err // the next run reads an incomplete line again
-		}
-		break
 	}
-	if long {
-		r.skip(fmt.Errorf("it is longer than max_record (%v)", r.j.o.MaxRecord))
-		return nil, nil
-	}
-	if len(line) <= 1 {
-		return nil, nil
-	}
-	return line, nil
 }
 
-// skip counts an entry that is not delivered, and reports the reason.
-func (r *reader) skip(reason error) {
-	r.j.host.Count("entries_skipped", 1)
+// skip counts an entry that is not delivered, and reports the reason. The entry is the n-th
+// skipped one after the entry with the cursor after. If the route has counted it before, skip
+// does nothing.
+func (r *reader) skip(after string, n int, reason error) {
+	if n <= r.skipped[after] {
+		return
+	}
+	if len(r.skipped) >= maxSkips {
+		clear(r.skipped)
+	}
+	r.skipped[after] = n
+	r.count("entries_skipped", 1)
 	r.j.host.Fault(fmt.Errorf("an entry of the journal is skipped: %w", reason))
 }
 

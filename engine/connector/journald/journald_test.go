@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
@@ -29,7 +31,8 @@ func TestMain(m *testing.M) {
 
 // fakeJournalctl prints the line with the cursor and the lines after it, and follows the file. As
 // journalctl, it then prints only lines of the current boot. After a new entry with the MESSAGE
-// "die", it ends with status 1.
+// "die", it ends with status 1. If it does not follow the file, it also does so before an entry
+// with the text "unreadable".
 func fakeJournalctl(journal string, args []string) int {
 	cursor, follow := "", slices.Contains(args, "--follow")
 	for _, arg := range args {
@@ -54,6 +57,10 @@ func fakeJournalctl(journal string, args []string) int {
 			<-time.After(5 * time.Millisecond)
 			continue
 		}
+		if !follow && strings.Contains(rest, unreadable) {
+			fmt.Fprintln(os.Stderr, "Bad message")
+			return 1
+		}
 		known := strings.Contains(rest, `"__CURSOR":"`+cursor+`"`)
 		passed = passed || known
 		if passed && (!follow || !strings.Contains(rest, earlier)) {
@@ -66,8 +73,9 @@ func fakeJournalctl(journal string, args []string) int {
 	}
 }
 
-// earlier is in the lines of an earlier boot.
-const earlier = "earlier boot"
+// earlier is in the lines of an earlier boot. unreadable is in the lines of an earlier boot that
+// journalctl cannot read.
+const earlier, unreadable = "earlier boot", "unreadable of an earlier boot"
 
 // line returns an entry in the format of journalctl.
 func line(n int, micros int64, message string) string {
@@ -130,22 +138,14 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// TestFollow checks that entries that are added later are read once, even if journalctl ends
-// meanwhile.
+// TestFollow checks that entries that are added later are read once. If journalctl ends, the
+// reader returns its error after the entries, and the next reader resumes after them.
 func TestFollow(t *testing.T) {
 	path, _ := journalOf(t, 3)
-	host := streamtest.NewHost(t)
-	j, err := New(options(t, path), host)
+	j, err := New(options(t, path), streamtest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := j.Open(t.Context(), stream.OpenOptions{
-		Route: streamtest.Route, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -156,12 +156,117 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"message 0", "message 1", "message 2", "die", "die", "last"}
-	if got := messages(t, r, len(want)); !slices.Equal(got, want) {
-		t.Errorf("read %q, want %q", got, want)
+	at := stream.Position{}
+	for _, want := range [][]string{
+		{"message 0", "message 1", "message 2", "die"}, {"die"}, {"last"},
+	} {
+		r := open(t, j, stream.Mark{Watermark: at})
+		if got := messages(t, r, len(want)); !slices.Equal(got, want) {
+			t.Errorf("read %q, want %q", got, want)
+		}
+		if want[len(want)-1] == "die" {
+			b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 100})
+			err := r.Read(t.Context(), b)
+			if _, ok := errors.AsType[*child.ExitError](err); !ok {
+				t.Errorf("journalctl has died, and Read returns %v", err)
+			}
+		}
+		at = r.(*reader).at
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
 	}
-	if n := host.Counted("restarts"); n != 2 {
-		t.Errorf("%d restarts, want 2", n)
+}
+
+// open opens a reader of a route with this progress.
+func open(t *testing.T, j *Journal, mark stream.Mark) stream.Reader {
+	t.Helper()
+	r, err := j.Open(t.Context(), stream.OpenOptions{
+		Route: streamtest.Route, Resume: func(string) (stream.Mark, bool) { return mark, true },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestUnreadableEntry checks that a route reads the entries of the current boot although
+// journalctl fails at an entry of an earlier boot, and that the loss is reported once.
+func TestUnreadableEntry(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	var text strings.Builder
+	for i, message := range []string{earlier + " 0", unreadable, "this boot"} {
+		text.WriteString(line(i, int64(1_000_000+i), message))
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	host := streamtest.NewHost(t)
+	j, err := New(options(t, path), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := open(t, j, stream.Mark{})
+	if got := messages(t, first, 1); !slices.Equal(got, []string{earlier + " 0"}) {
+		t.Errorf("the first reader reads %q", got)
+	}
+	b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 100})
+	err = first.Read(t.Context(), b)
+	if err == nil || !strings.Contains(err.Error(), "Bad message") {
+		t.Errorf("the first reader returns %v, want the error of journalctl", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	second := open(t, j, stream.Mark{Watermark: first.(*reader).at})
+	defer second.Close()
+	if got := messages(t, second, 1); !slices.Equal(got, []string{"this boot"}) {
+		t.Errorf("the second reader reads %q", got)
+	}
+	if faults := host.Faults(); len(faults) != 1 ||
+		!strings.Contains(faults[0].Error(), "entries of earlier boots may be missing") {
+		t.Errorf("reported: %v", faults)
+	}
+}
+
+// TestSkippedOnce checks that a skipped entry counts once for a route, although several runs of
+// journalctl print it, and that another route counts it, too.
+func TestSkippedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	long := strings.Repeat("x", 2000)
+	text := line(0, 1, "first") + line(1, 2, long) + line(2, 3, long) + "{\n" + line(3, 4, "last")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, path)
+	o.MaxRecord = 1024
+	j, err := New(o, streamtest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, route := range []string{"p/a", "p/b"} {
+		var skipped atomic.Int64
+		for range 3 {
+			r, err := j.Open(t.Context(), stream.OpenOptions{
+				Route:  route,
+				Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
+				Count: func(name string, n int64) {
+					if name == "entries_skipped" {
+						skipped.Add(n)
+					}
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages(t, r, 2)
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := skipped.Load(); n != 3 {
+			t.Errorf("route %s has skipped %d entries, want 3", route, n)
+		}
 	}
 }
 

@@ -11,12 +11,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/engine/kit/verdict"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // TestReactions checks whether a fetch error stops its partition, ends the route or is left to the
@@ -176,5 +179,52 @@ func TestOwnership(t *testing.T) {
 	}
 	if owned, err := ownership(0); !owned || err != nil {
 		t.Errorf("no error: %v, %v", owned, err)
+	}
+}
+
+// TestUnknownTopic checks that a topic counts as recreated only if the brokers have another id
+// for it. A topic that is unknown to the brokers for a moment ends no route.
+func TestUnknownTopic(t *testing.T) {
+	old, fresh := kadm.TopicID{1}, kadm.TopicID{2}
+	unknown := kadm.TopicDetail{Topic: "orders", Err: kerr.UnknownTopicOrPartition}
+	start := time.Unix(1_000_000, 0)
+	for _, c := range []struct {
+		name   string
+		detail kadm.TopicDetail
+		after  []time.Duration // times of the checks
+		want   string          // the error of the last check
+	}{
+		{"for a moment", unknown, []time.Duration{0, time.Second, unknownLimit}, ""},
+		{"twice", unknown, []time.Duration{0, time.Minute}, ""},
+		{"for too long", unknown, []time.Duration{0, 3 * time.Second, 6 * time.Second},
+			`topic "orders" does not exist`},
+		{"with another id", kadm.TopicDetail{Topic: "orders", ID: fresh}, []time.Duration{0},
+			`topic "orders" was deleted or created again`},
+		{"to one broker", kadm.TopicDetail{Topic: "orders", ID: old},
+			[]time.Duration{0, time.Second}, ""},
+		{"to one broker for too long", kadm.TopicDetail{Topic: "orders", ID: old},
+			[]time.Duration{0, 3 * time.Second, 6 * time.Second},
+			`topic "orders" was deleted or created again`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			key := topicPartition{"orders", 0}
+			part := &stream.Partition{ID: partitionID("c", "orders", old, 0), Name: key.String()}
+			r := &reader{
+				unknown: make(map[string]unknownTopic),
+				parts:   map[topicPartition]*partition{key: {key: key, part: part}},
+			}
+			m := kadm.Metadata{Cluster: "c", Topics: kadm.TopicDetails{"orders": c.detail}}
+			var err error
+			for _, after := range c.after {
+				if err != nil {
+					t.Fatalf("before %v: %v", after, err)
+				}
+				err = r.checkTopics(m, []string{"orders"}, start.Add(after))
+			}
+			if c.want == "" && err != nil || c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
 	}
 }

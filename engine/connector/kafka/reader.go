@@ -139,20 +139,33 @@ func (r *reader) awaitRoom(ctx context.Context) error {
 // it.
 type unknownTopic struct{ first, last time.Time }
 
-// unknownLimit bounds the time for which one broker may not know a topic that the other brokers
-// know.
+// unknownLimit bounds the time for which a broker may not know a topic. A broker may learn of a
+// topic later than the other brokers, and after a restart it may know no topic for a moment.
 const unknownLimit = 5 * time.Second
 
-// verify is called when a broker does not know topics that the client has requested. A new topic is
-// not known to all brokers at once, so verify allows this for unknownLimit. If a topic is unknown
-// for longer, or if it was deleted or recreated, verify returns an error that ends the route. The
-// route then starts with a new client, because a client never accepts another id of a topic.
+// verify is called when a broker does not know topics that the client has requested. A topic may
+// be unknown for unknownLimit. If a topic is unknown for longer, or if it was recreated, verify
+// returns an error that ends the route. The route then starts with a new client, because a client
+// never accepts another id of a topic.
 func (r *reader) verify(ctx context.Context, topics []string) error {
 	m, err := r.admin.Metadata(ctx, topics...)
 	if err != nil {
 		return nil // the next fetch fails again
 	}
-	now := time.Now()
+	return r.checkTopics(m, topics, time.Now())
+}
+
+// checkTopics implements verify with the metadata m of the topics at the time now.
+func (r *reader) checkTopics(m kadm.Metadata, topics []string, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.parts {
+		detail, ok := m.Topics[p.key.topic]
+		if ok && detail.Err == nil &&
+			partitionID(m.Cluster, p.key.topic, detail.ID, p.key.num) != p.part.ID {
+			return recreatedError(p.key.topic)
+		}
+	}
 	for _, topic := range topics {
 		u := r.unknown[topic]
 		if now.Sub(u.last) > unknownLimit {
@@ -160,21 +173,13 @@ func (r *reader) verify(ctx context.Context, topics []string) error {
 		}
 		u.last = now
 		r.unknown[topic] = u
-		if now.Sub(u.first) > unknownLimit {
-			return recreatedError(topic)
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.parts {
-		detail, ok := m.Topics[p.key.topic]
-		if !ok || detail.Err != nil && !isUnknownTopic(detail.Err) {
+		if now.Sub(u.first) <= unknownLimit {
 			continue
 		}
-		if detail.Err != nil || partitionID(m.Cluster, p.key.topic, detail.ID,
-			p.key.num) != p.part.ID {
-			return recreatedError(p.key.topic)
+		if err := m.Topics[topic].Err; isUnknownTopic(err) {
+			return topicError(topic, err)
 		}
+		return recreatedError(topic) // the client has an old id, and the other brokers the new one
 	}
 	return nil
 }

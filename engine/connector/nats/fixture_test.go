@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,6 +250,7 @@ func checkAll(t *testing.T, got *arrivals, texts []string) {
 // route is the configuration of a test.
 type route struct {
 	source, pipeline string            // options of the source, and keys of the pipeline
+	timeout          string            // connect_timeout; empty: 3s
 	store            *streamtest.Store // a sink with a ledger per partition; nil: none
 	once             bool
 	workers          int
@@ -295,11 +297,11 @@ func (c *cluster) try(got *arrivals, r route) (*node, error) {
 state: /state
 pipelines:
   p:
-    source: { nats: { url: %q, stream: ORDERS, connect_timeout: 3s%s } }
+    source: { nats: { url: %q, stream: ORDERS, connect_timeout: %s%s } }
     sink: %s
     checkpoint: { sync: 100ms }
     %s
-`, c.url(), r.source, to, strings.ReplaceAll(r.pipeline, "}, ", "}\n    ")), got, r)
+`, c.url(), cmp.Or(r.timeout, "3s"), r.source, to, strings.ReplaceAll(r.pipeline, "}, ", "}\n    ")), got, r)
 }
 
 // run starts an engine with a configuration.

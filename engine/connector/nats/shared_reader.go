@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -42,6 +43,7 @@ type sharedReader struct {
 	meta     *messages.MetaAdder
 	begun    time.Time
 	nudge    chan struct{} // capacity 1: acks has grown
+	silent   atomic.Bool   // the server did not answer the last Commit in time
 	goes     sync.WaitGroup
 	stopped  chan struct{} // closed by Close: no further pulls
 	fetched  chan struct{} // closed when the fetching goroutine has ended
@@ -217,9 +219,11 @@ func (r *sharedReader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.settle(marks, true)
 	r.mu.Unlock()
 	r.sendAcks()
-	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, min(r.s.o.ConnectTimeout, commitTimeout))
 	defer cancel()
-	if err := r.client.conn.FlushWithContext(ctx); err != nil {
+	err := r.client.conn.FlushWithContext(ctx)
+	r.silent.Store(errors.Is(err, context.DeadlineExceeded))
+	if err != nil {
 		return fmt.Errorf("consumer %q of stream %q: acknowledge: %w", r.durable, r.s.o.Stream,
 			err)
 	}
@@ -239,10 +243,11 @@ func (r *sharedReader) Owns(ctx context.Context, partitionID string) (bool, erro
 	return held && err == nil, err
 }
 
-// Time limits at the end of a session.
+// Time limits at the end of a session. The last Commit precedes Close.
 const (
-	lastPull  = 100 * time.Millisecond // for a running pull: its unread messages wait for ack_wait
-	lastFlush = 2 * time.Second
+	commitTimeout = 5 * time.Second
+	lastPull      = 100 * time.Millisecond // for a running pull: its unread messages wait for ack_wait
+	lastFlush     = 2 * time.Second
 )
 
 // Close implements stream.Reader. It tells the server to redeliver the unsettled messages.
@@ -278,7 +283,10 @@ func (r *sharedReader) Close() error {
 	r.count("naks", int64(len(replies)))
 	ctx, cancel := context.WithTimeout(context.Background(), lastFlush)
 	defer cancel()
-	err := r.client.conn.FlushWithContext(ctx)
+	var err error
+	if !r.silent.Load() {
+		err = r.client.conn.FlushWithContext(ctx)
+	}
 	r.client.close()
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		r.log().Warn("cannot give unsettled messages back; the server "+

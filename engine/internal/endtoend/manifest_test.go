@@ -2,6 +2,7 @@ package endtoend
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -99,6 +100,54 @@ pipelines:
 				t.Errorf("of the file that grew: %+v", p)
 			}
 		}
+	}
+}
+
+// TestManifestHash checks that a manifest has the hash of a file's bytes or, if the reader has
+// changed them, none. In these cases, the text that the reader returns is as long as the file, or
+// one byte longer.
+func TestManifestHash(t *testing.T) {
+	t.Parallel()
+	packed := func(text string) string {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, _ = w.Write([]byte(text))
+		_ = w.Close()
+		return out.String()
+	}
+	for _, c := range []struct {
+		name, options, file string
+		hashed              string // the text with the hash; empty: none
+	}{
+		{"utf-16", "encoding: utf-16le", "\x2d\x4e\n\x00", ""},
+		{"latin-1", "encoding: latin-1", "caf\xe9\n", ""},
+		{"delimiter", `framing: { by: delimiter, delimiter: "\0" }`, "a\x00bc\x00", "a\x00bc\x00"},
+		{"cri", "framing: { by: multiline, preset: cri }",
+			"2024-01-01T00:00:00Z stdout F a\n", ""},
+		{"cut", "max_record: 4B", "abcdefgh", "abcdefgh"},
+		{"dead-lettered", "max_record: 4B, long_record: dead_letter", "ab\nabcde", ""},
+		{"gzip", "compression: auto", packed("a\nbc\n"), "a\nbc\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "spool", "a.log"), c.file)
+			config := write(t, filepath.Join(dir, "penstock.yaml"), `
+pipelines:
+  m:
+    source: { spool_dir: { path: ./spool, finished: keep, settle: 1ms, `+c.options+` } }
+    sink: drop
+`)
+			want := ""
+			if c.hashed != "" {
+				sum := sha256.Sum256([]byte(c.hashed))
+				want = hex.EncodeToString(sum[:])
+			}
+			p := runManifest(t, config, 1).Routes[0].Partitions[0]
+			if p.SHA256 != want || p.Records == 0 {
+				t.Errorf("%d records, hash %q, want %q", p.Records, p.SHA256, want)
+			}
+		})
 	}
 }
 

@@ -23,7 +23,6 @@ func daemonCases() (table []faultCase) {
 		ready   bool // required state of /readyz within readyLimit and afterwards
 		make    func() delivery
 		prepare func(r *rig)
-		flaps   bool // it may be ready briefly between restarts
 	}{
 		{name: "an accepting receiver", ready: true, make: func() delivery { return toReceiver(accepts) }},
 		{name: "a slow receiver", ready: true, make: func() delivery { return toReceiver(slowly) }},
@@ -63,7 +62,7 @@ func daemonCases() (table []faultCase) {
 			return delivery{sink: `exec: { command: [./none] }`, stored: storedIn("got/*")}
 		}},
 		{name: "a worker that exits 78", make: func() delivery { return toWorker("exit 78") }},
-		{name: "a missing processor", flaps: true, make: func() delivery {
+		{name: "a missing processor", make: func() delivery {
 			return delivery{
 				processors: `{ exec: { command: [./none], protocol: lines } }`,
 				sink:       `file: { path: ./out.log }`,
@@ -76,7 +75,7 @@ func daemonCases() (table []faultCase) {
 				stored: storedIn("out.log"), dead: -1,
 			}
 		}},
-		{name: "an unreadable folder", flaps: true,
+		{name: "an unreadable folder",
 			make:    func() delivery { return toSink("file", "out") },
 			prepare: func(r *rig) { r.chmod("in", 0) }},
 		{name: "an output that is a folder", make: func() delivery { return toSink("file", "out") },
@@ -91,7 +90,7 @@ func daemonCases() (table []faultCase) {
 			name: "daemon/" + x.name,
 			holds: fmt.Sprintf("/readyz says ready=%v, every status adds up, SIGTERM ends it",
 				x.ready),
-			run: func(r *rig) { r.watch(x.make(), x.ready, x.flaps, x.prepare) },
+			run: func(r *rig) { r.watch(x.make(), x.ready, x.prepare) },
 		})
 	}
 	return table
@@ -103,7 +102,7 @@ func daemonCases() (table []faultCase) {
 const readyLimit = 40 * time.Second
 
 // watch runs a delivery as a daemon, compares /readyz and checks each status.
-func (r *rig) watch(d delivery, ready, flaps bool, prepare func(r *rig)) {
+func (r *rig) watch(d delivery, ready bool, prepare func(r *rig)) {
 	d.when, d.daemon, d.asNobody = always, true, true
 	d.source = tailSource
 	d.exits, d.keepsFailing, d.mute, d.later = []int{0, 1}, true, true, true
@@ -139,7 +138,7 @@ func (r *rig) watch(d delivery, ready, flaps bool, prepare func(r *rig)) {
 		}
 		for range 40 {
 			r.checkStatus("http://" + admin + "/api/v1/status")
-			if code, text := get("http://" + admin + "/readyz"); settled && code != want && !flaps {
+			if code, text := get("http://" + admin + "/readyz"); settled && code != want {
 				r.errorf("/readyz answered %d after %d: %s", code, want, text)
 				break
 			}

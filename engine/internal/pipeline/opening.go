@@ -38,7 +38,7 @@ func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, 
 	patience.Stop()
 	r.slot.enterBarrier()
 	if err == nil {
-		r.opens.Store(true)
+		r.sender.stability.open()
 		err = r.pipe.barrier().wait(opening)
 	}
 	if err != nil && errors.Is(context.Cause(opening), ErrDraining) {

@@ -45,7 +45,7 @@ func (s *slot) ping() <-chan struct{} {
 	s.mu.Lock()
 	r, running := s.route, s.running
 	s.mu.Unlock()
-	if r == nil || !running || !r.opens.Load() {
+	if r == nil || !running || !r.sender.stability.hasOpened() {
 		return nil
 	}
 	r.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
@@ -41,7 +40,6 @@ type route struct {
 
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain
-	opens     atomic.Bool   // sink and reader are open
 
 	// core.mu guards the fields below.
 	health string
@@ -66,6 +64,7 @@ func (r *route) run(ctx context.Context) error {
 	r.started = time.Now()
 	r.mu.Unlock()
 	err := r.runAll(ctx)
+	r.sender.stability.end()
 	r.mu.Lock()
 	r.err = err
 	r.health = healthFinished

@@ -25,6 +25,7 @@ type sender struct {
 	all     bool                                    // also send empty batches, to store their spans
 
 	withdrawals *withdrawals // set before Run
+	stability   stability
 
 	trace *trace.File // nil if tracing is disabled
 	// tracer returns a tracer for a sender with the given start time. It is nil if telemetry.traces
@@ -142,6 +143,7 @@ func (r *sender) settleUnsent(b *stream.Batch) {
 // immediately if the unsaved bytes have reached a quarter of checkpoint.replay, otherwise soon.
 func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.progress.Store(int64(r.now()))
+	r.stability.settle()
 	r.observed.settled(b, end.deadLettered)
 	r.waits.settled(b) // before the books, from which the checkpoint is made
 	r.mu.Lock()

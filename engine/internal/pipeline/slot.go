@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,7 @@ type slot struct {
 	starts   int
 	paused   bool // the last run was stopped, so the next start does not count as a restart
 	running  bool
+	unstable bool // a run has failed before it was stable, and no run has been stable since
 	draining bool
 	final    bool      // it must not restart
 	err      error     // error with which the last run ended
@@ -156,7 +158,7 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 		switch {
 		case ctx.Err() != nil:
 			return err
-		case ok && r.opens.Load():
+		case ok && r.sender.stability.hasOpened():
 			s.log.Warn("the route reopens its output", "reason", reopen.Err)
 			r.host.Count("reopened", 1)
 		case !ok && s.inputChanges(ctx, r, err, &pause):
@@ -168,6 +170,7 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 			return err
 		}
 		s.mu.Lock()
+		s.unstable = s.unstable && !r.sender.stability.isStable()
 		r = s.route
 		if s.draining {
 			r.drain()
@@ -203,11 +206,14 @@ func (s *slot) begin() (*route, error) {
 		s.mu.Unlock()
 		return nil, supervise.ErrStop
 	}
+	old := s.route
 	if !s.paused {
 		s.starts++
+		if old.sender.stability.hasOpened() { // the route or its pipeline has failed
+			s.unstable = !old.sender.stability.isStable()
+		}
 	}
 	s.paused = false
-	old := s.route
 	s.mu.Unlock()
 	var err error
 	switch {
@@ -329,10 +335,19 @@ func (s *slot) opening() time.Duration {
 	r := s.route
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !s.running || r.opens.Load() || r.health != healthRunning {
+	if !s.running || r.sender.stability.hasOpened() || r.health != healthRunning {
 		return 0
 	}
 	return time.Since(r.started)
+}
+
+// isRecovering reports whether the running route still counts as restarting after a failure. It
+// does until it has opened. If an earlier run failed soon after it had opened, the route counts
+// as restarting until it is stable. Otherwise such a route would count as running in each short
+// run. The caller holds s.mu.
+func (s *slot) isRecovering() bool {
+	run := &s.route.sender.stability
+	return s.starts > 1 && !run.hasOpened() || s.unstable && !run.isStable()
 }
 
 // result returns the route's error with its name, or nil if the route ended normally or is still
@@ -372,8 +387,8 @@ func (s *slot) snapshot() status.Route {
 		out.Health, err, again = healthRestarting, s.err, time.Until(s.next)
 	} else if !s.running && !s.final && s.starts > 0 && s.pipe.waiting() {
 		out.Health, err = healthRestarting, s.pipe.result()
-	} else if s.running && s.starts > 1 && out.Health == healthRunning && !s.route.opens.Load() {
-		out.Health, err = healthRestarting, s.err // show the error of the last run
+	} else if s.running && out.Health == healthRunning && s.isRecovering() {
+		out.Health, err = healthRestarting, cmp.Or(s.err, s.pipe.result()) // of the last run
 	} else if err == nil && !s.running {
 		err = s.err
 	}

@@ -130,6 +130,7 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 		b.Data = append(b.Data[:base], l.text...)
 		b.Added += len(l.text) - n
 		add(b, c, f, int64(n), len(l.text), records, true)
+		b.Spans[len(b.Spans)-1].Verbatim = false
 	case records == 0:
 		b.Data = b.Data[:base]
 		add(b, c, f, int64(n), 0, 0, true)

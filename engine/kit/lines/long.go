@@ -56,6 +56,7 @@ func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64,
 	b.Data = append(b.Data[:base+l.MaxRecord], '\n')
 	b.Added += added
 	add(b, c, f, next, l.MaxRecord+1, 1, true)
+	b.Spans[len(b.Spans)-1].Verbatim = !l.DeadLetter
 	return true, nil
 }
 

@@ -1,0 +1,98 @@
+package pipeline
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// TestUnstableRoute checks a route that opens each time and fails 200 ms later, without having
+// settled anything. After its first failure it is not ready at any moment, until the fault is
+// mended. Then it is ready as soon as it delivers or, if there is no data, after stableAfter.
+func TestUnstableRoute(t *testing.T) {
+	for _, c := range []struct {
+		site    string
+		records int
+	}{
+		{"read", 10},
+		{"read", 0},
+		{"source goroutine", 0},
+		{"sink goroutine", 0},
+	} {
+		t.Run(c.site, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { unstable(t, c.site, c.records) })
+		})
+	}
+}
+
+func unstable(t *testing.T, site string, records int) {
+	var mended atomic.Bool
+	f := &faults{site: site, calls: make(map[string]int), how: func() error {
+		if mended.Load() {
+			return nil
+		}
+		time.Sleep(200 * time.Millisecond)
+		return errors.New("struck")
+	}}
+	for n := range 1000 {
+		f.at = append(f.at, n+1)
+	}
+	s := &faulty{fakeSource: &fakeSource{lines: numbered(records), size: 5}, sink: &fakeSink{},
+		faults: f, t: t}
+	e := jobOf(t, vfstest.New(), Options{}, s.source(), config.Route{Sink: s.sinkUse()})
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(t.Context()) }()
+	time.Sleep(220 * time.Millisecond)
+	for range 5000 {
+		time.Sleep(20 * time.Millisecond)
+		st := e.Status()
+		if st.Ready || !strings.Contains(strings.Join(st.Why, " "), "struck") {
+			t.Errorf("%v after the start: ready is %v, because of %q", e.elapsed(), st.Ready, st.Why)
+			break
+		}
+	}
+	mended.Store(true)
+	wait := stableAfter + time.Second
+	if records == 0 {
+		wait += stableAfter
+	}
+	time.Sleep(wait)
+	if st := e.Status(); !st.Ready {
+		t.Errorf("%v after it was mended: %q", wait, st.Why)
+	}
+	e.Drain()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+// TestStableRoute checks that a route that fails after it has settled a batch is ready as soon as
+// it has opened again, even if no data follows.
+func TestStableRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &faults{site: "sink goroutine", at: []int{3}, calls: make(map[string]int),
+			how: func() error { return errors.New("struck") }}
+		s := &faulty{fakeSource: &fakeSource{lines: numbered(10), size: 5}, sink: &fakeSink{},
+			faults: f, t: t}
+		e := jobOf(t, vfstest.New(), Options{}, s.source(), config.Route{Sink: s.sinkUse()})
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(t.Context()) }()
+		for e.Status().Routes[0].Starts < 2 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		synctest.Wait()
+		if st := e.Status(); !st.Ready {
+			t.Errorf("restarted, and not ready because of %q", st.Why)
+		}
+		e.Drain()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
