@@ -168,7 +168,7 @@ func (l *listing) unread(label string, err error) {
 // entry handles one file that a glob matches. info is the result of a stat, or nil.
 func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) {
 	label := r.label(full)
-	if excluded(l.p.o.Exclude, label) || l.seen[label] {
+	if follow.MatchesGlob(l.p.o.Exclude, label) || l.seen[label] {
 		return
 	}
 	if l.seen != nil {

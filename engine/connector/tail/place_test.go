@@ -74,8 +74,8 @@ func TestMatch(t *testing.T) {
 	for _, pattern := range patterns {
 		for _, name := range []string{"", ".log", "a.log", "a/b.log", "a/", "log", "a.gz", "a~", "ab", "[a", "*.log"} {
 			want, err := path.Match(pattern, name)
-			if got := match(pattern, name); got != (want && err == nil) {
-				t.Errorf("match(%q, %q) = %v, want %v", pattern, name, got, want && err == nil)
+			if got := follow.Match(pattern, name); got != (want && err == nil) {
+				t.Errorf("Match(%q, %q) = %v, want %v", pattern, name, got, want && err == nil)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/framing"
@@ -98,4 +99,27 @@ func CheckGlobs(key string, globs []string) error {
 		}
 	}
 	return nil
+}
+
+// MatchesGlob reports whether one of globs matches a file. A glob with a slash is compared with the
+// path of the file, any other with its name.
+func MatchesGlob(globs []string, file string) bool {
+	base := path.Base(file)
+	return slices.ContainsFunc(globs, func(g string) bool {
+		if strings.Contains(g, "/") {
+			return Match(g, file)
+		}
+		return Match(g, base)
+	})
+}
+
+// Match is path.Match with a faster case for patterns such as "*.log". Each listing calls it several
+// times for each file. A malformed pattern matches nothing.
+func Match(pattern, name string) bool {
+	if end, ok := strings.CutPrefix(pattern, "*"); ok && !strings.ContainsAny(end, `*?[\`) &&
+		!strings.Contains(name, "/") {
+		return strings.HasSuffix(name, end)
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
 }
