@@ -142,14 +142,7 @@ func (f *file) readHead(buf []byte) ([]byte, error) {
 
 // readFull fills buf. It returns io.ErrUnexpectedEOF if the file is too short.
 func (f *file) readFull(buf []byte, off int64) error {
-	got, err := f.data().ReadAt(buf, off)
-	if got == len(buf) {
-		return nil
-	}
-	if err == io.EOF || err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
+	return lines.ReadFull(f.data(), buf, off)
 }
 
 // fits reports whether the file contains the read data described by p. buf must have room for the
