@@ -208,9 +208,8 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 // rename or move files.
 func (p *place) Finished(func(follow.Listed)) error { return nil }
 
-// Siblings implements follow.Place. It calls found with each regular file in the folder of the file
-// label.
-func (p *place) Siblings(label string, found func(follow.Listed)) error {
+// siblings calls found with each regular file in the folder of the file label.
+func (p *place) siblings(label string, found func(follow.Listed)) error {
 	folder := path.Dir(label)
 	for _, r := range p.roots {
 		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(folder))
@@ -246,7 +245,7 @@ func beside(r *root, dir vfs.Dir, folder string, found func(follow.Listed)) erro
 	return nil
 }
 
-// FolderMissing implements follow.FolderChecker. It reports whether the folder of a file is missing
+// FolderMissing implements follow.Place. It reports whether the folder of a file is missing
 // and may come back, such as an unmounted volume.
 func (p *place) FolderMissing(label string, dev uint64) bool {
 	known := false

@@ -48,7 +48,8 @@ func newSource(o Options, h stream.Host) (*source, error) {
 		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget,
 		Identity: follow.Identities[o.Identity],
 		Growing: &follow.Growing{
-			FromEnd: o.Start == "end", PartialWait: o.PartialWait, GoneWait: o.GoneWait, CopyWait: o.CopyWait,
+			Siblings: s.place.siblings, FromEnd: o.Start == "end",
+			PartialWait: o.PartialWait, GoneWait: o.GoneWait, CopyWait: o.CopyWait,
 			DeletedMax: int64(o.DeletedMax), DeletedBeyond: beyond[o.DeletedBeyond],
 		},
 	}

@@ -10,15 +10,6 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// FolderChecker is an optional part of a Place. It distinguishes deleted files from files in a
-// missing folder, which may be mounted late or renamed for a while. The progress of files in a
-// missing folder is kept without a time limit.
-type FolderChecker interface {
-	// FolderMissing reports whether the folder of the file with this label is missing but may come
-	// back. dev is the device of the file. See IsFolderMissing.
-	FolderMissing(label string, dev uint64) bool
-}
-
 // IsFolderMissing reports whether folder, beneath the source's own dir, is missing but may come
 // back:
 //
@@ -61,17 +52,13 @@ type folderOn struct {
 
 // isFolderMissing reports whether the folder of a missing file is missing, too, but may come back.
 func (l *lister) isFolderMissing(label string, dev uint64) bool {
-	p, ok := l.c.place.(FolderChecker)
-	if !ok {
-		return false
-	}
 	if d := &l.folders; d.scan != l.c.table.scans || d.missing == nil {
 		*d = folders{scan: l.c.table.scans, missing: make(map[folderOn]bool)}
 	}
 	of := folderOn{path.Dir(label), dev}
 	missing, known := l.folders.missing[of]
 	if !known {
-		missing = p.FolderMissing(label, dev)
+		missing = l.c.place.FolderMissing(label, dev)
 		l.folders.missing[of] = missing
 		if missing {
 			l.refuse(of.folder, "the folder is not there, cannot be read, or nothing is mounted "+

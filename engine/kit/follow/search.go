@@ -41,7 +41,7 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 	var listed []Listed
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		label := dirs[dir]
-		err := c.place.Siblings(label, func(s Listed) {
+		err := c.o.Growing.Siblings(label, func(s Listed) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
 			known := c.table.byKey[key] != nil || c.dormant.table.get(key) != nil
