@@ -201,8 +201,8 @@ func (g *growing) lastLine(f *file) (int64, error) {
 	size := f.size()
 	start := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
 	end := size
-	if w, ok := framing.(lines.Writer); ok {
-		start, end = w.LineStart, size-size%2
+	if u, ok := framing.(lines.UnitFraming); ok {
+		start, end = u.LineStart, size-size%int64(u.Unit())
 	}
 	for end > 0 {
 		n := min(end, step)
