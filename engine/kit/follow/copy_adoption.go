@@ -44,7 +44,7 @@ func (k *copies) begin(f, w *file) {
 func (k *copies) adopt(f, w *file) {
 	k.take(f, w, func(*cursor) bool { return true })
 	k.c.rotation.unwait(w)
-	w.state = w.state.on(copied)
+	w.state = w.state.on(ends)
 	k.gather(f)
 	k.c.log.Info("rotated file continued", "file", f.label, "from", w.label, "read", f.read())
 	k.c.count("files_rotated", 1)
@@ -149,7 +149,7 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 		cur.copy.skipTo = to
 	}
 	c.rotation.unwait(w)
-	w.state = w.state.on(copied)
+	w.state = w.state.on(ends)
 	w.dataElsewhere = true
 	if moves { // f has its identity now
 		for _, cur := range w.cursors {

@@ -225,7 +225,7 @@ func (z *dormant) retire() {
 
 func (z *dormant) retireFile(f *file) {
 	c, text := z.c, f.entry.text
-	c.handles.unfollow(f, sealed)
+	c.handles.unfollow(f, ends)
 	for _, cur := range f.cursors {
 		cur.r.notes.end(text)
 		delete(cur.r.forgets.stored, text)

@@ -189,7 +189,7 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 			}
 		}
 		t.unwait(w)
-		w.state = w.state.on(copied)
+		w.state = w.state.on(ends)
 		f.firstScan, f.foundEmpty, f.ensureExtras().listed = w.firstScan, w.foundEmpty, w.partName()
 		return continuesOne
 	}

@@ -105,7 +105,7 @@ func (a *watched) drop(f *file) {
 	}
 	a.c.handles.close(f)
 	f.dropView()
-	f.state = f.state.on(sealed)
+	f.state = f.state.on(ends)
 	if f.dir == nil && f.entry != nil {
 		a.forget(f.entry)
 	}
