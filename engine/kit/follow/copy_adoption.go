@@ -15,7 +15,7 @@ func (k *copies) replaces(f, g *file, head []byte) bool {
 	}
 	fingerprints := g.fingerprints()
 	for _, p := range fingerprints {
-		if ok, err := f.fits(p, head, k.c.head[fileid.MaxHead:]); !ok || err != nil {
+		if !k.fits(f, p, head) {
 			return false
 		}
 	}
@@ -95,10 +95,7 @@ func (k *copies) gather(f *file) {
 		for _, cur := range slices.Clone(w.cursors) {
 			i := slices.IndexFunc(f.cursors, func(o *cursor) bool { return o.r == cur.r && isNew(o) })
 			p := cur.note.fingerprint
-			if i < 0 || p.At == 0 || p.At != cur.pos.Next || f.holds(p.At) < p.At {
-				continue
-			}
-			if ok, err := f.fits(p, head, c.head[fileid.MaxHead:]); !ok || err != nil {
+			if i < 0 || p.At == 0 || p.At != cur.pos.Next || !k.fits(f, p, head) {
 				continue
 			}
 			c.ids.unref(f.cursors[i].entry, cur.r, false)
