@@ -56,12 +56,11 @@ func (p place) list(
 		case !e.Type.IsRegular():
 			refused(full, follow.Kind(e.Type))
 		default:
+			var err error
 			info, known := awaiting[full]
-			if known {
-				found(follow.Listed{Dir: p.s.dir, Name: full, Label: full, Info: info})
-				continue
+			if !known {
+				info, err = p.s.dir.Stat(full)
 			}
-			info, err := p.s.dir.Stat(full)
 			if err == nil && info.Mode.IsRegular() {
 				found(follow.Listed{Dir: p.s.dir, Name: full, Label: full, Info: info})
 			} else if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -29,8 +29,8 @@ type place struct {
 	visited []string // folders of the last listing; they are watched
 }
 
-func newPlace(o Options, files vfs.FS) *place {
-	p := &place{o: o, fault: func(error) {}}
+func newPlace(o Options, files vfs.FS, fault func(error)) *place {
+	p := &place{o: o, fault: fault}
 	for _, pattern := range o.Include {
 		at, g := rooted(filepath.ToSlash(filepath.Clean(pattern)))
 		i := slices.IndexFunc(p.roots, func(r *root) bool { return r.path == at })
@@ -212,9 +212,8 @@ func (p *place) Finished(func(follow.Listed)) error { return nil }
 func (p *place) siblings(label string, found func(follow.Listed)) error {
 	folder := path.Dir(label)
 	for _, r := range p.roots {
-		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(folder))
-		rel = filepath.ToSlash(rel)
-		if err != nil || !fs.ValidPath(rel) {
+		rel, ok := r.beneath(folder)
+		if !ok {
 			continue
 		}
 		dir, err := r.open()
@@ -250,8 +249,8 @@ func beside(r *root, dir vfs.Dir, folder string, found func(follow.Listed)) erro
 func (p *place) FolderMissing(label string, dev uint64) bool {
 	known := false
 	for _, r := range p.roots {
-		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(path.Dir(label)))
-		if rel = filepath.ToSlash(rel); err != nil || !fs.ValidPath(rel) {
+		rel, ok := r.beneath(path.Dir(label))
+		if !ok {
 			continue
 		}
 		known = true

@@ -36,7 +36,7 @@ func TestListingsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow := &slowFS{FS: connectortest.FS(), entered: make(chan struct{}), let: make(chan struct{})}
-	p := newPlace(Options{Include: []string{filepath.Join(dir, "*.log")}}, slow)
+	p := newPlace(Options{Include: []string{filepath.Join(dir, "*.log")}}, slow, nil)
 	list := func(done chan<- int) {
 		n := 0
 		if err := p.List(func(follow.Listed) { n++ }, func(string, string) {}); err != nil {

@@ -42,8 +42,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	if o.PartialWait == 0 && o.Framing.By == framing.ByMultiline {
 		o.PartialWait = o.Framing.Wait // the next record, which ends this one, may never come
 	}
-	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS())}
-	s.place.fault = h.Fault
+	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS(), h.Fault)}
 	to := follow.Options{
 		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget,
 		Identity: follow.Identities[o.Identity],

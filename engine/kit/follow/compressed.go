@@ -23,20 +23,6 @@ var compressions = map[string]Packed{
 	"auto": {Auto: true}, "none": {}, "gzip": {Kind: unpack.Gzip}, "zstd": {Kind: unpack.Zstd},
 }
 
-// PackedAs reads the keys `compression` and `max_expansion` of a source.
-func PackedAs(compression string, maxExpansion int) (Packed, error) {
-	p, ok := compressions[compression]
-	switch {
-	case !ok:
-		return p, stream.OptionErrorf("compression", "is %q, want auto, none, gzip or zstd",
-			compression)
-	case maxExpansion < 0:
-		return p, stream.OptionErrorf("max_expansion", "is %d, want 0 or more", maxExpansion)
-	}
-	p.MaxExpansion = maxExpansion
-	return p, nil
-}
-
 // of returns the compression of a file that begins with head.
 func (p Packed) of(head []byte) unpack.Kind {
 	if p.Auto {

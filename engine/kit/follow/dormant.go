@@ -136,14 +136,10 @@ func (z *dormant) followAgain(d *dormantFile) {
 	if c.table.byLabel[label] != nil || c.table.byKey[key] != nil {
 		return
 	}
-	now := c.now()
-	f := &file{
-		dir: d.dir, name: label[len(label)-d.name:], label: label, since: now, unread: max(now, 1),
-		scan: d.scan, firstScan: d.scan,
-		info: stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev,
-			Ino: key.Ino, Links: 1},
-		foundEmpty: true,
-	}
+	s := Listed{Dir: d.dir, Name: label[len(label)-d.name:], Label: label}
+	info := stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev, Ino: key.Ino, Links: 1}
+	f := newFile(s, info, c.now(), d.scan)
+	f.foundEmpty = true
 	z.reactivate(d)
 	c.table.byLabel[label], c.table.byKey[key] = f, f
 	c.identify.recogniseAll([]*file{f})

@@ -106,16 +106,12 @@ func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 		t.earlier = nil
 		return t.fingerprint
 	}
+	for len(t.earlier) > 1 && t.earlier[1].At <= watermark {
+		t.earlier = t.earlier[1:]
+	}
 	out := t.fingerprint
 	if len(t.earlier) > 0 {
 		out = t.earlier[0]
-	}
-	for len(t.earlier) > 0 && t.earlier[0].At <= watermark {
-		out = t.earlier[0]
-		if len(t.earlier) == 1 || t.earlier[1].At > watermark {
-			break
-		}
-		t.earlier = t.earlier[1:]
 	}
 	out.Moved, out.MovedBirth = t.fingerprint.Moved, t.fingerprint.MovedBirth
 	return out

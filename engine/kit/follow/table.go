@@ -75,11 +75,8 @@ func (t *table) resolve(s Listed, info stat, now time.Duration) (change, *file) 
 		return isRenamed, f
 	}
 	t.displace(s.Label)
-	created := &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1),
-		scan: t.scans, firstScan: t.scans,
-		foundEmpty: info.Size == 0,
-	}
+	created := newFile(s, info, now, t.scans)
+	created.foundEmpty = info.Size == 0
 	t.byLabel[s.Label] = created
 	if f != nil { // its inode was used again before its name was seen to be gone
 		t.remove(f)
