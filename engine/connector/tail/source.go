@@ -29,7 +29,6 @@ var beyond = map[string]follow.Beyond{"keep": follow.KeepDeleted, "drop": follow
 
 // source is the state that the readers of all routes share.
 type source struct {
-	h     stream.Host
 	log   *slog.Logger
 	place *place
 	set   *follow.Catalogue
@@ -42,7 +41,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	if o.PartialWait == 0 && o.Framing.By == framing.ByMultiline {
 		o.PartialWait = o.Framing.Wait // the next record, which ends this one, may never come
 	}
-	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS(), h.Fault)}
+	s := &source{log: h.Log(), place: newPlace(o, h.FS(), h.Fault)}
 	to := follow.Options{
 		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget,
 		Identity: follow.Identities[o.Identity],

@@ -36,7 +36,7 @@ type lister struct {
 	at           time.Duration // when the last successful listing began
 	searchStored bool          // a route has stored progress of files that were not looked for yet
 	refused      map[string]string
-	folders      folders // folders of missing files
+	folders      map[folderOn]bool // since this listing: whether folders of missing files are missing
 }
 
 // list lists the files for r, or for all routes if r is nil. While listings find nothing to read,
@@ -71,6 +71,7 @@ func (l *lister) list(now time.Duration, once bool) {
 	c.pace.due = 0
 	err := c.updateRoutes()
 	c.table.begin()
+	clear(l.folders)
 	if !l.begun {
 		l.first = c.table.scans
 	}

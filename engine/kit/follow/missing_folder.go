@@ -39,12 +39,7 @@ func IsFolderMissing(dir vfs.Dir, folder string, dev uint64) bool {
 	}
 }
 
-// folders caches, for one listing, which folders of missing files are missing, too.
-type folders struct {
-	scan    uint32
-	missing map[folderOn]bool
-}
-
+// folderOn is a folder of a missing file on the device dev.
 type folderOn struct {
 	folder string
 	dev    uint64
@@ -52,14 +47,11 @@ type folderOn struct {
 
 // isFolderMissing reports whether the folder of a missing file is missing, too, but may come back.
 func (l *lister) isFolderMissing(label string, dev uint64) bool {
-	if d := &l.folders; d.scan != l.c.table.scans || d.missing == nil {
-		*d = folders{scan: l.c.table.scans, missing: make(map[folderOn]bool)}
-	}
 	of := folderOn{path.Dir(label), dev}
-	missing, known := l.folders.missing[of]
+	missing, known := l.folders[of]
 	if !known {
 		missing = l.c.place.FolderMissing(label, dev)
-		l.folders.missing[of] = missing
+		l.folders[of] = missing
 		if missing {
 			l.refuse(of.folder, "the folder is not there, cannot be read, or nothing is mounted "+
 				"on it; what was read of its files is kept until it is back")

@@ -122,6 +122,19 @@ func (r *Reader) Metadata(m stream.Mark) string {
 	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
 }
 
+// setFingerprint reads the bytes before the position at and makes a fingerprint of them and of head,
+// the first bytes of the file.
+func (cur *cursor) setFingerprint(at int64, head []byte) error {
+	before := make([]byte, min(at, fileid.MaxBefore))
+	if err := cur.f.readFull(before, at-int64(len(before))); err != nil {
+		return err
+	}
+	cur.note.suffix = append(cur.note.suffix[:0], before...)
+	withHead := cur.note.fingerprint.WithHead(head[:min(int64(len(head)), at)])
+	cur.r.notes.set(cur.note, withHead.WithPlace(at, before))
+	return nil
+}
+
 // remember records the data of the last Fill, which began at a given position (before). That data
 // is at the end of b's data, unless a line end was added, a record was cut or a range was skipped.
 // In these three cases the file's bytes before the cursor are unknown.

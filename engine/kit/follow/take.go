@@ -266,26 +266,21 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false
 	}
-	f := cur.f
-	before := make([]byte, min(cur.skipTo, fileid.MaxBefore))
-	head, err := f.readHead(r.c.head[:])
-	if err == nil {
-		err = f.readFull(before, cur.skipTo-int64(len(before)))
-	}
-	if err != nil {
-		r.c.handles.unreadNow(f, err)
+	head, err := cur.f.readHead(r.c.head[:])
+	if err == nil && !cur.entry.id.MatchHead(head) { // it was rewritten since it got its id
+		cur.distrust()
 		return false, false
 	}
-	if !cur.entry.id.MatchHead(head) { // it was rewritten since it got its id
-		cur.distrust()
+	if err == nil {
+		err = cur.setFingerprint(cur.skipTo, head)
+	}
+	if err != nil {
+		r.c.handles.unreadNow(cur.f, err)
 		return false, false
 	}
 	from, to := stream.Position{Num: cur.pos.Next}, stream.Position{Num: cur.skipTo}
 	b.Spans = append(b.Spans, stream.Span{Part: cur.part, Range: stream.Range{From: from, To: to}})
 	cur.pos.Next = cur.skipTo
-	cur.note.suffix = append(cur.note.suffix[:0], before...)
-	withHead := cur.note.fingerprint.WithHead(head[:min(int64(len(head)), cur.skipTo)])
-	r.notes.set(cur.note, withHead.WithPlace(cur.skipTo, before))
 	return false, true
 }
 
