@@ -54,11 +54,7 @@ func (k *copies) adopt(f, w *file) {
 func (k *copies) take(f, w *file, move func(*cursor) bool) {
 	c := k.c
 	c.rotation.unindex(w)
-	f.entry, f.dataElsewhere, f.held = w.entry, false, 0
-	f.ensureExtras().equal = nil
-	if f.state == unlisted {
-		f.ensureExtras().listed = w.partName()
-	}
+	k.identify(f, w, w.entry)
 	var stay []*cursor
 	for _, cur := range w.cursors {
 		if !move(cur) {
@@ -70,8 +66,16 @@ func (k *copies) take(f, w *file, move func(*cursor) bool) {
 	}
 	w.cursors = stay
 	c.ids.move(f.entry, f.seen(nil, false), f.name)
-	f.entry.file = f
-	c.rotation.index(f)
+}
+
+// identify gives the identity e to f, which contains data of w.
+func (k *copies) identify(f, w *file, e *Entry) {
+	f.entry, e.file, f.dataElsewhere, f.held = e, f, false, 0
+	f.ensureExtras().equal = nil
+	if f.state == unlisted {
+		f.extras.listed = w.partName()
+	}
+	k.c.rotation.index(f)
 }
 
 // gather finds routes that have read the data of f under the identity of another awaiting file. It
@@ -134,12 +138,7 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	own := c.ids.give(f.seen(head, true), f.name)
 	own.file = f
 	if f.entry == nil {
-		f.entry, f.dataElsewhere, f.held = own, false, 0
-		f.ensureExtras().equal = nil
-		if f.state == unlisted {
-			f.ensureExtras().listed = w.partName()
-		}
-		c.rotation.index(f)
+		k.identify(f, w, own)
 	}
 	for _, cur := range w.cursors {
 		cur.copy = cur.r.begin(f, own)

@@ -85,7 +85,7 @@ type Options struct {
 	Identity Identity      // how a file of an earlier run is recognised
 
 	// ByHead returns the framing of a file that begins with head. It is nil if all files use
-	// the framing of Rules.
+	// the framing of Rules, in particular if Rules has none.
 	ByHead func(head []byte) lines.Framing
 	Packed Packed // how compressed files are read
 

@@ -189,12 +189,9 @@ func (g *growing) lastLine(f *file) (int64, error) {
 	if f.handle == nil && !g.c.handles.refresh(f) {
 		return 0, fs.ErrNotExist
 	}
-	if err := g.c.unpacker.framingOf(f); err != nil {
+	framing, err := g.c.unpacker.framingOf(f)
+	if err != nil {
 		return 0, err
-	}
-	framing := g.c.o.Rules.Framing
-	if f.extras != nil && f.extras.framing != nil {
-		framing = f.extras.framing
 	}
 	const step = 4096
 	var buf [step]byte

@@ -145,7 +145,7 @@ func (cur *cursor) verifiedLater(end ending) bool {
 		end.flush {
 		return false
 	}
-	if c.o.Rules.Framing != nil || f.extras != nil && f.extras.framing != nil || cur.skipping() {
+	if c.o.Rules.Framing != nil || cur.skipping() {
 		return false
 	}
 	at, fingerprint := cur.pos.Next, &cur.note.fingerprint
