@@ -117,8 +117,8 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		return false, false
 	}
 	// f and w have equal bytes, but f may also be a new file with the name and the content of a
-	// deleted one, or a copy of w that is being restored. Commands such as cp -p and tar restore a
-	// file's time only after its bytes.
+	// deleted one. Or f is a copy of w that is being restored: commands such as cp -p and tar restore
+	// a file's time only after its bytes.
 	if w.entry.phase != known || k.mayInherit(f, w) {
 		ok, err := k.continueFrom(f, w, head)
 		if err != nil && !v.unlisted {

@@ -17,8 +17,8 @@ package follow
 //	unlisted  losesName   nameless  its inode was used again; it is read by its handle
 //	unlisted  deleted     awaiting  its name is gone and it is not open
 //
-// Every state except ended also has the event ends, which leads to ended: all of the file was read,
-// another file continues it, or its data is unreachable.
+// Every state except ended also has the event ends, which leads to ended. The reasons are: all of the
+// file was read, another file continues it, or its data is unreachable.
 type state uint8
 
 const (
