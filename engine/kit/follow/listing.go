@@ -36,7 +36,7 @@ type lister struct {
 	at           time.Duration // when the last successful listing began
 	searchStored bool          // a route has stored progress of files that were not looked for yet
 	refused      map[string]string
-	folders      map[folderOn]bool // since this listing: whether folders of missing files are missing
+	folders      map[folderOn]bool // whether folders of missing files are missing; for one listing
 }
 
 // list lists the files for r, or for all routes if r is nil. While listings find nothing to read,
