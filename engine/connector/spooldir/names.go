@@ -6,6 +6,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
 // lockName is the name of the lock file in the directory that is read. Only one process may read a
@@ -21,7 +23,8 @@ type names struct {
 // wanted reports whether the file with this path, relative to the directory, should be read.
 func (n names) wanted(name string) bool {
 	base := path.Base(name)
-	return !hidden(base) && !n.done(base) && match(n.include, name, base) && !match(n.exclude, name, base)
+	return !hidden(base) && !n.done(base) && follow.MatchesGlob(n.include, name) &&
+		!follow.MatchesGlob(n.exclude, name)
 }
 
 // hidden reports whether a file is ignored because its name begins with a dot. Examples are the
@@ -43,19 +46,6 @@ func (n names) done(base string) bool {
 	}
 	_, err := strconv.ParseUint(base[i+1:], 10, 32)
 	return err == nil
-}
-
-func match(globs []string, name, base string) bool {
-	for _, g := range globs {
-		text := base
-		if strings.Contains(g, "/") {
-			text = name
-		}
-		if ok, err := path.Match(g, text); ok && err == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // numbered returns the name to try after n names were taken. It is name for 0, name.1 for 1, and

@@ -56,12 +56,11 @@ func (p place) list(
 		case !e.Type.IsRegular():
 			refused(full, follow.Kind(e.Type))
 		default:
+			var err error
 			info, known := awaiting[full]
-			if known {
-				found(follow.Listed{Dir: p.s.dir, Name: full, Label: full, Info: info})
-				continue
+			if !known {
+				info, err = p.s.dir.Stat(full)
 			}
-			info, err := p.s.dir.Stat(full)
 			if err == nil && info.Mode.IsRegular() {
 				found(follow.Listed{Dir: p.s.dir, Name: full, Label: full, Info: info})
 			} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -87,13 +86,7 @@ func (p place) Finished(found func(follow.Listed)) error {
 	return err
 }
 
-// Siblings implements follow.Place. It calls found with each regular file in the directory of the
-// file label.
-func (p place) Siblings(label string, found func(follow.Listed)) error {
-	return p.regular(p.s.dir, path.Dir(label), 0, func(string) bool { return true }, found)
-}
-
-// FolderMissing implements follow.FolderChecker. It reports whether the directory of a file is
+// FolderMissing implements follow.Place. It reports whether the directory of a file is
 // missing and may come back, such as an unmounted volume.
 func (p place) FolderMissing(label string, dev uint64) bool {
 	return follow.IsFolderMissing(p.s.dir, path.Dir(label), dev)

@@ -77,11 +77,17 @@ func newSource(o Options, h stream.Host) (*source, error) {
 type reader struct {
 	*follow.Reader
 	s      *source
-	meta   *origin.Adder
 	closed bool
 
-	mu    sync.Mutex // guards again
-	again *origin.Adder
+	mu   sync.Mutex // guards meta, which Read and ReadRanges use
+	meta *origin.Adder
+}
+
+// addMeta adds the fields with the origin of the records in b.
+func (r *reader) addMeta(b *stream.Batch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.meta.Add(b)
 }
 
 // Open implements stream.Source. It opens a reader for one route.
@@ -90,14 +96,10 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	if err != nil {
 		return nil, err
 	}
-	again, err := origin.New(s.o.Meta, filepath.ToSlash(s.o.Path))
-	if err != nil {
-		return nil, err
-	}
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
-	r := &reader{Reader: s.set.Open(o), s: s, meta: meta, again: again}
+	r := &reader{Reader: s.set.Open(o), s: s, meta: meta}
 	s.mu.Lock()
 	if s.stop == nil {
 		s.watchLocked(o.Once)
@@ -110,7 +112,7 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	err := r.Reader.Read(ctx, b)
 	if err == nil || err == io.EOF {
-		r.meta.Add(b)
+		r.addMeta(b)
 	}
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
 		return fmt.Errorf("%q: %w", r.s.o.Path, err)
@@ -126,9 +128,7 @@ func (r *reader) CanReadRanges(id string) bool { return follow.CanReadRanges(r.R
 func (r *reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	err := follow.ReadRanges(r.Reader, b, p, ranges)
 	if err == nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.again.Add(b)
+		r.addMeta(b)
 	}
 	return err
 }

@@ -3,9 +3,10 @@
 package tail
 
 import (
-	"path"
 	"slices"
 	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
 // glob is a pattern relative to a root, split at slashes. The part "**" matches any number of
@@ -64,32 +65,10 @@ func one(pattern, name string) bool {
 	if hidden(name) && !strings.HasPrefix(pattern, ".") {
 		return false
 	}
-	return match(pattern, name)
-}
-
-// match is path.Match with a faster case for patterns such as "*.log". Each listing calls match
-// several times for each file.
-func match(pattern, name string) bool {
-	if end, ok := strings.CutPrefix(pattern, "*"); ok && !special(end) && !strings.Contains(name, "/") {
-		return strings.HasSuffix(name, end)
-	}
-	ok, err := path.Match(pattern, name)
-	return ok && err == nil
+	return follow.Match(pattern, name)
 }
 
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
-
-// excluded reports whether a pattern excludes a file. A pattern with a slash is compared with the
-// whole path, any other with the file name.
-func excluded(patterns []string, label string) bool {
-	base := path.Base(label)
-	return slices.ContainsFunc(patterns, func(g string) bool {
-		if strings.Contains(g, "/") {
-			return match(g, label)
-		}
-		return match(g, base)
-	})
-}
 
 // matches reports whether the pattern matches the path. Both are absolute and have slashes.
 func matches(pattern, file string) bool {

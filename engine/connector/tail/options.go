@@ -56,8 +56,8 @@ func Source() stream.Component {
 // ReadsFile implements stream.FileReader.
 func (o *Options) ReadsFile(file string) bool {
 	full, err := filepath.Abs(file)
-	if err != nil || excluded(o.Exclude, filepath.ToSlash(file)) ||
-		excluded(o.Exclude, filepath.ToSlash(full)) {
+	if err != nil || follow.MatchesGlob(o.Exclude, filepath.ToSlash(file)) ||
+		follow.MatchesGlob(o.Exclude, filepath.ToSlash(full)) {
 		return false
 	}
 	return slices.ContainsFunc(o.Include, func(pattern string) bool {

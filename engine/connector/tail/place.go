@@ -29,8 +29,8 @@ type place struct {
 	visited []string // folders of the last listing; they are watched
 }
 
-func newPlace(o Options, files vfs.FS) *place {
-	p := &place{o: o, fault: func(error) {}}
+func newPlace(o Options, files vfs.FS, fault func(error)) *place {
+	p := &place{o: o, fault: fault}
 	for _, pattern := range o.Include {
 		at, g := rooted(filepath.ToSlash(filepath.Clean(pattern)))
 		i := slices.IndexFunc(p.roots, func(r *root) bool { return r.path == at })
@@ -168,7 +168,7 @@ func (l *listing) unread(label string, err error) {
 // entry handles one file that a glob matches. info is the result of a stat, or nil.
 func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) {
 	label := r.label(full)
-	if excluded(l.p.o.Exclude, label) || l.seen[label] {
+	if follow.MatchesGlob(l.p.o.Exclude, label) || l.seen[label] {
 		return
 	}
 	if l.seen != nil {
@@ -208,14 +208,12 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 // rename or move files.
 func (p *place) Finished(func(follow.Listed)) error { return nil }
 
-// Siblings implements follow.Place. It calls found with each regular file in the folder of the file
-// label.
-func (p *place) Siblings(label string, found func(follow.Listed)) error {
+// siblings calls found with each regular file in the folder of the file label.
+func (p *place) siblings(label string, found func(follow.Listed)) error {
 	folder := path.Dir(label)
 	for _, r := range p.roots {
-		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(folder))
-		rel = filepath.ToSlash(rel)
-		if err != nil || !fs.ValidPath(rel) {
+		rel, ok := r.beneath(folder)
+		if !ok {
 			continue
 		}
 		dir, err := r.open()
@@ -246,13 +244,13 @@ func beside(r *root, dir vfs.Dir, folder string, found func(follow.Listed)) erro
 	return nil
 }
 
-// FolderMissing implements follow.FolderChecker. It reports whether the folder of a file is missing
+// FolderMissing implements follow.Place. It reports whether the folder of a file is missing
 // and may come back, such as an unmounted volume.
 func (p *place) FolderMissing(label string, dev uint64) bool {
 	known := false
 	for _, r := range p.roots {
-		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(path.Dir(label)))
-		if rel = filepath.ToSlash(rel); err != nil || !fs.ValidPath(rel) {
+		rel, ok := r.beneath(path.Dir(label))
+		if !ok {
 			continue
 		}
 		known = true

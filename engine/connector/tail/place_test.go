@@ -36,7 +36,7 @@ func TestListingsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow := &slowFS{FS: connectortest.FS(), entered: make(chan struct{}), let: make(chan struct{})}
-	p := newPlace(Options{Include: []string{filepath.Join(dir, "*.log")}}, slow)
+	p := newPlace(Options{Include: []string{filepath.Join(dir, "*.log")}}, slow, nil)
 	list := func(done chan<- int) {
 		n := 0
 		if err := p.List(func(follow.Listed) { n++ }, func(string, string) {}); err != nil {
@@ -74,8 +74,8 @@ func TestMatch(t *testing.T) {
 	for _, pattern := range patterns {
 		for _, name := range []string{"", ".log", "a.log", "a/b.log", "a/", "log", "a.gz", "a~", "ab", "[a", "*.log"} {
 			want, err := path.Match(pattern, name)
-			if got := match(pattern, name); got != (want && err == nil) {
-				t.Errorf("match(%q, %q) = %v, want %v", pattern, name, got, want && err == nil)
+			if got := follow.Match(pattern, name); got != (want && err == nil) {
+				t.Errorf("Match(%q, %q) = %v, want %v", pattern, name, got, want && err == nil)
 			}
 		}
 	}

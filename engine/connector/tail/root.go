@@ -101,6 +101,14 @@ func (r *root) Stat(name string) (vfs.Info, error) {
 	return dir.Stat(name)
 }
 
+// beneath returns the path of a folder relative to the root. ok is false if it is outside of the
+// root.
+func (r *root) beneath(folder string) (rel string, ok bool) {
+	rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(folder))
+	rel = filepath.ToSlash(rel)
+	return rel, err == nil && fs.ValidPath(rel)
+}
+
 func (r *root) label(name string) string { return path.Join(r.path, name) }
 
 // linked is the folder with the target of a symlink. It is open only during a call, because there

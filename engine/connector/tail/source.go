@@ -17,7 +17,6 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"sync"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/framing"
@@ -25,18 +24,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-var beyond = map[string]*follow.Beyond{"keep": new(follow.KeepDeleted),
-	"drop": new(follow.DropDeleted), "stop": new(follow.StopDeleted)}
+var beyond = map[string]follow.Beyond{"keep": follow.KeepDeleted, "drop": follow.DropDeleted,
+	"stop": follow.StopDeleted}
 
 // source is the state that the readers of all routes share.
 type source struct {
-	h     stream.Host
 	log   *slog.Logger
 	place *place
 	set   *follow.Catalogue
-
-	mu    sync.Mutex // guards users
-	users int        // number of open readers, plus one for the goroutine that lists the files
 }
 
 func newSource(o Options, h stream.Host) (*source, error) {
@@ -46,14 +41,14 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	if o.PartialWait == 0 && o.Framing.By == framing.ByMultiline {
 		o.PartialWait = o.Framing.Wait // the next record, which ends this one, may never come
 	}
-	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS())}
-	s.place.fault = h.Fault
+	s := &source{log: h.Log(), place: newPlace(o, h.FS(), h.Fault)}
 	to := follow.Options{
 		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget,
 		Identity: follow.Identities[o.Identity],
 		Growing: &follow.Growing{
-			FromEnd: o.Start == "end", PartialWait: o.PartialWait, GoneWait: o.GoneWait, CopyWait: o.CopyWait,
-			DeletedMax: int64(o.DeletedMax), DeletedBeyond: *beyond[o.DeletedBeyond],
+			Siblings: s.place.siblings, FromEnd: o.Start == "end",
+			PartialWait: o.PartialWait, GoneWait: o.GoneWait, CopyWait: o.CopyWait,
+			DeletedMax: int64(o.DeletedMax), DeletedBeyond: beyond[o.DeletedBeyond],
 		},
 	}
 	if err := o.Into(&to); err != nil {
@@ -68,9 +63,8 @@ func newSource(o Options, h stream.Host) (*source, error) {
 // reader is the reader of one route.
 type reader struct {
 	*follow.Reader
-	s      *source
-	meta   *origin.Adder
-	closed bool
+	s    *source
+	meta *origin.Adder
 }
 
 // Read implements stream.Reader.
@@ -88,9 +82,6 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.users++
 	return &reader{Reader: s.set.Open(o), s: s, meta: meta}, nil
 }
 
@@ -98,12 +89,10 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 // files.
 func (s *source) Held() stream.Held { return s.set.Held() }
 
-// follow lists the files repeatedly until ctx is done, even while no route reads.
+// follow lists the files repeatedly until ctx is done, even while no route reads. It then closes the
+// folders, because the routes have ended before.
 func (s *source) follow(ctx context.Context) error {
-	s.mu.Lock()
-	s.users++
-	s.mu.Unlock()
-	return errors.Join(s.set.Run(ctx), s.release())
+	return errors.Join(s.set.Run(ctx), s.place.close())
 }
 
 func (s *source) notify(ctx context.Context) error {
@@ -120,24 +109,3 @@ func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(n
 // Input implements stream.InputReader. Its result changes when files to read appear, change or
 // disappear.
 func (r *reader) Input() (uint64, error) { return follow.Input(r.s.place) }
-
-// Close implements stream.Reader.
-func (r *reader) Close() error {
-	if r.closed {
-		return nil
-	}
-	r.closed = true
-	return errors.Join(r.Reader.Close(), r.s.release())
-}
-
-// release ends one use of the folders. After the last use, it closes them.
-func (s *source) release() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users--; s.users > 0 {
-		return nil
-	}
-	return s.place.close()
-}
-
-var _ io.Closer = (*reader)(nil)

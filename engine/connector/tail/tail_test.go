@@ -101,6 +101,36 @@ func TestStartAtEnd(t *testing.T) {
 	})
 }
 
+// TestStartAtEndDecoded is TestStartAtEnd for files of odd length whose records are decoded, from
+// units of one and of two bytes, or joined.
+func TestStartAtEndDecoded(t *testing.T) {
+	for _, tt := range []struct{ name, was, line, want string }{
+		{"latin-1", "one\nlast\n", "new\n", "new"},
+		{"utf-8", "one\ntwo\n\n", "new\n", "new"},
+		{"utf-16le", "o\x00\n\x00", "n\x00\n\x00", "n"},
+		{"cri", "2016-10-06T00:17:09Z stdout F last\n", "2016-10-06T00:17:10Z stdout F new\n",
+			"2016-10-06T00:17:10Z stdout F new"},
+	} {
+		set := func(o *tail.Options) {
+			if o.Start = "end"; tt.name == "cri" {
+				o.Framing.By, o.Framing.Preset = "multiline", "cri"
+			} else {
+				o.Encoding, o.DecodeError = tt.name, "replace"
+			}
+		}
+		bubble(t, set, func(t *testing.T, w *fixture) {
+			path := filepath.Join(w.dir, "a.log")
+			write(t, path, tt.was)
+			w.start(false)
+			w.pump(10 * time.Second)
+			w.want()
+			write(t, path, tt.was+tt.line)
+			w.pump(10 * time.Second)
+			w.want(tt.want)
+		})
+	}
+}
+
 // TestKinds checks that anything but a regular file is refused with a reason, that symlinks are
 // followed if configured, and that each file is read once.
 func TestKinds(t *testing.T) {

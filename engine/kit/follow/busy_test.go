@@ -50,7 +50,9 @@ func TestNothingIsWatchedWhileBusy(t *testing.T) {
 	d := &folder{Dir: dir, path: path}
 	set := follow.New(d, follow.Options{
 		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: time.Hour, PollMax: time.Hour, OpenFiles: 10,
-		Growing: &follow.Growing{GoneWait: time.Second, CopyWait: time.Second, DeletedMax: 1 << 20},
+		Growing: &follow.Growing{
+			Siblings: d.siblings, GoneWait: time.Second, CopyWait: time.Second, DeletedMax: 1 << 20,
+		},
 	}, d, d.Log())
 	r := newRoute(t, set, nil)
 

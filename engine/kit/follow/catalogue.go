@@ -77,6 +77,7 @@ func New(place Place, o Options, h stream.Host, log *slog.Logger) *Catalogue {
 func (c *Catalogue) reset() {
 	c.table, c.pace, c.over, c.completions = newTable(), pace{}, nil, nil
 	c.lister = lister{c: c, refused: make(map[string]string)}
+	c.lister.folders = make(map[folderOn]bool)
 	c.handles = handles{c: c}
 	c.identify, c.copies = identifier{c: c}, copies{c: c}
 	c.rotation, c.unpacker = newRotation(c), unpacker{c: c}

@@ -23,20 +23,6 @@ var compressions = map[string]Packed{
 	"auto": {Auto: true}, "none": {}, "gzip": {Kind: unpack.Gzip}, "zstd": {Kind: unpack.Zstd},
 }
 
-// PackedAs reads the keys `compression` and `max_expansion` of a source.
-func PackedAs(compression string, maxExpansion int) (Packed, error) {
-	p, ok := compressions[compression]
-	switch {
-	case !ok:
-		return p, stream.OptionErrorf("compression", "is %q, want auto, none, gzip or zstd",
-			compression)
-	case maxExpansion < 0:
-		return p, stream.OptionErrorf("max_expansion", "is %d, want 0 or more", maxExpansion)
-	}
-	p.MaxExpansion = maxExpansion
-	return p, nil
-}
-
 // of returns the compression of a file that begins with head.
 func (p Packed) of(head []byte) unpack.Kind {
 	if p.Auto {
@@ -218,11 +204,9 @@ func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.R
 		Flush: end.flush, Growing: grows,
 		Before: before,
 	}
-	if err := r.c.unpacker.framingOf(f); err != nil {
+	var err error
+	if file.Framing, err = r.c.unpacker.framingOf(f); err != nil {
 		return lines.NoRoom, err
-	}
-	if f.extras != nil {
-		file.Framing = f.extras.framing
 	}
 	if f.view == nil {
 		return r.filler.Fill(b, &cur.pos, file)
@@ -263,17 +247,20 @@ func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.R
 	}
 }
 
-// framingOf sets the framing of a file if ByHead derives it from the first bytes.
-func (u *unpacker) framingOf(f *file) error {
-	if u.c.o.ByHead == nil || f.extras != nil && f.extras.framing != nil {
-		return nil
+// framingOf returns the framing of a file. ByHead may derive it from the first bytes.
+func (u *unpacker) framingOf(f *file) (lines.Framing, error) {
+	if u.c.o.ByHead == nil {
+		return u.c.o.Rules.Framing, nil
 	}
-	head := make([]byte, min(f.holds(markSize), markSize))
-	if err := f.readFull(head, 0); err != nil {
-		return err
+	if a := f.ensureExtras(); a.framing == nil {
+		head := make([]byte, min(f.holds(markSize), markSize))
+		if err := f.readFull(head, 0); err != nil {
+			return nil, err
+		}
+		if len(head) < 2 { // the mark may not be written completely
+			return u.c.o.Rules.Framing, nil
+		}
+		a.framing = u.c.o.ByHead(head)
 	}
-	if len(head) > 1 { // otherwise the mark may not be written completely
-		f.ensureExtras().framing = u.c.o.ByHead(head)
-	}
-	return nil
+	return f.extras.framing, nil
 }

@@ -94,7 +94,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	case w != nil && w.blank():
-		if v.continued == nil && (f.shows(w, head) || !v.unlisted && k.mayBe(f, w, head)) {
+		if v.continued == nil && (k.shows(f, w, head) || !v.unlisted && k.mayBe(f, w, head)) {
 			v.continued = w
 		}
 		return false, false
@@ -117,7 +117,8 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		return false, false
 	}
 	// f and w have equal bytes, but f may also be a new file with the name and the content of a
-	// deleted one.
+	// deleted one. Or f is a copy of w that is being restored: commands such as cp -p and tar restore
+	// a file's time only after its bytes.
 	if w.entry.phase != known || k.mayInherit(f, w) {
 		ok, err := k.continueFrom(f, w, head)
 		if err != nil && !v.unlisted {
@@ -126,8 +127,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		if ok || err != nil {
 			return true, ok
 		}
-	}
-	if k.mayBeRestored(f, w, head) {
+	} else if p := w.fingerprint(); p.At > 0 && k.fits(f, p, head) {
 		v.hold, f.ensureExtras().restored = true, true
 	}
 	v.grows = v.grows || k.mayGrowInto(f, w, head)
@@ -221,14 +221,12 @@ func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 // mayBegin reports whether the read data of g and head may have the same beginning. It does not
 // read g.
 func (k *copies) mayBegin(g *file, head []byte) bool {
+	id, p := g.entry.id, g.fingerprint()
 	n := min(len(head), len(g.entry.prefix))
-	return bytes.Equal(head[:n], g.entry.prefix[:n]) &&
-		mayBeginAs(g.entry.id, g.fingerprint(), head)
-}
-
-// mayBeginAs is mayBegin for the data described by an id and a fingerprint.
-func mayBeginAs(id fileid.ID, p fileid.Fingerprint, head []byte) bool {
-	if p.Head > 0 {
+	switch {
+	case !bytes.Equal(head[:n], g.entry.prefix[:n]):
+		return false
+	case p.Head > 0:
 		return len(head) < p.Head || p.FitsHead(head)
 	}
 	return len(head) < id.Len || id.MatchHead(head)

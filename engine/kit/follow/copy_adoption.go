@@ -15,7 +15,7 @@ func (k *copies) replaces(f, g *file, head []byte) bool {
 	}
 	fingerprints := g.fingerprints()
 	for _, p := range fingerprints {
-		if ok, err := f.fits(p, head, k.c.head[fileid.MaxHead:]); !ok || err != nil {
+		if !k.fits(f, p, head) {
 			return false
 		}
 	}
@@ -44,7 +44,7 @@ func (k *copies) begin(f, w *file) {
 func (k *copies) adopt(f, w *file) {
 	k.take(f, w, func(*cursor) bool { return true })
 	k.c.rotation.unwait(w)
-	w.state = w.state.on(copied)
+	w.state = w.state.on(ends)
 	k.gather(f)
 	k.c.log.Info("rotated file continued", "file", f.label, "from", w.label, "read", f.read())
 	k.c.count("files_rotated", 1)
@@ -54,11 +54,7 @@ func (k *copies) adopt(f, w *file) {
 func (k *copies) take(f, w *file, move func(*cursor) bool) {
 	c := k.c
 	c.rotation.unindex(w)
-	f.entry, f.dataElsewhere, f.held = w.entry, false, 0
-	f.ensureExtras().equal = nil
-	if f.state == unlisted {
-		f.ensureExtras().listed = w.partName()
-	}
+	k.identify(f, w, w.entry)
 	var stay []*cursor
 	for _, cur := range w.cursors {
 		if !move(cur) {
@@ -70,8 +66,16 @@ func (k *copies) take(f, w *file, move func(*cursor) bool) {
 	}
 	w.cursors = stay
 	c.ids.move(f.entry, f.seen(nil, false), f.name)
-	f.entry.file = f
-	c.rotation.index(f)
+}
+
+// identify gives the identity e to f, which contains data of w.
+func (k *copies) identify(f, w *file, e *Entry) {
+	f.entry, e.file, f.dataElsewhere, f.held = e, f, false, 0
+	f.ensureExtras().equal = nil
+	if f.state == unlisted {
+		f.extras.listed = w.partName()
+	}
+	k.c.rotation.index(f)
 }
 
 // gather finds routes that have read the data of f under the identity of another awaiting file. It
@@ -95,10 +99,7 @@ func (k *copies) gather(f *file) {
 		for _, cur := range slices.Clone(w.cursors) {
 			i := slices.IndexFunc(f.cursors, func(o *cursor) bool { return o.r == cur.r && isNew(o) })
 			p := cur.note.fingerprint
-			if i < 0 || p.At == 0 || p.At != cur.pos.Next || f.holds(p.At) < p.At {
-				continue
-			}
-			if ok, err := f.fits(p, head, c.head[fileid.MaxHead:]); !ok || err != nil {
+			if i < 0 || p.At == 0 || p.At != cur.pos.Next || !k.fits(f, p, head) {
 				continue
 			}
 			c.ids.unref(f.cursors[i].entry, cur.r, false)
@@ -137,19 +138,14 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	own := c.ids.give(f.seen(head, true), f.name)
 	own.file = f
 	if f.entry == nil {
-		f.entry, f.dataElsewhere, f.held = own, false, 0
-		f.ensureExtras().equal = nil
-		if f.state == unlisted {
-			f.ensureExtras().listed = w.partName()
-		}
-		c.rotation.index(f)
+		k.identify(f, w, own)
 	}
 	for _, cur := range w.cursors {
 		cur.copy = cur.r.begin(f, own)
 		cur.copy.skipTo = to
 	}
 	c.rotation.unwait(w)
-	w.state = w.state.on(copied)
+	w.state = w.state.on(ends)
 	w.dataElsewhere = true
 	if moves { // f has its identity now
 		for _, cur := range w.cursors {

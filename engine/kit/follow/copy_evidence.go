@@ -74,14 +74,9 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 
 // shows reports whether f, which begins with head, contains the bytes seen in the awaiting file w
 // and is no older than these bytes. Nothing was read of w.
-func (f *file) shows(w *file, head []byte) bool {
+func (k *copies) shows(f, w *file, head []byte) bool {
 	p := w.extras.unreadFingerprint
-	if p.At == 0 || int64(f.info.ModTime) < p.ModTime {
-		return false
-	}
-	var before [fileid.MaxBefore]byte
-	ok, err := f.fits(p, head, before[:])
-	return ok && err == nil
+	return p.At > 0 && int64(f.info.ModTime) >= p.ModTime && k.fits(f, p, head)
 }
 
 // hasSameHead reports whether f may continue the awaiting file w, judged by w's id and watermark
@@ -99,14 +94,9 @@ func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 	return id.Match(seen)
 }
 
-// mayBeRestored reports whether f, which has the name and the read data of w, may still turn out to
-// be a restored copy of w. Commands such as cp -p and tar restore a file's time only after its
-// bytes.
-func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
-	p := w.fingerprint()
-	if w.entry.phase != known || k.mayInherit(f, w) || p.At == 0 {
-		return false
-	}
+// fits reports whether f, which begins with head, contains the read data described by p. An error
+// of reading f counts as no.
+func (k *copies) fits(f *file, p fileid.Fingerprint, head []byte) bool {
 	ok, err := f.fits(p, head, k.c.head[fileid.MaxHead:])
 	return ok && err == nil
 }

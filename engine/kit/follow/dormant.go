@@ -65,15 +65,16 @@ func (z *dormant) isDormantAlready(s Listed, info stat) bool {
 	for _, r := range c.readers {
 		delete(r.forgets.stored, text)
 	}
-	z.add(s.Dir, s.Name, s.Label, text, info)
+	z.add(s, text, info, c.table.scans)
 	return true
 }
 
-func (z *dormant) add(dir Dir, name, label, text string, info stat) {
+// add adds the dormant file s with an id (text). scan is the last listing in which it was seen.
+func (z *dormant) add(s Listed, text string, info stat, scan uint32) {
 	d := dormantFile{text: text, key: keyOf(info), size: info.Size, modTime: info.ModTime,
-		birth: info.Birth, scan: z.c.table.scans}
+		birth: info.Birth, scan: scan}
 	if z.c.strategy.grows() {
-		d.dir, d.label, d.name = dir, label, len(name)
+		d.dir, d.label, d.name = s.Dir, s.Label, len(s.Name)
 	}
 	z.table.put(d)
 }
@@ -136,14 +137,10 @@ func (z *dormant) followAgain(d *dormantFile) {
 	if c.table.byLabel[label] != nil || c.table.byKey[key] != nil {
 		return
 	}
-	now := c.now()
-	f := &file{
-		dir: d.dir, name: label[len(label)-d.name:], label: label, since: now, unread: max(now, 1),
-		scan: d.scan, firstScan: d.scan,
-		info: stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev,
-			Ino: key.Ino, Links: 1},
-		foundEmpty: true,
-	}
+	s := Listed{Dir: d.dir, Name: label[len(label)-d.name:], Label: label}
+	info := stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev, Ino: key.Ino, Links: 1}
+	f := newFile(s, info, c.now(), d.scan)
+	f.foundEmpty = true
 	z.reactivate(d)
 	c.table.byLabel[label], c.table.byKey[key] = f, f
 	c.identify.recogniseAll([]*file{f})
@@ -225,13 +222,12 @@ func (z *dormant) retire() {
 
 func (z *dormant) retireFile(f *file) {
 	c, text := z.c, f.entry.text
-	c.handles.unfollow(f, sealed)
+	c.handles.unfollow(f, ends)
 	for _, cur := range f.cursors {
 		cur.r.notes.end(text)
 		delete(cur.r.forgets.stored, text)
 	}
-	z.add(f.dir, f.name, f.label, text, f.info)
-	z.table.get(keyOf(f.info)).scan = f.scan
+	z.add(Listed{Dir: f.dir, Name: f.name, Label: f.label}, text, f.info, f.scan)
 	c.ids.noteDormant(f.entry)
 	c.release(f)
 }

@@ -51,6 +51,14 @@ type file struct {
 	dataElsewhere bool // its missing data belongs to another file
 }
 
+// newFile returns the record of a file that is seen now, in the listing with the number scan.
+func newFile(s Listed, info stat, now time.Duration, scan uint32) *file {
+	return &file{
+		dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1),
+		scan: scan, firstScan: scan,
+	}
+}
+
 // extras holds the state that few files need, to keep the other hundred thousand small.
 type extras struct {
 	framing       lines.Framing // its own; nil: the source's
@@ -142,14 +150,7 @@ func (f *file) readHead(buf []byte) ([]byte, error) {
 
 // readFull fills buf. It returns io.ErrUnexpectedEOF if the file is too short.
 func (f *file) readFull(buf []byte, off int64) error {
-	got, err := f.data().ReadAt(buf, off)
-	if got == len(buf) {
-		return nil
-	}
-	if err == io.EOF || err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
+	return lines.ReadFull(f.data(), buf, off)
 }
 
 // fits reports whether the file contains the read data described by p. buf must have room for the

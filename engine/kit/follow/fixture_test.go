@@ -87,7 +87,11 @@ func (d *folder) listed(found func(follow.Listed)) error {
 
 func (d *folder) Finished(func(follow.Listed)) error { return nil }
 
-func (d *folder) Siblings(_ string, found func(follow.Listed)) error {
+// FolderMissing implements follow.Place. The folder always exists.
+func (d *folder) FolderMissing(string, uint64) bool { return false }
+
+// siblings calls found with all files, for follow.Growing.
+func (d *folder) siblings(_ string, found func(follow.Listed)) error {
 	if d.pace != nil {
 		d.pace()
 	}
@@ -287,6 +291,7 @@ func (d *folder) set(growing follow.Growing) *follow.Catalogue { return d.setOf(
 
 // setOf is set with a limit of open files.
 func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
+	growing.Siblings = d.siblings
 	growing.GoneWait, growing.DeletedMax = 20*time.Second, 1<<20
 	growing.CopyWait = cmp.Or(growing.CopyWait, 5*time.Second)
 	return follow.New(d, follow.Options{

@@ -62,9 +62,10 @@ type Place interface {
 	List(found func(Listed), refused func(label, why string)) error
 	// Finished calls found with the files that the source has finished and that still have a name.
 	Finished(found func(Listed)) error
-	// Siblings calls found with every regular file in the directory of a label, whether the source
-	// reads it or not. A missing directory counts as empty.
-	Siblings(label string, found func(Listed)) error
+	// FolderMissing reports whether the folder of the file with this label is missing but may come
+	// back. It may be mounted late, or renamed for a while. The progress of its files is then kept
+	// without a time limit. dev is the device of the file. See IsFolderMissing.
+	FolderMissing(label string, dev uint64) bool
 }
 
 // Options of a Catalogue. Zero values are not replaced by defaults: each source has defaults in
@@ -84,7 +85,7 @@ type Options struct {
 	Identity Identity      // how a file of an earlier run is recognised
 
 	// ByHead returns the framing of a file that begins with head. It is nil if all files use
-	// the framing of Rules.
+	// the framing of Rules, in particular if Rules has none.
 	ByHead func(head []byte) lines.Framing
 	Packed Packed // how compressed files are read
 
@@ -95,6 +96,9 @@ type Options struct {
 
 // Growing are the options for files that grow.
 type Growing struct {
+	// Siblings calls found with every regular file in the directory of a label, whether the source
+	// reads it or not. A missing directory counts as empty.
+	Siblings func(label string, found func(Listed)) error
 	// FromEnd means that a route without any progress begins at the ends of the files that
 	// exist when it starts.
 	FromEnd bool

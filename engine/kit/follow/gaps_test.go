@@ -104,6 +104,9 @@ func TestClosedFilesAreRecordedOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const files = 5
 				d, _, _ := twoRoutes(t, follow.Growing{})
+				if growing != nil {
+					growing.Siblings = d.siblings
+				}
 				s := follow.New(d, follow.Options{
 					Rules: lines.Rules{MaxRecord: 1 << 10}, OpenFiles: 1, Growing: growing,
 					PollMin: 100 * time.Millisecond, PollMax: time.Second, Settle: time.Second,

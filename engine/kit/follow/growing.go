@@ -125,7 +125,7 @@ func (g *growing) endEmpty(f *file, now time.Duration) {
 		g.c.pace.dueAt(at)
 		return
 	}
-	g.c.handles.unfollow(f, sealed)
+	g.c.end(f)
 }
 
 // reach stats a file without a listed name by its handle. If it was closed, reach reopens it by its
@@ -189,20 +189,17 @@ func (g *growing) lastLine(f *file) (int64, error) {
 	if f.handle == nil && !g.c.handles.refresh(f) {
 		return 0, fs.ErrNotExist
 	}
-	if err := g.c.unpacker.framingOf(f); err != nil {
+	framing, err := g.c.unpacker.framingOf(f)
+	if err != nil {
 		return 0, err
-	}
-	framing := g.c.o.Rules.Framing
-	if f.extras != nil && f.extras.framing != nil {
-		framing = f.extras.framing
 	}
 	const step = 4096
 	var buf [step]byte
 	size := f.size()
 	start := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
 	end := size
-	if w, ok := framing.(lines.Writer); ok {
-		start, end = w.LineStart, size-size%2
+	if u, ok := framing.(lines.UnitFraming); ok {
+		start, end = u.LineStart, size-size%int64(u.Unit())
 	}
 	for end > 0 {
 		n := min(end, step)
@@ -237,16 +234,14 @@ func (g *growing) canBegin(f *file) bool {
 }
 
 func (g *growing) nameGone(f *file) {
-	c := g.c
-	switch {
-	case f.entry == nil:
-		if c.identify.lostKnown(f); g.keepUnread(f) {
+	if f.entry == nil {
+		if g.c.identify.lostKnown(f); g.keepUnread(f) {
 			return
 		}
-		fallthrough
-	case f.all((*cursor).isSealed) && f.entry != nil:
-		c.handles.unfollow(f, sealed)
-		c.release(f)
+	}
+	switch {
+	case f.all((*cursor).isSealed):
+		g.c.end(f)
 	case f.handle != nil:
 		g.readByHandle(f)
 	default:
@@ -317,7 +312,7 @@ func (g *growing) sealed(cur *cursor) {
 	// stays open, with two exceptions: such files already take a quarter of the limit of open
 	// files, or Run is not running.
 	if !c.running || g.kept >= max(1, c.limit.get()/4) || g.isSaved(f) {
-		g.release(f)
+		c.end(f)
 	}
 }
 
@@ -325,12 +320,6 @@ func (g *growing) sealed(cur *cursor) {
 // stays open, because a route that restarts reads the end again.
 func (g *growing) isSaved(f *file) bool {
 	return f.all(func(cur *cursor) bool { return cur.sealed && cur.r.isDone(cur.part.ID) })
-}
-
-// release stops following an unlisted file after every route has handed out all of it.
-func (g *growing) release(f *file) {
-	g.c.handles.unfollow(f, sealed)
-	g.c.release(f)
 }
 
 func (g *growing) listed(now time.Duration) {
@@ -344,7 +333,7 @@ func (g *growing) listed(now time.Duration) {
 		switch {
 		case !f.isUnlisted() || f.entry == nil || !f.all((*cursor).isSealed):
 		case f.handle == nil || g.isSaved(f):
-			g.release(f)
+			c.end(f)
 		default:
 			g.kept++
 		}

@@ -216,13 +216,9 @@ func (n *identifier) addFingerprints(f *file, head []byte) error {
 		if cur.note.fingerprint.At == at || at > f.info.Size {
 			continue
 		}
-		before := make([]byte, min(at, fileid.MaxBefore))
-		if err := f.readFull(before, at-int64(len(before))); err != nil {
+		if err := cur.setFingerprint(at, head); err != nil {
 			return err
 		}
-		cur.note.suffix = append(cur.note.suffix[:0], before...)
-		withHead := cur.note.fingerprint.WithHead(head[:min(int64(len(head)), at)])
-		cur.r.notes.set(cur.note, withHead.WithPlace(at, before))
 	}
 	return nil
 }

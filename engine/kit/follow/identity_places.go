@@ -117,12 +117,17 @@ func (s *identities) leave(e *Entry, i stat, good func(fileid.ID) bool) bool {
 	if e.phase != known || !slices.ContainsFunc(left, good) {
 		return false
 	}
+	s.placeLocked(e, left...)
+	return true
+}
+
+// placeLocked replaces the ids of e, and with them the inodes that may hold its data.
+func (s *identities) placeLocked(e *Entry, ids ...fileid.ID) {
 	s.unkeyLocked(e)
-	e.id, e.others = left[0], left[1:]
-	for _, id := range left {
+	e.id, e.others = ids[0], ids[1:]
+	for _, id := range ids {
 		s.keyLocked(e, id)
 	}
-	return true
 }
 
 // displace notes that the inode of e holds other data now. The data of e can then be found only in
@@ -162,20 +167,19 @@ func (s *identities) unkeyLocked(e *Entry) {
 func (s *identities) move(e *Entry, to fileid.File, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unkeyLocked(e)
-	e.phase = known
-	e.id.Dev, e.id.Ino, e.id.Birth, e.id.ModTime = to.Dev, to.Ino, to.Birth, 0
-	e.name = name
-	s.keyLocked(e, e.id)
+	id := e.id
+	id.Dev, id.Ino, id.Birth, id.ModTime = to.Dev, to.Ino, to.Birth, 0
+	s.placeLocked(e, id)
+	e.phase, e.name = known, name
 }
 
 // moveDevice notes that the file system of e has another device number.
 func (s *identities) moveDevice(e *Entry, dev uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unkeyLocked(e)
-	e.id.Dev = dev
-	s.keyLocked(e, e.id)
+	id := e.id
+	id.Dev = dev
+	s.placeLocked(e, id)
 }
 
 // resolvePlace notes that i, one of several possible inodes, holds the data of e.
@@ -189,7 +193,5 @@ func (s *identities) resolvePlace(e *Entry, i stat) {
 	if k := slices.IndexFunc(e.others, func(id fileid.ID) bool { return isOf(id, i) }); k >= 0 && !isOf(id, i) {
 		id = e.others[k]
 	}
-	s.unkeyLocked(e)
-	e.id = id
-	s.keyLocked(e, id)
+	s.placeLocked(e, id)
 }

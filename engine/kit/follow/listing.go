@@ -36,7 +36,7 @@ type lister struct {
 	at           time.Duration // when the last successful listing began
 	searchStored bool          // a route has stored progress of files that were not looked for yet
 	refused      map[string]string
-	folders      folders // folders of missing files
+	folders      map[folderOn]bool // whether folders of missing files are missing; for one listing
 }
 
 // list lists the files for r, or for all routes if r is nil. While listings find nothing to read,
@@ -71,6 +71,7 @@ func (l *lister) list(now time.Duration, once bool) {
 	c.pace.due = 0
 	err := c.updateRoutes()
 	c.table.begin()
+	clear(l.folders)
 	if !l.begun {
 		l.first = c.table.scans
 	}
@@ -134,18 +135,17 @@ func (l *lister) track(s Listed, now time.Duration) {
 	if c.table.byKey[keyOf(info)] == nil && c.dormant.isHardLink(s.Label, keyOf(info)) {
 		return
 	}
-	ch := c.table.resolve(s, info, now)
-	if ch.kind == isHardLink {
-		c.lister.refuse(s.Label, fmt.Sprintf("it is a hard link to %q, which is read", ch.f.label))
+	change, f := c.table.resolve(s, info, now)
+	if change == isHardLink {
+		c.lister.refuse(s.Label, fmt.Sprintf("it is a hard link to %q, which is read", f.label))
 		return
 	}
 	delete(l.refused, s.Label)
-	if ch.kind == isNew {
+	if change == isNew {
 		return
 	}
-	f := ch.f
-	if ch.was != s.Label {
-		c.log.Info("file renamed", "from", ch.was, "to", s.Label)
+	if f.label != s.Label {
+		c.log.Info("file renamed", "from", f.label, "to", s.Label)
 	}
 	c.rotation.unindex(f)
 	f.rename(s.Dir, s.Name, s.Label)
@@ -272,7 +272,7 @@ func (c *Catalogue) lose(f *file, why string) {
 	if f.state == ended {
 		return
 	}
-	c.handles.unfollow(f, lost)
+	c.handles.unfollow(f, ends)
 	if f.entry == nil {
 		c.vanished(f)
 		return
@@ -304,6 +304,12 @@ func (c *Catalogue) giveUp(f *file) {
 			cur.r.lostCursors = append(cur.r.lostCursors, cur)
 		}
 	}
+	c.release(f)
+}
+
+// end stops following f, of which every route has read all, or none anything.
+func (c *Catalogue) end(f *file) {
+	c.handles.unfollow(f, ends)
 	c.release(f)
 }
 

@@ -10,15 +10,6 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// FolderChecker is an optional part of a Place. It distinguishes deleted files from files in a
-// missing folder, which may be mounted late or renamed for a while. The progress of files in a
-// missing folder is kept without a time limit.
-type FolderChecker interface {
-	// FolderMissing reports whether the folder of the file with this label is missing but may come
-	// back. dev is the device of the file. See IsFolderMissing.
-	FolderMissing(label string, dev uint64) bool
-}
-
 // IsFolderMissing reports whether folder, beneath the source's own dir, is missing but may come
 // back:
 //
@@ -48,12 +39,7 @@ func IsFolderMissing(dir vfs.Dir, folder string, dev uint64) bool {
 	}
 }
 
-// folders caches, for one listing, which folders of missing files are missing, too.
-type folders struct {
-	scan    uint32
-	missing map[folderOn]bool
-}
-
+// folderOn is a folder of a missing file on the device dev.
 type folderOn struct {
 	folder string
 	dev    uint64
@@ -61,18 +47,11 @@ type folderOn struct {
 
 // isFolderMissing reports whether the folder of a missing file is missing, too, but may come back.
 func (l *lister) isFolderMissing(label string, dev uint64) bool {
-	p, ok := l.c.place.(FolderChecker)
-	if !ok {
-		return false
-	}
-	if d := &l.folders; d.scan != l.c.table.scans || d.missing == nil {
-		*d = folders{scan: l.c.table.scans, missing: make(map[folderOn]bool)}
-	}
 	of := folderOn{path.Dir(label), dev}
-	missing, known := l.folders.missing[of]
+	missing, known := l.folders[of]
 	if !known {
-		missing = p.FolderMissing(label, dev)
-		l.folders.missing[of] = missing
+		missing = l.c.place.FolderMissing(label, dev)
+		l.folders[of] = missing
 		if missing {
 			l.refuse(of.folder, "the folder is not there, cannot be read, or nothing is mounted "+
 				"on it; what was read of its files is kept until it is back")

@@ -106,16 +106,12 @@ func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 		t.earlier = nil
 		return t.fingerprint
 	}
+	for len(t.earlier) > 1 && t.earlier[1].At <= watermark {
+		t.earlier = t.earlier[1:]
+	}
 	out := t.fingerprint
 	if len(t.earlier) > 0 {
 		out = t.earlier[0]
-	}
-	for len(t.earlier) > 0 && t.earlier[0].At <= watermark {
-		out = t.earlier[0]
-		if len(t.earlier) == 1 || t.earlier[1].At > watermark {
-			break
-		}
-		t.earlier = t.earlier[1:]
 	}
 	out.Moved, out.MovedBirth = t.fingerprint.Moved, t.fingerprint.MovedBirth
 	return out
@@ -124,6 +120,19 @@ func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 // Metadata implements stream.PartitionTracker.
 func (r *Reader) Metadata(m stream.Mark) string {
 	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
+}
+
+// setFingerprint reads the bytes before the position at and makes a fingerprint of them and of head,
+// the first bytes of the file.
+func (cur *cursor) setFingerprint(at int64, head []byte) error {
+	before := make([]byte, min(at, fileid.MaxBefore))
+	if err := cur.f.readFull(before, at-int64(len(before))); err != nil {
+		return err
+	}
+	cur.note.suffix = append(cur.note.suffix[:0], before...)
+	withHead := cur.note.fingerprint.WithHead(head[:min(int64(len(head)), at)])
+	cur.r.notes.set(cur.note, withHead.WithPlace(at, before))
+	return nil
 }
 
 // remember records the data of the last Fill, which began at a given position (before). That data

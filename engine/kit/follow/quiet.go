@@ -101,8 +101,7 @@ func (q *quiet) nameGone(f *file) {
 	switch {
 	case Finisher{c}.isStillThere(f):
 	case f.entry == nil, f.all((*cursor).isSealed): // nothing of it was read, or all
-		c.handles.unfollow(f, sealed)
-		c.release(f)
+		c.end(f)
 	case f.handle != nil:
 		f.state, f.nameless = f.state.on(losesName), c.now()
 		c.log.Warn("a file was renamed or deleted while it was read; it is read to its end", "file",
@@ -140,8 +139,7 @@ func (q *quiet) sealed(cur *cursor) {
 	case f.state == finished:
 		q.c.watched.again(f)
 	case f.state == nameless && f.all((*cursor).isSealed):
-		q.c.handles.unfollow(f, sealed)
-		q.c.release(f)
+		q.c.end(f)
 	}
 }
 

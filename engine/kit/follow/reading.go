@@ -5,6 +5,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/framing"
@@ -33,12 +34,10 @@ func DefaultReading() Reading {
 	}
 }
 
-// Validate rejects invalid options with a *stream.OptionError.
+// Validate rejects invalid options with a *stream.OptionError. stream.CheckEnums must have returned
+// nil.
 func (o *Reading) Validate() error {
-	switch {
-	case !slices.Contains([]string{"cut", "dead_letter"}, o.LongRecord):
-		return stream.OptionErrorf("long_record", "is %q, want cut or dead_letter", o.LongRecord)
-	case o.MaxRecord < 1 || o.MaxRecord > math.MaxInt32/2:
+	if o.MaxRecord < 1 || o.MaxRecord > math.MaxInt32/2 {
 		return stream.OptionErrorf("max_record", "is %v, want 1B to 1GiB", o.MaxRecord)
 	}
 	if err := o.Framing.Validate(o.LongRecord); err != nil {
@@ -47,8 +46,10 @@ func (o *Reading) Validate() error {
 	if err := o.text().Validate(o.Framing, o.LongRecord); err != nil {
 		return err
 	}
-	_, err := PackedAs(o.Compression, o.MaxExpansion)
-	return err
+	if o.MaxExpansion < 0 {
+		return stream.OptionErrorf("max_expansion", "is %d, want 0 or more", o.MaxExpansion)
+	}
+	return nil
 }
 
 // Into sets those fields of the catalogue's options (to) that these keys determine. Validate must
@@ -58,8 +59,9 @@ func (o *Reading) Into(to *Options) (err error) {
 	if to.Rules.Framing, to.ByHead, err = o.Framing.In(o.text(), int(o.MaxRecord)); err != nil {
 		return err
 	}
-	to.Packed, err = PackedAs(o.Compression, o.MaxExpansion)
-	return err
+	to.Packed = compressions[o.Compression]
+	to.Packed.MaxExpansion = o.MaxExpansion
+	return nil
 }
 
 func (o *Reading) text() framing.Text {
@@ -98,4 +100,27 @@ func CheckGlobs(key string, globs []string) error {
 		}
 	}
 	return nil
+}
+
+// MatchesGlob reports whether one of globs matches a file. A glob with a slash is compared with the
+// path of the file, any other with its name.
+func MatchesGlob(globs []string, file string) bool {
+	base := path.Base(file)
+	return slices.ContainsFunc(globs, func(g string) bool {
+		if strings.Contains(g, "/") {
+			return Match(g, file)
+		}
+		return Match(g, base)
+	})
+}
+
+// Match is path.Match with a faster case for patterns such as "*.log". Each listing calls it several
+// times for each file. A malformed pattern matches nothing.
+func Match(pattern, name string) bool {
+	if end, ok := strings.CutPrefix(pattern, "*"); ok && !strings.ContainsAny(end, `*?[\`) &&
+		!strings.Contains(name, "/") {
+		return strings.HasSuffix(name, end)
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
 }

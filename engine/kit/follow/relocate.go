@@ -67,8 +67,8 @@ func (q *quiet) isCopy(f *file, marks []storedMark) bool {
 // copy of a completely read file has the same size and the same time, perhaps truncated to seconds.
 // Any other copy has a modification time before its creation.
 func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
-	fingerprint, err := fileid.ParseFingerprint(m.Metadata)
-	if err != nil || fingerprint.At == 0 || f.info.Size == 0 {
+	fingerprint := fingerprintOf(m)
+	if fingerprint.At == 0 || f.info.Size == 0 {
 		return false
 	}
 	if q.c.o.Identity == ByContent {

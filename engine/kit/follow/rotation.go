@@ -215,7 +215,7 @@ func (t *rotation) expire(now time.Duration) {
 		}
 		if w.entry == nil {
 			t.unwait(w)
-			w.state = w.state.on(expired)
+			w.state = w.state.on(ends)
 			c.vanished(w)
 			continue
 		}

@@ -41,7 +41,7 @@ func (t *rotation) searchUnlisted(deleted []*file) {
 	var listed []Listed
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		label := dirs[dir]
-		err := c.place.Siblings(label, func(s Listed) {
+		err := c.o.Growing.Siblings(label, func(s Listed) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
 			known := c.table.byKey[key] != nil || c.dormant.table.get(key) != nil
@@ -100,13 +100,10 @@ func (t *rotation) is(w *file, s Listed) bool {
 
 // newUnlisted returns the record of an unlisted file that is not followed yet.
 func (t *rotation) newUnlisted(s Listed) *file {
-	scan, now := t.c.table.scans, t.c.now()
 	info := statOf(s.Info)
-	return &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: info, state: unlisted,
-		since: now, unread: max(now, 1), foundEmpty: true, scan: scan, firstScan: scan,
-		trouble: t.tried[keyOf(info)].trouble,
-	}
+	f := newFile(s, info, t.c.now(), t.c.table.scans)
+	f.state, f.foundEmpty, f.trouble = unlisted, true, t.tried[keyOf(info)].trouble
+	return f
 }
 
 // tryUnlisted follows the unlisted file f if it continues an awaiting file. at are the awaiting
@@ -189,7 +186,7 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 			}
 		}
 		t.unwait(w)
-		w.state = w.state.on(copied)
+		w.state = w.state.on(ends)
 		f.firstScan, f.foundEmpty, f.ensureExtras().listed = w.firstScan, w.foundEmpty, w.partName()
 		return continuesOne
 	}

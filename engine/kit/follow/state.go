@@ -16,11 +16,9 @@ package follow
 //	unlisted  renamed     listed    it has a listed name now
 //	unlisted  losesName   nameless  its inode was used again; it is read by its handle
 //	unlisted  deleted     awaiting  its name is gone and it is not open
-//	awaiting  copied      ended     its successor was found
-//	awaiting  expired     ended     no successor was found in time
 //
-// Every state except ended also has the events lost (its data is unreachable) and sealed (all of it
-// was read), which lead to ended.
+// Every state except ended also has the event ends, which leads to ended. The reasons are: all of the
+// file was read, another file continues it, or its data is unreachable.
 type state uint8
 
 const (
@@ -40,10 +38,7 @@ const (
 	losesName
 	deleted
 	isFinished
-	copied
-	expired
-	lost
-	sealed
+	ends
 )
 
 // transitions has the table of [state].
@@ -51,16 +46,15 @@ var transitions = map[state]map[event]state{
 	listed:   {renamed: listed, losesName: nameless, deleted: awaiting, isFinished: finished},
 	nameless: {renamed: listed, losesName: nameless, deleted: awaiting},
 	unlisted: {renamed: listed, losesName: nameless, deleted: awaiting},
-	awaiting: {copied: ended, expired: ended},
 }
 
 // on returns the state after an event. An event that the table does not have changes nothing.
 func (s state) on(e event) state {
+	if e == ends {
+		return ended
+	}
 	if to, ok := transitions[s][e]; ok {
 		return to
-	}
-	if e == lost || e == sealed {
-		return ended
 	}
 	return s
 }

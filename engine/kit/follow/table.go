@@ -22,16 +22,10 @@ type table struct {
 }
 
 // change is a listing's result for a name that is new or leads to another file than before.
-type change struct {
-	kind changeKind
-	f    *file  // the file of the name; of a hard link: the file that is read
-	was  string // renamed: the label before
-}
-
-type changeKind uint8
+type change uint8
 
 const (
-	isNew changeKind = iota
+	isNew change = iota
 	isRenamed
 	isHardLink
 )
@@ -65,34 +59,31 @@ func (t *table) see(label string, info stat, now time.Duration) bool {
 
 // resolve processes a label that is new or leads to another file now. It is called after see was
 // called for every listed file. So if the label leads to a known file that see has not found under
-// its old label, the file was renamed.
-func (t *table) resolve(s Listed, info stat, now time.Duration) change {
+// its old label, the file was renamed. resolve returns the file of the label; for a hard link, this
+// is the file that is read.
+func (t *table) resolve(s Listed, info stat, now time.Duration) (change, *file) {
 	t.changed = now
 	key := keyOf(info)
 	f := t.byKey[key]
 	if f != nil && sameFile(f.info, info) {
 		if f.scan == t.scans {
-			return change{kind: isHardLink, f: f}
+			return isHardLink, f
 		}
 		t.unlabel(f)
 		t.displace(s.Label)
 		t.byLabel[s.Label], f.scan = f, t.scans
-		return change{kind: isRenamed, f: f, was: f.label}
+		return isRenamed, f
 	}
 	t.displace(s.Label)
-	c := change{kind: isNew}
-	c.f = &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1),
-		scan: t.scans, firstScan: t.scans,
-		foundEmpty: info.Size == 0,
-	}
-	t.byLabel[s.Label] = c.f
+	created := newFile(s, info, now, t.scans)
+	created.foundEmpty = info.Size == 0
+	t.byLabel[s.Label] = created
 	if f != nil { // its inode was used again before its name was seen to be gone
 		t.remove(f)
 		t.displaced = append(t.displaced, f)
 	}
-	t.byKey[key] = c.f
-	return c
+	t.byKey[key] = created
+	return isNew, created
 }
 
 // displace makes room for another file under a label.

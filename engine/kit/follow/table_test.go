@@ -79,15 +79,15 @@ func (m *folderModel) step(t *table) (gone []*file, renamed map[*file]string) {
 	}
 	for _, name := range rest {
 		info := statOf(m.names[name])
-		c := t.resolve(Listed{Name: name, Label: name, Info: m.names[name]}, info,
+		change, f := t.resolve(Listed{Name: name, Label: name, Info: m.names[name]}, info,
 			time.Duration(t.scans))
-		switch c.kind {
+		switch change {
 		case isRenamed:
-			renamed[c.f] = c.was
-			c.f.label = name
-			c.f.update(info, time.Duration(t.scans))
+			renamed[f] = f.label
+			f.label = name
+			f.update(info, time.Duration(t.scans))
 		case isNew:
-			c.f.label = name
+			f.label = name
 		}
 	}
 	return t.unlisted(time.Duration(t.scans)), renamed

@@ -145,7 +145,7 @@ func (cur *cursor) verifiedLater(end ending) bool {
 		end.flush {
 		return false
 	}
-	if c.o.Rules.Framing != nil || f.extras != nil && f.extras.framing != nil || cur.skipping() {
+	if c.o.Rules.Framing != nil || cur.skipping() {
 		return false
 	}
 	at, fingerprint := cur.pos.Next, &cur.note.fingerprint
@@ -153,34 +153,12 @@ func (cur *cursor) verifiedLater(end ending) bool {
 	return at > 0 && fingerprint.At == at && len(cur.note.suffix) > 0 && hasHead
 }
 
-// batchEnd is the length of a batch before a Fill, to undo the Fill.
-type batchEnd struct {
-	data, spans, origins, added int
-	last                        stream.Span
-}
-
-func batchLen(b *stream.Batch) batchEnd {
-	e := batchEnd{data: len(b.Data), spans: len(b.Spans), origins: b.Origins, added: b.Added}
-	if e.spans > 0 {
-		e.last = b.Spans[e.spans-1]
-	}
-	return e
-}
-
-// restore removes the data and spans added since.
-func (e batchEnd) restore(b *stream.Batch) {
-	b.Data, b.Spans, b.Origins, b.Added = b.Data[:e.data], b.Spans[:e.spans], e.origins, e.added
-	if e.spans > 0 {
-		b.Spans[e.spans-1] = e.last
-	}
-}
-
 // fillVerified does the same as fillFrom, but takes nothing from a growing file that no longer
 // contains its delivered data. It returns false if nothing was taken and the file must be looked at
 // again.
 func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.Result, bool) {
 	c, f := cur.r.c, cur.f
-	before, undo := cur.pos, batchLen(b)
+	before, saved, data := cur.pos, cur.r.filler.Save(b), len(b.Data)
 	var behind []byte
 	if later && cur.left() <= atOnce && len(cur.pos.Above) == 0 {
 		behind = cur.note.suffix
@@ -196,9 +174,8 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 	case res == lines.NoRoom:
 		return res, true
 	case c.strategy.grows() && cur.pos.Next > before.Next &&
-		!cur.verifyRead(b.Data[undo.data:], before.Next, behind != nil):
-		undo.restore(b)
-		cur.r.filler.Undo(b)
+		!cur.verifyRead(b.Data[data:], before.Next, behind != nil):
+		cur.r.filler.Restore(b, saved)
 		cur.pos = before
 		cur.distrust()
 		return res, false
@@ -289,26 +266,21 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false
 	}
-	f := cur.f
-	before := make([]byte, min(cur.skipTo, fileid.MaxBefore))
-	head, err := f.readHead(r.c.head[:])
-	if err == nil {
-		err = f.readFull(before, cur.skipTo-int64(len(before)))
-	}
-	if err != nil {
-		r.c.handles.unreadNow(f, err)
+	head, err := cur.f.readHead(r.c.head[:])
+	if err == nil && !cur.entry.id.MatchHead(head) { // it was rewritten since it got its id
+		cur.distrust()
 		return false, false
 	}
-	if !cur.entry.id.MatchHead(head) { // it was rewritten since it got its id
-		cur.distrust()
+	if err == nil {
+		err = cur.setFingerprint(cur.skipTo, head)
+	}
+	if err != nil {
+		r.c.handles.unreadNow(cur.f, err)
 		return false, false
 	}
 	from, to := stream.Position{Num: cur.pos.Next}, stream.Position{Num: cur.skipTo}
 	b.Spans = append(b.Spans, stream.Span{Part: cur.part, Range: stream.Range{From: from, To: to}})
 	cur.pos.Next = cur.skipTo
-	cur.note.suffix = append(cur.note.suffix[:0], before...)
-	withHead := cur.note.fingerprint.WithHead(head[:min(int64(len(head)), cur.skipTo)])
-	r.notes.set(cur.note, withHead.WithPlace(cur.skipTo, before))
 	return false, true
 }
 

@@ -70,7 +70,7 @@ func watchUntilBusy(
 		c.log.Debug("no directory can be watched yet", "error", err)
 	}
 	if again {
-		c.Wake()
+		c.wakes.wake()
 	}
 	for {
 		select {
@@ -89,7 +89,7 @@ func watchUntilBusy(
 			if !changes(e, w.Events, watched, ours) {
 				continue
 			}
-			c.Wake()
+			c.wakes.wake()
 			rest.Reset(wakeSpacing)
 			select {
 			case <-rest.C: // the readers list no sooner; later notifications wake them again
@@ -107,9 +107,6 @@ func watchUntilBusy(
 		}
 	}
 }
-
-// Wake has the files listed soon.
-func (c *Catalogue) Wake() { c.wakes.wake() }
 
 // wakes are the channels by which a notification asks for a listing. Its methods are safe for
 // concurrent use.

@@ -105,7 +105,7 @@ func (a *watched) drop(f *file) {
 	}
 	a.c.handles.close(f)
 	f.dropView()
-	f.state = f.state.on(sealed)
+	f.state = f.state.on(ends)
 	if f.dir == nil && f.entry != nil {
 		a.forget(f.entry)
 	}
@@ -183,11 +183,9 @@ func (a *watched) findGrown() {
 		if !a.hasGrown(info) {
 			return
 		}
-		now := c.now()
-		a.files = append(a.files, &file{
-			dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), state: finished,
-			extras: &extras{nextLook: now},
-		})
+		f := newFile(s, info, c.now(), 0)
+		f.state, f.extras = finished, &extras{nextLook: f.since}
+		a.files = append(a.files, f)
 	})
 	if err != nil {
 		c.h.Fault(fmt.Errorf("finished files cannot be listed; what was written to them since "+

@@ -159,19 +159,22 @@ func (e *encoded) Whole(data []byte, n int) int {
 	return size
 }
 
-// LineStart implements lines.Writer.
-func (e *encoded) LineStart(data []byte) int {
-	start, unit := -1, 1
+// Unit implements lines.UnitFraming.
+func (e *encoded) Unit() int {
 	if e.in.wide() {
-		unit = 2
+		return 2
 	}
-	for at := 0; ; {
+	return 1
+}
+
+// LineStart implements lines.UnitFraming.
+func (e *encoded) LineStart(data []byte) int {
+	for start, at := -1, 0; ; at = start {
 		i := e.in.lineEnd(data, at)
 		if i < 0 {
 			return start
 		}
-		start = i + unit
-		at = start
+		start = i + e.Unit()
 	}
 }
 

@@ -164,14 +164,6 @@ func (j joins) join(dst, group []byte, pieces []piece, used []bool, to int) []by
 // Whole implements lines.Writer.
 func (joins) Whole(data []byte, n int) int { return max(1, utf8Bytes.whole(data[:n])) }
 
-// LineStart implements lines.Writer.
-func (joins) LineStart(data []byte) int {
-	if i := bytes.LastIndexByte(data, '\n'); i >= 0 {
-		return i + 1
-	}
-	return -1
-}
-
 // criPiece parses a line of a CRI log, such as "2016-10-06T00:17:09.669794202Z stdout P the
 // output". The word after the stream is a list of tags with colons between them. The first tag is P
 // (partial) or F (full).

@@ -39,8 +39,15 @@ type Writer interface {
 	// after a whole character. If the first character is longer than n bytes, it returns the length
 	// of this character. A record that is too long is cut there.
 	Whole(data []byte, n int) int
+}
+
+// UnitFraming is a Framing for an encoding. A character has one or more units.
+type UnitFraming interface {
+	Framing
+	// Unit returns the size of a unit in bytes: 2 in UTF-16, otherwise 1.
+	Unit() int
 	// LineStart returns the offset after the last line end in data, or -1 if there is no line end.
-	// data must begin with a whole character.
+	// data must begin with a whole unit.
 	LineStart(data []byte) int
 }
 

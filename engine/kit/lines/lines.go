@@ -164,28 +164,48 @@ type deadLettered struct {
 // The error is ErrOther, that of a read, or io.ErrUnexpectedEOF if f has fewer than Size bytes.
 // After an error, b and c are unchanged.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
-	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
-	dead, before := len(l.deadLettered), *c
-	last := stream.Span{}
-	if spans > 0 {
-		last = b.Spans[spans-1]
-	}
+	saved, before := l.Save(b), *c
 	c.skip()
-	joining := spans > 0 && (b.Spans[0].Part.ID != f.Part.ID || last.Part.ID != f.Part.ID)
+	n := len(b.Spans)
+	joining := n > 0 && (b.Spans[0].Part.ID != f.Part.ID || b.Spans[n-1].Part.ID != f.Part.ID)
 	res, err := NoRoom, error(nil)
 	if !joining || fits(b, c, f) {
 		res, err = l.fill(b, c, f)
 	}
 	if err != nil || joining && (res != Drained || len(b.Data) > b.Limits().Bytes) {
-		if spans > 0 {
-			b.Spans[spans-1] = last
-		}
-		b.Data, b.Spans, b.Origins, b.Added = b.Data[:data], b.Spans[:spans], origins, added
-		l.deadLettered, *c = l.deadLettered[:dead], before
-		l.forget(spans)
+		l.Restore(b, saved)
+		*c = before
 		return NoRoom, err
 	}
 	return res, nil
+}
+
+// Saved is the state of a batch at one time, to which [Filler.Restore] returns.
+type Saved struct {
+	data, spans, origins, added, deadLettered int
+	last                                      stream.Span
+}
+
+// Save returns the state of b, which is being filled.
+func (l *Filler) Save(b *stream.Batch) Saved {
+	s := Saved{
+		data: len(b.Data), spans: len(b.Spans), origins: b.Origins, added: b.Added,
+		deadLettered: len(l.deadLettered),
+	}
+	if s.spans > 0 {
+		s.last = b.Spans[s.spans-1]
+	}
+	return s
+}
+
+// Restore removes all that Fill has added to b since Save has returned s.
+func (l *Filler) Restore(b *stream.Batch, s Saved) {
+	b.Data, b.Spans, b.Origins, b.Added = b.Data[:s.data], b.Spans[:s.spans], s.origins, s.added
+	if s.spans > 0 {
+		b.Spans[s.spans-1] = s.last
+	}
+	l.deadLettered = l.deadLettered[:s.deadLettered]
+	l.forget(s.spans)
 }
 
 // fits reports whether f may be added to b, a batch with other files. It does not check the number
@@ -367,7 +387,7 @@ func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error)
 	}
 	for have < want {
 		n := min(want-have, readMax)
-		if err := f.readFull(b.Data[base+have:base+have+n:base+have+n],
+		if err := ReadFull(f.ReaderAt, b.Data[base+have:base+have+n:base+have+n],
 			off+int64(have)); err != nil {
 			return have, err
 		}
@@ -377,9 +397,9 @@ func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error)
 	return have, nil
 }
 
-// readFull fills buf from the given offset. It returns io.ErrUnexpectedEOF if the file is too
-// short.
-func (f *File) readFull(buf []byte, off int64) error {
+// ReadFull fills buf from the given offset of a file. It returns io.ErrUnexpectedEOF if the file is
+// too short.
+func ReadFull(f io.ReaderAt, buf []byte, off int64) error {
 	got, err := f.ReadAt(buf, off)
 	if got == len(buf) {
 		return nil
@@ -397,11 +417,11 @@ func (f *File) readFull(buf []byte, off int64) error {
 func (f *File) readBehind(data []byte, base int, off int64) error {
 	n := len(f.Before)
 	if base < n {
-		if err := f.readFull(data[base:], off); err != nil {
+		if err := ReadFull(f.ReaderAt, data[base:], off); err != nil {
 			return err
 		}
 		before := make([]byte, n)
-		if err := f.readFull(before, off-int64(n)); err != nil {
+		if err := ReadFull(f.ReaderAt, before, off-int64(n)); err != nil {
 			return err
 		}
 		return f.behind(before)
@@ -409,7 +429,7 @@ func (f *File) readBehind(data []byte, base int, off int64) error {
 	var kept [MaxBefore]byte
 	place := data[base-n : base]
 	copy(kept[:], place)
-	err := f.readFull(data[base-n:], off-int64(n))
+	err := ReadFull(f.ReaderAt, data[base-n:], off-int64(n))
 	if err == nil {
 		err = f.behind(place)
 	}

@@ -3,7 +3,6 @@ package lines
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/penstock-io/penstock/stream"
@@ -72,11 +71,7 @@ func (l *Filler) search(b *stream.Batch, c *Cursor, f File,
 		b.Data = slices.Grow(b.Data[:kept], n)
 		b.Data = b.Data[:kept-l.MaxRecord]
 		chunk := b.Data[kept : kept+n : kept+n]
-		got, err := f.ReadAt(chunk, at)
-		if got < n {
-			if err == io.EOF || err == nil {
-				err = io.ErrUnexpectedEOF
-			}
+		if err := ReadFull(f.ReaderAt, chunk, at); err != nil {
 			return 0, false, err
 		}
 		if i := bytes.IndexByte(chunk, '\n'); i >= 0 {
@@ -107,14 +102,6 @@ func (l *Filler) Complete(b *stream.Batch) {
 			Max: l.MaxRecord})
 	}
 	l.deadLettered = l.deadLettered[:0]
-}
-
-// Undo discards the dead letters of spans that were removed from b.
-func (l *Filler) Undo(b *stream.Batch) {
-	l.forget(len(b.Spans))
-	for len(l.deadLettered) > 0 && l.deadLettered[len(l.deadLettered)-1].span >= len(b.Spans) {
-		l.deadLettered = l.deadLettered[:len(l.deadLettered)-1]
-	}
 }
 
 // Discard discards the current batch, which will not be handed out.

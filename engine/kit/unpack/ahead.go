@@ -11,8 +11,6 @@ const (
 	// aheadFrom is the number of decompressed bytes after which a goroutine decompresses the next
 	// chunks in advance. For smaller files a goroutine costs more than it saves.
 	aheadFrom = chunkSize
-	// maxFree is the number of empty chunks that a File keeps to use again.
-	maxFree = 2
 	// aheadLeft is the number of unread bytes of the compressed input below which no such goroutine
 	// is started.
 	aheadLeft = 256 << 10
@@ -101,7 +99,9 @@ func (f *File) begin() error {
 		return s.typedError(err)
 	}
 	for s.at < f.hi { // skip bytes that are in the window already or are not needed
-		n, err := s.read(f.buffer()[:min(chunkSize, f.hi-s.at)])
+		scratch := f.o.Decoders.chunk()
+		n, err := s.read(scratch[:min(chunkSize, f.hi-s.at)])
+		f.o.Decoders.keep(scratch)
 		if err != nil && (err != io.EOF || s.at < f.hi) {
 			if n > 0 && s.at >= f.hi {
 				return nil
@@ -110,27 +110,6 @@ func (f *File) begin() error {
 		}
 	}
 	return nil
-}
-
-// buffer returns an empty chunk.
-func (f *File) buffer() []byte {
-	if len(f.free) == 0 {
-		f.free = append(f.free, f.o.Decoders.chunk())
-	}
-	return f.free[len(f.free)-1]
-}
-
-// recycle keeps a chunk to be used again.
-func (f *File) recycle(b []byte) {
-	if len(f.free) < maxFree {
-		f.free = append(f.free, b)
-	}
-}
-
-// lend gives the empty chunks to the Decoders, so that another File can use them.
-func (f *File) lend() {
-	f.o.Decoders.keep(f.free)
-	f.free = nil
 }
 
 // more decompresses one more chunk, or finds the end of the stream.
@@ -149,15 +128,7 @@ func (f *File) more() {
 		f.a = startAhead(f.s, f.o.Go)
 	}
 	if f.a != nil {
-		for n := len(f.free); n > 0; n = len(f.free) {
-			select {
-			case f.a.free <- f.free[n-1]:
-				f.free = f.free[:n-1]
-				continue
-			default:
-			}
-			break
-		}
+		f.o.Decoders.supply(f.a.free)
 		if p, ok := f.a.take(); ok {
 			f.add(p)
 			return
@@ -167,8 +138,7 @@ func (f *File) more() {
 		f.more()
 		return
 	}
-	buf := f.buffer()
-	f.free = f.free[:len(f.free)-1]
+	buf := f.o.Decoders.chunk()
 	n, err := f.s.read(buf[:chunkSize])
 	f.add(piece{buf[:n], err, f.s.member, f.s.src.off})
 }

@@ -23,6 +23,8 @@ const (
 	expansionFrom = 64 << 20
 	// maxDecoders is the number of unused decoders of each kind that are kept.
 	maxDecoders = 2
+	// maxFree is the number of empty chunks that are kept.
+	maxFree = 2
 )
 
 // inputSeen describes the compressed input that was read so far, so that [File.Attach] can
@@ -217,7 +219,8 @@ func (s *stream) beginMember() error {
 	return nil
 }
 
-// Decoders keeps unused decoders for the next file, because a new decoder takes memory and time.
+// Decoders keeps unused decoders and chunks for the next file, because a new one takes memory and
+// time.
 // The zero value is ready to use. Decoders are not safe for concurrent use.
 type Decoders struct {
 	gz []*gzip.Reader
@@ -237,9 +240,18 @@ func (d *Decoders) chunk() []byte {
 	return make([]byte, 0, chunkSize)
 }
 
-// keep stores empty chunks for later use.
-func (d *Decoders) keep(chunks [][]byte) {
-	d.chunks = append(d.chunks, chunks[:min(len(chunks), maxFree-len(d.chunks))]...)
+// keep stores a chunk for later use if it has the usual size. Its content is lost.
+func (d *Decoders) keep(chunk []byte) {
+	if cap(chunk) == chunkSize && len(d.chunks) < maxFree {
+		d.chunks = append(d.chunks, chunk[:0])
+	}
+}
+
+// supply moves stored chunks to a channel, which nothing else sends to, until it is full.
+func (d *Decoders) supply(free chan<- []byte) {
+	for len(d.chunks) > 0 && len(free) < cap(free) {
+		free <- d.chunk()
+	}
 }
 
 func (d *Decoders) begin(s *stream) error {

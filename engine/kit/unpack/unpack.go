@@ -94,7 +94,6 @@ type File struct {
 	a      *ahead  // the goroutine that uses s; nil if none does
 	chunks [][]byte
 	lo, hi int64 // the chunks hold the bytes from lo to hi
-	free   [][]byte
 	window int64 // bytes that chunks may hold
 	run    int64 // bytes decompressed since the running stream was started
 	used   int64 // bytes of the input read so far
@@ -223,30 +222,16 @@ func (f *File) ended() bool { return f.total >= 0 && f.hi >= f.total }
 
 // copy copies bytes of the window to p. They begin at the given offset of the decompressed stream.
 func (f *File) copy(p []byte, at int64) (n int) {
-	i, lo := int((at-f.lo)/chunkSize), int64(0)
-	if i >= len(f.chunks) {
-		i = len(f.chunks) - 1
-	}
-	for lo = f.offsetOf(i); lo > at; lo = f.offsetOf(i) {
-		i--
-	}
-	for ; i < len(f.chunks) && n < len(p); i++ {
-		c := f.chunks[i]
-		if skip := at + int64(n) - lo; skip < int64(len(c)) {
+	skip := at - f.lo
+	for _, c := range f.chunks {
+		if skip < int64(len(c)) {
 			n += copy(p[n:], c[skip:])
+			skip = 0
+		} else {
+			skip -= int64(len(c))
 		}
-		lo += int64(len(c))
 	}
 	return n
-}
-
-// offsetOf returns the offset of chunk i in the decompressed stream.
-func (f *File) offsetOf(i int) int64 {
-	off := f.lo
-	for _, c := range f.chunks[:i] {
-		off += int64(len(c))
-	}
-	return off
 }
 
 // trim frees the oldest chunks while the chunks have more bytes than the window. It frees no chunk
@@ -261,9 +246,7 @@ func (f *File) trim(keep int64) {
 func (f *File) drop(to int64) {
 	for len(f.chunks) > 0 && f.lo+int64(len(f.chunks[0])) <= to {
 		f.lo += int64(len(f.chunks[0]))
-		if c := f.chunks[0]; cap(c) == chunkSize {
-			f.recycle(c[:0])
-		}
+		f.o.Decoders.keep(f.chunks[0])
 		f.chunks = f.chunks[1:]
 	}
 }
@@ -273,7 +256,6 @@ func (f *File) drop(to int64) {
 func (f *File) Close() {
 	f.end()
 	f.drop(f.hi)
-	f.lend()
 	f.chunks, f.head, f.in = nil, nil, nil
 	f.lo = f.hi
 }
@@ -286,10 +268,7 @@ func (f *File) Rest() {
 	if len(f.chunks) == 1 {
 		last := f.chunks[0]
 		keep := slices.Clone(last[max(0, len(last)-headSize):])
-		if cap(last) == chunkSize {
-			f.recycle(last[:0])
-		}
+		f.o.Decoders.keep(last)
 		f.lo, f.chunks[0] = f.hi-int64(len(keep)), keep
 	}
-	f.lend()
 }
