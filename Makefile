@@ -126,7 +126,7 @@ unequal: ## Generated scenarios with many unequal workers, 20 seeds a family: cr
 	cd engine && PENSTOCK_FAMILIES=unequal go test -count=1 -timeout 60m -v -run 'TestUnequalFamilies|TestDropsAboveALevel' ./internal/lab/flowsim
 
 .PHONY: ack-cost
-ack-cost: ## Time and allocations of an ack in the sender, for every window with 12 and 1,000 workers, in the fastest of 120 runs: exit 1 above 1 us, 6 us and 0.
+ack-cost: ## Time and allocations of an ack in the sender, for every window with 12 and 1,000 workers, in one benchmark run: exit 1 above 1 us, 6 us and 0.
 	PENSTOCK_ACK_COST=1 go test -count=1 -v -run TestAckCost ./flow/control
 
 .PHONY: bad-data-http

@@ -133,6 +133,7 @@ func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 // succeeded records that l is alive: it delivered an item or gave another proper answer.
 func (bs *breakers) succeeded(l *lane, a *attempt) {
 	b := &l.br
+	l.throttle.accepted(bs.now)
 	bs.schedule.chance *= 1 - 1/chanceMemory
 	// A delivery ends the streak if its attempt was sent after the streak's first failure. Earlier
 	// attempts show nothing new, since failures return sooner than deliveries. If this lane fails
@@ -367,15 +368,22 @@ func (bs *breakers) throttle(a *attempt) {
 	if bs.lanes.global.probe == a {
 		bs.endGlobalBackoff(l)
 	}
-	l.limit.refused(bs.now, a.sent)
-	if bs.now < l.throttle.until {
-		return
+	t := &l.throttle
+	l.limit.countRefusal()
+	counts := a.sent >= t.last // else sent together with an attempt that has been refused
+	if counts {
+		l.limit.refused(bs.now, t.until, a.after > 0)
+		t.last = bs.now
 	}
-	after := bs.jitter(min(a.after, maxThrottle), 1, 1.1)
-	if a.after <= 0 {
-		after = bs.wait(&l.throttle.outage, nil, 0)
+	switch {
+	case a.after > 0:
+		if stated := min(a.after, maxThrottle); bs.now+stated > t.until {
+			t.until = bs.now + min(bs.jitter(stated, 1, 1.1), maxThrottle)
+		}
+	case counts:
+		t.lengthen(bs.now, l.est.smoothed())
+		t.until = max(t.until, bs.now+bs.jitter(t.wait, 0.5, 1))
 	}
-	l.throttle.until = max(l.throttle.until, bs.now+min(after, maxThrottle))
 	bs.lanes.timer.dirty = true
 }
 

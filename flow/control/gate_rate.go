@@ -12,6 +12,10 @@ import (
 // CUBIC (RFC 9438, with the constants of the AWS SDKs' adaptive mode) to just below the refused
 // rate, and stays there. The limiter tries a higher rate only after a long wait, which doubles each
 // time the higher rate is refused. Rates are in attempts per second.
+//
+// Refusals may also have causes that pacing does not change. For example, a worker may refuse each
+// seventh request at any rate. So the limiter compares the shares of refused attempts with and
+// without the limit. If the limit does not halve the share, it ends. See [limiter.refused].
 type limiter struct {
 	rate      float64       // after the last cut; 0: there is no limit
 	ceiling   float64       // rate that was last refused
@@ -19,10 +23,29 @@ type limiter struct {
 	retest    time.Duration // time for which the rate stays below the ceiling
 	nextStart time.Duration // earliest start of the next attempt
 
+	last    time.Duration // time of the last refusal
+	resumed bool          // an attempt was delivered since the last refusal
+	// attempts since the limit began, or without a limit since the series of refusals began
+	tally   tally
+	unpaced float64 // share of refusals before the limit
+	chance  float64 // share of refusals that a limit did not halve; 0: none
+
 	// deliveries of the last second, counted by tenths of a second
 	counts [rateSlots + 1]uint16
 	slot   int64
 }
+
+// tally counts deliveries and refusals since a certain time. It does not count the refusal of a
+// higher rate that a limit tests, nor further refusals before the next delivery.
+type tally struct {
+	since              time.Duration
+	delivered, refused float64
+	recent             int // deliveries since the last refusal that came after a delivery
+	skip               bool
+}
+
+// share returns the share of refusals.
+func (t *tally) share() float64 { return t.refused / max(1, t.refused+t.delivered) }
 
 const (
 	rateSlots         = 10
@@ -31,8 +54,8 @@ const (
 	rateCubic         = 0.4
 	rateBelow         = 0.99 // rate until retest has passed, as a share of the ceiling
 	rateAhead         = 2.0  // maximum rate, as a multiple of the delivered rate
-	minRate           = 0.5
-	minRateDeliveries = 5 // least deliveries in the last second from which the rate is known
+	minRate           = 0.1
+	minRateDeliveries = 5 // least deliveries from which the rate is known
 	rateRetest        = time.Minute
 	maxRateRetest     = 10 * time.Minute
 	// a refusal at this share of the ceiling or more confirms the ceiling
@@ -42,6 +65,16 @@ const (
 	// share of random refusals from which refusals say nothing about a rate
 	rateChance = 0.15
 	rateForget = 2.0 // multiple of the ceiling at which the limit ends if nothing is refused
+	rateTested = 10  // intervals at the ceiling for which higher rates are tested before that
+
+	rateGap = 2 * time.Second // time without refusals that ends a series of refusals
+	// deliveries since the last refusal from which a refusal only lowers the ceiling a little
+	rateTolerance = 50
+	// A limit does not help if the share of refusals is at most maxRateChance and at least half of
+	// the share without the limit. This is known from minRateRefusals on.
+	minRateRefusals = 3
+	maxRateChance   = 0.2
+	rateMemory      = 1000.0 // deliveries of a tally after which its counts are halved
 )
 
 // recordDelivery counts the delivery of an attempt that was sent at the given time.
@@ -50,6 +83,9 @@ func (r *limiter) recordDelivery(now, sent time.Duration) {
 	if c := &r.counts[r.slot%int64(len(r.counts))]; *c < math.MaxUint16 {
 		*c++
 	}
+	r.tally.delivered++
+	r.tally.recent++
+	r.resumed = true
 	// The worker accepted this attempt before the refused one, although its answer came later.
 	if r.rate > 0 && sent < r.cut {
 		r.ceiling = max(r.ceiling, r.measured(now))
@@ -77,26 +113,103 @@ func (r *limiter) measured(now time.Duration) float64 {
 	return sum - part*oldest
 }
 
-// refused handles a 429 for an attempt that was sent at the given time. It ignores refusals of
-// attempts sent before the last cut.
-func (r *limiter) refused(now, sent time.Duration) {
-	if r.rate > 0 && sent < r.cut {
+// countRefusal counts a refused attempt.
+func (r *limiter) countRefusal() {
+	if !r.tally.skip {
+		r.tally.refused++
+	}
+}
+
+// refused handles a 429 for an attempt that was sent after the last 429. The parameter opened is
+// the time at which the throttle has opened after the last 429. The parameter stated reports
+// whether the worker has stated how long to wait. Such a worker limits the rate. Without a stated
+// time, a limit begins when refusals recur for a second, because a worker may have accepted a burst
+// before the first refusal:
+//
+//	deliveries, 429 |--- deliveries and 429s, for 1 s ---| limit: 0.7 of the deliveries per second
+func (r *limiter) refused(now, opened time.Duration, stated bool) {
+	resumed, gap := r.resumed, now-max(r.last, opened)
+	r.resumed, r.last = false, now
+	switch {
+	case r.rate > 0:
+		if resumed {
+			r.refusedPaced(now, stated)
+		}
+	case stated:
+		if at := r.measured(now); at >= minRateDeliveries {
+			r.begin(now, at, 1, rateRetest)
+		}
+	case gap > rateGap || r.tally.since == 0:
+		if gap > rateRetest {
+			r.chance = 0
+		}
+		r.tally = tally{since: now}
+	case resumed && now-r.tally.since >= rateSpan && r.tally.delivered >= minRateDeliveries:
+		share := r.tally.share()
+		if r.chance > 0 && share <= 1.5*r.chance+0.1 { // a limit would not help
+			r.tally = tally{since: now}
+			return
+		}
+		at := r.measured(now)
+		if at < minRateDeliveries {
+			at = r.tally.delivered / (now - r.tally.since).Seconds()
+		}
+		// The first ceiling may be too low, so a higher rate is tested soon.
+		r.begin(now, at, share, 0)
+	}
+}
+
+// begin begins a limit. The parameter at is the refused rate.
+func (r *limiter) begin(now time.Duration, at, unpaced float64, retest time.Duration) {
+	r.unpaced, r.retest, r.tally = unpaced, retest, tally{since: now}
+	r.cutTo(now, at)
+}
+
+// cutTo sets the ceiling and lowers the rate.
+func (r *limiter) cutTo(now time.Duration, at float64) {
+	at = max(at, minRate)
+	r.ceiling, r.cut, r.rate = at, now, max(minRate, rateBeta*at)
+	r.nextStart = max(r.nextStart, now+time.Duration(float64(time.Second)/r.rate))
+}
+
+// end ends the limit.
+func (r *limiter) end() { r.rate, r.ceiling, r.nextStart, r.tally = 0, 0, 0, tally{} }
+
+// refusedPaced handles a refusal after a delivery, although the attempts were paced.
+func (r *limiter) refusedPaced(now time.Duration, stated bool) {
+	t := &r.tally
+	paced, recent := r.paced(now), t.recent
+	t.recent = 0
+	if probing := paced > r.ceiling; probing && !t.skip {
+		t.refused-- // counted by countRefusal
+	}
+	t.skip = paced > r.ceiling
+	share := t.share()
+	switch {
+	case stated || t.skip:
+	case t.refused >= minRateRefusals && 2*share >= r.unpaced && share <= maxRateChance:
+		r.end()
+		r.chance, t.since = share, now
+		return
+	case recent >= rateTolerance:
+		r.ceiling = max(minRate, rateBelow*r.ceiling)
 		return
 	}
+	if t.delivered > rateMemory {
+		t.delivered /= 2
+		t.refused /= 2
+	}
 	at := r.measured(now)
-	if at < minRateDeliveries {
-		if r.rate == 0 {
-			return // too few deliveries for a rate; the growing waits of the throttle are enough
-		}
-		at = max(at, r.ceiling/2, minRate)
+	switch {
+	case at < minRateDeliveries:
+		at = paced
+	case t.skip && !stated:
+		at = (at + paced) / 2 // the rate has grown during the last second
 	}
-	if r.ceiling > 0 && at >= rateAlike*r.ceiling && now-r.cut >= r.retest {
-		r.retest = min(2*max(r.retest, rateRetest), maxRateRetest)
-	} else {
-		r.retest = max(r.retest, rateRetest)
+	if t.skip {
+		r.retest = min(max(2*r.retest, rateRetest), maxRateRetest)
 	}
-	r.ceiling, r.cut = at, now
-	r.rate = rateBeta * at
+	r.cutTo(now, at)
 }
 
 // assumeLimit handles a worker that delivered at a certain rate (at), then refused everything, and
@@ -105,14 +218,14 @@ func (r *limiter) refused(now, sent time.Duration) {
 func (r *limiter) assumeLimit(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // refused although paced: not because of the rate
-		r.rate, r.ceiling, r.nextStart = 0, 0, 0
+		r.end()
 		return
 	case r.ceiling > 0:
 		r.retest = min(2*max(r.retest, rateRetest), maxRateRetest)
 	default:
 		r.retest = max(r.retest, rateRetest)
 	}
-	r.ceiling, r.rate = at, rateBeta*at
+	r.ceiling, r.rate, r.unpaced, r.tally = at, rateBeta*at, 1, tally{since: now}
 	regrown := math.Cbrt(at * (1 - rateBeta) / rateCubic)
 	r.cut = now - time.Duration(regrown*float64(time.Second))
 }
@@ -123,17 +236,25 @@ func (r *limiter) paced(now time.Duration) float64 {
 		return 0
 	}
 	top := rateBelow * r.ceiling
-	since := (now - r.cut).Seconds()
-	k := math.Cbrt(r.ceiling * (1 - rateBeta) / rateCubic)
-	if since < k {
-		return max(minRate, min(top, r.ceiling-rateCubic*math.Pow(k-since, 3)))
+	if k := r.regrowth(); (now - r.cut).Seconds() < k {
+		left := k - (now - r.cut).Seconds()
+		return max(minRate, min(top, r.ceiling-rateCubic*math.Pow(left, 3)))
 	}
-	held := r.retest.Seconds() + k
-	if since < held {
+	tested := r.testedFor(now)
+	if tested < 0 {
 		return max(minRate, top)
 	}
-	return max(minRate, min(top+rateCubic*math.Pow(since-held, 3),
-		rateAhead*max(r.measured(now), top)))
+	// Less than one delivery in a second is not measurable.
+	return min(top+rateCubic*math.Pow(tested, 3), rateAhead*max(r.measured(now), top, 1))
+}
+
+// regrowth returns the seconds from a cut until the rate has grown to the ceiling.
+func (r *limiter) regrowth() float64 { return math.Cbrt(r.ceiling * (1 - rateBeta) / rateCubic) }
+
+// testedFor returns the seconds for which rates above the ceiling have been allowed. It returns a
+// negative number if they are not allowed yet.
+func (r *limiter) testedFor(now time.Duration) float64 {
+	return (now - r.cut - r.retest).Seconds() - r.regrowth()
 }
 
 // spaceNext sets the earliest start of the next attempt. There is no burst: unused time is lost.
@@ -142,8 +263,10 @@ func (r *limiter) spaceNext(now time.Duration) {
 	if p <= 0 {
 		return
 	}
-	if p > rateForget*r.ceiling {
-		r.rate, r.ceiling, r.nextStart = 0, 0, 0
+	// The worker accepts more, and the limit no longer binds.
+	if p > rateForget*r.ceiling && p >= rateAhead*r.measured(now) &&
+		r.testedFor(now) >= rateTested/r.ceiling {
+		r.end()
 		return
 	}
 	r.nextStart = max(r.nextStart, now-time.Duration(float64(time.Second)/p)) + time.Duration(float64(time.Second)/p)

@@ -251,7 +251,7 @@ func (ls *lanes) refresh(l *lane) {
 func (ls *lanes) updateRoom(l *lane) {
 	places, ready, open, full := 0, false, false, false
 	switch {
-	case l.at < 0 || l.throttle.room(ls.now) == 0:
+	case l.at < 0 || l.throttle.shut(ls.now):
 	case l.br.shut():
 		ready = !ls.global.active && l.br.probe == nil && l.win.load.n == 0 && ls.now >= l.br.until &&
 			!l.gates.shut(ls.now, forProbe)

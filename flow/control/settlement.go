@@ -180,7 +180,6 @@ func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 
 // deliver settles the item as delivered by attempt a, unless it is settled already.
 func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
-	a.lane.throttle.outage = outage{}
 	if it.state == isDone {
 		s.counts.duplicates++
 		return out

@@ -160,7 +160,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	case m.lanes.global.active:
 		s.State, s.Until = window.Busy, m.lanes.global.until
 		s.Reason = "no worker delivers: their common receiver is suspected, and one probe at a time is sent"
-	case l.throttle.room(m.now) == 0:
+	case l.throttle.shut(m.now):
 		s.State, s.Until = window.Throttled, l.throttle.until
 		s.Reason = fmt.Sprintf("the receiver asked for a pause until %v", l.throttle.until)
 	}
