@@ -243,10 +243,12 @@ func (p *plays) like(q *plays) bool {
 // TestSenderScaled checks that if every part takes three times as long, the whole does, too, and
 // the windows are about the same. The test of the machine checks exact equality. This is not
 // possible here, because answers at one instant come in any order. So items arrive at different
-// instants, a little faster than they can be delivered. In about one play of seventy, the order of
-// the first answers makes a start-up end early or late (queue, aimd). So if two plays differ, the
-// test compares the medians of five plays. It leaves out the experimental window.Rate with round
-// robin, which ends at either limit equally often.
+// instants, a little faster than they can be delivered.
+//
+// In about one play of seventy, the order of the first answers makes a start-up end early or late
+// (queue, aimd). So if two plays differ, the test compares the medians of five plays. It leaves
+// out the experimental window.Rate with round robin: its start-ups end early about as often as
+// late, so that medians do not help.
 func TestSenderScaled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped with -short: it compares durations; others run the same code")

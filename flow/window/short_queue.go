@@ -108,7 +108,7 @@ func (w *waits) endProbe() {
 //
 // with the weighted mean of the round trips as x. Example: the network takes 2 ms, and exponential
 // service times rise from 20 ms to 80 ms. Then the drained weight grows by 18 percent. Without the
-// correction, the window would hold 0.4 of 8 calls too many.
+// correction, a window for 8 calls would be too wide by 0.4 calls.
 func (w *waits) rescale(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return

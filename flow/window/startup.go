@@ -238,10 +238,10 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 		if u.maxReturned <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
 			return bdp + low
 		}
-		// The worker serves several batches at once, and their answers come in bursts. While the
-		// next batches are on their way, more than the usual minimum (low) must wait at the worker.
-		// bdp is too high if a round trip contains two bursts. Therefore the level is at most the
-		// number of answers of one round, plus a queue.
+		// The worker serves several batches at once, and their answers come in bursts. The worker
+		// needs work until the next batches arrive, so more batches than the usual minimum (low)
+		// must wait there. bdp is too high if two bursts came within one round trip. Therefore the
+		// level is at most the number of answers of one round, plus a queue.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

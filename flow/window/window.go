@@ -114,8 +114,8 @@ func (s *Sample) ahead() float64 {
 	return 1
 }
 
-// present returns the part of ahead that was probably at the worker, without the batches that are
-// probably lost.
+// present returns the number of batches that were at the worker when the attempt was sent (see
+// ahead), without those that are probably lost.
 func (s *Sample) present() float64 {
 	if s.InFlightAtSend <= 0 || s.Lost <= 0 {
 		return s.ahead()

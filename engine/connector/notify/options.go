@@ -87,10 +87,11 @@ const (
 	leastHistory = 10 * time.Minute
 
 	// settleTime delays the deletion of ended deliveries. After a crash, a record is read again
-	// unless its position is in a synced checkpoint, and is then recognized by its delivery. So a
-	// delivery is deleted only if it ended at least settleTime before the last synced checkpoint.
-	// settleTime is longer than the time from the commit of a row to the acknowledgement of its
-	// record. Therefore that checkpoint has the position of the record.
+	// unless its position is in a synced checkpoint. The sink then recognizes the record by its
+	// delivery. So a delivery is deleted only when the position of its record is certainly in a
+	// synced checkpoint: at least settleTime must lie between the end of the delivery and the last
+	// synced checkpoint. This is longer than the engine takes to acknowledge a record after the
+	// sink has stored its delivery.
 	settleTime = time.Minute
 )
 
