@@ -11,8 +11,8 @@ type entry struct {
 	settled bool
 }
 
-// settle adds piece, a range within the entry, to the settled parts. It reports whether any of it
-// is new. The parameter begin is the start of the entry.
+// settle adds piece, a range within the entry, to the settled parts. It reports whether any part
+// of piece was not settled before. The parameter begin is the start of the entry.
 func (e *entry) settle(piece Range, begin Position) bool {
 	// The parts from i to j-1 touch the piece and are joined with it. Part i is the first part that
 	// ends at or after the start of the piece. Part j is the first part that begins after the end

@@ -132,9 +132,9 @@ func (u *startup) isFaster(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startVerySlow) && batches > startFasterPace*u.before*x
 }
 
-// mayBeRandom reports whether the slow round trips among n are so few that they may be random. If
-// there is a single slow one, it may also be random for another reason: a batch that was sent with
-// more batches in flight was not slow.
+// mayBeRandom reports whether the slow ones of n round trips may be slow by chance. This is so if
+// they are few. It is also so if there is only one, and a batch was not slow although more batches
+// were in flight when it was sent. But very slow round trips must be few in any case.
 func (u *startup) mayBeRandom(n int) bool {
 	return startChance*u.verySlow <= n && (startChance*u.slow <= n || u.slow == 1 &&
 		u.slowAt < u.normalAt)

@@ -190,9 +190,9 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes the rows of a batch and its spans. If it fails, it writes neither. If the error
-// concerns only this batch, one returns it as failed, and the transaction of the group can continue
-// without the batch. If the error ends the transaction, one returns it as err.
+// one writes the rows of a batch and its spans. If it fails, it writes neither, and returns one of
+// two errors. With failed, the error concerns only this batch, and the transaction of the group
+// can continue without the batch. With err, the transaction has ended.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err
