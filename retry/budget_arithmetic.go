@@ -68,8 +68,8 @@ func (w *window) add(now time.Duration, which int, n int64) {
 	w.sums[which] += n
 }
 
-// takeOut undoes one count of an attempt, in the newest slice. The index which selects calls or
-// retries. If the count is 0 because the window has moved on, takeOut does nothing.
+// takeOut undoes the count of one attempt: it takes one call or one retry out of the newest slice.
+// If the slice has none, because the window has moved on, takeOut does nothing.
 func (w *window) takeOut(now time.Duration, which int) {
 	if w.advance(now); w.slices[w.newest%windowParts][which] > 0 {
 		w.add(now, which, -1)

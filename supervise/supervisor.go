@@ -294,8 +294,9 @@ func (k *serveRun) exited(c *child, err error) {
 	}
 }
 
-// guard calls run, and then calls ended with the error of run. A panic or runtime.Goexit in run
-// becomes a *PanicError. With passPanics, the panic continues after ended has returned.
+// guard calls run, and then passes the error of run to the function ended. A panic or
+// runtime.Goexit in run becomes a *PanicError. With passPanics, the panic continues after ended
+// has returned.
 func guard(name string, passPanics bool, run func() error, ended func(error)) {
 	var err error
 	returned := false

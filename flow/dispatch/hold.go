@@ -73,8 +73,7 @@ func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64
 }
 
 // maxWaiting returns the number of items that the busy lanes complete, beyond their current ones,
-// within a limit of time. The limit is the expected time of lane i for one item, multiplied by the
-// factor worth.
+// in a certain time: the expected time of lane i for one item, multiplied by the parameter worth.
 func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candidate) float64 {
 	limit := expectation(&c[i], cost) * worth
 	sum := 0.0

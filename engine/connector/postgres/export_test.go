@@ -29,8 +29,8 @@ func GuardEnter(s *Sink) {
 
 // NewEvict returns a function that ends the sessions of suspended processes in the database of s,
 // over a new connection, and returns their number. The sink does the same when a transaction has
-// waited too long for a lock of another process. Here a process counts as suspended if it has sent
-// no data even for a moment.
+// waited too long for a lock of another process. But the sink waits until a session has sent
+// nothing for ten seconds (patience), and the function does not wait.
 func NewEvict(s *Sink) func(ctx context.Context) (int64, error) {
 	var found suspended
 	return func(ctx context.Context) (ended int64, err error) {

@@ -94,7 +94,8 @@ func (p *pairing) meet(k int) {
 	}
 }
 
-// carry copies from one connection to the other until one ends. It calls before with all data.
+// carry copies data from one connection to the other until one ends. It first passes the data to
+// the function before.
 func carry(to, from net.Conn, before func(data []byte)) {
 	defer to.Close()
 	defer from.Close()
