@@ -70,10 +70,11 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	return err
 }
 
-// failCanceled is called when the context of a Deliver call ends. The parameter a is the attempt of
-// that call. If the batch of a still waits for earlier batches, failCanceled fails all deliveries
-// that the writer has not begun. Later batches cannot be written without the batch of a. Earlier
-// ones fail because they share its run. All these batches are delivered again.
+// failCanceled is called when the context of a Deliver call ends. The parameter a is the attempt
+// of that call. If the batch of a still waits for earlier batches, failCanceled fails all
+// deliveries that the writer has not begun. Later batches cannot be written without the batch of
+// a. Earlier ones fail because they belong to the same run (see [stream.Attempt]). All these
+// batches are delivered again.
 //
 // If the batch of a does not wait, failCanceled does nothing: the writer reports the result.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {

@@ -109,9 +109,9 @@ func carry(to, from net.Conn, before func(data []byte)) {
 	}
 }
 
-// parallel checks that two partitions of a table are read concurrently: both have a query in flight
-// in each of their rounds. So on a distant server, reading both takes as long as reading one. A
-// single connection reads the same rows.
+// parallel checks that two partitions of a table are read concurrently: both have a query in
+// flight in each round trip to the server. So on a distant server, reading both takes as long as
+// reading one. It also checks that a single connection reads the same rows.
 func parallel(t *testing.T, server *connectortest.Server) {
 	const rows, batch = 3000, 100
 	db := openPostgres(t, server.URL)
