@@ -166,8 +166,8 @@ func lognormal(_ time.Duration, random *rand.Rand) time.Duration {
 	return time.Duration(math.Exp(sigma*random.NormFloat64()-sigma*sigma/2) * float64(20*ms))
 }
 
-// TestGoodputAtServersOfEightPlaces compares the windows that keep a longer queue with the best
-// constant limit.
+// TestGoodputAtServersOfEightPlaces compares the best constant limit with the windows that keep a
+// longer queue than the default limit does.
 func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 	notUnderRace(t)
 	for _, v := range []struct {

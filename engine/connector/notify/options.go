@@ -88,10 +88,9 @@ const (
 
 	// settleTime delays the deletion of ended deliveries. After a crash, a record is read again
 	// unless its position is in a synced checkpoint. The sink then recognizes the record by its
-	// delivery. So a delivery is deleted only when the position of its record is certainly in a
-	// synced checkpoint: at least settleTime must lie between the end of the delivery and the last
-	// synced checkpoint. This is longer than the engine takes to acknowledge a record after the
-	// sink has stored its delivery.
+	// delivery. So a delivery must stay until the position of its record is in a synced
+	// checkpoint. This is certain if a checkpoint was synced at least settleTime after the
+	// delivery ended. The engine acknowledges a record in less time than that.
 	settleTime = time.Minute
 )
 

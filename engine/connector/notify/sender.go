@@ -402,10 +402,9 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 }
 
 // revisit schedules the next visit of a lane. If the last visit found no room for another attempt
-// (full), the first of these rules that applies determines the time of the next visit:
+// (full), the first of these rules that applies determines the time:
 //
-//   - If the rate limit delays the next attempt, the visit is when the rate limit allows the
-//     attempt.
+//   - If the rate limit delays the next attempt, the visit is when the limit allows the attempt.
 //   - If an attempt is in flight, the visit is when an attempt ends.
 //   - Otherwise the visit is after roomPause.
 //
