@@ -27,9 +27,9 @@ type Adaptive struct {
 }
 
 // Next returns the interval until the next poll, always within [Min, Max]. The parameter last is
-// the previous interval, or 0 at the start. The parameter used reports whether the data of the last
-// fetch has been used. To keep many pollers from polling at the same time, draw the wait from
-// Fixed(interval).Proportional(0.1).
+// the previous interval, or 0 at the start. The parameter used reports whether the data of the
+// last fetch has been used. To keep many pollers from polling at the same time, draw each wait
+// from the policy Fixed(interval).Proportional(0.1), with the interval that Next has returned.
 func (a Adaptive) Next(last time.Duration, used bool) time.Duration {
 	low, high := a.limits()
 	switch {

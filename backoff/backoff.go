@@ -30,9 +30,9 @@
 //
 // # Rules for every policy
 //
-//   - A wait is never negative and never above the policy's cap. If the range of a draw extends
-//     above the cap, the draw is made from the part below the cap. So no more waits than usual
-//     equal the cap.
+//   - A wait is never negative and never above the policy's cap. If a range extends above the cap,
+//     the draw is made from the part of the range below the cap. If each draw above the cap were
+//     cut to the cap instead, many waits would equal the cap.
 //   - A sum or product that is too large becomes the largest time.Duration. No duration has a
 //     special meaning: the bool result of Next reports the end of a sequence.
 //   - No input panics. [Validate] returns an error for invalid settings; the waits of an invalid

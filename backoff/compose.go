@@ -50,8 +50,9 @@ func (p limited) Validate() error {
 	return Validate(p.p)
 }
 
-// String writes the limit as the key attempts of the policy. If the policy already uses that key
-// (slotted), or combines several policies, String writes limit(...) instead.
+// String writes the limit as a key of the policy, as in "fixed delay=1s attempts=5". There are two
+// exceptions: slotted has a key attempts of its own, and a combination of policies has no keys.
+// For these String writes limit(SPEC; 5).
 func (p limited) String() string {
 	text, attempts := describe(p.p), strconv.FormatUint(uint64(p.attempts), 10)
 	if _, ok := p.p.(Binary); ok || strings.HasSuffix(text, ")") {

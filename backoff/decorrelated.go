@@ -38,8 +38,8 @@ var powersOf3 = func() (f [40]uint64) {
 	return f
 }()
 
-// highest returns the longest wait of the n-th draw, from 1. For 0 it returns the base, from which
-// the first draw starts.
+// highest returns the longest wait of draw n, counted from 1. For 0 it returns the base, from
+// which the first draw starts.
 func (p Walk) highest(n uint64) time.Duration {
 	base, limit := p.limits()
 	if base == 0 {

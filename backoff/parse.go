@@ -44,8 +44,8 @@ import (
 // its policies and those of this package.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
 
-// ParseWith is like Parse, but also accepts additional policies. The map more has the names of
-// these policies, and for each name the function that reads the policy. The returned policies are
+// ParseWith is like Parse, but also accepts additional policies. The map more has the name of each
+// of these policies, and the function that reads its settings. The returned policies are
 // validated. Each should have a String method with a text that ParseWith can read.
 func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, error) {
 	p, err := parser(more).parse(strings.TrimSpace(spec), 0)

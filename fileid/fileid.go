@@ -22,8 +22,8 @@
 // If the system reports birth times with fractions of a second, a new file with a reused inode is
 // always recognized as new. A file that was rewritten in place with another head counts as new,
 // too. A file that was truncated and rewritten in place with the same head cannot be recognized as
-// new. If callers see that a file has shrunk, they must ask for a new ID: [New] then raises Gen,
-// because the old ID is taken.
+// new. If callers see that a file has shrunk, they must ask for a new ID. Because the old ID is
+// taken, [New] then raises Gen, a number that is part of the ID.
 //
 // Without such a birth time, only the head distinguishes two files of one inode. The ID then also
 // holds the first modification time, so that two files with the same head do not share an ID. If

@@ -44,8 +44,9 @@ func dies(way string, deaths map[string]int) WorkerFunc[string] {
 // left. This record is dead-lettered with the reason, and all other records are delivered.
 func TestDied(t *testing.T) {
 	for way, want := range map[string]map[string]int{
-		// A piece of a refused item is cut after one death. x cannot be cut: it is dead-lettered
-		// after three. A Split names x at once.
+		// The whole item is refused and halved after three deaths. A half is halved again after
+		// one death. x cannot be halved: it is dead-lettered after three deaths. With "split", the
+		// worker itself names x as the piece that killed it, so that nothing is halved.
 		"error": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3},
 		"panic": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3},
 		"split": {"abcdxfgh": 1, "x": 3},

@@ -65,12 +65,12 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // number of this attempt of the item, from 1
 
-	// Run and Index give the order in which attempts must take effect on an Ordered lane. Index
-	// counts from 0 within a Run. Run never decreases during the life of a Sender. After a failed
+	// On an Ordered lane, attempts must take effect in the order of Run, then Index. Index counts
+	// from 0 within a Run. Run never decreases during the life of a Sender. After a failed
 	// attempt, all later attempts of its Run must fail, too. When all have returned, the next Run
 	// starts with the failed item. Example: three attempts of a Run have the Index 0, 1 and 2. If
-	// attempt 1 fails, attempt 2 must fail as well. Both items are sent again in the next Run, with
-	// Index 0 and 1.
+	// attempt 1 fails, attempt 2 must fail as well. Both items are sent again in the next Run,
+	// with Index 0 and 1.
 	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue. From this time on, the window of the

@@ -75,10 +75,10 @@ type tally struct {
 	all                   bool // the search has visited every state
 }
 
-// search visits the states with the given number of batches. It stops when it has visited about as
-// many as the parameter most allows. From each new state it makes one random move, drawn with seed.
-// It tries the other moves of the state later, in random order. So if it cannot visit all states,
-// it visits some near the beginning and some near the end.
+// search visits the states with the given number of batches, up to a maximum number of states
+// (most). From each new state it makes one random move, drawn with seed. It tries the other moves
+// of the state later, in random order. So if it cannot visit all states, it visits some near the
+// beginning and some near the end.
 func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tally) {
 	seen := make(map[string]struct{}, most)
 	rnd := rand.New(rand.NewPCG(seed, uint64(batches)))
@@ -137,11 +137,11 @@ const (
 	leastHedged = 5_000
 )
 
-// TestEveryState checks the rules of searched in every state that search visits. It does so with a
-// plain machine, and with one that hedges and has a budget of one failed retry every 200 ms. Two
-// states are the same if machine, ledger and checkpoint show the same state, apart from the time.
-// With one or two batches, the search visits all states. With more, go test visits a fifth of the
-// states of make test-full.
+// TestEveryState checks the rules of type searched in every state that search visits. It does so
+// with a plain machine, and with one that hedges and has a budget of one failed retry every 200
+// ms. Two states are the same if machine, ledger and checkpoint show the same state, apart from
+// the time. With one or two batches, the search visits all states. With more, go test visits a
+// fifth of the states of make test-full.
 func TestEveryState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a search of 100,000 states is not short")

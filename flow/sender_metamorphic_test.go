@@ -17,8 +17,8 @@ import (
 )
 
 // This file tests the Sender as metamorphic_test.go of package flowsim tests the machine, but with
-// real goroutines in a synctest bubble. In a bubble, events at one instant have no fixed order, so
-// the tests compare shares instead of attempts.
+// real goroutines in a synctest bubble. In a bubble, events at one instant have no fixed order. So
+// the tests do not compare single attempts, but each worker's share of all attempts.
 
 // paced is a worker that serves one item at a time.
 type paced struct {
@@ -90,8 +90,8 @@ type played struct {
 	took   time.Duration
 }
 
-// play sends n items at random times. The mean interval is the parameter every; with 0, items come
-// as fast as the workers take them. Worker i has the lane at index order[i].
+// play sends n items at random times, with a mean interval of every. If every is 0, items come as
+// fast as the workers take them. Worker i has the lane at index order[i].
 func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
 	every time.Duration) (r played) {
 	t.Helper()
@@ -154,9 +154,9 @@ var (
 	}
 )
 
-// TestSenderWorseIsNotChosenMore checks that a worker with a slower network or service, or one that
-// fails, gets no larger share. It does not test failures with hash, which sends an item again to
-// the worker that failed it.
+// TestSenderWorseIsNotChosenMore checks that a worker with a slower network or service, or one
+// that fails, gets no larger share. It does not test failures with dispatch.Hash, which sends an
+// item again to the worker that failed it.
 func TestSenderWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(p *paced){
 		"network": func(p *paced) { p.network *= 3 },
@@ -186,8 +186,8 @@ func TestSenderWorseIsNotChosenMore(t *testing.T) {
 	}
 }
 
-// TestSenderPermuted checks that workers keep their shares when their lanes are permuted. It leaves
-// out hash, which binds items to lanes.
+// TestSenderPermuted checks that workers keep their shares when their lanes are permuted. It
+// leaves out dispatch.Hash, which binds items to lanes.
 func TestSenderPermuted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped with -short: it compares shares; others run the same code")
@@ -243,10 +243,12 @@ func (p *plays) like(q *plays) bool {
 // TestSenderScaled checks that if every part takes three times as long, the whole does, too, and
 // the windows are about the same. The test of the machine checks exact equality. This is not
 // possible here, because answers at one instant come in any order. So items arrive at different
-// instants, a little faster than they can be delivered. In about one play of seventy, the order of
-// the first answers makes a start-up end early or late (queue, aimd). So if two plays differ, the
-// test compares the medians of five plays. It leaves out the experimental window.Rate with round
-// robin, which ends at either limit equally often.
+// instants, a little faster than they can be delivered.
+//
+// In about one play of seventy, the order of the first answers makes the start-up of a
+// window.Queue or window.AIMD end early or late. So if two plays differ, the test compares the
+// medians of five plays. It leaves out the experimental window.Rate with round robin: its
+// start-ups end early about as often as late, so that medians do not help.
 func TestSenderScaled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped with -short: it compares durations; others run the same code")

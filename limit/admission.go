@@ -54,9 +54,10 @@ func newAdmission(o Options, clock time.Duration) *admission {
 	return a
 }
 
-// refresh copies the limit and the epoch from the window, after each event that may have changed
-// the window. The epoch is a number that the window changes when it no longer counts the round
-// trips of calls that have already started.
+// refresh copies the limit and the epoch from the window. It is called after each event that may
+// have changed the window. Each call keeps the epoch of its start. When the window changes its
+// epoch, for example at the start of a probe, it does not count the round trips of the calls that
+// are running now.
 func (a *admission) refresh() {
 	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
 }

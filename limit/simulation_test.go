@@ -125,8 +125,8 @@ func (s simulated) mean(algorithm window.Algorithm, seeds int) (sum result) {
 // limit never lowers the goodput, and 32 calls keep 8 places busy at all times.
 func (s simulated) best(seeds int) float64 { return s.mean(window.Fixed{Size: 32}, seeds).goodput }
 
-// notUnderRace skips a simulation with -short, which tests with the race detector also set: a
-// simulation has only one goroutine, so it cannot race.
+// notUnderRace skips a simulation if the flag -short is set. Tests with the race detector set this
+// flag. A simulation has only one goroutine, so the detector would find nothing in it.
 func notUnderRace(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -166,8 +166,8 @@ func lognormal(_ time.Duration, random *rand.Rand) time.Duration {
 	return time.Duration(math.Exp(sigma*random.NormFloat64()-sigma*sigma/2) * float64(20*ms))
 }
 
-// TestGoodputAtServersOfEightPlaces compares the windows that keep a longer queue with the best
-// constant limit.
+// TestGoodputAtServersOfEightPlaces compares the best constant limit with the windows that keep a
+// longer queue than the default limit does.
 func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 	notUnderRace(t)
 	for _, v := range []struct {

@@ -145,7 +145,8 @@ func (b *ratioBudget) Allow(ctx context.Context) error {
 func (b *ratioBudget) Report(context.Context, error) {}
 
 // InFlight returns the budget of Envoy. It bounds the number of retries that run at the same time:
-// at most share of all running attempts, or floor if that is more. Envoy uses (0.2, 3).
+// at most the given share of all running attempts, or floor retries if that is more. Envoy uses
+// (0.2, 3).
 func InFlight(share float64, floor int) Budget {
 	return &inFlightBudget{inFlight: inFlight{share: atLeast(0, share), floor: max(floor, 0)}}
 }

@@ -68,9 +68,8 @@ func (w *window) add(now time.Duration, which int, n int64) {
 	w.sums[which] += n
 }
 
-// takeOut undoes one count of an attempt. The parameter which selects the count, which takeOut
-// reduces by 1 in the newest slice. It does nothing if that count is 0 because the window has moved
-// on.
+// takeOut undoes the count of one attempt: it takes one call or one retry out of the newest slice.
+// If the slice has none, because the window has moved on, takeOut does nothing.
 func (w *window) takeOut(now time.Duration, which int) {
 	if w.advance(now); w.slices[w.newest%windowParts][which] > 0 {
 		w.add(now, which, -1)

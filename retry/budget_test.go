@@ -119,8 +119,8 @@ func TestRatioAgainstAList(t *testing.T) {
 				calls = append(calls, time.Now())
 				continue
 			}
-			// The window slides in tenths: an instant always counts for nine tenths of the window,
-			// and never counts once it is older than the whole window.
+			// The budget drops its counts in tenths of the window. So it keeps a count for at
+			// least nine tenths of the window, and at most for the whole window.
 			since := func(all []time.Time, d time.Duration) (n int) {
 				for _, at := range all {
 					if time.Since(at) < d {

@@ -56,10 +56,12 @@ type Options struct {
 	// MaxHint.
 	ClampHint bool
 	// ExactHint makes the retry wait exactly as long as a hint demands, even if Policy would wait
-	// longer. After that, Policy starts from its beginning, unless Policy ends by itself.
+	// longer. After that, Policy starts from its beginning. A Policy that ends by itself does not
+	// start again, because it would then never end.
 	//
-	// Without ExactHint, the retry waits for the hint or for Policy's wait, whichever is longer. It
-	// adds up to a tenth to the hint, so that clients with the same hint do not all return at once.
+	// Without ExactHint, the retry waits for the hint or for Policy's wait, whichever is longer.
+	// It adds up to a tenth to the hint, so that clients with the same hint do not all return at
+	// once.
 	ExactHint bool
 	// Targets is the number of services among which the operation chooses by Attempt.Target. After
 	// a failure with the action Failover, the next target is tried at once. Once all targets have

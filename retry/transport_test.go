@@ -266,8 +266,8 @@ func TestTransportPrepare(t *testing.T) {
 	}
 }
 
-// refusing returns a server that responds with 503 to the first requests, as many as times. It
-// reads a part of the bodies of these requests, and the whole body of every later one.
+// refusing returns a server that responds with 503 to the first requests (times is their number).
+// It reads a part of the bodies of these requests, and the whole body of every later one.
 func refusing(t *testing.T, times int) (srv *httptest.Server, bodies *[]string) {
 	bodies = new([]string)
 	var mu sync.Mutex

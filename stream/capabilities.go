@@ -70,9 +70,10 @@ type TransactionalSink interface {
 	// transaction. It is called by the checkpoint's goroutine. After an error it is called again
 	// for the same partitions.
 	//
-	// The engine passes only partitions of which nothing was delivered or stored since Load. For
-	// other partitions a transaction may still be running. If its data was already stored by an
-	// earlier attempt, it finds this out by the entries, so they must not be deleted yet.
+	// The engine passes only partitions of which nothing was delivered or stored since Load. In
+	// other partitions, an attempt to deliver a batch may still be running. By the entries of the
+	// ledger, this attempt finds out whether an earlier attempt has stored the batch already. So
+	// these entries must not be deleted yet.
 	Prune(ctx context.Context, partitionIDs []string) error
 }
 
@@ -93,11 +94,12 @@ type DeadLetterSink interface {
 // source's own store, in the transaction of the data. An example is a Kafka sink that stores the
 // offsets of a consumer group.
 type SourceBoundSink interface {
-	// BindSource returns the sink that replaces this one in a route with an [AssignedSource]. It
-	// returns nil if the options do not ask for this. route is the same as [OpenOptions].Route. The
-	// returned sink is a [PartitionLedger], and the engine does not call the Commit of the route's
-	// [Reader]. An error makes the config invalid. BindSource is called once, before Open. It is
-	// not called for a replay of dead letters.
+	// BindSource returns the sink that replaces this one in a route with an [AssignedSource]. The
+	// returned sink is a [PartitionLedger] that stores the source's positions, and the engine does
+	// not call the Commit of the route's [Reader]. If the options do not ask the sink to store
+	// these positions, BindSource returns nil. An error makes the config invalid. route is the
+	// same as [OpenOptions].Route. BindSource is called once, before Open. It is not called for a
+	// replay of dead letters.
 	BindSource(source Source, route string) (Sink, error)
 }
 

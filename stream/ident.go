@@ -70,10 +70,10 @@ func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	return dst
 }
 
-// AppendShortID is for receivers that limit the length of ids. It appends the id of record i of b.
-// If the id has more bytes than the parameter most allows, it appends the SHA-256 hash of the id
-// instead, as 64 hexadecimal digits. An id is long, for example, if the position of its record is
-// the cursor of a feed.
+// AppendShortID appends the id of record i of b, for receivers that limit the length of ids. The
+// parameter most is this limit in bytes. Instead of a longer id, AppendShortID appends the SHA-256
+// hash of the id, as 64 hexadecimal digits. An id is long, for example, if the position of its
+// record is the cursor of a feed.
 func AppendShortID(dst []byte, b *Batch, i, most int) []byte {
 	n := len(dst)
 	dst = b.AppendRecordID(dst, i)

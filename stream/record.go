@@ -90,8 +90,8 @@ const (
 	Number             // the original digits, parsed only on demand
 	Bool               // true or false
 	Null               // no value; Len is 0
-	// an original array or object; or a quoted string that is not valid UTF-8 text (a lone
-	// surrogate)
+	// an array or object in its original text; or a quoted string that cannot be UTF-8 text,
+	// because it contains a lone surrogate
 	JSON
 )
 

@@ -9,8 +9,9 @@ type Schema struct {
 	// Open means that records may have other fields than those in Fields, and may lack some of
 	// them, as in JSON.
 	Open bool
-	// OnError is the policy for a record that a processor after the last parser cannot process:
-	// dead_letter, pass or drop.
+	// OnError is the option on_error of the last parser: dead_letter, pass or drop. Without a
+	// parser, it is dead_letter. If a later processor cannot process a record, it does the same
+	// with the record, unless the processor has an option on_error of its own.
 	OnError string
 }
 

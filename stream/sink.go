@@ -49,9 +49,10 @@ type Sink interface {
 // SinkOptions are the parameters of Sink.Open.
 type SinkOptions struct {
 	Pipeline, Route string
-	// ResumeToken tells the sink where to continue in its output after a restart; a file sink, for
-	// example, truncates its file to it. It is the last token that an ordered lane reported
-	// (Report.ResumeToken) before the checkpoint was saved. It is "" the first time.
+	// ResumeToken tells the sink where to continue in its output after a restart. A file sink, for
+	// example, truncates its file to the length in the token. The token is the last one that an
+	// ordered lane reported (Report.ResumeToken) before the checkpoint was saved. It is "" the
+	// first time.
 	ResumeToken string
 	// Lanes sets the whole list of workers. The sink calls it again when the list changes because
 	// of DNS, restarts or remote nodes. Workers are identified by name: existing names are kept,

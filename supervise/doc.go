@@ -25,6 +25,11 @@
 // if it has not returned in time after its context has ended. A supervisor escalates, or gives up,
 // if it stops its children and returns an error instead of restarting a child.
 //
+// A Resender holds a message from Send until the message is acknowledged or dead-lettered. A
+// message is ready while the child may take it. A Nack makes the message ready again later. After
+// a crash, the child is on probation: it gets messages in rounds of 1, 2, 4, 8, ... messages,
+// until it has recovered.
+//
 // The package logs only through [LogTo]. See also [Supervisor.Status]. Everything runs under
 // testing/synctest, with exact delays. The files that decide (restart order, delays, limits, which
 // messages are sent again) take the time as a parameter. The other files start goroutines and wait.

@@ -53,9 +53,10 @@ func TestResendsAfterCrashes(t *testing.T) {
 	}
 }
 
-// original runs the published BackOffSender over a child. The child crashes at its first message
-// until it has crashed crashes times. Then it acks all messages. BackOffSender keeps the unacked
-// messages and sends all of them again at each Tick. original returns the number of repeated sends.
+// original runs the published BackOffSender over a child. The child crashes at its first message,
+// as often as the parameter crashes says. Then it acks all messages. BackOffSender keeps the
+// unacked messages and sends all of them again at each Tick. original returns the number of
+// repeated sends.
 func original(k, crashes int) (resent uint64) {
 	possiblyFailed := make(map[int]bool)
 	var mailbox []int

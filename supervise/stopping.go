@@ -47,7 +47,8 @@ func (m *machine) hang(now time.Duration, c *child) {
 }
 
 // regroup restarts all children with a number (child.seq) of at least mark. It stops them in
-// reverse order, and then starts them in order, at the time due or later.
+// reverse order, and then starts them in order. They start at due, or later if stopping takes
+// longer.
 func (m *machine) regroup(now time.Duration, mark uint64, due time.Duration) {
 	if m.phase == regrouping && mark >= m.mark {
 		m.due = max(m.due, due)

@@ -28,8 +28,8 @@ type Supervisor struct {
 	serves   uint64        // calls of Serve
 	begun    time.Time     // start of the last Serve
 	done     chan struct{} // closed when the last Serve has returned
-	// needs is the function above.needs from the context of the last Serve. It is nil if this
-	// supervisor is not inside another one.
+	// needs tells the supervisor above this one how long this one takes to stop (see above.needs).
+	// It is from the context of the last Serve. It is nil if there is no supervisor above.
 	needs func(time.Duration)
 }
 
@@ -52,8 +52,8 @@ type liveChild struct {
 type above struct {
 	path string
 	tell func(context.Context, Event)
-	// needs is called with the time that a supervisor inside this child takes to stop, and again
-	// when that time grows.
+	// A supervisor inside this child calls needs with the time that it takes to stop, and again
+	// when that time grows. The supervisor above then gives the child at least that time.
 	needs      func(time.Duration)
 	passPanics bool
 	within     *within // of the incarnation or goroutine that has this context
@@ -218,8 +218,8 @@ func (k *serveRun) loop(nested bool) error {
 }
 
 // handleExitsLocked tells the state machine which children have returned (the field inbox). Their
-// events are passed to OnEvent later. The result has the channels to be closed after the call of
-// OnEvent. The caller holds mu.
+// events are passed to OnEvent later. Some goroutines wait for these calls of OnEvent. The result
+// has their channels, which the caller closes after the calls. The caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
 	for _, e := range s.inbox {
 		delete(s.lives, e.child)
@@ -294,8 +294,9 @@ func (k *serveRun) exited(c *child, err error) {
 	}
 }
 
-// guard calls run, and then calls ended with the error of run. A panic or runtime.Goexit in run
-// becomes a *PanicError. With passPanics, the panic continues after ended has returned.
+// guard calls run, and then passes the error of run to the function ended. A panic or
+// runtime.Goexit in run becomes a *PanicError. With passPanics, the panic continues after ended
+// has returned.
 func guard(name string, passPanics bool, run func() error, ended func(error)) {
 	var err error
 	returned := false

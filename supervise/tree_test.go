@@ -152,8 +152,10 @@ func TestShutdownIsBounded(t *testing.T) {
 		_, stop := serve(t, supervise.Spec{Shutdown: 12 * s}, append(children, d.child("z", s))...)
 		synctest.Wait()
 		err := stop()
-		// z takes 1 s, deaf19 and deaf18 take 5 s each, and deaf17 is told to stop at 11 s. At 12 s
-		// all others are told to stop; they have until 17 s.
+		// The children are stopped one by one, from the last to the first. z takes 1 s. deaf19 and
+		// deaf18 do not return within their Shutdown of 5 s each. At 11 s deaf17 is told to stop.
+		// At 12 s Spec.Shutdown has passed, so all others are told to stop. They have 5 s, until
+		// 17 s.
 		d.want(t, "1s z stops", "12s a stops")
 		if gone, ok := errors.AsType[*supervise.StuckError](err); !ok || len(gone.Children) != 20 ||
 			time.Since(d.start) != 17*s {

@@ -88,8 +88,8 @@ func decayWalk(d Decay, lives []time.Duration, src rand.Source) func() (time.Dur
 	}
 }
 
-// checkSutureServed checks the same case with a whole supervisor, and compares the times of its
-// restarts.
+// checkSutureServed runs the case c with a whole supervisor, and compares the delays of its
+// restarts with those of the case.
 func checkSutureServed(t *testing.T, c vectors.Case, d Decay, lives []time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -18,8 +18,8 @@ type Reserver interface {
 
 // WriteBacker is implemented by a File that can start writing cached data to disk without waiting.
 type WriteBacker interface {
-	// WriteBack starts writing the cached bytes between the offsets from and to. It may block while
-	// the disk's queue is full.
+	// WriteBack starts writing the cached bytes in the range [from, to). It may block while the
+	// disk's queue is full.
 	WriteBack(from, to int64) error
 }
 
@@ -91,11 +91,11 @@ func Reserve(f File, from, length int64) bool {
 	return ok && length > 0 && r.Reserve(from, length) == nil
 }
 
-// WriteBack starts writing a range of f to disk in the background: the bytes between the offsets
-// from and to. A later Sync then has less to do. WriteBack itself makes nothing durable, and errors
-// of the disk are returned by Sync. It reports whether the writing was started. False is not an
-// error: f is no [WriteBacker] or the range is empty. WriteBack may block while the disk's queue is
-// full, and is safe for concurrent use.
+// WriteBack starts writing the bytes of f in the range [from, to) to disk, in the background. A
+// later Sync then has less to do. WriteBack itself makes nothing durable, and errors of the disk
+// are returned by Sync. It reports whether the writing was started. False is not an error: f is no
+// [WriteBacker] or the range is empty. WriteBack may block while the disk's queue is full, and is
+// safe for concurrent use.
 func WriteBack(f File, from, to int64) bool {
 	w, ok := f.(WriteBacker)
 	return ok && from < to && w.WriteBack(from, to) == nil

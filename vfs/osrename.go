@@ -16,8 +16,8 @@ func (d *osDir) RenameNew(oldName string, to Dir, newName string) error {
 	return d.move("rename without replacing", oldName, to, newName, linkAndRemove)
 }
 
-// move resolves both names to the directories that hold them. It calls the function do with these
-// directories and the last parts of the names.
+// move resolves both names to the directories that hold them. It passes these directories and the
+// last parts of the names to the function do.
 func (d *osDir) move(op, oldName string, to Dir, newName string,
 	do func(*osDir, string, *osDir, string) error) error {
 	target, ok := to.(*osDir)

@@ -57,8 +57,8 @@ type Dir interface {
 	// Entries lists the directory name ("." for the Dir itself) in no particular order. Entries
 	// that are deleted meanwhile are left out.
 	Entries(name string) ([]Entry, error)
-	// Rename moves the file oldName to the name newName in the directory to, which may be the same
-	// Dir. It replaces an existing newName. The rename is durable only after Sync of both
+	// Rename moves the file oldName into another Dir or the same one (to), where it gets the name
+	// newName. It replaces an existing file newName. The rename is durable only after Sync of both
 	// directories. Rename fails across file systems.
 	Rename(oldName string, to Dir, newName string) error
 	// RenameNew is like Rename, but returns fs.ErrExist if newName exists. If the system has no

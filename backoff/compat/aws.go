@@ -13,9 +13,9 @@ import (
 // AWS is the ExponentialJitterBackoff of aws-sdk-go-v2 v1.47 in its legacy mode: U[0, 1) *
 // 2^attempt seconds, attempt from 1. [AWSDefaults] has the settings of retry.NewStandard.
 //
-// Quirks: From the first attempt above log2(Max in seconds) on, it waits exactly Max, without
-// jitter. With a Max of 20 s, this is the fifth attempt. Earlier waits are drawn up to 2^attempt
-// seconds, at most Max. With a Max of 0 or less, every wait is Max.
+// Quirks: When 2^attempt seconds exceed Max, the wait is exactly Max, without jitter. With a Max
+// of 20 s, this begins at the fifth attempt (32 s). Earlier waits are drawn up to 2^attempt
+// seconds. With a Max of 0 or less, every wait is Max.
 type AWS struct {
 	Max    time.Duration
 	Compat bool // whether a negative Max gives negative waits, as in the original

@@ -159,16 +159,17 @@ func (p CuratorFixed) Validate() error {
 // CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait each time, until MaxElapsed
 // has passed since the first attempt.
 //
-// Quirk: it refuses to retry only after a wait, although it has measured the elapsed time before
-// this wait. So the last wait is useless. Next takes the sum of the waits as the elapsed time, and
-// omits the useless wait. Decide returns that wait, too.
+// Quirk: after each failure the original measures the elapsed time, waits, and only then refuses
+// to retry if the measured time was too long. So its last wait is useless. Next takes the sum of
+// the waits as the elapsed time, and omits the useless wait. Decide returns that wait, too.
 type CuratorUntilElapsed struct {
 	MaxElapsed, Sleep time.Duration
 	Compat            bool // whether a negative Sleep gives negative waits, as in the original
 }
 
-// Decide reports whether the original retries after retryCount retries and the time elapsed. It
-// also returns the original's sleep before that decision: the duration and the number of sleeps.
+// Decide returns the decision of the original after retryCount retries, when the time elapsed has
+// passed since the first attempt. The original sleeps before it decides, even if it then does not
+// retry: slept is the duration of each sleep, and sleeps the number of sleeps (0 or 1).
 func (p CuratorUntilElapsed) Decide(
 	retryCount int, elapsed time.Duration,
 ) (retry bool, slept time.Duration, sleeps int) {

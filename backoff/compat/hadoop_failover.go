@@ -19,8 +19,8 @@ import (
 // idempotent. Fallback decides about all other failures.
 //
 // Quirks: The first failover waits 0, and the second 2 * Delay on average. The delay is cut to
-// MaxDelay before the jitter, so it reaches 1.5 * MaxDelay. The product of Delay and the power of
-// two wraps, and so does the shift by 64 or more (Compat only). MaxRetries limits the number of
+// MaxDelay before the jitter, so it reaches 1.5 * MaxDelay. Delay times the power of two wraps,
+// and the power of two wraps from 2^64 on (both with Compat only). MaxRetries limits the number of
 // retries minus the number of failovers. A remote AccessControlException is not refused at once:
 // Fallback decides about it.
 type HadoopFailover struct {

@@ -14,10 +14,10 @@ import (
 //
 // [KubernetesExponentialDefaults] has the settings of DefaultTypedControllerRateLimiter.
 //
-// Quirks, both with Compat only: With a base of 1 ns and n = 63, the wait is 2^63. The original
-// compares it as a float with the largest int64, which is 2^63 as a float too. So it is not cut to
-// Max, and becomes the lowest int64. With a Base of 0, the wait is 0 times infinity from n = 1024
-// on. This is NaN, which also becomes the lowest int64.
+// Quirks, both with Compat only: With a Base of 1 ns and n = 63, the wait is 2^63 ns, one more
+// than the largest int64. The original compares the two as floats, which are equal. So it does not
+// cut the wait to Max, and converts it to the lowest int64. With a Base of 0, the wait is 0 times
+// infinity from n = 1024 on. This is NaN, which also becomes the lowest int64.
 type KubernetesExponential struct {
 	Base   time.Duration // 0 means that every wait is 0
 	Max    time.Duration // 0 means that every wait is 0

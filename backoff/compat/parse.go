@@ -63,6 +63,7 @@ var specs = []string{
 // keys of the policy. The values are the defaults. The following keys have no default and must be
 // given. For them, Specs shows sample values.
 //
+//	required keys                   policies
 //	base                            curator, sethvargo
 //	max_elapsed, sleep              curator_until_elapsed
 //	sleep                           curator_fixed

@@ -21,8 +21,8 @@ func TestVectorsRefuses(t *testing.T) {
 			"ends": "continues"}
 	}
 	fast := object{"fast_ns": 1, "slow_ns": 9, "max_fast": 1}
-	// jitter returns a case of wait.Jitter(1 s, 0.5), which is uniform on [1 s, 1.5 s). The
-	// arguments are the statistics in the case, right or wrong.
+	// jitter returns a case for wait.Jitter(1 s, 0.5), which draws uniformly from [1 s, 1.5 s).
+	// The arguments are the statistics that the case states about the draws, correct or wrong.
 	jitter := func(low, mean, high, deviation time.Duration, atoms ...object) object {
 		step := object{
 			"n": 0, "min_ns": low, "max_ns": high, "mean_ns": mean, "stddev_ns": deviation,

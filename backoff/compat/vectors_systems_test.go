@@ -243,8 +243,9 @@ func checkHadoopDecision(t *testing.T, c vectors.Case, d vectors.Decision) {
 	}
 }
 
-// hadoop returns the policy of a case, or a policy inside another one. The settings may be in a
-// decision's input.
+// hadoop returns the policy with this name: the policy of a case, or one of the policies inside
+// it. p has its settings. If input, the input of a decision, has a number such as max_retries,
+// this number takes precedence.
 func hadoop(t *testing.T, name string, p, input vectors.Object) Hadoop {
 	t.Helper()
 	unit := JavaMilliseconds

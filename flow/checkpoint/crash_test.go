@@ -51,8 +51,8 @@ func (p *promise) run(t *testing.T, m vfs.FS) error {
 	return nil
 }
 
-// kept checks that the file system left by a crash holds a mark that the promise allows, and
-// returns the index of this mark.
+// kept checks that the file system left by a crash holds one of the marks that p allows: the last
+// saved one, or the one that was being saved. It returns the index of this mark.
 func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem) int {
 	t.Helper()
 	// the crash may have come before the directory was created

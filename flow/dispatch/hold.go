@@ -10,11 +10,11 @@ import (
 // Holder is a Chooser that can let an item wait for a busy lane even if another lane is free.
 type Holder interface {
 	Chooser
-	// ChooseOrHold chooses a lane i like Choose. It also returns most, which bounds the number of
-	// waiting items for which the caller should leave lane i free:
+	// ChooseOrHold chooses a lane i like Choose. It also returns most, by which the caller decides
+	// whether to send the item to lane i now:
 	//
-	//   - If no more items wait than most, hold the item: a busy lane is expected to take it sooner
-	//     than lane i would finish it.
+	//   - If no more items wait than most, hold the item: a busy lane is expected to take it
+	//     sooner than lane i would finish it.
 	//   - If more items wait, or if most is below 1, send the item to lane i.
 	ChooseOrHold(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }
@@ -73,8 +73,7 @@ func (l *leastCompletion) ChooseOrHold(now time.Duration, cost float64, _ uint64
 }
 
 // maxWaiting returns the number of items that the busy lanes complete, beyond their current ones,
-// within a limit of time. The limit is the expected time of lane i for one item, multiplied by the
-// factor worth.
+// in a certain time: the expected time of lane i for one item, multiplied by the parameter worth.
 func maxWaiting(now time.Duration, cost float64, i int, worth float64, c []Candidate) float64 {
 	limit := expectation(&c[i], cost) * worth
 	sum := 0.0

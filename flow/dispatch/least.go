@@ -149,8 +149,9 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 
 // scanResult is the result of one scan of the lanes.
 type scanResult struct {
-	// best is the lane with the least expectation among the free, known lanes without failures.
-	// equal is the number of lanes with the same expectation and rate, best included.
+	// best is the lane with the least expected time among the free lanes that have answered and
+	// have no failures. equal is the number of lanes with the same expected time and rate, best
+	// included.
 	best, equal int
 	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse

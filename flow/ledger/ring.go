@@ -11,8 +11,8 @@ type entry struct {
 	settled bool
 }
 
-// settle adds piece, a range within the entry, to the settled parts. It reports whether any of it
-// is new. The parameter begin is the start of the entry.
+// settle adds piece, a range within the entry, to the settled parts. It reports whether any part
+// of piece was not settled before. The parameter begin is the start of the entry.
 func (e *entry) settle(piece Range, begin Position) bool {
 	// The parts from i to j-1 touch the piece and are joined with it. Part i is the first part that
 	// ends at or after the start of the piece. Part j is the first part that begins after the end
@@ -82,9 +82,9 @@ func (r *ring) pop() {
 }
 
 // grow makes space in a full ring. It first joins adjacent settled entries, so that at least every
-// second entry is unsettled. If more than half of the ring is still in use, it doubles the size of
-// the ring. It doubles the size only if at least a quarter of the entries are unsettled, so
-// unsettled entries bound the size. A push takes O(1) on average.
+// second entry is unsettled. If more than half of the ring is still in use, at least a quarter of
+// the ring is unsettled entries, and grow doubles the size. So the number of unsettled entries
+// bounds the size. A push takes O(1) on average.
 func (r *ring) grow() {
 	kept := make([]entry, 0, max(4, len(r.buf)*2))
 	for i := range r.n {

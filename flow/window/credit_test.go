@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestCreditUnits checks that a receiver that accepts 40 in flight gets windows of 40 batches if it
-// counts batches of 20 records, and of 2 if it counts records.
+// TestCreditUnits checks the unit of an advertisement. Each batch has 20 records. If a receiver
+// accepts 40 batches in flight, the window is 40 batches. If it accepts 40 records, the window is
+// 2 batches.
 func TestCreditUnits(t *testing.T) {
 	for _, c := range []struct {
 		batches bool

@@ -242,9 +242,10 @@ func (b *base) probe(s *Sample, x float64) {
 // weight of round trips without a queue.
 func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
-// usesSpan reports whether the probe measures all attempts that were sent within a part of a round
-// trip. Otherwise it measures the attempts that are answered first. In a wide window, the attempts
-// that are answered first are mostly those with short round trips, so their mean would be too low.
+// usesSpan reports whether the probe measures every attempt that is sent within half a round trip
+// (spanSent). Otherwise it measures the attempts that are answered first. In a wide window, the
+// attempts that are answered first are mostly those with short round trips, so their mean would be
+// too low.
 func (b *base) usesSpan() bool { return b.isSteady && b.narrow > probeSamples }
 
 const (

@@ -100,15 +100,15 @@ func (w *waits) endProbe() {
 	w.probed = weights{}
 }
 
-// rescale adapts the drained weight to a change of the base. The network keeps its speed, so the
-// network's share of the base changes from f to g. A round trip of x becomes g + (x-f)(1-g)/(1-f),
-// which multiplies its weight by
+// rescale adapts the drained weight to a change of the base. The parameters are the old and the
+// new base. The network keeps its speed, so the network's share of the base changes from f to g. A
+// round trip of x becomes g + (x-f)(1-g)/(1-f), which multiplies its weight by
 //
 //	e^((f-g)(1-x) / (width (1-f)))
 //
 // with the weighted mean of the round trips as x. Example: the network takes 2 ms, and exponential
 // service times rise from 20 ms to 80 ms. Then the drained weight grows by 18 percent. Without the
-// correction, the window would hold 0.4 of 8 calls too many.
+// correction, a window for 8 calls would be too wide by 0.4 calls.
 func (w *waits) rescale(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return
@@ -119,8 +119,9 @@ func (w *waits) rescale(from, to float64) {
 	w.tilted = w.drained * (g + (x-f)*(1-g)/(1-f))
 }
 
-// refine adapts the drained weight to a better estimate of the base. The round trips themselves
-// stay the same. So x, a round trip relative to the base, becomes x * from / to.
+// refine adapts the drained weight to a better estimate of the base. The parameters are the old
+// and the new estimate. The round trips themselves stay the same. So a round trip of x, relative
+// to the base, becomes x * from / to.
 func (w *waits) refine(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return

@@ -7,9 +7,21 @@
 // caller reports to a [Window] which batches were sent and answered. The Window returns the number
 // that may be in flight.
 //
-// An Algorithm creates one Window for each worker. A Window is pure: time is an argument. It is not
-// safe for concurrent use. In package flow, the state machine in flow/control owns it. The package
-// runs under testing/synctest.
+// An Algorithm creates one Window for each worker. A Window is pure: time is an argument. It is
+// not safe for concurrent use. In package flow, the state machine in flow/control owns it. The
+// package runs under testing/synctest.
+//
+// # Terms
+//
+// A worker is drained while it has no other batch of this sender. The base is the mean round trip
+// of the drained worker. A probe narrows the window for a short time, so that the worker drains
+// and the base can be measured. The bandwidth-delay product (BDP) is the number of batches in
+// flight that do not wait in the worker's queue.
+//
+// Each delivered attempt gives a sample, with its round trip. Samples are collected in rounds. At
+// the end of a round, a verdict decides whether the window grows, shrinks or keeps its size. A
+// nack is the answer that an attempt has failed and may be repeated. The start-up is the first
+// phase of a window, in which it grows fast until the worker is full.
 package window
 
 import "time"
@@ -114,8 +126,8 @@ func (s *Sample) ahead() float64 {
 	return 1
 }
 
-// present returns the part of ahead that was probably at the worker, without the batches that are
-// probably lost.
+// present returns the number of batches that were at the worker when the attempt was sent (see
+// ahead), without those that are probably lost.
 func (s *Sample) present() float64 {
 	if s.InFlightAtSend <= 0 || s.Lost <= 0 {
 		return s.ahead()

@@ -51,9 +51,9 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 // number *next. again reports whether a call has failed. If one has, the caller must send the
 // batches from *next on again.
 //
-// On an ordered lane, again first adds the number of delivered batches to *next, and fails the test
-// if a batch was delivered after a failed one. On other lanes, *next stays, so that delivered
-// batches are sent twice.
+// On an ordered lane, the function first adds the number of delivered batches to *next, and fails
+// the test if a batch was delivered after a failed one. On other lanes, *next stays, so that
+// delivered batches are sent twice.
 func (l *life) again(all []attempt, next *int) bool {
 	l.t.Helper()
 	failed := -1

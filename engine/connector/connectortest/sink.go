@@ -292,7 +292,7 @@ func check(t *testing.T, r Receiver, ordered, repeats bool, want []string) {
 	}
 }
 
-// texts returns the texts of all records of batches from to to-1.
+// texts returns the texts of all records of the batches with numbers in [from, to).
 func texts(from, to int) []string {
 	var all []string
 	for n := from; n < to; n++ {

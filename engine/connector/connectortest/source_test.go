@@ -66,8 +66,9 @@ func (r *linesReader) Read(ctx context.Context, b *stream.Batch) error {
 	return context.Cause(ctx)
 }
 
-// fill ends batches at multiples of the batch's bytes from the start of the text, or after its
-// maximum number of records.
+// fill appends whole lines to b. It stops at the maximum number of records, or at the first line
+// that reaches a multiple of the maximum bytes, counted from the start of the text. So batches end
+// at the same lines when they are read again.
 func (r *linesReader) fill(b *stream.Batch, end int64) {
 	from, size := r.at, int64(b.Limits().Bytes)
 	for r.at < end && b.Origins < b.Limits().Records && (r.at == from || r.at/size == from/size) {

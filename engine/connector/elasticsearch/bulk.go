@@ -59,14 +59,14 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 	return errs, nil
 }
 
-// judge classifies an error from the first result of bulkErrors.
+// judge classifies an error from the first result of bulkErrors, by its status:
 //
-//	none                      accepted
+//	no error                  accepted
 //	429                       throttled
 //	below 200, 408, 5xx       retried
 //	401, 403, 404, 405        misconfigured (no such index, no permission): never a dead letter
 //	400 for its target        misconfigured: see refusesTarget
-//	all else                  refused: the document does not fit
+//	all others                refused: the document does not fit
 func judge(err error) verdict.Verdict {
 	if err == nil {
 		return verdict.Accepted

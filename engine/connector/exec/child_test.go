@@ -56,9 +56,10 @@ var ownFile = sync.OnceValue(func() string {
 	return fmt.Sprintf("-%d-%d", time.Now().UnixNano(), os.Getpid())
 })
 
-// keep appends text to this process's own file beside file, in one write that survives the process.
-// The processes must not share a file: a kill can cut a write short, and the next process would
-// then continue in the middle of a line.
+// keep appends text to the output file of this process, whose name is file with a suffix
+// (ownFile). A kill of the process does not remove text that was written. Each process has a file
+// of its own, because a kill can cut a write short: in a shared file, the next process would then
+// continue in the middle of a line.
 func keep(file string, text []byte) error {
 	f, err := os.OpenFile(file+ownFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -5,10 +5,15 @@
 // batch to its standard input. With `ndjson` and `storm`, children keep running and exchange
 // messages with the sink.
 //
-// A batch is delivered only if the child has acknowledged it. The sink does not retry; package flow
-// does. While the route runs, a child that has ended is restarted. Its unanswered batches can go to
-// other workers at once. If package flow abandons an attempt because the child hangs, the child is
-// killed with its process group. Programs run without a shell.
+// A batch is delivered only if the child has acknowledged it. The sink does not retry; package
+// flow does. While the route runs, a child that has ended is restarted. Its unanswered batches can
+// go to other workers at once. If package flow abandons an attempt because the child hangs, the
+// child is killed with its process group. Programs run without a shell.
+//
+// An answer is the message of a child about one batch: it acknowledges, refuses or fails records.
+// The answer may state a credit: the number of records that the child accepts in all. If a child
+// dies, the batch that it was processing is blamed. A batch that is blamed several times is
+// refused.
 package exec
 
 import (

@@ -13,6 +13,12 @@
 // sink never repeats a failed fsync. With rotate, it may also rename or remove the numbered files
 // that are newer than the file in the checkpoint. Without rotate, the sink never renames or
 // removes a file.
+//
+// # Terms
+//
+// A delivery is a call of Deliver that has not returned. Deliveries that are written together are
+// a group. To answer a delivery is to make its call return. A place is the identity of a file and
+// an offset in it: a resume token is the text of a place.
 package file
 
 import (

@@ -63,9 +63,9 @@ func (l *lane) checkLength() error {
 }
 
 // detach ends the use of the lane. It truncates the file, which may have another name now, to the
-// acknowledged length. The engine delivers batches that are not acknowledged again, into the next
-// file. The caller holds l.writes. The error is a ReopenError, unless the file could not be synced
-// or truncated.
+// acknowledged length. The engine delivers the unacknowledged batches again, into the next file.
+// The caller holds l.writes. The error is a ReopenError, unless the file could not be synced or
+// truncated.
 func (l *lane) detach(reason error) error {
 	l.end(reason)
 	l.syncing <- struct{}{}

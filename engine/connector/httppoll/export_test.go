@@ -5,8 +5,8 @@ import nethttp "net/http"
 // Feed exports api to the tests of package httppoll_test.
 type Feed struct{ a *api }
 
-// NewFeed returns a feed of n records in pages of limit. If inclusive is set, a request with the
-// query parameter since=ID also returns the record with this id.
+// NewFeed returns a feed of n records, with limit records on each page. If inclusive is set, a
+// request with the query parameter since=ID also returns the record with this id.
 func NewFeed(n, limit int, inclusive bool) *Feed {
 	a := newAPI(n, limit)
 	a.inclusive = inclusive

@@ -1,9 +1,9 @@
 // Package httppoll implements the source that polls an HTTP API.
 //
 // The API must return a sequence of pages with the oldest records first, and append new records at
-// the end. A position identifies a page, and contains the number of records that were read before
-// it. Positions are all that the source needs to continue after a restart. Each route requests the
-// pages separately.
+// the end. A position identifies a page by its token, such as a path or a cursor, and contains the
+// number of records that were read before it. Positions are all that the source needs to continue
+// after a restart. Each route requests the pages separately.
 package httppoll
 
 import (

@@ -78,9 +78,9 @@ func decodeLines(_ string, body []byte, maxRecord int, _ room) (decoded, error) 
 	return d, nil
 }
 
-// checkLines returns an error if a line is longer than most. To skip many short lines at once, it
-// looks for the last line end among the next most+1 bytes. If there is none, the line is too long.
-// Otherwise checkLines continues after this line end.
+// checkLines returns an error if a line is longer than the limit (most). To skip many short lines
+// at once, it looks for the last line end among the next most+1 bytes. If there is none, the line
+// is too long. Otherwise checkLines continues after this line end.
 func checkLines(body []byte, most int) error {
 	for at := 0; len(body)-at > most; {
 		i := bytes.LastIndexByte(body[at:at+most+1], '\n')

@@ -93,7 +93,7 @@ func (k *keys) failed(e *keyed) {
 	}
 }
 
-// expire forgets requests that began more than the time keep ago. It also forgets the oldest
+// expire forgets requests that are older than the duration keep. It also forgets the oldest
 // requests while there are too many, or while their responses take too much memory.
 func (k *keys) expire(now time.Time) {
 	for {

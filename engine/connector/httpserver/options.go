@@ -103,8 +103,8 @@ func (o *Options) Validate() error {
 }
 
 // KeepRequests implements stream.RequestOptions. It returns the option idempotency, the time for
-// which requests are remembered. With a buffer, it returns 0: no partition of the source is a
-// request, because the buffer stores all requests in its own partition.
+// which requests are remembered. With a buffer, it returns 0: the requests have no partitions of
+// their own, because the buffer stores all of them in one partition.
 func (o *Options) KeepRequests() time.Duration {
 	if o.Ack == buffer.Buffered {
 		return 0

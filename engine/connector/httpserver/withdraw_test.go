@@ -12,9 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestWithdrawUnsent checks requests that reach their deadline while all workers are busy. If the
-// response of a request has the state untaken, the request must not have been sent to a worker. It
-// must not be delivered until the client repeats it.
+// TestWithdrawUnsent checks requests that reach their deadline while all workers are busy. A
+// response with the state untaken (header Penstock-State) means that no worker has got the
+// request. Such a request must not have been sent to a worker, and must not be delivered until the
+// client repeats it.
 func TestWithdrawUnsent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

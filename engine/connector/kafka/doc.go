@@ -1,10 +1,18 @@
 // Package kafka holds the source that reads Kafka topics in a consumer group, and the sink that
 // writes to topics.
 //
-// The offset that the group has committed is the watermark of a partition: all records below it are
-// settled (delivered, dead-lettered or dropped). The metadata of the commit has the settled ranges
-// above the watermark (package commitmeta). After a restart, or after a move of the partition to
-// another member of the group, the records that are not settled are read again. A partition is
-// identified by cluster, topic id and number. A recreated topic has another id, and is thus never
-// mistaken for the deleted topic of the same name.
+// The offset that the group has committed is the watermark of a partition: all records below it
+// are settled (delivered, dead-lettered or dropped). The metadata of the commit has the settled
+// ranges above the watermark (package commitmeta). After a restart, or after a move of the
+// partition to another member of the group, the records that are not settled are read again. A
+// partition is identified by cluster, topic id and number. A recreated topic has another id, and
+// is thus never mistaken for the deleted topic of the same name.
+//
+// # Terms
+//
+// A route's reader is a member of the group. An assignment is the period in which a member owns a
+// partition. It begins with an offer: the partition, and the position at which it can resume. The
+// transactional sink has a ledger in Kafka itself: it commits the offsets of the source's group in
+// the transaction of the records. It takes a partition (Take) to make the transactions of the
+// partition's earlier owners fail.
 package kafka

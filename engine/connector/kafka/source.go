@@ -195,9 +195,9 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 }
 
 // firstTopics returns the state that the topics had when the route was first opened. topics is the
-// result of the current check, or nil if the check has failed. If this is the first check of the
-// route, firstTopics keeps topics as the first state. It does not keep topics that have a topic of
-// unknown state: the next call then counts as the first one.
+// result of the current check, or nil if the check has failed. The first call for a route keeps
+// topics as this state. But if the state of any of these topics is unknown, the call keeps
+// nothing, and the next call counts as the first one.
 func (s *GroupSource) firstTopics(
 	route string, topics map[string]topicState,
 ) map[string]topicState {

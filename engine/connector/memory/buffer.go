@@ -75,7 +75,7 @@ func (b *buffer) free(upTo int64) bool {
 	return n > 0
 }
 
-// read appends the records between the positions from and until to batch, as long as batch has
+// read fills batch with the records between two positions (from and until), as long as batch has
 // room. For each record, it appends the offset of the record's end in batch.Data to ends. It
 // returns the position of the last record, and the extended ends. If odd is true, a record may
 // contain a line end or end in CR. The records are then not the lines of batch.Data.

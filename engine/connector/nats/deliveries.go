@@ -188,8 +188,8 @@ func appendRecord(b *stream.Batch, c *content) {
 	b.Added++
 }
 
-// extendSpan extends the only span of b up to the position to. If b has no span and from differs
-// from to, it adds a copy of s that covers the positions between from and to.
+// extendSpan extends the only span of b, so that it ends at the position to. If b has no span,
+// extendSpan adds a copy of s with the range (from, to], unless this range is empty.
 func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	switch {
 	case len(b.Spans) > 0:

@@ -240,8 +240,8 @@ const maxRuns = 8
 const nakDelay = time.Second
 
 // place begins a run, a new partition of the session, with m. If the session already has maxRuns
-// runs, place first removes a run without unsettled messages. If it cannot begin a run, because no
-// such run exists or the engine does not assign the partition, it gives m back to the server.
+// runs, place first removes a run without unsettled messages. It gives m back to the server in two
+// cases: every run has unsettled messages, or the engine does not assign the new partition.
 func (r *sharedReader) place(ctx context.Context, m *message) {
 	r.mu.Lock()
 	full, spare := len(r.d.runs) >= maxRuns, ""

@@ -127,8 +127,8 @@ func (s *laneSet) miss(due time.Time) {
 	}
 }
 
-// pagePause is the minimum time between two pages of a round, a search in the store for due hosts
-// without a lane. It limits the processor time for the search.
+// pagePause is the minimum time between two pages of a round. A round searches the store for due
+// hosts without a lane, page by page. The pause limits the processor time for the search.
 const pagePause = 200 * time.Millisecond
 
 // round is a search for due hosts that have no lane. It reads the hosts in the store page by page.
@@ -138,9 +138,9 @@ type round struct {
 	next  time.Time // time of the next page
 }
 
-// starts reports whether a page must be read at now. If no round is running and a host without a
-// lane is due, starts begins a new round. A host that finds no room during a round waits for the
-// next round.
+// starts reports whether the next page of the store must be read at the time now. If no round is
+// running and a host without a lane is due, starts begins a new round. A host that finds no room
+// during a round waits for the next round.
 func (r *round) starts(s *laneSet, now time.Time) bool {
 	if !r.runs && !s.missing.IsZero() && !now.Before(s.missing) {
 		*r, s.missing = round{runs: true, next: r.next}, time.Time{}

@@ -87,10 +87,10 @@ const (
 	leastHistory = 10 * time.Minute
 
 	// settleTime delays the deletion of ended deliveries. After a crash, a record is read again
-	// unless its position is in a synced checkpoint, and is then recognized by its delivery. So a
-	// delivery is deleted only if it ended at least settleTime before the last synced checkpoint.
-	// settleTime is longer than the time from the commit of a row to the acknowledgement of its
-	// record. Therefore that checkpoint has the position of the record.
+	// unless its position is in a synced checkpoint. The sink then recognizes the record by its
+	// delivery. So a delivery must stay until the position of its record is in a synced
+	// checkpoint. This is certain if a checkpoint was synced at least settleTime after the
+	// delivery ended. The engine acknowledges a record in less time than that.
 	settleTime = time.Minute
 )
 

@@ -401,12 +401,12 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
-// revisit schedules the next visit of a lane. full means that the last visit found no room for
-// another attempt. The first of these rules that applies then determines the next visit:
+// revisit schedules the next visit of a lane. If the last visit found no room for another attempt
+// (full), the first of these rules that applies determines the time:
 //
-//   - If the rate limit delays the next attempt: when it allows the attempt.
-//   - If an attempt is in flight: at the end of an attempt.
-//   - Otherwise: after roomPause.
+//   - If the rate limit delays the next attempt, the visit is when the limit allows the attempt.
+//   - If an attempt is in flight, the visit is when an attempt ends.
+//   - Otherwise the visit is after roomPause.
 //
 // If the lane is not full, it is visited at once if more deliveries may be due (more), otherwise
 // when its next delivery is due.

@@ -9,6 +9,19 @@
 //
 // The sink has its own store and connections, and starts goroutines for the dispatcher and for the
 // attempts.
+//
+// # Terms
+//
+// A delivery is a parked record with its schedule and its history. A lane is the state of a host:
+// its deliveries, limits and circuit breaker. The dispatcher visits a lane to start the attempts
+// that are due.
+//
+// If several deliveries to a host fail in a row, the host counts as down. It then gets only a few
+// attempts, called probes, and the last attempt of each delivery. The other planned times are
+// skipped: they pass without an attempt.
+//
+// A receiver may accept a request by starting an operation. The sink then polls: it asks at
+// intervals whether the operation has ended.
 package notify
 
 import (

@@ -27,10 +27,10 @@ func GuardEnter(s *Sink) {
 		"FROM pg_attribute CROSS JOIN pg_advisory_xact_lock_shared(%d)", EnterLock), 1)
 }
 
-// NewEvict returns a function that connects to the database of s and ends the sessions of suspended
-// processes, as a transaction does after it has waited for a request. The function returns the
-// number of ended sessions. A process counts as suspended even if it has sent no data for only a
-// moment.
+// NewEvict returns a function that ends the sessions of suspended processes in the database of s,
+// over a new connection, and returns their number. The sink does the same when a transaction has
+// waited too long for a lock of another process. But the sink waits until a session has sent
+// nothing for ten seconds (patience), and the function does not wait.
 func NewEvict(s *Sink) func(ctx context.Context) (int64, error) {
 	var found suspended
 	return func(ctx context.Context) (ended int64, err error) {

@@ -142,8 +142,9 @@ func (w *wire) cut() {
 func TestLateCommit(t *testing.T) {
 	t.Parallel()
 	server := server.Get(t)
-	// The third word is the name of the partition p in the parameters of the ledger's statement. A
-	// word of the statement's SQL text cannot be used, because the lanes also send the text without
+	// The proxy holds back the client's data from the given word on. In the case "ledger", the
+	// word is the name of the partition p, as a parameter of the ledger's statement. A word of the
+	// statement's SQL text cannot be used, because the lanes also send this text without
 	// parameters, in the background after Load.
 	for name, word := range map[string]string{"COMMIT": "COMMIT\x00", "COPY": "FROM STDIN",
 		"ledger": "\x00\x00\x00\x01p"} {

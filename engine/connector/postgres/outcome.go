@@ -14,11 +14,12 @@ import (
 var errRevoked = errors.New("the memory of the batch was revoked")
 
 // outcome maps an error to the outcome that Deliver returns, based on its SQLSTATE
-// (https://www.postgresql.org/docs/current/errcodes-appendix.html):
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html). The table has the classes of
+// SQLSTATE, which are its first two characters:
 //
 //	22, 23, 21, 54, 44, P0   rejected: data, constraints, limits of a value, a trigger that raises
 //	42, 28, 3D, 3F, 0A       misconfigured: no such table, column or database, no permission
-//	all else, and none       retryable: connection, deadlock, serialization, resources,
+//	others, or no SQLSTATE   retryable: connection, deadlock, serialization, resources,
 //	                         shutdown, read-only standby
 func outcome(err error) error {
 	if err == nil || sqlspan.Ends(err) != nil {

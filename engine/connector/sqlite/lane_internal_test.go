@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestCanceledBatch cancels a batch that waits for an earlier one. The other batches fail as well.
-// It checks that the errors of the batch that was ready before, and of the missing batch, do not
-// blame an earlier batch.
+// TestCanceledBatch delivers batches 0 and 2, and cancels batch 2, which waits for batch 1. Batch
+// 0, which is ready to be written, then fails as well, and so does batch 1 when it is delivered
+// later. Each error must name the reason of the cancellation, and must not blame an earlier batch.
 func TestCanceledBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLane(nil) // nothing is written

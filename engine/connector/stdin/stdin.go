@@ -73,7 +73,7 @@ type input struct {
 	failed error // the read error; nil at the end of the data
 }
 
-// adopt changes the options of in to o. It replaces the cutter, which splits the input into
+// adopt gives the options o to the input. It replaces the cutter, which splits the input into
 // records, and keeps the bytes of an incomplete record.
 func (in *input) adopt(o Options) {
 	if in.cutter != nil && in.of == o {

@@ -52,8 +52,8 @@ func (r *reference) parse(text string) (record map[string]any, ok bool) {
 			*t = t.AddDate(-1, 0, 0)
 		}
 	}
-	// At a control character in a message of RFC 3164, and after some other mistakes, the library
-	// returns no error and loses the text.
+	// The library accepts messages of RFC 3164 with a control character, and messages with some
+	// other mistakes, but loses their text. Treat these messages as invalid.
 	ok = err == nil && (machine == r.modern || base.Message != nil && !controls.MatchString(text))
 	if !ok {
 		base.Message = &text

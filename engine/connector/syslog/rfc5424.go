@@ -40,8 +40,8 @@ func (p *parser) parse5424(m *message, text []byte) (ok bool) {
 	return true
 }
 
-// cutField removes a field and the space after it from text. The field has 1 to most visible ASCII
-// characters.
+// cutField removes a field and the space after it from text. The field consists of visible ASCII
+// characters: at least one, and at most the given number (most).
 func cutField(text []byte, most int) (field, rest []byte, ok bool) {
 	for i, c := range text {
 		if !isGraphic(c) {

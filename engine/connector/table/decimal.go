@@ -130,8 +130,8 @@ func sign(flip byte) string {
 	return ""
 }
 
-// placed returns digits with a decimal point after the first point digits. If point lies outside of
-// the digits, it adds zeros.
+// placed returns digits with a decimal point after a number of them (point). If there are fewer
+// digits, or if point is negative, it adds zeros.
 func placed(digits string, point int) string {
 	switch {
 	case point <= 0:

@@ -300,8 +300,8 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch adds to b, as one span, the late rows that follow in the partition of late rows, up to
-// the number to. If a row was deleted meanwhile, the span has no record for its number.
+// stretch adds the next late rows to b, as one span. The parameter to is the number of the last of
+// these rows. If a row was deleted meanwhile, the span has no record for its number.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {
 	from, data := l.handedOut, len(b.Data)

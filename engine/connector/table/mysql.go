@@ -90,8 +90,8 @@ func (d *mysqlServer) transient(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		switch e.Number {
 		case 1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1317, 1412, 1927:
-			// too many connections, shutdown, network, lock waits, deadlock, killed, definition
-			// changed meanwhile
+			// These numbers mean too many connections, a shutdown, network errors, lock waits,
+			// deadlocks, a killed query, or a table that was redefined meanwhile.
 			return true
 		}
 		return false

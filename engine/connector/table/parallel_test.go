@@ -94,7 +94,8 @@ func (p *pairing) meet(k int) {
 	}
 }
 
-// carry copies from one connection to the other until one ends. It calls before with all data.
+// carry copies data from one connection to the other until one ends. It first passes the data to
+// the function before.
 func carry(to, from net.Conn, before func(data []byte)) {
 	defer to.Close()
 	defer from.Close()
@@ -108,9 +109,9 @@ func carry(to, from net.Conn, before func(data []byte)) {
 	}
 }
 
-// parallel checks that two partitions of a table are read concurrently: both have a query in flight
-// in each of their rounds. So on a distant server, reading both takes as long as reading one. A
-// single connection reads the same rows.
+// parallel checks that two partitions of a table are read concurrently: both have a query in
+// flight in each round trip to the server. So on a distant server, reading both takes as long as
+// reading one. It also checks that a single connection reads the same rows.
 func parallel(t *testing.T, server *connectortest.Server) {
 	const rows, batch = 3000, 100
 	db := openPostgres(t, server.URL)

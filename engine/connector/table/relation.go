@@ -140,8 +140,8 @@ func (r *relation) types() []string {
 	return out
 }
 
-// changed compares the current columns, now, with the columns at the start. It returns an error
-// that describes a difference, or nil if there is none.
+// changed compares the given columns, the current ones, with those at the start. It returns an
+// error that describes a difference, or nil if there is none.
 func (r *relation) changed(now []column) error {
 	find := func(all []column, name string) int {
 		return slices.IndexFunc(all, func(c column) bool { return c.name == name })

@@ -16,6 +16,14 @@
 //
 // The engine opens one reader per route. The source never writes to the database and never reads
 // uncommitted rows. It stops at a row with NULL in a column of order_by.
+//
+// # Terms
+//
+// A partition is a table, or a stripe of it: the rows in which the first column of order_by has
+// values in a range (the option split). A fetcher reads rows over one connection. A check asks
+// whether a partition has new rows at its end. An observation is the last row that was visible at
+// some time. The source remembers the rows that it has read last, and recognizes a late row
+// because it is not among them. A journal is a file with the remembered rows of a partition.
 package table
 
 import (

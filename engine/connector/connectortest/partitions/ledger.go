@@ -110,7 +110,7 @@ func (p *process) take(number uint32, id string, start stream.Mark, confirm bool
 	return taken[0]
 }
 
-// batch returns a batch with the records from+1 to to of a partition.
+// batch returns a batch with the records of a partition that have numbers in (from, to].
 func (p *process) batch(number uint32, id string, from, to int) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{})
 	for n := from + 1; n <= to; n++ {

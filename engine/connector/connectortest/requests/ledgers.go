@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// pruned checks which requests Prune deletes from the ledger. A process deletes a request if it was
-// the last process to store progress of this request. It deletes a request of another process only
-// if the request arrived more than the time keep ago.
+// pruned checks which requests Prune deletes from the ledger. A process deletes a request if it
+// was the last process to store progress of this request. It deletes a request of another process
+// only if the request is older than the duration keep.
 func pruned(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
@@ -218,8 +218,8 @@ func randomSets(t *testing.T, r Receiver) {
 	has(t, r, "one", all...)
 }
 
-// set delivers one batch. For each of the requests, it chooses a random record, and the batch has
-// the records of the request from this one to the last. Then set compacts the requests of which the
+// set delivers one batch with records of all given requests. Of each request, it chooses a random
+// record, and takes this record and all later ones. Then set compacts the requests of which the
 // batch had all records.
 func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int) {
 	var spans []span
