@@ -90,7 +90,7 @@ const (
 	Number             // the original digits, parsed only on demand
 	Bool               // true or false
 	Null               // no value; Len is 0
-	// an array or object in its original text; or a quoted string that cannot be UTF-8 text,
+	// an array or object, in its original text. Or a quoted string that cannot be UTF-8 text,
 	// because it contains a lone surrogate
 	JSON
 )

@@ -23,9 +23,9 @@ func (b *Batch) Savepoint() (s Savepoint) {
 	return s
 }
 
-// SavepointBefore returns the state that b had before record i was appended, without a savepoint
-// taken at that time. It requires that since then only records from i on, their texts and their
-// fields were appended to b, and that each of these records comes from a source record of its own.
+// SavepointBefore returns the state that b had before record i was appended, although no savepoint
+// was taken at that time. Since then, only records from i on, their texts and their fields may
+// have been appended to b. Each of these records must come from a source record of its own.
 func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	s.measure(b)
 	r := &b.Records[i]
