@@ -189,19 +189,15 @@ func lockState(dir vfs.Dir, state, command string) (io.Closer, error) {
 // apply changes the progress of the route. If the checkpoint has two layers for the route, it
 // changes both.
 func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error {
-	found, letters, err := c.find(store)
+	found, err := c.find(store)
 	if err != nil {
 		return err
-	}
-	total := -letters
-	for _, marks := range found {
-		total += len(marks)
 	}
 	copied, err := store.Backup()
 	if err != nil {
 		return err
 	}
-	for key, marks := range found {
+	for key, marks := range found.marks {
 		if err := c.applyTo(store, key, marks); err != nil {
 			return err
 		}
@@ -211,10 +207,11 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	}
 	var waited int64
 	if c.set || !c.found { // after the marks: a crash between the two loses nothing
-		if waited, err = c.dropWaiting(dir, found); err != nil {
+		if waited, err = c.dropWaiting(dir, found.marks); err != nil {
 			return err
 		}
 	}
+	total, letters := found.parts, len(found.letters)
 	if c.found && !c.set {
 		total, letters = 0, 0
 	}
@@ -235,14 +232,31 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	return err
 }
 
-// find returns the progress that the change selects, by the keys of the route in the checkpoint, and
-// the number of replayed dead letters in it. If data is delivered again, its records may be refused
-// again, and a record has only one letter. The letter must then count as not replayed. It has the
-// name of the partition of its record.
-func (c *change) find(store *checkpoint.Store) (
-	found map[string][]stream.Mark, letters int, err error,
-) {
-	found = make(map[string][]stream.Mark)
+// selection is the progress that a change selects.
+type selection struct {
+	marks   map[string][]stream.Mark // new progress, by the keys of the route in the checkpoint
+	parts   int                      // number of marks, without those of letters
+	letters map[string]bool          // partition ids of dead letters that count as not replayed
+}
+
+// add selects a partition. Everything up to the position to counts as delivered, unless the change
+// deletes the progress.
+func (s *selection) add(key string, part stream.Partition, to int64) {
+	// Metadata verifies the bytes before the old watermark, so the new progress has none.
+	mark := stream.Mark{Part: part, Watermark: stream.Position{Num: to}}
+	s.marks[key] = append(s.marks[key], mark)
+	if deadletter.IsPartition(part.ID) && to < 1 {
+		s.letters[part.ID] = true
+	} else {
+		s.parts++
+	}
+}
+
+// find returns the progress that the change selects: the partitions given by id or name, and the
+// replayed dead letters of these partitions if data of them is delivered again. Letters are not
+// selected by name alone.
+func (c *change) find(store *checkpoint.Store) (selection, error) {
+	s := selection{marks: make(map[string][]stream.Mark), letters: make(map[string]bool)}
 	again := make(map[string]bool) // names of the partitions with data that is delivered again
 	var known []string
 	unmatched := slices.Clone(c.parts)
@@ -254,42 +268,59 @@ func (c *change) find(store *checkpoint.Store) (
 		if route != c.route {
 			continue
 		}
-		found[key] = nil
+		s.marks[key] = nil
 		for m := range store.Marks(key) {
-			is := func(part string) bool { return part == m.Part.ID || part == m.Part.Name }
-			named := len(c.parts) == 0 || slices.ContainsFunc(c.parts, is)
-			if !named || deadletter.IsPartition(m.Part.ID) {
+			isLetter := deadletter.IsPartition(m.Part.ID)
+			is := func(part string) bool {
+				return part == m.Part.ID || part == m.Part.Name && !isLetter
+			}
+			if len(c.parts) > 0 && !slices.ContainsFunc(c.parts, is) {
 				continue
 			}
 			if c.set && c.to > 0 && m.Watermark.Key != "" {
-				return nil, 0, usagef("checkpoint set: the positions of partition %q of %s are not "+
+				return s, usagef("checkpoint set: the positions of partition %q of %s are not "+
 					"numbers; use --watermark 0 to read it from its beginning", m.Part.Name, c.route)
 			}
 			unmatched = slices.DeleteFunc(unmatched, is)
-			found[key] = append(found[key], m)
-			again[m.Part.Name] = again[m.Part.Name] || !c.set || c.to < m.Watermark.Num ||
-				len(m.Above) > 0
-		}
-	}
-	for key := range found {
-		for m := range store.Marks(key) {
-			is := func(part string) bool { return part == m.Part.ID }
-			named := len(c.parts) == 0 || slices.ContainsFunc(c.parts, is)
-			if deadletter.IsPartition(m.Part.ID) && (named || again[m.Part.Name]) {
-				unmatched = slices.DeleteFunc(unmatched, is)
-				found[key] = append(found[key], m)
-				letters++
+			s.add(key, m.Part, c.to)
+			if !isLetter && c.repeats(m) {
+				again[m.Part.Name] = true
 			}
 		}
 	}
 	switch {
-	case len(found) == 0:
-		err = fmt.Errorf("the checkpoint has no route %q; it has %q", c.route, known)
+	case len(s.marks) == 0:
+		return s, fmt.Errorf("the checkpoint has no route %q; it has %q", c.route, known)
 	case len(unmatched) > 0:
-		err = fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists "+
+		return s, fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists "+
 			"ids and names", c.route, unmatched)
 	}
-	return found, letters, err
+	if len(c.parts) > 0 { // otherwise all letters are selected
+		c.addLetters(&s, store, again)
+	}
+	return s, nil
+}
+
+// repeats reports whether data of a partition is delivered again, although it has settled according
+// to the progress m.
+func (c *change) repeats(m stream.Mark) bool {
+	to := stream.Position{Num: c.to}
+	above := func(r stream.Range) bool { return to.Compare(r.To) < 0 }
+	return !c.set || to.Compare(m.Watermark) < 0 || slices.ContainsFunc(m.Above, above)
+}
+
+// addLetters selects the dead letters whose partition name is in names. A letter has the name of
+// the partition of its record. If this record is delivered again, it may be refused again. It then
+// gets no second letter, so the first one must count as not replayed.
+func (c *change) addLetters(s *selection, store *checkpoint.Store, names map[string]bool) {
+	for key := range s.marks {
+		for m := range store.Marks(key) {
+			isNamed := slices.Contains(c.parts, m.Part.ID) // find has selected it
+			if deadletter.IsPartition(m.Part.ID) && names[m.Part.Name] && !isNamed {
+				s.add(key, m.Part, 0)
+			}
+		}
+	}
 }
 
 // dropWaiting deletes the batches of the changed partitions that wait for a retry. It returns their
@@ -334,13 +365,6 @@ func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mar
 		}
 	}
 	if c.set {
-		for i := range marks { // metadata verifies the bytes before the old watermark
-			to := stream.Position{Num: c.to}
-			if deadletter.IsPartition(marks[i].Part.ID) {
-				to.Num = 0
-			}
-			marks[i] = stream.Mark{Part: marks[i].Part, Watermark: to}
-		}
 		return store.Append(key, marks, nil)
 	}
 	var ids []string

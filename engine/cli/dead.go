@@ -321,7 +321,10 @@ func otherLetters(c *config.Config) (paths []string, err error) {
 	own, folders := make(map[string]bool), make(map[string]bool)
 	for _, p := range c.Pipelines {
 		for _, r := range p.Routes {
-			path := pipeline.LettersPath(p, r)
+			path, err := filepath.Abs(pipeline.LettersPath(p, r)) // two forms may name one folder
+			if err != nil {
+				return nil, fmt.Errorf("dead letters: %w", err)
+			}
 			own[path], folders[filepath.Dir(path)] = true, true
 		}
 	}

@@ -251,18 +251,17 @@ func (p parkedCommands) operate(
 			left = missing
 			return nil
 		}
-		err := p.each(cmd.Context(), args[0], f, operate)
+		if err := p.each(cmd.Context(), args[0], f, operate); err != nil {
+			return errors.Join(err, failed)
+		}
 		for _, key := range left {
 			failed = errors.Join(failed, fmt.Errorf("there is no delivery with the key %s; "+
 				"`penstock parked list` prints all keys", escaped(key)))
 		}
-		switch {
-		case err != nil || failed != nil:
-			return errors.Join(err, failed)
-		case f.json:
-			return writeResult(w, parkedEnd{true, found})
+		if failed != nil || !f.json {
+			return failed
 		}
-		return nil
+		return writeResult(w, parkedEnd{true, found})
 	}
 }
 

@@ -84,6 +84,7 @@ func TestParked(t *testing.T) {
 		{"parked retry penstock.yaml good none bad", "paid/main  bad  ", 1},
 		{"parked retry penstock.yaml none nothing", `with the key nothing`, 1},
 		{"parked show penstock.yaml", "at least one key", 2},
+		{"parked show no-such.yaml good", "no-such.yaml", 2},
 		{"parked list --route paid/other penstock.yaml", "the routes that do are paid/main", 2},
 		{"run --once --json penstock.yaml", `"delivered":0,` + rest + `,"parked":1`, 0},
 	} {
@@ -91,6 +92,9 @@ func TestParked(t *testing.T) {
 		if got.code != x.code || !strings.Contains(got.out+got.stderr, x.want) {
 			t.Errorf("%s: exit code %d, want %d with %q\n%s%s",
 				x.args, got.code, x.code, x.want, got.out, got.stderr)
+		}
+		if x.want == "no-such.yaml" && strings.Contains(got.stderr, "no delivery") {
+			t.Errorf("%s: the message is about a delivery:\n%s", x.args, got.stderr)
 		}
 		if strings.Contains(got.out+got.stderr, "Hunter2") {
 			t.Errorf("%s shows the query of a URL\n%s%s", x.args, got.out, got.stderr)

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
@@ -82,5 +83,55 @@ func TestTruncated(t *testing.T) {
 	err = s.Append(t.Context(), []deadletter.Letter{letter(2)})
 	if err == nil || !strings.Contains(err.Error(), "another program truncated it") {
 		t.Errorf("Append: %v", err)
+	}
+}
+
+// TestMovedAfterFailedWrite checks that a letter is written once, and that the content of other
+// files is kept, if another program moves the file after a write has failed halfway.
+func TestMovedAfterFailedWrite(t *testing.T) {
+	const name = "access.main.ndjson"
+	for _, replaced := range []bool{false, true} {
+		files := vfstest.New()
+		s := open(t, files, 0)
+		if err := s.Append(t.Context(), []deadletter.Letter{letter(1)}); err != nil {
+			t.Fatal(err)
+		}
+		first := content(t, files, path)
+		files.Fail(vfstest.Fault{Op: vfstest.OpSync, Path: "access", Err: syscall.EIO})
+		if err := s.Append(t.Context(), []deadletter.Letter{letter(2)}); err == nil {
+			t.Fatal("Append returned nil, although the write failed")
+		}
+		files.Heal()
+		dir, err := files.OpenDir("/dead")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dir.Close()
+		if err := dir.Rename(name, dir, "old"); err != nil {
+			t.Fatal(err)
+		}
+		other := ""
+		if replaced {
+			other = strings.Repeat(strings.ReplaceAll(first, "part@1", "part@9"), 3)
+			f, err := dir.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+			if err == nil {
+				_, err = f.Write([]byte(other))
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Append(t.Context(), []deadletter.Letter{letter(2)}); err != nil {
+			t.Fatal(err)
+		}
+		text := content(t, files, path)
+		added, ok := strings.CutPrefix(text, other)
+		if !ok || strings.Count(added, "\n") != 1 || !idsIn(t, added)["part@2"] {
+			t.Errorf("replaced %t: the file has\n%swant\n%sand part@2", replaced, text, other)
+		}
+		if old := content(t, files, "/dead/old"); old != first {
+			t.Errorf("replaced %t: the moved file has\n%swant\n%s", replaced, old, first)
+		}
 	}
 }

@@ -61,8 +61,9 @@ type Store struct {
 	name  string
 	o     Options
 	turn  chan struct{} // buffer of 1: the goroutine that holds its value owns the fields below
-	file  vfs.File      // nil if it must be opened again
+	file  vfs.File      // open until Close
 	size  int64         // size of the durable part
+	torn  bool          // a write has failed, so that file may be longer than size
 	known *recentIDs
 	buf   bytes.Buffer
 	aside string // see SetAside
@@ -108,7 +109,7 @@ func (s *Store) open() error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	s.file, s.size = f, size
+	s.file, s.size, s.torn = f, size, false
 	return nil
 }
 
@@ -153,7 +154,7 @@ func (s *Store) append(letters []Letter) error {
 	if s.buf.Len() == 0 {
 		return nil
 	}
-	if err := s.follow(); err != nil {
+	if err := s.prepare(); err != nil {
 		return err
 	}
 	if s.size+int64(s.buf.Len()) > s.o.MaxBytes {
@@ -171,79 +172,52 @@ func (s *Store) append(letters []Letter) error {
 	return nil
 }
 
-// follow opens a new file if another program has removed or renamed the file, or has put another
-// one in its place. Otherwise the letters would be in a file without the name that readers open, or
-// in none. It returns an error if the file has become shorter.
-func (s *Store) follow() error {
-	if s.file == nil {
-		return nil
-	}
+// prepare makes the file ready for a write. It removes the letters of a failed write. If another
+// program has removed or renamed the file, or has put another one in its place, it opens the file
+// of this name instead, or creates it. Otherwise the letters would be in a file that no reader
+// opens.
+func (s *Store) prepare() error {
 	own, err := s.file.Stat()
 	if err != nil {
 		return err
+	}
+	if s.torn && own.Size > s.size {
+		if err := s.file.Truncate(s.size); err != nil {
+			return err
+		}
 	}
 	named, err := s.dir.Stat(s.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err == nil && named.Dev == own.Dev && named.Ino == own.Ino {
-		return s.truncated(own)
-	}
-	moved := s.file
-	if err := s.open(); err != nil {
-		return err
-	}
-	return moved.Close()
-}
-
-// truncated returns an error if the file has lost durable letters. info describes the file.
-func (s *Store) truncated(info vfs.Info) error {
-	if info.Size >= s.size {
-		return nil
-	}
-	return fmt.Errorf("it has %d bytes, but %d were durable: another program truncated it; "+
-		"move it away and restart", info.Size, s.size)
-}
-
-// write appends the buffer to the file and makes it durable. After an error, the next write opens
-// the file again and truncates it to its durable length.
-func (s *Store) write() (err error) {
-	if s.file == nil {
-		if err := s.reopen(); err != nil {
+	if err != nil || named.Dev != own.Dev || named.Ino != own.Ino {
+		moved := s.file
+		if err := s.open(); err != nil {
 			return err
 		}
+		return moved.Close()
 	}
-	if _, err = s.file.Write(s.buf.Bytes()); err == nil {
-		err = s.file.Sync()
+	if own.Size < s.size {
+		return fmt.Errorf("it has %d bytes, but %d were durable: another program truncated it; "+
+			"the next start appends to the rest", own.Size, s.size)
 	}
-	if err != nil {
-		f := s.file
-		s.file = nil
-		return errors.Join(err, f.Close())
+	if s.torn {
+		_, err = s.file.Seek(s.size, io.SeekStart)
 	}
-	s.size += int64(s.buf.Len())
-	return nil
+	return err
 }
 
-func (s *Store) reopen() error {
-	f, err := s.dir.OpenFile(s.name, os.O_RDWR, 0)
-	if err != nil {
+// write appends the buffer to the file and makes it durable.
+func (s *Store) write() error {
+	s.torn = true // until the buffer is durable
+	if _, err := s.file.Write(s.buf.Bytes()); err != nil {
 		return err
 	}
-	info, err := f.Stat()
-	if err == nil {
-		err = s.truncated(info)
+	if err := s.file.Sync(); err != nil {
+		return err
 	}
-	if err == nil {
-		err = f.Truncate(s.size)
-	}
-	if err == nil {
-		_, err = f.Seek(s.size, io.SeekStart)
-	}
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	s.file = f
+	s.torn = false
+	s.size += int64(s.buf.Len())
 	return nil
 }
 
@@ -255,10 +229,5 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.over = true
-	var err error
-	if s.file != nil {
-		err = s.file.Close()
-		s.file = nil
-	}
-	return errors.Join(err, s.dir.Close())
+	return errors.Join(s.file.Close(), s.dir.Close())
 }

@@ -47,7 +47,10 @@ type waits struct {
 
 // open opens the store. It leaves w.store nil if the route must keep waiting batches in memory.
 func (w *waits) open(p *pipe) error {
-	if p.sharing.on || p.isReplay() { // the next owner may be on another machine
+	if p.sharing.on { // the next owner may be on another machine
+		return nil
+	}
+	if p.isReplay() { // the store belongs to the route
 		return nil
 	}
 	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.layers.layered() &&

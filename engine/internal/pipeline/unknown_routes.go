@@ -10,10 +10,18 @@ import (
 
 // reportUnknownState logs that the checkpoint has state of routes that are not in the config c. It
 // then also logs the routes that start from the beginning, because one of them may be a renamed
-// route. After a reload, it logs nothing unless there is such a route. A replay logs nothing,
-// because its config has only one route.
+// route. During a reload, it logs nothing unless there is such a route, and it knows that routes with
+// a name of a running one were not renamed. A replay logs nothing, because its config has only one
+// route.
 func (e *Engine) reportUnknownState(store *checkpoint.Store, c *config.Config, reload bool) {
-	var configured, fresh, strays []string
+	var running, configured, fresh, strays []string
+	if reload {
+		for _, p := range e.pipelines() {
+			for _, s := range p.routes() {
+				running = append(running, s.key)
+			}
+		}
+	}
 	for _, p := range c.Pipelines {
 		if p.Source.Component.Name == replaySource {
 			return
@@ -21,7 +29,7 @@ func (e *Engine) reportUnknownState(store *checkpoint.Store, c *config.Config, r
 		for _, r := range p.Routes {
 			key := p.Name + "/" + r.Name
 			configured = append(configured, key)
-			if !hasState(store, key) {
+			if !hasState(store, key) && !slices.Contains(running, key) {
 				fresh = append(fresh, key)
 			}
 		}

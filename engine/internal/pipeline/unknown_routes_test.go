@@ -66,11 +66,15 @@ func TestStrays(t *testing.T) {
 }
 
 // TestStraysAfterReload checks that a reload reports a route that starts from the beginning although
-// another route has been removed. It may have been renamed. Other reloads report nothing.
+// another route has been removed. It may have been renamed. Other reloads report nothing, even if a
+// running route has no progress yet.
 func TestStraysAfterReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		source := use(stream.SourceRole, &fakeSource{lines: numbered(10), size: 5})
+		empty := use(stream.SourceRole, &fakeSource{})
+		idle := config.DefaultRoute("idle", "/state")
+		idle.Sink = use(stream.SinkRole, &fakeSink{})
 		of := func(names ...string) *config.Config {
 			p := config.Pipeline{Name: "p", Source: source}
 			for _, name := range names {
@@ -78,7 +82,8 @@ func TestStraysAfterReload(t *testing.T) {
 				r.Sink = use(stream.SinkRole, &fakeSink{})
 				p.Routes = append(p.Routes, r)
 			}
-			return &config.Config{State: "/state", Pipelines: []config.Pipeline{p}}
+			q := config.Pipeline{Name: "q", Source: empty, Routes: []config.Route{idle}}
+			return &config.Config{State: "/state", Pipelines: []config.Pipeline{p, q}}
 		}
 		e, err := New(of("a", "b"), Options{
 			FS: vfstest.New(), Log: slog.New(slog.NewTextHandler(&log, nil)),

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// TestChangeOfLetters checks which replayed dead letters a change of progress makes open again, and
+// that the output counts each of them once.
+func TestChangeOfLetters(t *testing.T) {
+	letter := deadletter.PartitionOf("rows@1")
+	for name, c := range map[string]struct {
+		keys   []string // of the route in the checkpoint
+		mark   stream.Mark
+		change change
+		open   bool
+		want   string // in the output
+	}{
+		"positions with a key are set to the beginning": {
+			[]string{"p/main"}, stream.Mark{Watermark: stream.Position{Key: "7"}},
+			change{parts: []string{"rows"}, set: true}, true, "1 dead letters count as not",
+		},
+		"two layers": {
+			[]string{"p/main", "p/main" + checkpoint.BootMark + "boot"},
+			stream.Mark{Watermark: stream.Position{Num: 7}},
+			change{}, true, "1 dead letters count as not",
+		},
+		"nothing above the position": {
+			[]string{"p/main"}, stream.Mark{
+				Watermark: stream.Position{Num: 7},
+				Above: []stream.Range{{
+					From: stream.Position{Num: 8}, To: stream.Position{Num: 9},
+				}},
+			}, change{parts: []string{"rows"}, set: true, to: 9}, false, "progress of 1 partitions",
+		},
+		"a letter by its id": {
+			[]string{"p/main"}, stream.Mark{Watermark: stream.Position{Num: 7}},
+			change{parts: []string{letter}, set: true}, true, "1 dead letters count as not",
+		},
+		"a letter by its id, as settled": {
+			[]string{"p/main"}, stream.Mark{Watermark: stream.Position{Num: 7}},
+			change{parts: []string{letter}, set: true, to: 1}, false, "progress of 1 partitions",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := vfstest.New().MakeDir("/state", 0o700)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			store, _, err := checkpoint.Open(dir, checkpoint.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			c.mark.Part = stream.Partition{ID: "rows", Name: "db.rows"}
+			marks := []stream.Mark{c.mark, {
+				Part:      stream.Partition{ID: letter, Name: "db.rows"},
+				Watermark: stream.Position{Num: 1},
+			}}
+			for _, key := range c.keys {
+				if err := store.Append(key, marks, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.change.route = "p/main"
+			var out strings.Builder
+			if err := c.change.apply(&out, dir, store); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out.String(), c.want) {
+				t.Errorf("output %q, want %q", &out, c.want)
+			}
+			open := true
+			for _, key := range c.keys {
+				for m := range store.Marks(key) {
+					open = open && (m.Part.ID != letter || m.Watermark.Num < 1)
+				}
+			}
+			if open != c.open {
+				t.Errorf("the letter is open: %t, want %t", open, c.open)
+			}
+		})
+	}
+}
