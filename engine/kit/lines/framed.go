@@ -141,6 +141,7 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	case records == 0:
 		b.Data = b.Data[:base]
 		add(b, c, f, int64(n), 0, 0, true)
+		b.Spans[len(b.Spans)-1].Verbatim = false
 	default:
 		b.Data = b.Data[:base+n]
 		add(b, c, f, int64(n), n, records, true)
