@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -148,6 +149,82 @@ pipelines:
 				t.Errorf("%d records, hash %q, want %q", p.Records, p.SHA256, want)
 			}
 		})
+	}
+}
+
+// TestManifestOfInput checks that the manifest has the hash of standard input, and none if a
+// record was cut.
+func TestManifestOfInput(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		options, text string
+		hashed        bool
+	}{
+		{"{}", "a\nbc\r\n", true},
+		{"{}", "a\nbc", false},
+		{"{ max_record: 4B }", "abcdefgh\n", false},
+		{"{ delimiter: nul }", "a\x00bc\x00", false},
+	} {
+		dir := t.TempDir()
+		config := write(t, filepath.Join(dir, "penstock.yaml"), `
+pipelines:
+  m:
+    source: { stdin: `+c.options+` }
+    sink: drop
+`)
+		path := filepath.Join(dir, "manifest.json")
+		command := exec.Command(programOf(t), "run", "--once", "--manifest", path, config)
+		command.Stdin = strings.NewReader(c.text)
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		var m manifestFile
+		if err := json.Unmarshal(read(t, path), &m); err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if c.hashed {
+			sum := sha256.Sum256([]byte(c.text))
+			want = hex.EncodeToString(sum[:])
+		}
+		if got := m.Routes[0].Partitions[0].SHA256; got != want {
+			t.Errorf("%q with %s: hash %q, want %q", c.text, c.options, got, want)
+		}
+	}
+}
+
+// TestManifestOfCopy checks that the manifest has the hash of the bytes of a copy that were not
+// read yet. The copy has the modification time of the file that it has replaced.
+func TestManifestOfCopy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := strings.Repeat("a line of the first run\n", 100)
+	logs := filepath.Join(dir, "logs", "a.log")
+	write(t, logs, text)
+	config := write(t, filepath.Join(dir, "penstock.yaml"), `
+state: ./state
+pipelines:
+  m:
+    source: { tail: { include: ['./logs/*.log'] } }
+    sink: drop
+`)
+	runManifest(t, config, 1)
+	const added = "b\n"
+	old, err := os.Stat(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := write(t, filepath.Join(dir, "copy"), text+added)
+	if err := os.Chtimes(other, old.ModTime(), old.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(other, logs); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(added))
+	p := runManifest(t, config, 1).Routes[0].Partitions[0]
+	if want := hex.EncodeToString(sum[:]); p.SHA256 != want || p.Records != 1 {
+		t.Errorf("%d records, hash %q, want %q", p.Records, p.SHA256, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
@@ -96,3 +100,111 @@ func TestStableRoute(t *testing.T) {
 		}
 	})
 }
+
+// TestUnstableReplay checks that a replay of dead letters does not make an unstable route ready.
+func TestUnstableReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken, mended, accepts atomic.Bool
+		f := &faults{site: "read", calls: make(map[string]int), how: func() error {
+			for !broken.Load() && !mended.Load() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if mended.Load() {
+				return nil
+			}
+			time.Sleep(200 * time.Millisecond)
+			return errors.New("struck")
+		}}
+		for n := range 1000 {
+			f.at = append(f.at, n+3) // after the data
+		}
+		sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error {
+			if accepts.Load() {
+				return nil
+			}
+			return &flow.Rejected{Err: errors.New("refused")}
+		}}
+		s := &faulty{fakeSource: &fakeSource{lines: numbered(10), size: 5}, sink: sink,
+			faults: f, t: t, blind: true}
+		e := jobOf(t, vfstest.New(), Options{}, s.source(), config.Route{Sink: s.sinkUse()})
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(t.Context()) }()
+		time.Sleep(10 * time.Second)
+		broken.Store(true)
+		time.Sleep(5 * time.Second)
+		accepts.Store(true)
+		r := e.Status().Routes[0]
+		replay, err := e.ReplayLetters(t.Context(), r.Pipeline, r.Name, deadletter.Filter{}, false)
+		if err != nil || replay.Delivered != 10 {
+			t.Fatalf("replay: %+v, %v", replay, err)
+		}
+		for range 50 {
+			st := e.Status()
+			if st.Ready || !strings.Contains(strings.Join(st.Why, " "), "struck") {
+				t.Errorf("after the replay: ready is %v, because of %q", st.Ready, st.Why)
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		mended.Store(true)
+		time.Sleep(2*stableAfter + time.Second)
+		if st := e.Status(); !st.Ready {
+			t.Errorf("after it was mended: %q", st.Why)
+		}
+		e.Drain()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+// TestEmptyBatch checks that a run that only settles batches without records is not stable.
+func TestEmptyBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := jobOf(t, vfstest.New(), Options{}, use(stream.SourceRole, emptySource{}),
+			config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		time.Sleep(220 * time.Millisecond)
+		for range 1000 {
+			if st := e.Status(); st.Ready {
+				t.Errorf("%v after the start it is ready", e.elapsed())
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// emptySource has a reader that returns a span without bytes, and fails 200 ms later.
+type emptySource struct{}
+
+// Open implements stream.Source.
+func (emptySource) Open(context.Context, stream.OpenOptions) (stream.Reader, error) {
+	return &emptyReader{part: &stream.Partition{ID: "p", Name: "p"}}, nil
+}
+
+type emptyReader struct {
+	part *stream.Partition
+	read bool
+}
+
+// Read implements stream.Reader.
+func (r *emptyReader) Read(_ context.Context, b *stream.Batch) error {
+	if r.read {
+		time.Sleep(200 * time.Millisecond)
+		return errors.New("struck")
+	}
+	r.read = true
+	b.Spans = append(b.Spans, stream.Span{Part: r.part})
+	return nil
+}
+
+// Commit implements stream.Reader.
+func (r *emptyReader) Commit(context.Context, []stream.Mark) error { return nil }
+
+// Close implements stream.Reader.
+func (r *emptyReader) Close() error { return nil }

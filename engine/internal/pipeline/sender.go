@@ -143,12 +143,14 @@ func (r *sender) settleUnsent(b *stream.Batch) {
 // immediately if the unsaved bytes have reached a quarter of checkpoint.replay, otherwise soon.
 func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.progress.Store(int64(r.now()))
-	r.stability.settle()
 	r.observed.settled(b, end.deadLettered)
 	r.waits.settled(b) // before the books, from which the checkpoint is made
 	r.mu.Lock()
 	r.books.now = r.now()
-	delivered, dead, _, err := r.books.settle(b, end)
+	delivered, dead, dropped, err := r.books.settle(b, end)
+	if delivered+dead+dropped > 0 {
+		r.stability.settle()
+	}
 	if err == nil {
 		err = r.guard.Observe(time.Now(), delivered, dead)
 	}

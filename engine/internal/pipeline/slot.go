@@ -47,7 +47,7 @@ type slot struct {
 	starts   int
 	paused   bool // the last run was stopped, so the next start does not count as a restart
 	running  bool
-	unstable bool // a run has failed before it was stable, and no run has been stable since
+	unstable error // failure of a run that was not stable; nil if a run has been stable since
 	draining bool
 	final    bool      // it must not restart
 	err      error     // error with which the last run ended
@@ -170,7 +170,7 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 			return err
 		}
 		s.mu.Lock()
-		s.unstable = s.unstable && !r.sender.stability.isStable()
+		s.forgetUnstable(r)
 		r = s.route
 		if s.draining {
 			r.drain()
@@ -210,7 +210,8 @@ func (s *slot) begin() (*route, error) {
 	if !s.paused {
 		s.starts++
 		if old.sender.stability.hasOpened() { // the route or its pipeline has failed
-			s.unstable = !old.sender.stability.isStable()
+			s.unstable = cmp.Or(s.err, s.pipe.result())
+			s.forgetUnstable(old)
 		}
 	}
 	s.paused = false
@@ -347,7 +348,15 @@ func (s *slot) opening() time.Duration {
 // run. The caller holds s.mu.
 func (s *slot) isRecovering() bool {
 	run := &s.route.sender.stability
-	return s.starts > 1 && !run.hasOpened() || s.unstable && !run.isStable()
+	return s.starts > 1 && !run.hasOpened() || s.unstable != nil && !run.isStable()
+}
+
+// forgetUnstable clears the failure of an unstable run if the run of r is stable. The caller holds
+// s.mu.
+func (s *slot) forgetUnstable(r *route) {
+	if r.sender.stability.isStable() {
+		s.unstable = nil
+	}
 }
 
 // result returns the route's error with its name, or nil if the route ended normally or is still
@@ -388,7 +397,7 @@ func (s *slot) snapshot() status.Route {
 	} else if !s.running && !s.final && s.starts > 0 && s.pipe.waiting() {
 		out.Health, err = healthRestarting, s.pipe.result()
 	} else if s.running && out.Health == healthRunning && s.isRecovering() {
-		out.Health, err = healthRestarting, cmp.Or(s.err, s.pipe.result()) // of the last run
+		out.Health, err = healthRestarting, cmp.Or(s.err, s.unstable, s.pipe.result())
 	} else if err == nil && !s.running {
 		err = s.err
 	}

@@ -9,7 +9,7 @@ import (
 // stability records whether one run of a route is stable. A run that fails before it is stable is
 // likely to fail again in the same way.
 type stability struct {
-	settled atomic.Bool // a batch has settled
+	settled atomic.Bool // a batch with records has settled
 
 	mu     sync.Mutex // guards the fields below
 	opened time.Time  // when sink and reader had opened; zero if they have not
@@ -27,7 +27,7 @@ func (s *stability) open() {
 	s.opened = time.Now()
 }
 
-// settle records that a batch has settled.
+// settle records that a batch with records has settled.
 func (s *stability) settle() { s.settled.Store(true) }
 
 // end records the end of the run. It does not change the result of isStable.
@@ -44,8 +44,8 @@ func (s *stability) hasOpened() bool {
 	return !s.opened.IsZero()
 }
 
-// isStable reports whether the route has opened, and has then settled a batch or run for
-// stableAfter.
+// isStable reports whether the route has opened, and has then settled a batch with records or run
+// for stableAfter.
 func (s *stability) isStable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

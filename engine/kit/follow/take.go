@@ -42,7 +42,8 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	}
 	if cur.touch {
 		at := stream.Position{Num: cur.pos.Next}
-		b.Spans = append(b.Spans, stream.Span{Part: cur.part, Range: stream.Range{From: at, To: at}})
+		b.Spans = append(b.Spans, stream.Span{Part: cur.part,
+			Range: stream.Range{From: at, To: at}, Verbatim: true})
 		cur.touch = false
 	}
 	before, left := cur.pos.Next, cur.left()

@@ -50,6 +50,7 @@ func (c *Cutter) Cut(n int) Records {
 	var out Records
 	if c.delim == '\n' && !hasLong(c.buf[:end], c.max) {
 		out = Lines(c.take(end))
+		out.verbatim = true
 	} else {
 		c.each(c.buf[:end], &out)
 		c.drop(end)

@@ -338,9 +338,11 @@ func (r *reader) skip(s *Submission) {
 func (r *reader) cover(b *stream.Batch, s *Submission, n int) {
 	from := stream.Position{Num: s.position(r.At)}
 	if k := len(b.Spans); k == 0 || b.Spans[k-1].Part != s.part {
-		b.Spans = append(b.Spans, stream.Span{Part: s.part, Range: stream.Range{From: from}})
+		b.Spans = append(b.Spans, stream.Span{Part: s.part, Range: stream.Range{From: from},
+			Verbatim: true})
 	}
 	span := &b.Spans[len(b.Spans)-1]
+	span.Verbatim = span.Verbatim && s.records.verbatim
 	span.To.Num = from.Num + int64(n)
 	span.Bytes += n
 	r.At += int64(n)

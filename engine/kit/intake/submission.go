@@ -16,6 +16,8 @@ type Records struct {
 	ends  []int32 // of each record in data, after its line end; nil if each line is a record
 	count int
 	odd   bool // a record contains a line end or ends in CR
+	// verbatim means that data has exactly the bytes that were received.
+	verbatim bool
 }
 
 // Lines returns the lines of data as records. data must end with a line end. The caller must not
@@ -32,6 +34,7 @@ func (r *Records) Add(record []byte) {
 		recycle(old)
 	}
 	r.data = append(append(r.data, record...), '\n')
+	r.verbatim = false
 	if !r.odd && (bytes.IndexByte(record, '\n') >= 0 || bytes.HasSuffix(record, []byte{'\r'})) {
 		r.odd = true
 		r.ends = appendEnds(nil, r.data[:len(r.data)-len(record)-1], 0)

@@ -81,8 +81,7 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits := b.Limits()
 	t, slack := targetOf(begunAt(b, c, f), c.Next, limits), int64(min(limits.Bytes/8, 4096)+256)
-	base, have := len(b.Data), 0
-	n, records := 0, 0
+	base, have, n, records := len(b.Data), 0, 0, 0
 	first, framing := len(l.records), l.framingOf(f)
 	writer, _ := framing.(Writer)
 	l.text, l.seen.size = l.text[:0], 0
@@ -141,6 +140,7 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	case records == 0:
 		b.Data = b.Data[:base]
 		add(b, c, f, int64(n), 0, 0, true)
+		b.Spans[len(b.Spans)-1].Verbatim = false
 	default:
 		b.Data = b.Data[:base+n]
 		add(b, c, f, int64(n), n, records, true)
