@@ -6,19 +6,21 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// settlerOf returns the reader of r if clients of the source wait for the outcome of their
-// records. Such a reader must learn which records were delivered, dead-lettered or dropped (have
-// settled). settlerOf returns nil for other readers.
+// settlerOf returns the reader of r as a SettledReader, or nil if it is none. A SettledReader must
+// learn when records are settled (delivered, dead-lettered or dropped), because clients of the
+// source wait for that.
 func settlerOf(r *saver) stream.SettledReader {
 	s, _ := r.reader.(stream.SettledReader)
 	return s
 }
 
 // reportSettled reports the settled progress of the route to its reader, which then answers the
-// clients that sent the records. An answered record must not be lost. If the sink appends to a
-// file, or acknowledges data before it is durable, a restart could truncate the output to an
-// older offset in the checkpoint. In these two cases, reportSettled first syncs the sink and
-// writes the checkpoint. Batches that settle during a sync share the next sync.
+// clients that sent the records. An answered record must not be lost.
+//
+// In two cases, the restart after a crash could remove an answered record from the output: the sink
+// appends to a file, which a restart truncates to the offset in the checkpoint, or the sink
+// acknowledges data before the data is durable. In these cases, reportSettled first syncs the sink
+// and writes the checkpoint. Batches that settle during a sync share the next sync.
 func reportSettled(ctx context.Context, r *saver, reader stream.SettledReader) error {
 	r.mu.Lock()
 	marks, placed := r.books.marks(), len(r.books.places) > 0
