@@ -157,8 +157,9 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestOtherSitesChangeNothing sends every request that changes something, in the way a page of
-// another site would: with the cookie of a session, and to an address without a token.
+// TestOtherSitesChangeNothing sends every request that changes something as a page of another site
+// would send it, once to an address without a token, and once with the cookie of a session. All
+// must be refused.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	for _, token := range []string{"s3cret", ""} {
 		o := recordsOptions(token)
