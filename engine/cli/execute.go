@@ -69,8 +69,8 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	return exitCode(err)
 }
 
-// strayed returns an error if the arguments ask for help about an unknown subcommand. Without
-// strayed, cobra would print the help of the parent command.
+// strayed returns an error if the arguments ask for help about an unknown subcommand. For such
+// arguments, cobra itself would print the help of the parent command.
 func strayed(root *cobra.Command, args []string) error {
 	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil
@@ -173,8 +173,8 @@ func named(cmd *cobra.Command) string {
 	return name // with a space at its end
 }
 
-// needs returns the Args function of a command that needs exactly one argument. The parameter is
-// the name of this argument in the error about a missing one.
+// needs returns the Args function of a command that needs exactly one argument. what names this
+// argument in the error about a missing one.
 func needs(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
