@@ -26,9 +26,9 @@ type contender struct {
 const ours = "penstock"
 
 // With -gate and without -dir, the scratch folder is in memory if the machine has enough free
-// memory. Otherwise the ratios of penstock's speed to the limits would depend on the disk, whose
-// speed varies by a factor of three from day to day. Then they could not be compared with the kept
-// ratios.
+// memory. Otherwise the ratios of penstock's speed to the limits would depend on the disk. The
+// speed of a disk varies by a factor of three from day to day. Then they could not be compared with
+// the kept ratios.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30

@@ -124,8 +124,8 @@ func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, 
 	return finished, err
 }
 
-// checkpoint.replay limits the records that are repeated after a kill. In the configs of the jobs,
-// it has this value.
+// replay is the value of checkpoint.replay in the configs of the jobs. It limits the records that
+// are repeated after a kill.
 const (
 	replay      = "1MiB"
 	replayBytes = 1 << 20

@@ -55,9 +55,9 @@ func (s *series) run() error {
 	return nil
 }
 
-// round runs the limit and each program once. Round -1 is the warm-up, whose results are not used.
-// Odd rounds have the reverse order, so that a program does not always run after the same other
-// program.
+// round runs the limit and each program once. Round -1 is the warm-up, and its results are not
+// used. Odd rounds have the reverse order, so that a program does not always run after the same
+// other program.
 func (s *series) round(n int) (err error) {
 	begun := busyNow()
 	defer func() {

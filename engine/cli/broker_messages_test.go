@@ -147,7 +147,8 @@ func TestBrokerMessages(t *testing.T) {
 	}
 }
 
-// kafkaOfMessages returns the address of a broker whose committed offsets do not fit its topics.
+// kafkaOfMessages returns the address of a broker with committed offsets that do not fit its
+// topics.
 func kafkaOfMessages(t *testing.T) string {
 	t.Helper()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1),

@@ -21,8 +21,8 @@ func page(t *testing.T, name string) string {
 }
 
 // TestDocsNameEveryField checks that docs/cli.md names every field of JSON output, because other
-// programs rely on this page. A test in cmd/penstock, whose program has all commands, checks the
-// flags.
+// programs rely on this page. The flags are checked by a test in cmd/penstock, because its program
+// has all commands.
 func TestDocsNameEveryField(t *testing.T) {
 	text := page(t, "cli.md")
 	for _, v := range []any{

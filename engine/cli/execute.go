@@ -173,8 +173,8 @@ func named(cmd *cobra.Command) string {
 	return name // with a space at its end
 }
 
-// needs returns the Args function of a command that needs exactly one argument. what names this
-// argument in the error about a missing one.
+// needs returns the Args function of a command that needs exactly one argument. The parameter is
+// the name of this argument in the error about a missing one.
 func needs(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

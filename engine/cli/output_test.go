@@ -60,8 +60,8 @@ func TestOutputNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestBlockedStderr drains a run whose stderr is blocked from the start. The exit code must be that
-// of any other drained run.
+// TestBlockedStderr drains a run with a stderr that is blocked from the start. The exit code must
+// be that of any other drained run.
 func TestBlockedStderr(t *testing.T) {
 	inFolder(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -52,7 +52,7 @@ func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 }
 
 // variable returns the value of the text between ${ and }. The result file reports whether the text
-// names a file, whose contents are the value.
+// names a file. The value is then the contents of this file.
 func (l *loader) variable(inner string) (value string, file bool, err error) {
 	if path, ok := strings.CutPrefix(inner, "file:"); ok {
 		value, err = l.included(path)

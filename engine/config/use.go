@@ -13,8 +13,8 @@ import (
 )
 
 // use reads a component: `NAME: {options}`, `NAME:`, or just `NAME`. If there is an error, use
-// records it and returns false. The argument what names the part of the config that has the
-// component, for messages. Example: pipeline "orders".
+// records it and returns false. The last argument is the part of the config that has the component,
+// as named in messages. Example: pipeline "orders".
 func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	key, options := n, (*yaml.Node)(nil)
 	switch {

@@ -157,9 +157,9 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestOtherSitesChangeNothing sends every request that changes something as a page of another site
-// would send it, once to an address without a token, and once with the cookie of a session. All
-// must be refused.
+// TestOtherSitesChangeNothing sends every request that changes something, in the way a page of
+// another site would. It sends each request twice: to an address without a token, and with the
+// cookie of a session. All must be refused.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	for _, token := range []string{"s3cret", ""} {
 		o := recordsOptions(token)

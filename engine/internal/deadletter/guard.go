@@ -27,8 +27,8 @@ const (
 // dead records, or after 10 once 10 s have passed.
 //
 // The share is computed over the current run, and in a long run over the last 100,000 to 200,000
-// records. So a stream whose records turn bad after a long time is stopped within minutes. A Guard
-// is not safe for concurrent use.
+// records. So a stream with records that turn bad after a long time is stopped within minutes. A
+// Guard is not safe for concurrent use.
 type Guard struct {
 	Share   float64 // tolerated share of dead records, 0 to 1
 	Records int64   // minimum number of records before the share is checked

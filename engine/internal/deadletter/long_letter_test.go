@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestLongLastLetter opens a file whose last letter is longer than the part that Open reads at
-// first. The record consists of NUL bytes, which take six bytes each in JSON.
+// TestLongLastLetter opens a file with a last letter that is longer than the part that Open reads
+// at first. The record consists of NUL bytes, which take six bytes each in JSON.
 func TestLongLastLetter(t *testing.T) {
 	files := vfstest.New()
 	s := open(t, files, 0)

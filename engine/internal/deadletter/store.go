@@ -112,10 +112,10 @@ func (s *Store) open() error {
 	return nil
 }
 
-// Append writes the letters in order and returns when they are durable. It omits letters whose id
-// is among the last maxKnown ids written. If the letters do not fit, the error is ErrFull, and the
-// route must stop. After any error, none of the letters counts as written. While another call is
-// running, Append waits until that call has returned or ctx is done.
+// Append writes the letters in order and returns when they are durable. It omits letters with an id
+// that is among the last maxKnown ids written. If the letters do not fit, the error is ErrFull, and
+// the route must stop. After any error, none of the letters counts as written. While another call
+// is running, Append waits until that call has returned or ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	select {
 	case s.turn <- struct{}{}:

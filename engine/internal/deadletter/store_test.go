@@ -137,8 +137,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestCrashes simulates a power loss at every moment. Every letter whose Append has returned must
-// exist afterwards, and appending it again must not duplicate it.
+// TestCrashes simulates a power loss at every moment. If the Append of a letter has returned, the
+// letter must exist afterwards. Appending it again must not duplicate it.
 func TestCrashes(t *testing.T) {
 	const total = 36
 	acked, crashes := 0, 0

@@ -115,8 +115,9 @@ func unchangedRoutes(s *status.Status) (least int64, quiet float64) {
 	return least, quiet
 }
 
-// phase writes lines at a steady rate for the given length of time. At the interval every, it
-// reloads the config, each time with another route c. If every is zero, it does not reload.
+// phase writes lines at a steady rate for the given length of time. It reloads the config at
+// intervals (every is their length), each time with another route c. If every is zero, it does not
+// reload.
 func (l *reloadLoad) phase(length, every time.Duration) (p phase) {
 	begun, ticker := time.Now(), time.NewTicker(loadStep)
 	defer ticker.Stop()

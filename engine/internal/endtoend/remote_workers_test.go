@@ -173,9 +173,9 @@ func (f remoteFigures) String() string {
 		f.goodput, f.inFlight, f.p99.Round(time.Millisecond))
 }
 
-// measure observes the senders between the times from and to. It returns the deliveries of each
-// sender in this time, the mean number of batches in flight, the goodput as a share of total, and
-// the 99th percentile of the latency.
+// measure observes the senders between the times from and to. It returns figures for this time: the
+// deliveries of each sender, the mean number of batches in flight, the goodput as a share of total,
+// and the 99th percentile of the latency.
 func measure(t *testing.T, db *sql.DB, total float64, from, to time.Time,
 	senders ...*sender) (f remoteFigures) {
 	t.Helper()

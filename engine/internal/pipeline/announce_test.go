@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// notedSource is a fakeSource whose reader returns metadata for the progress of each partition. It
-// records the arguments of Open.
+// notedSource is a fakeSource with a reader that returns metadata for the progress of each
+// partition. It records the arguments of Open.
 type notedSource struct {
 	*fakeSource
 	known []stream.Mark

@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// applied is a running engine whose config changes. A sink in it is identified by its pipeline, its
-// route and a version, which stands for its options.
+// applied is a running engine with a config that changes. A sink in it is identified by its
+// pipeline, its route and a version, which stands for its options.
 type applied struct {
 	t       *testing.T
 	e       *Engine
@@ -280,8 +280,8 @@ func TestApplyWhileDraining(t *testing.T) {
 	})
 }
 
-// TestApplyGivesUpDraining checks an Apply whose context ends while a removed route drains. Apply
-// must stop that route. The route that replaces it must deliver its batch again.
+// TestApplyGivesUpDraining ends the context of Apply while a removed route drains. Apply must stop
+// that route. The route that replaces it must deliver its batch again.
 func TestApplyGivesUpDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 5, "p/r=1", "p/s=1")

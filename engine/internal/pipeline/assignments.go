@@ -315,7 +315,7 @@ func (a *assignments) beginRevoking(ids []string) []revocation {
 	return out
 }
 
-// wakeIdle ends the wait of each given revocation whose partition has no more batches in the
+// wakeIdle ends the wait of each given revocation if its partition has no more batches in the
 // sender. The caller holds a.mu.
 func (a *assignments) wakeIdle(revoked []revocation) {
 	for _, v := range revoked {
@@ -397,8 +397,8 @@ func (a *assignments) Lost(partitionIDs []string) {
 		"partitions", len(numbers))
 }
 
-// settled ends the wait of each revocation whose partition has no more batches in the sender. It is
-// called when batches have settled or were withdrawn.
+// settled ends the wait of each revocation if its partition has no more batches in the sender. It
+// is called when batches have settled or were withdrawn.
 func (a *assignments) settled() {
 	if a == nil {
 		return
@@ -512,9 +512,9 @@ func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	return err
 }
 
-// withdrawal decides about a batch in the sender whose assignment may be ending. The result states
-// whether the sender must withdraw the batch instead of delivering it, and whether the running
-// attempts of the batch are canceled.
+// withdrawal decides about a batch in the sender. If the assignment of the batch is ending, the
+// sender must withdraw the batch instead of delivering it. The result also states whether running
+// attempts are canceled.
 func (a *assignments) withdrawal(it stream.Item) flow.Withdrawal {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
@@ -555,7 +555,7 @@ func (a *assignments) save(ctx context.Context, f func(context.Context) error) e
 	return f(ctx)
 }
 
-// current returns the marks (the progress of partitions) whose assignment has not ended. It
+// current returns the marks (the progress of partitions) of assignments that have not ended. It
 // overwrites the argument.
 func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	if a == nil {

@@ -214,8 +214,8 @@ func newRand(seed uint64) func(int) int {
 }
 
 // TestPartitionsMove runs two to four engines in one group. It covers rebalances, expired sessions,
-// suspended processes, and killed processes whose goroutines continue. If the sink has a ledger,
-// each record arrives exactly once, otherwise at least once.
+// suspended processes, and killed processes with goroutines that continue. If the sink has a
+// ledger, each record arrives exactly once, otherwise at least once.
 func TestPartitionsMove(t *testing.T) {
 	seeds := 12
 	if testing.Short() {

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// crashConfig returns the config of a job whose files are all in memory (vfstest.Mem). Only the
+// crashConfig returns the config of a job with all of its files in memory (vfstest.Mem). Only the
 // config file itself is in a real directory. The file system in memory has the same paths.
 func crashConfig(t *testing.T, fsync, finished string) *config.Config {
 	t.Helper()
@@ -56,9 +56,9 @@ func runOn(t *testing.T, m *vfstest.Mem, f *config.Config, boot string) error {
 }
 
 // TestPowerLoss runs a whole pipeline, spool_dir -> file, on a file system that can lose unsynced
-// data. After each call it restarts the pipeline from the state that a crash could have left. Every
-// record is in the output exactly once. No input file is renamed or deleted before its records are
-// in the output.
+// data. It simulates a crash after each call of the file system, and restarts the pipeline from the
+// state that the crash could have left. Every record is in the output exactly once. No input file
+// is renamed or deleted before its records are in the output.
 func TestPowerLoss(t *testing.T) {
 	for _, c := range []struct{ fsync, finished string }{
 		{"ack", "rename"}, {"interval", "rename"}, {"interval", "delete"}, {"ack", "keep"},

@@ -37,9 +37,10 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// recordFailure records a failure of who, which is the name of a worker or processor. due reports
-// whether the caller must log the failure: its text is new, or the last log line of who is older
-// than failureEvery. times is the number of failures of who since that line, including this one.
+// recordFailure records a failure of a worker or processor, which is named by the first argument.
+// due reports whether the caller must log the failure: its text is new, or the last log line about
+// the same worker or processor is older than failureEvery. times is the number of its failures
+// since that line, including this one.
 func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()

@@ -39,8 +39,8 @@ func (f *faults) strike(site string) error {
 	return nil
 }
 
-// faulty is a source and a sink whose calls fail where a test wants it. Its Commit checks that all
-// records that count as settled have arrived.
+// faulty is a source and a sink that fail at the calls that a test selects. Its Commit checks that
+// all records that count as settled have arrived.
 type faulty struct {
 	*fakeSource
 	sink   *fakeSink

@@ -85,13 +85,13 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished limits the partitions whose progress stays in the checkpoint although the source
-// has deleted them. It stays because the sink's ledger still has rows of them. Above the limit, the
-// progress of the oldest is deleted first.
+// maxKeptFinished limits the progress in the checkpoint of partitions that the source has deleted.
+// It stays because the sink's ledger still has rows of them. Above the limit, the progress of the
+// oldest is deleted first.
 const maxKeptFinished = 10_000
 
-// keepFinished decides which of the deleted partitions in now stay in the checkpoint. It returns
-// those whose progress can be deleted, and appends the others to r.resumed.kept.
+// keepFinished decides which of the deleted partitions in now stay in the checkpoint. It appends
+// these to r.resumed.kept, and returns the others: their progress can be deleted.
 //
 // A partition stays if it is finished and this run has read it. The sink's ledger keeps the rows of
 // such a partition for lateTransaction, or until a later run. Until then, the checkpoint must tell

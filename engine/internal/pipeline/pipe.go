@@ -53,9 +53,9 @@ type pipe struct {
 // the engine after all pipelines have.
 var errAllEnded = errors.New("pipeline: every route has ended")
 
-// atOnce is the value of supervise.Spec.Shutdown for supervisors whose children stop concurrently.
-// A supervisor stops its children one by one, and waits at most this time for each. The time is so
-// short that it does not wait.
+// atOnce is the value of supervise.Spec.Shutdown for supervisors that stop their children
+// concurrently. A supervisor stops its children one by one, and waits at most this time for each.
+// The time is so short that it does not wait.
 const atOnce = time.Nanosecond
 
 // run runs the routes concurrently until all have ended. It starts the source's goroutines before

@@ -137,8 +137,8 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 	}
 }
 
-// nextJob returns the next batch to process. Batches whose processor has died come first. nextJob
-// returns nil if there are no more batches.
+// nextJob returns the next batch to process. If the processor of a batch has died, this batch comes
+// first. nextJob returns nil if there are no more batches.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:

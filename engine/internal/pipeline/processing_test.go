@@ -150,7 +150,7 @@ func accounts(t *testing.T, e *Engine, m *vfstest.Mem, sink *fakeSink, poison bo
 	}
 }
 
-// TestProcessorAlwaysPanics checks that a route whose processor always panics does not hang.
+// TestProcessorAlwaysPanics checks that a route with a processor that always panics does not hang.
 // Nothing is delivered, the first batch is dead-lettered, and the guard stops the route.
 func TestProcessorAlwaysPanics(t *testing.T) {
 	if testing.Short() {

@@ -153,9 +153,9 @@ func TestPrune(t *testing.T) {
 }
 
 // TestPruneAfterKill checks that the next run removes two kinds of partitions from the sink's
-// ledger. The first kind was removed from the checkpoint, but not from the ledger before a kill.
-// The second kind was deleted in the run that read them. Until they are removed, the checkpoint
-// records that they are finished.
+// ledger. Before a kill, the first kind was already removed from the checkpoint, but not yet from
+// the ledger. The second kind was deleted by the source in the same run that read it. Until they
+// are removed, the checkpoint records that they are finished.
 func TestPruneAfterKill(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

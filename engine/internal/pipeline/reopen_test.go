@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// replaced is a sink whose output can be replaced. Its instances, which share it, then ask to be
-// opened again.
+// replaced is a sink with an output that can be replaced. Its instances, which share it, then ask
+// to be opened again.
 type replaced struct {
 	fakeSink
 	open   func(n int) error // result of Open number n, from 1

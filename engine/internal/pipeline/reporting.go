@@ -17,10 +17,11 @@ func settlerOf(r *saver) stream.SettledReader {
 // reportSettled reports the settled progress of the route to its reader, which then answers the
 // clients that sent the records. An answered record must not be lost.
 //
-// In two cases, the restart after a crash could remove an answered record from the output: the sink
-// appends to a file, which a restart truncates to the offset in the checkpoint, or the sink
-// acknowledges data before the data is durable. In these cases, reportSettled first syncs the sink
-// and writes the checkpoint. Batches that settle during a sync share the next sync.
+// After a crash, an answered record could be missing in the output in two cases. The first case is
+// a sink that appends to a file: the restart truncates the file to the offset in the checkpoint.
+// The second case is a sink that acknowledges data before the data is durable. In both cases,
+// reportSettled first syncs the sink and writes the checkpoint. Batches that settle during a sync
+// share the next sync.
 func reportSettled(ctx context.Context, r *saver, reader stream.SettledReader) error {
 	r.mu.Lock()
 	marks, placed := r.books.marks(), len(r.books.places) > 0

@@ -286,7 +286,7 @@ func (r *saver) syncSink(ctx context.Context) error {
 
 // sync saves the settled progress so that it survives a power loss. It syncs the sink and the
 // checkpoint, and reports the progress to the source. Then it lets the source finish the partitions
-// whose data is all settled.
+// that are settled to their end.
 func (r *saver) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err

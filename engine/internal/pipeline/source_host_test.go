@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// hosted is a source whose New starts the goroutine fake/watch. It records when its instances start
+// hosted is a source. Its New starts the goroutine fake/watch. It records when its instances start
 // and end.
 type hosted struct {
 	*fakeSource

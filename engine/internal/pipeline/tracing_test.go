@@ -142,7 +142,7 @@ func TestTraceStopsNobody(t *testing.T) {
 	}
 }
 
-// TestTraceNeverTakesAnothersFile checks a trace whose path has an existing file that is not a
+// TestTraceNeverTakesAnothersFile checks a trace if its path has an existing file that is not a
 // trace. The file must be kept, and the route must report it before it delivers.
 func TestTraceNeverTakesAnothersFile(t *testing.T) {
 	m := vfstest.New()

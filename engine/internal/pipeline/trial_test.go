@@ -91,8 +91,8 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 	return nil, 0
 }
 
-// TestTrialGivesUp checks a batch whose last step, after all records were processed, kills
-// maxDeaths processors. The batch must fail.
+// TestTrialGivesUp checks a batch that kills maxDeaths processors in its last step, after all
+// records were processed. The batch must fail.
 func TestTrialGivesUp(t *testing.T) {
 	b := lines(&stream.Partition{ID: "p"}, 0, 4, false)
 	tr := trial{suspect: true}

@@ -19,8 +19,8 @@ func classOf(e *entry) int {
 
 // heap has the entry with the earliest due time first. Entries with the same due time are ordered
 // by batch, partition and position, so that the ranges of one batch are removed one after another.
-// An entry that is not the first one must be searched for. This is rare, because nearly all entries
-// are removed when they are due.
+// To remove an entry that is not the first one, heap must search for it. This is rare, because
+// nearly all entries are removed when they are due.
 type heap struct{ s []uint32 }
 
 func (h *heap) before(x *index, a, b uint32) bool {

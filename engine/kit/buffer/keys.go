@@ -193,8 +193,8 @@ func (r *keyRecord) stored(e *envelope, size int) {
 }
 
 // found updates r for an envelope that was read during recovery. Recovery reads the envelopes with
-// remembered keys in order. If the first of them have copies, these count as the last copies. All
-// later envelopes count as data after the copies.
+// remembered keys in order. The first of these envelopes may contain copies of keys, which are then
+// the last copies that the buffer has made. All later envelopes count as data after the copies.
 func (r *keyRecord) found(e *envelope) {
 	if e.records == 0 && r.since == 0 {
 		r.copied += int64(e.size)

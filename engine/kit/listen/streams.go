@@ -208,8 +208,8 @@ func (s *Streams) isDraining() bool {
 // waitEvery is the interval of checks in wait.
 const waitEvery = 10 * time.Millisecond
 
-// wait waits until all connections are closed, and so all their records submitted, or until ctx is
-// done.
+// wait waits until all connections are closed, which means that all their records are submitted. It
+// ends earlier when ctx is done.
 func (s *Streams) wait(ctx context.Context) {
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()

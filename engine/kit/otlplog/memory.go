@@ -16,7 +16,7 @@ type shape struct {
 }
 
 // The bytes that a decoded message takes: its struct, and the pointers to it. The pointers are in a
-// slice whose capacity may be twice its length. So two pointers are counted for each struct.
+// slice with a capacity of up to twice its length. So two pointers are counted for each struct.
 const (
 	sizeRecord  = 208
 	sizeMessage = 144
@@ -40,8 +40,8 @@ var requestShape = func() *shape {
 }()
 
 // ProtobufMemory estimates the memory of the decoded form of a request. This may be much more than
-// the size of the request: two bytes can encode a log record, whose struct takes a hundred times as
-// much. The estimate does not include the memory of the records that [Protobuf] makes.
+// the size of the request: two bytes can encode a log record, and its struct takes a hundred times
+// as much. The estimate does not include the memory of the records that [Protobuf] makes.
 func ProtobufMemory(request []byte) int64 {
 	return int64(len(request)) + requestShape.memory(request, maxDepth)
 }

@@ -339,8 +339,7 @@ func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 const firstQuiet = 10
 
 // gapsOfQuiet is a factor. An answer is held back for at least gapsOfQuiet times the longest pause
-// between its lines, because a child that pauses within an answer may also pause before a stray
-// line.
+// between its lines. A child that pauses within an answer may also pause before a stray line.
 const gapsOfQuiet = 2
 
 // quietLocked returns the time for which a complete answer is held back to detect a stray line. In

@@ -141,7 +141,7 @@ func (r Result) LostShare() float64 {
 	return float64(r.Lost) / float64(r.Delivered+r.Lost)
 }
 
-// WinsInARow returns the share of frames whose sender also sent the frame before. It measures the
+// WinsInARow returns the share of frames with the same sender as the frame before. It measures the
 // capture effect. With fewer than two frames, it returns 0.
 func (r Result) WinsInARow() float64 {
 	if r.Delivered < 2 {
@@ -229,7 +229,7 @@ func (e *ether) transmit() {
 	e.result.Longest = max(e.result.Longest, e.row)
 }
 
-// collide starts the backoff of the stations in e.senders, whose transmissions have collided. begin
+// collide starts the backoff of the stations in e.senders. Their transmissions have collided. begin
 // is the time at which the transmissions began.
 func (e *ether) collide(begin time.Duration) {
 	end := begin + e.Slot + e.jam
