@@ -42,7 +42,8 @@ var (
 // newAssignments returns the assignments of a route, or nil if no broker assigns partitions to the
 // source. bound means that the sink stores the positions of the route. Otherwise the source stores
 // them. newAssignments returns an error if the sink keeps one ledger (its own record of the
-// progress) for the whole route: processes that share the partitions need one for each partition.
+// progress) for the whole route: processes that share the partitions need a ledger for each
+// partition.
 func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*assignments, error) {
 	s, ok := r.pipe.source.(stream.AssignedSource)
 	if !ok || !s.HasAssignments() {

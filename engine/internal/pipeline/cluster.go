@@ -113,7 +113,7 @@ func (s *slot) lost() {
 // called after this process has become the owner of the sink's ledger (the record of the progress
 // in the sink's database), and before the route delivers. It is needed for the following case. This
 // process is suspended, and another process becomes the owner of the pipeline. Then this process
-// resumes, and makes itself the owner of the ledger.
+// resumes, and makes itself the owner of the ledger. confirm must then return an error.
 func (p *pipe) confirm(ctx context.Context) error {
 	t := p.sharing.tenure.Load()
 	switch {

@@ -51,8 +51,7 @@ func (h *outageDetector) reached(r *route) bool {
 // deliver. After any other fault, the worker cannot deliver in each of three cases:
 //
 //   - The fault was a retryable failure.
-//   - The worker has failed at least drainStreak times in a row, and none of these failures was a
-//     timeout.
+//   - The worker has failed at least drainStreak times in a row, and never by a timeout.
 //   - suspected is set, because the sender expects attempts at all workers to fail.
 func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {

@@ -85,9 +85,9 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished limits the progress in the checkpoint of partitions that the source has deleted.
-// It stays because the sink's ledger still has rows of them. Above the limit, the progress of the
-// oldest is deleted first.
+// maxKeptFinished is the maximum number of deleted partitions that have progress in the checkpoint.
+// This progress stays there while the sink's ledger still has rows of them. Above this number, the
+// progress of the oldest partition is deleted first.
 const maxKeptFinished = 10_000
 
 // keepFinished decides which of the deleted partitions in now stay in the checkpoint. It appends

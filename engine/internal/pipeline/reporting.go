@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// settlerOf returns the reader of r as a SettledReader, or nil if it is none. A SettledReader must
+// settlerOf returns the reader of r if it is a SettledReader, otherwise nil. A SettledReader must
 // learn when records are settled (delivered, dead-lettered or dropped), because clients of the
 // source wait for that.
 func settlerOf(r *saver) stream.SettledReader {

@@ -69,10 +69,9 @@ type finishingPipe interface {
 
 // Run saves the progress until ctx ends. lastSave then saves the rest. Run does the following:
 //
-//   - Soon after records have settled, it writes the checkpoint, if a write only appends to the log
-//     (see writesSoon). It pauses between such writes.
-//   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes the checkpoint
-//     immediately.
+//   - Soon after records have settled, it writes the checkpoint if writesSoon is true. It pauses
+//     between such writes.
+//   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes at once.
 //   - At every interval checkpoint.sync, it syncs the checkpoint to disk. Then the source may
 //     finish (for example rename) settled files.
 //
@@ -168,11 +167,11 @@ func (r *saver) writesSoon() bool {
 // still fail. Only a successful sync, which includes the report, resets it.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
-// markPause is the minimum pause after a write for each mark in it, which is the progress of a
-// partition. Writing a mark takes some microseconds and up to 200 bytes of the log. Example: a
-// thousand files grow. With a pause of only writePause, the writes would use 25 % of a core and
-// write 15 MB/s. With markPause, the pause after a thousand marks is 200 ms, and the writes use 1 %
-// of a core and write 1 MB/s.
+// After a write, the minimum pause is markPause times the number of marks in the write. A mark is
+// the progress of a partition. Writing a mark takes some microseconds and up to 200 bytes of the
+// log. Example: a thousand files grow. With a pause of only writePause, the writes would use 25 %
+// of a core and write 15 MB/s. With markPause, the pause after a thousand marks is 200 ms, and the
+// writes use 1 % of a core and write 1 MB/s.
 const markPause = 200 * time.Microsecond
 
 // A laterError is the error of a save that has not changed the checkpoint, so the caller can retry
@@ -187,7 +186,7 @@ func (e *laterError) Unwrap() error { return e.err }
 
 // writeOffAfter is a time without new data from the source. An earlier run may have read records
 // that it did not settle, and that this run has not read again. After this time, the source is
-// assumed to have deleted them.
+// assumed to have deleted these records.
 const writeOffAfter = 10 * time.Second
 
 // take returns the progress that is not in the checkpoint. From then on, the accounts of the route
@@ -414,11 +413,11 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// announce is needed for a sink with a ledger, which commits its data and the watermark of a
-// partition id together. Only the checkpoint records which file belongs to a partition id. After a
-// kill between the sink's commit and the first save of the checkpoint, the ledger would have
-// progress of an unknown file. So announce saves new partitions in the checkpoint before the sink
-// gets their data. If saving fails, the checkpoint's goroutine retries it or reports the error.
+// announce saves new partitions in the checkpoint before a sink with a ledger gets their data. The
+// sink commits the data and the watermark of a partition id together, but only the checkpoint
+// records which file belongs to this id. Without announce, a kill could come between the sink's
+// commit and the first save of the checkpoint. The ledger would then have progress of an unknown
+// file. If saving fails, the checkpoint's goroutine retries it or reports the error.
 func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
