@@ -16,9 +16,9 @@ import (
 
 const (
 	// tailBytes is the size of the last part of the file in which Open collects the ids of letters.
-	// After a kill, the source repeats records, some of which may already be letters. Their ids
-	// prevent that they are written again. The size is twice the default of checkpoint.replay,
-	// because a letter is longer than its record.
+	// After a kill, the source repeats records, some of which may already be letters. The Store
+	// recognizes them by their ids and does not write them again. The size is twice the default of
+	// checkpoint.replay, because a letter is longer than its record.
 	tailBytes = 64 << 20
 	// maxKnown is the maximum number of ids that are kept. The newest are kept.
 	maxKnown = 1 << 19

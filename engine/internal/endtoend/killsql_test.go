@@ -18,8 +18,8 @@ import (
 // killsOfSQL returns the number of kills for each database.
 func killsOfSQL(t *testing.T) int { return max(1, kills(t)/2) }
 
-// refusing creates a table that refuses a few records of each generated file, which must become
-// dead letters.
+// refusing creates a table that refuses a few records of each generated file. These records must
+// become dead letters.
 const refusing = `CREATE TABLE %s (message text CHECK (message NOT LIKE '%%line 1_7 %%' OR ` +
 	`length(message) < 20), _extra text)`
 

@@ -376,7 +376,8 @@ const stuck = 30 * time.Second
 // quietLooks is the number of looks without a delivery after which the program counts as done. They
 // are soakLook apart, and take at least 5 s, which is longer than copy_wait plus a response. On a
 // busy machine, they take longer. By then all deliveries that a kill left unsaved have been
-// repeated. If the test drained the program earlier, it would repeat them at the next start.
+// repeated. If the test drained the program earlier, the program would repeat these deliveries at
+// the next start.
 const (
 	quietLooks = 50
 	soakLook   = 100 * time.Millisecond

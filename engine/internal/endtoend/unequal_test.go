@@ -146,8 +146,8 @@ func unequalGoodput(t *testing.T, run time.Duration) (missed string) {
 	return ""
 }
 
-// TestUnequalTail checks the choice of the worker. At 60 % load, it determines the latency of the
-// slowest records.
+// TestUnequalTail compares the policies that choose the worker of a record. At 60 % load, the
+// policy must make a difference in the latency of the slowest records.
 func TestUnequalTail(t *testing.T) {
 	run := length(t, 30*time.Second, 10*time.Second)
 	p99 := func(dispatch string) time.Duration {

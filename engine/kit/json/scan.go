@@ -96,9 +96,9 @@ func (s *Scanner) Next() bool {
 	return s.pos >= 0
 }
 
-// NextIs is a faster Next if the key of the next member is probably known. key is this key with its
-// quotes. If the next member has this key, NextIs sets Value, but not Key, and returns true. If it
-// returns false, nothing has changed, and the caller must call Next.
+// NextIs is like Next, but faster, for a caller that expects a certain key. The argument key is
+// this key with its quotes. If the next member has it, NextIs sets Value, but not Key, and returns
+// true. If it returns false, nothing has changed, and the caller must call Next.
 func (s *Scanner) NextIs(key []byte) bool {
 	before := byte('{')
 	if s.begun {
