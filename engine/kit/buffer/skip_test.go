@@ -17,8 +17,8 @@ import (
 )
 
 // TestFullSkipped checks a full buffer in which an operator skips intact envelopes. The buffer must
-// then accept data again. Only the skipped envelopes must not be read, and they must be counted and
-// logged.
+// then accept data again. The skipped envelopes must not be read, and must be counted and logged.
+// All other envelopes must be read.
 func TestFullSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)

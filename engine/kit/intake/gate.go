@@ -81,9 +81,9 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 // only if the reservation would otherwise exceed the largest size that Expand allows for this body.
 const expandStep = 256 << 10
 
-// maxExpansion is a multiple of the size of a request's body. It bounds the memory of a request
-// that needs more than the limit of the intake. For comparison, decoded OTLP log records are about
-// ten times as large as their body.
+// A request may need more memory than the limit of the intake. Its memory is then bounded by
+// maxExpansion times the size of its body. For comparison, decoded OTLP log records are about ten
+// times as large as their body.
 const maxExpansion = 16
 
 // Expand grows the reservation to at least body+records bytes: the size of a body, and the

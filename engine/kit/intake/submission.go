@@ -162,8 +162,8 @@ func (i *Intake) lose(records Records) {
 		records.count, "bytes", records.Size())
 }
 
-// split returns the first records, which cost at most the parameter most of the memory limit, and
-// the remaining ones. If the first record alone costs more, first has only this record.
+// split divides r into two parts. The part first has as many of the first records as fit into most
+// bytes of the memory limit, but at least one record.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}
