@@ -143,8 +143,8 @@ var testSupport = []string{
 	"engine/internal/lab/scenario", "inbox", "engine/inbox/sqlstore",
 }
 
-// named are packages that a row must list themselves, or list a package below them. A row that
-// lists only a folder above them does not allow them.
+// Usually a row that lists a folder allows all packages below it. The packages in named are an
+// exception: a row allows them only if it lists them, or packages below them, by name.
 var named = []string{"engine/connector/connectortest", "engine/internal/lab"}
 
 func row(dir string) (string, []string, bool) {

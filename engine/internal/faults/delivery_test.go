@@ -79,8 +79,8 @@ type delivery struct {
 	healedExits  []int    // of the run without the fault; nil: 0
 	keepsFailing bool     // the fault is permanent: there is no second run
 	batchRecords int      // records per batch, to bound repetitions; 0: 100
-	// The number of repetitions is not checked. The summary does not count them, for example
-	// because the run was killed.
+	// The number of repeated records is not checked, because the summary does not count them. For
+	// example, the run was killed.
 	anyRedelivery bool
 }
 

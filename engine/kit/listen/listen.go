@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// CheckAddress checks address, the HOST:PORT of the option `listen`. If the source is not
-// protected, the host must be loopback. Otherwise the error contains remedy, which names the
+// CheckAddress checks address, the HOST:PORT of the option `listen`. If the source is not protected
+// and the host is not loopback, it returns an error. The error contains remedy, which names the
 // options that protect the source.
 func CheckAddress(address string, protected bool, remedy string) error {
 	if address == "" {

@@ -72,9 +72,10 @@ func Workers(n int, mode string) (int, error) {
 	return n, nil
 }
 
-// Open creates the lanes, and does not connect them. Their names begin with the destination to. The
-// Ledger must be open. kind is the sink's name, as in the config. It is part of the name of a
-// goroutine that ends the route when another process has become the owner of the ledger.
+// Open creates the lanes, and does not connect them. Their names begin with the text of to, the
+// destination. The Ledger must be open. kind is the sink's name, as in the config. It is part of
+// the name of a goroutine that ends the route when another process has become the owner of the
+// ledger.
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own = NewLane[C](s.database)
 	for range workers {

@@ -95,9 +95,10 @@ type vegas struct {
 
 const (
 	vegasAlpha, vegasBeta = 3, 6
-	// The base is usually the shortest round trip, which stands for a round trip without a queue.
-	// It may be outdated. So after f * vegasProbe * limit updates, the next round trip becomes the
-	// new base. f is a random number from 0.5 to 1.
+	// vegasProbe determines when the base is replaced. The base is usually the shortest round trip,
+	// which stands for a round trip without a queue. As it may be outdated, the next round trip
+	// becomes the new base after f * vegasProbe * limit updates. f is a random number from 0.5 to
+	// 1.
 	vegasProbe = 30
 	vegasSeed  = 5681
 )
