@@ -34,8 +34,8 @@ func python(t *testing.T) {
 }
 
 // killing runs the program on a config to its end. Whenever progress has advanced by step, it kills
-// a child of the program with SIGKILL, but at most the number most of times. It returns the number
-// of kills.
+// a child of the program with SIGKILL. The argument most limits the number of kills. It returns the
+// number of kills.
 func killing(t *testing.T, config string, progress func() int64, step int64,
 	most int) (killed int) {
 	t.Helper()

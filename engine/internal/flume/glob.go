@@ -11,9 +11,9 @@ import (
 // maxGlobs is the maximum number of globs for one pattern.
 const maxGlobs = 64
 
-// globs converts a regular expression, which must match whole file names, to globs. wider reports
-// that the globs also match names that the expression does not match. ok is false if there are no
-// globs for the expression.
+// globs converts a regular expression to globs. The expression must match whole file names. wider
+// reports that the globs also match names that the expression does not match. ok is false if there
+// are no globs for the expression.
 func globs(pattern string) (list []string, wider, ok bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

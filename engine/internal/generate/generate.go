@@ -64,8 +64,8 @@ func (g *Generator) Append(dst []byte) []byte {
 	return append(g.appendLine(g, dst, &g.visit), '\n')
 }
 
-// Lines appends up to n lines to dst and returns their number. It stops earlier when dst has at
-// least most bytes.
+// Lines appends up to n lines to dst and returns their number. It stops earlier when the length of
+// dst has reached the argument most.
 func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	for i := range n {
 		if len(dst) >= most {

@@ -156,8 +156,8 @@ func (b *body) breakOff() {
 }
 
 // beginWrite begins a direct write of the body's data to c, without a copy. It returns the
-// remaining bytes of the data, or the first of them if there are more than most. The caller must
-// call endWrite after the write.
+// remaining bytes of the data. If there are more bytes than the limit most, it returns only the
+// first ones. The caller must call endWrite after the write.
 func (b *body) beginWrite(c net.Conn, most int64) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

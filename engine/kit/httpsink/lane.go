@@ -197,7 +197,8 @@ func faultOf(ctx context.Context, err error) error {
 	return err
 }
 
-// readAnswer reads a response up to maxAnswer bytes, and returns its first most bytes.
+// readAnswer reads a response up to maxAnswer bytes. It returns the first bytes of it, at most as
+// many as the argument most.
 func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
 	if cut != nil || len(text) < most {

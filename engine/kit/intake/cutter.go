@@ -128,7 +128,7 @@ func (c *Cutter) each(data []byte, out *Records) {
 	}
 }
 
-// hasLong reports whether a line of data, without its line end, has more than most bytes.
+// hasLong reports whether a line of data is longer than the limit most, without its line end.
 func hasLong(data []byte, most int) bool {
 	for len(data) > most {
 		i := bytes.LastIndexByte(data[:most+1], '\n')

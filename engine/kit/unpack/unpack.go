@@ -105,8 +105,8 @@ type File struct {
 }
 
 // mark is a position at which decompression can start: the start of a member, or the end of an
-// input that was decompressed completely. raw is the offset of the position in the compressed
-// input, and at its offset in the decompressed stream.
+// input that was decompressed completely. The field raw is the offset of this position in the
+// compressed input. The field at is its offset in the decompressed stream.
 type mark struct{ raw, at int64 }
 
 // New returns a closed File. Call Attach before any other method.

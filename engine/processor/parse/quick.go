@@ -150,8 +150,9 @@ func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 
 func load(d []byte, at int) uint64 { return binary.LittleEndian.Uint64(d[at:]) }
 
-// spaceIn returns the index of the first space of d at or after i. The last word bytes of d are not
-// part of the line. So a result of len(d)-word or more means that the line has no such space.
+// spaceIn returns the index of the first space of d at or after i. The last 8 bytes of d (the
+// constant word) are not part of the line. So a result of len(d)-word or more means that the line
+// has no such space.
 func spaceIn(d []byte, i int) int {
 	for ; i+word <= len(d); i += word {
 		if hit := equals(load(d, i), ' '); hit != 0 {
