@@ -54,8 +54,9 @@ type pipe struct {
 var errAllEnded = errors.New("pipeline: every route has ended")
 
 // atOnce is the value of supervise.Spec.Shutdown for supervisors that stop their children
-// concurrently. A supervisor stops its children one by one, and waits at most this time for each.
-// The time is so short that it does not wait.
+// concurrently. A supervisor stops its children one by one during this time, and after it all
+// remaining children at the same time. The time is so short that all children are stopped at the
+// same time.
 const atOnce = time.Nanosecond
 
 // run runs the routes concurrently until all have ended. It starts the source's goroutines before
