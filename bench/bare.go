@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// limitsName is the workload that measures the machine without penstock, such as the speed of a
-// copy.
+// limitsName is the name of the workload that measures only the machine, for example the speed of a
+// copy, and not penstock.
 const limitsName = "limits"
 
 // bareRounds is the number of runs of each measurement in bares. The result is their median.
@@ -114,8 +114,8 @@ func piped(in load.Input, program, path string) (measure, error) {
 	return of(r, in), err
 }
 
-// gzipped compresses a file with gzip's default level and returns the path of the result. If the
-// compressed file already exists, it is used.
+// gzipped compresses a file with gzip's default level and returns the path of the compressed file.
+// If this file already exists, gzipped does not compress again.
 func gzipped(path string) (packed string, err error) {
 	packed = path + ".gz"
 	if _, err := os.Stat(packed); err == nil {

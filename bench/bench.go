@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// contender is a program that is compared with the limit. The limit of a workload is another
+// contender is a program that is compared with the limit of a workload. The limit is another
 // program, which does only the work that cannot be avoided.
 type contender struct {
 	name string
@@ -25,9 +25,10 @@ type contender struct {
 // ours is the name of penstock in results.
 const ours = "penstock"
 
-// With -gate and without -dir, the scratch folder is in memory, if the machine has enough free
-// memory. The kept ratios (of penstock's speed to the limits) then do not depend on the disk. The
-// speed of a disk varies by a factor of three from day to day.
+// With -gate and without -dir, the scratch folder is in memory if the machine has enough free
+// memory. Otherwise the ratios of penstock's speed to the limits would depend on the disk. The
+// speed of a disk varies by a factor of three from day to day. Then they could not be compared with
+// the kept ratios.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30
@@ -118,8 +119,8 @@ func names() (all []string) {
 	return all
 }
 
-// unmeasured returns the workloads without a result in the file of results that is younger than
-// -newer. A run can thus continue an interrupted one.
+// unmeasured returns the workloads that have no recent result. A result is recent if it is in the
+// file of results and younger than -newer. So a run can continue an interrupted run.
 func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 	if o.newer <= 0 || o.into == "" {
 		return chosen, nil
@@ -139,8 +140,8 @@ func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 		nil
 }
 
-// ratios returns the kept ratios (of penstock's speed to the limits) that are valid for this
-// machine.
+// ratios returns the kept ratios that are valid for this machine. A ratio is penstock's speed
+// divided by that of the limit.
 func (o options) ratios() (result.Kept, error) {
 	all, err := result.ReadRatios(o.kept)
 	if err != nil {
@@ -159,8 +160,8 @@ func (o options) ratios() (result.Kept, error) {
 	return kept, nil
 }
 
-// judge returns an error if records were lost, or if lines do not meet the conditions of the flags.
-// The error lists all failures.
+// judge returns an error if records were lost, or if lines do not meet the conditions that the
+// flags set. The error lists all failures.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}
@@ -210,8 +211,8 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
-// share sets the time limit of the first workload in left. The remaining time of -within is divided
-// among the workloads in left by their weights.
+// share sets the time limit of the first workload in left. The time that remains of -within is
+// divided among the workloads in left in proportion to their weights.
 func (e *env) share(left []workload) {
 	if e.within > 0 {
 		all := 0.0

@@ -52,8 +52,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeLines runs the gate over two recorded files of lines. In the first one penstock ran
-// normally. In the second one a script started it 0.3 s late.
+// TestJudgeLines runs the gate over two recorded files of lines. In the first recording, penstock
+// ran normally. In the second one, a script started penstock 0.3 s late.
 func TestJudgeLines(t *testing.T) {
 	ratios := func(kept result.Kept) string {
 		path := filepath.Join(t.TempDir(), "ratios.json")
@@ -137,7 +137,7 @@ func TestWorkloads(t *testing.T) {
 }
 
 // TestRatiosAreKept checks that every workload with a promised speed has a ratio in ratios.json.
-// Without a ratio, the gate would not measure the workload.
+// The gate does not measure workloads without a ratio.
 func TestRatiosAreKept(t *testing.T) {
 	all, err := result.ReadRatios("ratios.json")
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-// compressed are the workloads with compressed input files. Penstock is compared with a program
-// that only decompresses. The time includes the start of the process, so with small inputs it would
-// be mainly the time of the start.
+// compressed are the workloads with compressed input files. The limit is a program that only
+// decompresses. The inputs are large, because the time includes the start of the process, which
+// would be most of the time for small inputs.
 var compressed = []workload{
 	compressedBy("w1_gzip", "gzip", "zcat", .85),
 	compressedBy("w1_zstd", "zstd", "zstdcat", .85),

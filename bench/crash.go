@@ -17,9 +17,9 @@ const (
 	progressEvery = 5 * time.Millisecond
 )
 
-// crash configures the kills of a job. The job is killed after it has made progress since its
-// start, and after a random time from after[0] to after[1]. progress returns how much the receiver
-// has got so far, as a number that grows.
+// crash configures the kills of a job. A kill comes when the job has made progress since its start,
+// and then a random time from after[0] to after[1] has passed. progress returns how much the
+// receiver has got so far, as a number that grows.
 type crash struct {
 	progress func() int64
 	after    [2]time.Duration
@@ -32,7 +32,7 @@ func between(low, high time.Duration) [2]time.Duration {
 	return [2]time.Duration{low * time.Millisecond, high * time.Millisecond}
 }
 
-// killed runs a job and kills it several times. Then it lets the job finish, and returns the totals
+// killed runs a job and kills it several times. Then it lets the job finish. It returns the totals
 // of all runs.
 func (c crash) killed(j *job, in load.Input) (measure, error) {
 	total := of(measure{}.Run, in)
@@ -47,9 +47,10 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 // doublings is the maximum number of times that longEnough doubles the input.
 const doublings = 2
 
-// longEnough returns a function that runs a job with kills by run. On a fast machine, the job may
-// end before the last kill. It is then repeated with twice the input. A run that has failed, or has
-// lost or repeated too many records (most), is not repeated: its result is returned.
+// longEnough returns a function that calls run, which runs a job with kills. On a fast machine, the
+// job may end before the last kill. It is then repeated with twice the input. But if the run has
+// failed, or has lost or repeated more records than most allows, it is not repeated, and its result
+// is returned.
 func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env,
 	load.Input) (measure, error) {
 	repeats, bounded := most["repeated"]
@@ -67,7 +68,7 @@ func longEnough(most map[string]float64, run func(*env, load.Input) (measure, er
 	}
 }
 
-// kill starts and kills a job several times, or until the job has finished. It adds the
+// kill starts and kills a job several times. It ends earlier if the job has finished. It adds the
 // measurements to total.
 func (c crash) kill(j *job, total *measure) error {
 	rnd := rand.New(rand.NewPCG(c.seed, 0))
@@ -123,8 +124,8 @@ func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, 
 	return finished, err
 }
 
-// The records that are repeated after a kill are limited by checkpoint.replay, which has this value
-// in the configs of the jobs.
+// replay is the value of checkpoint.replay in the configs of the jobs. It limits the records that
+// are repeated after a kill.
 const (
 	replay      = "1MiB"
 	replayBytes = 1 << 20
@@ -177,8 +178,8 @@ func arrived(rec *receiver.Receiver) func() int64 {
 	}
 }
 
-// writtenMeanwhile is the load of killedLive. It lasts about as long as the kills. A file grows by
-// 8 MB/s, and the receiver responds after 100 ms.
+// writtenMeanwhile is the load of the workload killedLive. It lasts about as long as the kills. A
+// file grows by 8 MB/s, and the receiver responds after 100 ms.
 var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14,
 	behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/bench/load"
 )
 
-// TestLongEnough checks that a job that ends before all kills is repeated with twice the input, a
-// few times. A job that failed, or lost or repeated records, is not repeated.
+// TestLongEnough checks when a job is repeated with twice the input: if it ends before all kills,
+// and only a few times. A job that failed, or that lost or repeated records, must not be repeated.
 func TestLongEnough(t *testing.T) {
 	failed := errors.New("failed")
 	for _, tt := range []struct {

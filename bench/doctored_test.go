@@ -64,8 +64,8 @@ func numbered(t *testing.T) (*env, load.Input, func() [][]byte) {
 	return e, in, func() [][]byte { return slices.Collect(bytes.Lines(bytes.Clone(text))) }
 }
 
-// TestDoctoredOutputs checks that lost and repeated records are counted in a file, in a table and
-// at the receiver.
+// TestDoctoredOutputs changes outputs of a run. Lost and repeated records must be counted in a
+// file, in a table and at the receiver.
 func TestDoctoredOutputs(t *testing.T) {
 	_, in, lines := numbered(t)
 	for _, c := range doctored {
@@ -135,8 +135,8 @@ func countedAtReceiver(in load.Input, lines [][]byte) (measure, error) {
 	})
 }
 
-// TestDoctoredJSON checks that JSON with changed values is not a measurement, although no record is
-// missing.
+// TestDoctoredJSON changes values in JSON output. The run must not count as a measurement, although
+// no record is missing.
 func TestDoctoredJSON(t *testing.T) {
 	for _, c := range []struct{ out, wrong string }{
 		{`{"id":"~1~","n":778.4350,"k":1,"dc":"eu-1"}`, ""},
@@ -160,8 +160,8 @@ func TestDoctoredJSON(t *testing.T) {
 	}
 }
 
-// TestTargetsOfCounts checks that each of these misses a target: a record repeated without a
-// failure, a lost record, and a job that ends before the last kill.
+// TestTargetsOfCounts checks that each of three results misses a target: a record that was repeated
+// without a failure, a lost record, and a job that ended before the last kill.
 func TestTargetsOfCounts(t *testing.T) {
 	for _, w := range workloads {
 		if w.name == limitsName {
@@ -178,7 +178,7 @@ func TestTargetsOfCounts(t *testing.T) {
 }
 
 // TestOrderOfRounds checks that every second round runs the limit and the contenders in reverse
-// order. Rivals must also run in the warm-up round, as penstock does.
+// order. Other programs must run in the warm-up round, as penstock does.
 func TestOrderOfRounds(t *testing.T) {
 	for _, c := range []struct {
 		figures bool

@@ -65,8 +65,8 @@ func (e *env) closeOnSignal() {
 }
 
 // close stops the database server, if there is one, and removes the scratch folder. After a signal,
-// the goroutine of closeOnSignal does this and ends the process. close then never returns, so that
-// errors of the interrupted workload are not reported.
+// the goroutine of closeOnSignal does this and ends the process. In this case close never returns.
+// So the errors of the interrupted workload are not reported.
 func (e *env) close() error {
 	if proc.Ending() {
 		select {}
@@ -74,8 +74,8 @@ func (e *env) close() error {
 	return e.cleanUp()
 }
 
-// removals is the maximum number of attempts to remove the scratch folder. The first one may fail,
-// because an interrupted workload may still create files.
+// removals is the maximum number of attempts to remove the scratch folder. An attempt may fail,
+// because an interrupted workload may still be creating files.
 const removals = 5
 
 func (e *env) cleanUp() (err error) {

@@ -32,9 +32,10 @@ func (e *env) copied(in load.Input, limit string) (measure, error) {
 	return e.limit(in, limit, to)
 }
 
-// warm copies the input to a file and removes the file. The machine then has free memory pages for
-// the output of the next run. On a virtual machine, the hypervisor takes unused pages away. Getting
-// them back takes up to three times as long as copying the input.
+// warm copies the input to a file and removes the file. After that, the machine has free memory
+// pages for the output of the next run. Without it, the run could be much slower on a virtual
+// machine. The hypervisor takes unused pages away, and getting them back takes up to three times as
+// long as copying the input.
 func (e *env) warm(in load.Input) error {
 	to := filepath.Join(e.dir, "warm")
 	_, err := e.limit(in, "copy", to)

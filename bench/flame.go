@@ -87,8 +87,8 @@ func shares(stacks []plot.Stack) (all []result.Share) {
 	return all
 }
 
-// runtimes maps functions of the Go runtime to the parts of the runtime that they belong to. A
-// stack with such a function may have no function of the program.
+// runtimes maps functions of the Go runtime to the parts of the runtime that they belong to. They
+// are needed because a stack with such a function may contain no function of the program.
 var runtimes = []struct{ function, part string }{
 	{"runtime.gcBgMarkWorker", "garbage collection"},
 	{"runtime.gcAssistAlloc", "garbage collection"},
@@ -102,9 +102,10 @@ var runtimes = []struct{ function, part string }{
 var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex",
 	"runtime.epoll", "runtime.usleep"}
 
-// part returns the part of the program that has caused the time of a stack. This is a system call
-// of the kernel, a part of the runtime, or the innermost package that is neither in the runtime nor
-// in the standard library.
+// part returns the part of the program that has caused the time of a stack. If the stack is in a
+// system call, this is the kernel. If it contains a function in runtimes, it is that part of the
+// runtime. Otherwise it is the innermost package that is neither in the runtime nor in the standard
+// library.
 func part(functions []string) string {
 	leaf := functions[len(functions)-1]
 	for _, call := range systemCalls {

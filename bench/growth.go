@@ -54,9 +54,9 @@ const (
 	manyBytes = 1e10    // for an input with as many bytes, the free disk space is checked
 )
 
-// The measured time of a short run varies, because the start of the process is a large part of this
-// time. If a run takes less than 0.3 CPU seconds (steady), the result is therefore the median of 11
-// runs (manyRounds), otherwise of 3 (fewRounds).
+// The start of the process is a large part of the time of a short run, so this time varies. If a
+// run takes less than 0.3 CPU seconds (steady), the result is the median of 11 runs (manyRounds).
+// Otherwise it is the median of 3 runs (fewRounds).
 const (
 	fewRounds, manyRounds = 3, 11
 	steady                = 0.3
@@ -158,8 +158,8 @@ func roomFor(dir string, n int64) bool {
 // distinguished from a run with one line of input.
 const smallest = 0.001
 
-// above returns the CPU time of m minus that of a run with one line of input. The CPU time for one
-// line is the median of several runs. It is measured at the first call only.
+// above returns the additional CPU time of m, compared with a run with one line of input. The CPU
+// time of the latter is the median of several runs, which are made at the first call only.
 func (e *env) above(m measure) (float64, error) {
 	e.lastCPU = m.CPU
 	if e.startup == 0 {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestInterrupted checks that Ctrl-C during a run leaves neither the scratch folder nor a process,
-// and that the errors of the interrupted workload are not reported.
+// TestInterrupted interrupts a run with Ctrl-C. Neither the scratch folder nor a process may
+// remain, and no error of the interrupted workload may be reported.
 func TestInterrupted(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

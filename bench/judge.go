@@ -10,7 +10,7 @@ import (
 )
 
 // judgeLines is the subcommand `judge -ratios FILE -machine NAME LINES...`. It compares earlier
-// results with the kept ratios (of penstock's speed to the limits). LINES are files with the output
+// results with the kept ratios of penstock's speed to the limits. LINES are files with the output
 // of -json.
 func judgeLines(args []string) error {
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)

@@ -61,7 +61,7 @@ func (e *env) growing() (name, yaml string) {
 }
 
 // run starts penstock and then the writer. When all records have arrived, it stops penstock. The
-// measured time is from the start of the writer until the last new record has arrived.
+// measured time begins with the start of the writer, and ends when the last new record has arrived.
 func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
 
 // with creates the job and its receiver and calls drive with them.
@@ -151,8 +151,8 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	return m, nil
 }
 
-// arriveAll waits until the writer has ended and all records have arrived. Then it stops penstock.
-// It returns the measurements of penstock and the time of the last write.
+// arriveAll waits until the writer has ended and all records have arrived, and then stops penstock.
+// It returns the measurements of penstock, and the time of the writer's last write.
 func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver,
 	in load.Input) (r proc.Run, written time.Time, err error) {
 	_, err = feeder.Wait()

@@ -13,8 +13,8 @@ import (
 // smallFilesCount is the number of files in the workload files.
 var smallFilesCount = quickOrFull{50_000, 100_000}
 
-// smallFiles is the workload of many small files. To open and remember such a file costs more than
-// to read it.
+// smallFiles is the workload of many small files. Opening and remembering such a file costs more
+// than reading it.
 var smallFiles = []workload{{
 	name: "files", about: "spool_dir of 50,000 files of 10 lines (100,000 in the full run) -> drop",
 	kind: load.Combined,

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// busy is the CPU time that was used so far: by the whole machine, and by this command together
-// with its child processes that have ended.
+// busy holds two CPU times up to a moment: that of the whole machine, and that of this command
+// together with its child processes that have ended.
 type busy struct {
 	at         time.Time
 	all, ours  float64 // in seconds

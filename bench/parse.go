@@ -27,8 +27,8 @@ var parsers = map[string]string{
 	"json":  "{ format: json }",
 }
 
-// parsing returns a config that parses records. It adds a field to JSON records and removes one.
-// sink is YAML.
+// parsing returns a config that parses records. For JSON records, the config also adds a field and
+// removes another one. sink is the sink of the config as YAML.
 func parsing(format, sink string) string {
 	change := ""
 	if format == "json" {
@@ -97,12 +97,13 @@ func matchedByGo(e *env, in load.Input) (measure, error) {
 	return e.limit(part, "regexp", pattern)
 }
 
-// checkedLines is the number of lines that are compared with the expected ones. Later lines differ
-// from them only in their marks.
+// checkedLines is the number of lines of the output that are compared with the expected lines.
+// Later lines differ from these only in their marks.
 const checkedLines = 20_000
 
-// changedAsAsked reports whether the lines of the output are those of the input with one member
-// added at the end and one removed. The order of keys and all values must be unchanged.
+// changedAsAsked reports whether the lines of the output are the expected ones: those of the input,
+// with one member added at the end and one removed. The order of keys and all values must be
+// unchanged.
 func changedAsAsked(in, out string) error {
 	fin, err := os.Open(in)
 	if err != nil {

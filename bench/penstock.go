@@ -119,8 +119,8 @@ func parseSummary(out []byte) (summary, error) {
 	return last.Pipelines[0], nil
 }
 
-// once runs penstock with an input and a sink without readable output. It trusts the number of
-// delivered records that penstock reports.
+// once runs penstock with an input and a sink without readable output. So it relies on the number
+// of delivered records that penstock reports.
 func (e *env) once(in load.Input, config string) (measure, error) {
 	j, err := e.job(in, config)
 	if err != nil {

@@ -45,8 +45,8 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 	return nil
 }
 
-// resent adds the number of batches that penstock has sent more than once. Without a kill, this
-// includes all batches that were received twice.
+// resent adds the number of batches that penstock has sent more than once. If penstock was not
+// killed, these include all batches that the receiver got twice.
 func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
 
 func (m *measure) see(s receiver.Stats) {
@@ -90,8 +90,8 @@ const slowRecords = 1000
 // slowBatches sets the batch size to slowRecords.
 const slowBatches = "    batch: { records: 1000, bytes: 16MiB }\n"
 
-// slow is a receiver that takes some time for a request and processes a limited number of requests
-// at once.
+// slow is a receiver that takes some time for each request, and processes only a limited number of
+// requests at once.
 type slow struct {
 	delay time.Duration
 	slots int
@@ -117,9 +117,10 @@ func (s slow) bound(in load.Input) measure {
 // slowly runs penstock with a slow receiver and default flow control. A request has slowRecords
 // records, because batch.bytes is so large that it has no effect.
 //
-// The result has two ratios. of_requests compares the time with the minimum for the number of
-// requests, so it measures flow control. The ratio of the speeds compares the time with the minimum
-// for the number of records, so it measures the throughput for a user.
+// The result has two ratios, both relative to a minimum of the time. The ratio of_requests uses the
+// minimum for the number of requests that penstock has sent, so it measures flow control. The ratio
+// of the speeds uses the minimum for the number of records, so it measures the throughput for a
+// user.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
 	m, err := e.intoReceiver(in, s.behaviour(), 1, slowBatches)
 	if err == nil {

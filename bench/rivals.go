@@ -114,10 +114,10 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 	})
 }
 
-// rivalIntoFile measures a program that writes a file. The work is done when the output has all
-// records. The size of the output does not show that, because each program wraps records in its own
-// way. The records are counted only after the file is as large as the input, because counting takes
-// CPU time from the program.
+// rivalIntoFile measures a program that writes a file. The work is done when the file has all
+// records. Its size does not show that, because each program wraps records in its own way. So the
+// records are counted. Counting takes CPU time from the program, and begins only when the file is
+// as large as the input.
 func rivalIntoFile(e *env, p rival.Program, j rival.Job, in load.Input) (measure, error) {
 	if err := e.warm(in); err != nil {
 		return measure{}, err

@@ -42,8 +42,8 @@ const generated = `case $1 in generate) for i in 1 2 3 4 5 6 7 8; do
 done;; esac
 `
 
-// fakeVector is a script in place of vector. As its config demands, it copies or posts the input
-// with the harness's own programs, or reads and drops it.
+// fakeVector is a script in place of vector. It does the work that its config demands: it copies,
+// posts or drops the input. For this it uses the programs of bench.
 const fakeVector = `[ "$1" = --version ] && { echo fake 1; exit; }
 in=$(sed -n 's/.*include: \["\([^"]*\)"\].*/\1/p' "$3")
 out=$(sed -n 's/.* path: "\([^"]*\)".*/\1/p' "$3")
@@ -100,8 +100,8 @@ func TestRivalByPath(t *testing.T) {
 	}
 }
 
-// TestRivalThatFails checks that there is no measurement of a rival that ends early, is missing, or
-// has no config.
+// TestRivalThatFails checks a rival that ends early, is missing, or has no config. There must be no
+// measurement of it.
 func TestRivalThatFails(t *testing.T) {
 	given := rivalFlags{"vector": script(t, "vector", "echo no such option; exit 3\n")}
 	e, err := newEnv(options{penstock: script(t, "penstock", generated), rivals: given,
@@ -131,8 +131,8 @@ func TestRivalThatFails(t *testing.T) {
 	}
 }
 
-// TestConfigs checks that each rival has a config for each workload that it supports, and that the
-// config names input and output.
+// TestConfigs checks that each rival has a config for each workload that it supports. The config
+// must name the input and the output.
 func TestConfigs(t *testing.T) {
 	all := strings.Join(rival.Names(), " ")
 	for _, name := range strings.Fields(

@@ -26,8 +26,8 @@ type series struct {
 	failed map[string]error // programs that cannot run the workload
 }
 
-// rivalRounds is the number of rounds in which the other programs run. They are slower than
-// penstock, and their runs differ less.
+// rivalRounds is the number of rounds in which the other programs run. Fewer rounds are enough for
+// them: they are slower than penstock, and their runs differ less.
 const rivalRounds = 3
 
 // warmFrom is a number of rounds. If there are at least as many, a warm-up round comes first.
@@ -57,7 +57,7 @@ func (s *series) run() error {
 
 // round runs the limit and each program once. Round -1 is the warm-up, and its results are not
 // used. Odd rounds have the reverse order, so that a program does not always run after the same
-// one.
+// other program.
 func (s *series) round(n int) (err error) {
 	begun := busyNow()
 	defer func() {
@@ -93,8 +93,9 @@ func (s *series) round(n int) (err error) {
 	return nil
 }
 
-// takesPart reports whether the program with the given name runs in round n. The program is not
-// penstock. It also runs in the warm-up round (-1), to be read from the disk before it is measured.
+// takesPart reports whether the program with the given name, which is not penstock, runs in round
+// n. It also runs in the warm-up round (-1), so that it has been read from the disk before it is
+// measured.
 func (s *series) takesPart(name string, n int) bool {
 	return s.failed[name] == nil && n < rivalRounds && (n < 1 || !s.e.figures)
 }
@@ -109,7 +110,7 @@ func (s *series) measureLimit() (m measure, err error) {
 	return m, nil
 }
 
-// measure runs a program. If another program than penstock cannot run the workload, it is omitted
+// measure runs a program. If the program is not penstock and cannot run the workload, it is omitted
 // in later rounds.
 func (s *series) measure(c contender, ran map[string]measure) error {
 	m, err := c.run(s.e, s.in)

@@ -78,8 +78,8 @@ func (m *measure) countRows(path string) error {
 // server is a PostgreSQL server that a script has started in the scratch folder.
 type server struct{ recipes, dir, url string }
 
-// recipes returns the folder of the scripts that start and stop the server. This is
-// PENSTOCK_RECIPES or, if it is not set, a folder of this module.
+// recipes returns the folder of the scripts that start and stop the database server. This is
+// PENSTOCK_RECIPES or, if the variable is not set, a folder of this module.
 func recipes() (string, error) {
 	return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_RECIPES"), "recipes"))
 }
@@ -158,8 +158,8 @@ func (s *server) renew(columns string) error {
 		"CREATE TABLE lines ("+columns+")", "CHECKPOINT")
 }
 
-// copiedByPsql measures the command \copy of psql. The rows were converted to its text format
-// before.
+// copiedByPsql measures the command \copy of psql. The rows were converted to the text format of
+// this command before.
 func copiedByPsql(e *env, in load.Input) (measure, error) {
 	s, err := e.postgres()
 	if err != nil {

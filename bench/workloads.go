@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// workload is a measurement. It answers a question: which share of the speed of the limit does a
-// program reach, and at which cost? The limit is a program that does only the work that cannot be
-// avoided.
+// workload is a measurement that answers a question: which share of the speed of the limit does a
+// program reach, and how much CPU time and memory does it need? The limit is a program that does
+// only the work that cannot be avoided.
 type workload struct {
 	name, about           string
 	limitName, limitAbout string // "" where there is none
@@ -19,12 +19,12 @@ type workload struct {
 	size                  quickOrFull // bytes of input; 0 means the value of the flag -size
 	halved                bool        // the quick run uses half of the bytes
 	pairs                 quickOrFull // number of pairs; 0 means the value of the flag -pairs
-	// weight is the workload's share of the time that the flag -within allows, relative to the
-	// other workloads. 0 means 1, or 3 if pairs is 0 and ours is set.
+	// weight is the relative share of the workload in the time that the flag -within allows. 0
+	// means 1 or, if pairs is 0 and ours is set, 3.
 	weight float64
 	input  func(e *env) (load.Input, error)
-	// absent returns the reason why the workload cannot be measured on this machine, or "". Nil
-	// means that it can always be measured.
+	// absent returns the reason why the workload cannot be measured on this machine, or "" if it
+	// can. If absent is nil, it can always be measured.
 	absent      func() string
 	limit, ours func(e *env, in load.Input) (measure, error) // both nil for limitsName
 }
@@ -168,8 +168,8 @@ var (
 	slow500 = slow{500 * time.Millisecond, 40}
 )
 
-// atLeast is the minimum time for which a slow receiver is fed in the full run. In a shorter time,
-// the start of penstock would be too large a part of the result.
+// atLeast is the minimum time for which a slow receiver gets data in the full run. In a shorter
+// time, the start of penstock would be too large a part of the result.
 const atLeast = 20 * time.Second
 
 func slowly(name, about string, s slow, during time.Duration, target, inFlight float64) workload {
@@ -199,8 +199,8 @@ var flaky = receiver.Behaviour{Delay: 10 * time.Millisecond, Slots: 4}
 
 const phase = 5 * time.Second
 
-// flakyLive returns a load of 8 MB/s. It ends soon after the second failing phase of the receiver.
-// In the full run it ends soon after the third one.
+// flakyLive returns a load of 8 MB/s. It ends soon after the receiver's second failing phase or, in
+// the full run, soon after the third one.
 func flakyLive(e *env) live {
 	l := live{files: 1, rate: 8e6, seconds: 21.5, behaves: receiver.Behaviour{Phase: phase}}
 	if e.full {
@@ -256,9 +256,10 @@ func crashed(name, about string, size quickOrFull, most map[string]float64,
 
 var withinBound = map[string]float64{"repeated_of_bound": 1}
 
-// atTheReceiver is the maximum number of repeated records in killedLive. The file grows by 8 MB/s,
-// and a request takes 100 ms. At each of five kills, about 0.8 MB in 3,200 records have been sent
-// but not answered, in total 16,000 records. The maximum is a quarter higher.
+// atTheReceiver is the maximum number of repeated records in the workload killedLive. The file
+// grows by 8 MB/s, and a request takes 100 ms. So at each of five kills, about 0.8 MB in 3,200
+// records have been sent but not answered. In total, these are 16,000 records. The maximum is a
+// quarter higher.
 var atTheReceiver = map[string]float64{"repeated": 20_000}
 
 var exact = map[string]float64{"repeated": 0}

@@ -42,8 +42,8 @@ type Status = status.Status
 // Load reads the config file at path. The config may name the given components. In the file,
 // ${NAME} stands for an environment variable, and relative paths are relative to the directory of
 // the file. Load opens only the config and the files that it names with ${file:...}, and creates no
-// files. An error is a [*config.Error] with the position in the file and a hint, or [config.Errors]
-// for several independent mistakes.
+// files. If the config has one mistake, the error is a [*config.Error] with the position in the
+// file and a hint. If it has several independent mistakes, the error is a [config.Errors].
 func Load(path string, components ...stream.Component) (Config, error) {
 	return value(config.Load(path, config.LoadOptions{Components: components}))
 }
@@ -63,12 +63,12 @@ func value(c *config.Config, err error) (Config, error) {
 
 // Options of an Engine. The zero value is suitable for a service.
 type Options struct {
-	// Once ends the run when all data that exists at its start has been delivered, dead-lettered or
-	// dropped. Failed routes are then not restarted.
+	// Once ends the run when the data that existed at the start of the run is delivered,
+	// dead-lettered or dropped. With Once, failed routes are not restarted.
 	Once bool
 
-	// Stall is used with Once. A route fails if data waits and no record has been delivered,
-	// dead-lettered or dropped for this long. Zero means 5 minutes.
+	// Stall is used with Once. A route fails if it has data, but no record has been delivered,
+	// dead-lettered or dropped for this time. Zero means 5 minutes.
 	Stall time.Duration
 
 	// Log receives the engine's log. Nil means slog.Default().
@@ -89,8 +89,8 @@ type Options struct {
 	// LogLevel is the level of Log. If it is set, the level can be changed at the admin address.
 	LogLevel *slog.LevelVar
 
-	// Manifest counts the data that was read and delivered from each partition, with a hash of it.
-	// Nil means that nothing is recorded. Do not share Totals between engines.
+	// Manifest counts the data that is read and delivered from each partition, and computes a hash
+	// of it. Nil means that nothing is recorded. Do not share Totals between engines.
 	Manifest *manifest.Totals
 }
 
@@ -98,9 +98,9 @@ type Options struct {
 type Engine struct{ e *pipeline.Engine }
 
 // New checks c and creates its pipelines. It starts nothing, creates no file and opens no port. The
-// engine keeps the slices and options of c, so they must not be changed afterwards. An error in c
-// is a [*config.Error] or [config.Errors]. Any other error comes from the constructor of a
-// component.
+// engine keeps the slices and options of c, so the caller must not change them afterwards. If c has
+// mistakes, the error is a [*config.Error] or [config.Errors]. Any other error comes from the
+// constructor of a component.
 func New(c Config, o Options) (*Engine, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -121,33 +121,35 @@ func New(c Config, o Options) (*Engine, error) {
 // When ctx is done, Run abandons in-flight batches, and the next run delivers them again. Run locks
 // the state directory while it runs. It may be called once.
 //
-// If a route fails, Run restarts it from its checkpoint after a backoff. It does the same with a
-// failed source and the admin server. A failure never stops another pipeline. A route that was
-// stopped because of too many dead letters restarts only when its input changes, and only if its
-// source can watch the input.
+// If a route fails, Run restarts it from its checkpoint after a backoff. It also restarts a failed
+// source and the admin server after a backoff. A failure never stops another pipeline. A route that
+// the guard has stopped because of too many dead letters restarts only when its input changes. This
+// requires a source that can watch its input.
 func (e *Engine) Run(ctx context.Context) error { return e.e.Run(ctx) }
 
-// Drain makes every route stop reading and finish its in-flight batches, within its time limit
-// ([config.Route].Drain, 30 s by default). Run then returns. Drain itself does not wait. It has no
-// effect on an engine that has ended.
+// Drain makes every route stop reading and finish its in-flight batches, within the time limit of
+// the route ([config.Route].Drain, 30 s by default). Run then returns. Drain itself does not wait.
+// It has no effect on an engine that has ended.
 func (e *Engine) Drain() { e.e.Drain() }
 
 // Apply changes the pipelines of a running engine to those of c, and returns when this is done.
-// Unchanged routes keep running. The source of a pipeline also keeps running if only routes of the
-// pipeline have changed. All other routes and pipelines are drained and stopped. Then the new ones
-// start, each from the checkpoint of the same name. If a pipeline had ended completely, it starts
-// again if any part of it has changed.
+// Unchanged routes keep running. If only routes of a pipeline have changed, its source also keeps
+// running. All other routes and pipelines are drained and stopped. Then the new ones start, each
+// from the checkpoint of the same name. A pipeline of which all routes have ended starts again if
+// any part of it has changed.
 //
 // The drain of a route ends at its time limit ([config.Route].Drain), or when ctx is done.
 // In-flight batches are then abandoned, and delivered again later. Other routes keep running
-// meanwhile. Two components are considered equal if they have the same role and name and equal
+// meanwhile. Two components count as equal if they have the same role, the same name and equal
 // options. Their constructors are not compared.
 //
 // If c is invalid, Apply changes nothing and returns the same error as New. The state directory and
 // the admin address cannot be changed. Apply returns an error if the engine is not running, is
-// draining, or runs with Options.Once. If a route or pipeline does not stop, Apply returns an
-// error. At that point, the other changed parts have stopped, nothing new has started, and later
-// calls fail. Restart the program in this case.
+// draining, or runs with Options.Once.
+//
+// If a route or pipeline does not stop, Apply returns an error. The other changed parts have then
+// stopped, nothing new has started, and later calls of Apply fail. Restart the program in this
+// case.
 func (e *Engine) Apply(ctx context.Context, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -155,16 +157,16 @@ func (e *Engine) Apply(ctx context.Context, c Config) error {
 	return e.e.Apply(ctx, &c)
 }
 
-// Reload calls Options.Load and applies the result like Apply. After an error in the new
-// configuration, the running configuration is unchanged. Errors are logged and shown by Status. A
+// Reload calls Options.Load and applies the result like Apply. If the new configuration has an
+// error, the engine continues with the present one. Errors are logged and shown by Status. A
 // request `POST /api/v1/reload` to the admin address calls Reload. Concurrent calls run one after
 // another.
 func (e *Engine) Reload(ctx context.Context) error { return e.e.Reload(ctx) }
 
-// Ping checks that the event loops of all running routes respond. It returns nil when each of them
-// has processed its events. If ctx ends first, it returns an error with the names of the remaining
-// routes. Event loops respond in well under a second, regardless of sources and workers. If Ping
-// fails after several seconds, a component or the engine hangs.
+// Ping checks that the event loops of all running routes respond, and returns nil when all have
+// responded. If ctx ends first, it returns an error that names the routes that have not. Event
+// loops respond in well under a second, regardless of sources and workers. So if Ping fails after
+// several seconds, a component or the engine hangs.
 //
 // Use Ping for watchdogs. To learn whether data is delivered, use Status.
 func (e *Engine) Ping(ctx context.Context) error { return e.e.Ping(ctx) }

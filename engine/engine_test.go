@@ -116,8 +116,9 @@ pipelines:
     sink: {nats: {url: "nats://h", subject: '"s." + message', headers: {A: message}}}
 `
 
-// TestUnchangedConfigIsEqual checks that two readings of a config result in equal routes, although
-// components derive values from their options. Apply therefore restarts none of the routes.
+// TestUnchangedConfigIsEqual reads a config twice. The routes of the two results must be equal,
+// although components derive values from their options. Only then does Apply restart none of the
+// routes.
 func TestUnchangedConfigIsEqual(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/penstock.yaml")
 	files = slices.DeleteFunc(files, func(path string) bool {

@@ -27,8 +27,9 @@ func newParking(t *testing.T, config string) (*engine.Engine, error) {
 	return engine.New(cfg, engine.Options{Log: slog.New(slog.DiscardHandler)})
 }
 
-// TestParkingNeedsAFixedSource checks that parking behind a consumer group is refused before
-// anything starts. The group's partitions move to other nodes, but parked deliveries do not.
+// TestParkingNeedsAFixedSource checks that a sink that parks deliveries is refused, before anything
+// starts, if a consumer group assigns the partitions of its source. The partitions of the group may
+// move to other nodes, but parked deliveries cannot.
 func TestParkingNeedsAFixedSource(t *testing.T) {
 	_, err := newParking(t, fmt.Sprintf(`
 state: %q

@@ -1,8 +1,8 @@
 package main
 
-// These tests compare the ports in backoff/compat with the libraries themselves, at random
-// settings: zero, negative, near the ends of the range, not a number. A failure prints the
-// settings.
+// These tests compare the ports in backoff/compat with the original libraries at random settings.
+// The settings include zero, negative values, values near the ends of the range, and not-a-number.
+// A failure prints the settings.
 
 import (
 	"math"

@@ -18,12 +18,12 @@ import (
 
 var errFailed = errors.New("failed")
 
-// Every library is called in its fastest form that allows repeated calls. The loop of each
-// benchmark contains the call itself and no function value, so that only the call is measured. An
-// operation that succeeds does nothing.
+// The benchmarks in this file call every library in its fastest form that allows repeated calls.
+// The loop of each benchmark contains the call itself and no function value, so that only the call
+// is measured. An operation that succeeds does nothing.
 
-// parent returns the context of the caller. It never ends or, if cancellable is set, can be
-// cancelled, as in most programs.
+// parent returns the context of the caller, which never ends. If cancellable is set, it could be
+// canceled, like the contexts of most programs.
 func parent(cancellable bool) (context.Context, context.CancelFunc) {
 	if cancellable {
 		return context.WithCancel(context.Background())
@@ -66,10 +66,10 @@ func ours(again, cancellable bool) func(*testing.B) {
 type floorKey struct{}
 
 // floor makes the two checks that retry.Do makes before its first attempt, and then calls op. It
-// measures the cost of these checks alone. The first checks whether the context has ended. The
-// second checks whether this call is nested, that is, made by the op of an outer retry.Do. A nested
-// call counts its own attempts, so it must replace the outer attempt in the context. No other
-// library makes the second check.
+// measures the cost of these checks alone. The first check is whether the context has ended. The
+// second one is whether this call is nested, which means that the op of an outer retry.Do makes it.
+// A nested call counts its own attempts, so it must replace the outer attempt in the context. No
+// other library makes the second check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {
@@ -134,8 +134,9 @@ func ofCenkalti(again, cancellable bool) func(*testing.B) {
 }
 
 // ofSethvargo returns a benchmark of sethvargo.Do. If fresh is set, each call gets a new backoff.
-// Programs must do so, because a call uses up the waits and retries of its backoff. If fresh is not
-// set, all calls share a backoff without limit and wait. This measures Do alone.
+// This is how programs must use it, because a call uses up the waits and retries of its backoff. If
+// fresh is not set, all calls share a backoff that has no limit and does not wait. This measures Do
+// alone.
 func ofSethvargo(again, cancellable, fresh bool) func(*testing.B) {
 	return func(b *testing.B) {
 		ctx, cancel := parent(cancellable)

@@ -2,9 +2,9 @@
 // operations: the computation of the next wait, a call that succeeds, and a call with one retry
 // that does not wait.
 //
-// A round runs every library once, and each round begins with a different library. A busy machine
-// therefore affects all libraries. For each measurement, the command writes a line in Go's
-// benchmark format for benchstat. It prints the medians, and the time of our library as a share of
+// A round runs every library once, and each round begins with a different library. So a busy
+// machine affects all libraries. For each measurement, the command writes a line in Go's benchmark
+// format for benchstat. It prints the medians. It also prints the time of our library as a share of
 // that of the fastest other library. The shares compare the best rounds, because other processes
 // can only make a round slower.
 //
@@ -101,7 +101,7 @@ func run(rounds int, length, out, only string, check bool) (err error) {
 }
 
 // measure runs the rounds of q and prints the results. held reports whether our library has met the
-// target. summary is a line with the result.
+// target. summary is one line that states the result.
 func (q question) measure(lines io.Writer, rounds int) (held bool, summary string) {
 	times, allocs := make([][]float64, len(q.answers)), make([]int64, len(q.answers))
 	for round := range rounds {

@@ -14,9 +14,9 @@ import (
 )
 
 // Every library waits from 100 ms up to 10 s with its own jitter. Its sequence of waits is reset
-// after 20 waits (steps). Otherwise most waits would be the maximum. Only the sequences of
-// sethvargo are not reset, because this needs an allocation. They stay at the maximum, where
-// sethvargo is fastest.
+// after 20 waits (steps), because otherwise most waits would be the maximum. The sequences of
+// sethvargo are an exception. They are not reset, because this would need an allocation. They stay
+// at the maximum, where sethvargo is fastest.
 const (
 	first = 100 * time.Millisecond
 	limit = 10 * time.Second

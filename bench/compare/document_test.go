@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the programs into the page")
 
-// program matches the section of one program in the page: a marker, followed by the text that
-// TestDocument writes.
+// program matches the section of one program in the page. A section is a marker, followed by the
+// text that TestDocument writes.
 var program = regexp.MustCompile("(?s)<!-- program (\\w+) -->\n(?:```diff\n.*?```\n)?")
 
 // TestDocument compares the programs that docs/coming-from-go.md shows with those that are compiled

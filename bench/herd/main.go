@@ -3,11 +3,11 @@
 //
 //	make bench-herd
 //
-// It counts the restarts in each interval of 100 ms, from the crash until the last child runs
-// again. The result for each library is the ratio of the largest of these counts to their mean. The
-// last line of the output is {"penstock_peak_over_mean":..., "suture_peak_over_mean":...}. The exit
-// code is 1 if penstock's ratio is above 3, or if a child of penstock did not run again within 30
-// s.
+// The command counts the restarts in each interval of 100 ms, from the crash until the last child
+// runs again. The result for a library is the largest of these counts, divided by their mean. A
+// ratio of 1 means that the restarts are spread evenly. The last line of the output is
+// {"penstock_peak_over_mean":..., "suture_peak_over_mean":...}. The exit code is 1 if penstock's
+// ratio is above 3, or if a child of penstock did not run again within 30 s.
 package main
 
 import (

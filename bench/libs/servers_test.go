@@ -214,10 +214,12 @@ func slowing(since time.Duration, random *rand.Rand) time.Duration {
 }
 
 // TestServers compares the libraries at servers with 8 places. It prints means over several seeds:
-// the goodput as a share of the goodput with the best constant limit, the calls that wait at the
-// server, and the 99th percentile of the round trip. The best peer at a server is the one with the
-// fewest waiting calls among those that reach 0.98 of that goodput. Package limit must keep at most
-// half as many calls waiting as the best peer, at 0.98 of its goodput.
+// the goodput as a share of the goodput with the best constant limit, the number of calls that wait
+// at the server, and the 99th percentile of the round trip.
+//
+// The best other library at a server is the one with the fewest waiting calls among those that
+// reach 0.98 of that goodput. Package limit must reach 0.98 of the goodput of this library, with at
+// most half as many waiting calls.
 func TestServers(t *testing.T) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer out.Flush()
@@ -266,9 +268,9 @@ const (
 	leastGoodput = 0.98
 )
 
-// Calls that end at one instant continue in any order, so even runs with one seed differ. Those of
-// package limit differ by about 1 % of the goodput and a quarter of the waiting calls. The verdict
-// therefore takes the mean of more runs than the table does.
+// Calls that end at the same instant continue in any order, so even two runs with the same seed
+// differ. Runs of package limit differ by about 1 % of the goodput and a quarter of the waiting
+// calls. So the verdict takes the mean of more runs than the table does.
 const (
 	seeds        = 6
 	verdictSeeds = 24

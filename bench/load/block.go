@@ -21,8 +21,8 @@ const (
 	Real     Kind = "real"     // logs of real systems in the folder PENSTOCK_DATA
 )
 
-// linesAtOnce is the number of different lines in a block. A file repeats these lines, with new
-// numbers in each repetition.
+// linesAtOnce is the number of different lines in a block. A file repeats these lines. In each
+// repetition they have new numbers.
 const linesAtOnce = 20_000
 
 // Block is a set of log lines. Each line has room for a mark, which contains its number.
@@ -33,8 +33,8 @@ type Block struct {
 	timed bool
 }
 
-// NewBlock returns a block of generated lines or, for Real, of lines of the files in PENSTOCK_DATA.
-// If timed is set, the marks have room for the time of writing.
+// NewBlock returns a block of generated lines. If kind is Real, the lines come from the files in
+// PENSTOCK_DATA instead. If timed is set, the marks have room for the time of writing.
 func NewBlock(program string, kind Kind, timed bool) (*Block, error) {
 	lines, err := source(program, kind)
 	if err != nil {

@@ -42,8 +42,9 @@ func lowest(slot int) uint64 {
 	return uint64(slot-octave<<stepBits) << octave
 }
 
-// Quantile returns the duration that a share q of the values do not exceed. The error is at most
-// the width of an interval of the histogram. Quantile returns 0 if there are no values.
+// Quantile returns the shortest duration that is not exceeded by the share q of the values. The
+// error is at most the width of an interval of the histogram. If there are no values, Quantile
+// returns 0.
 func (d *Delays) Quantile(q float64) time.Duration {
 	left := max(1, int64(math.Ceil(q*float64(d.total.Load()))))
 	for i := range d.counts {

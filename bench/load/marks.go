@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Every line contains one mark with its number, such as ~000000123456~. If the load is written
-// while it is read, the mark also contains the time of writing, in microseconds since 1970:
+// Every line contains one mark with its number, such as ~000000123456~. If lines are written while
+// they are read, the mark also contains the time of writing, in microseconds since 1970:
 // ~000000123456~0001763736000123~. No generated line contains another tilde, and no output format
-// escapes a tilde. A tilde can be found quickly (memchr).
+// escapes a tilde. Marks begin with a tilde because a tilde can be found quickly (memchr).
 const (
 	tilde       = '~'
 	numberWidth = 12
@@ -35,8 +35,8 @@ func NewMarks(records int64) *Marks {
 	return &Marks{words: make([]atomic.Uint64, (records+63)/64), limit: uint64(records)}
 }
 
-// Add adds the marks in text. It returns the number of those whose numbers were expected and not
-// added before. text must consist of whole lines, in any format.
+// Add adds the marks in text. It returns the number of new marks, which are those whose numbers
+// were expected and not added before. text must consist of whole lines, in any format.
 func (m *Marks) Add(text []byte) (unique int64) {
 	for {
 		i := bytes.IndexByte(text, tilde)
@@ -127,6 +127,6 @@ func (m *Marks) Repeated() int64 { return m.repeated.Load() }
 // Unknown returns the number of received numbers that were not expected.
 func (m *Marks) Unknown() int64 { return m.unknown.Load() }
 
-// Delay returns a quantile of the times from the writing of a line to its arrival. It returns 0 if
-// the marks contain no time.
+// Delay returns a quantile of the times from the writing of a line to its arrival. If the marks
+// contain no time, it returns 0.
 func (m *Marks) Delay(quantile float64) time.Duration { return m.delays.Quantile(quantile) }

@@ -40,8 +40,8 @@ var files embed.FS
 
 const ours = "penstock"
 
-// disturbed is a number of cores. If other programs used more than this during a run, a missed
-// target is attributed to them.
+// disturbed is a number of cores. If other programs have used more cores than this during a run,
+// and the run has missed a target, the page states that they are the cause.
 const disturbed = 0.3
 
 // Main is the subcommand `page -out FILE -plots DIR RESULTS...`, which writes the page.
@@ -113,9 +113,9 @@ type row struct {
 // Misses reports whether the workload misses a target.
 func (r row) Misses() bool { return r.Measured && strings.HasPrefix(r.Verdict(), "**missed**") }
 
-// Pairs returns the number of measured pairs, as text. A pair is a run of penstock and one of the
-// limit. If the workload has no limit, Pairs returns the number of runs of penstock. It returns ""
-// if nothing was measured.
+// Pairs returns the number of measured pairs, as text. A pair consists of a run of penstock and a
+// run of the limit. If the workload has no limit, Pairs returns the number of runs of penstock. If
+// nothing was measured, it returns "".
 func (r row) Pairs() string {
 	switch n := max(r.Line.Runs, len(r.Line.Ratios)); {
 	case !r.Measured || n == 0:
@@ -167,8 +167,8 @@ func (r row) Verdict() string {
 	return text
 }
 
-// Latency returns p50 and p99 of the latency as text. It returns "" if they are unknown, because
-// the lines of the input do not contain the time of writing.
+// Latency returns p50 and p99 of the latency as text. If the lines of the input do not contain the
+// time of writing, the latency is unknown, and Latency returns "".
 func (r row) Latency() string {
 	if r.Line.Figures["p99_ms"] == 0 {
 		return ""
@@ -262,8 +262,9 @@ func (v *view) run(r result.Run) int {
 	return len(v.Runs)
 }
 
-// compare fills the table of all programs. A cell has the share of the limit that a program reached
-// on this machine. If it was not measured here, the cell has the share from another machine.
+// compare fills the table of all programs. A cell has the share of the limit that a program has
+// reached on this machine. If the program was not measured on this machine, the cell has the share
+// from another machine.
 func (v *view) compare(entries []result.Entry, abouts []About) {
 	v.Programs = programs(entries)
 	for _, p := range v.Programs {

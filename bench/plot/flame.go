@@ -24,7 +24,7 @@ type node struct {
 const flameWidth, flameRow, flameLetter = 1240.0, 17.0, 6.3
 
 // Flame draws stacks as a flame graph with the outermost functions at the top. The width of a box
-// is the share of the time in the function and the functions that it calls.
+// is the share of the time that was spent in the function, including the functions that it calls.
 func Flame(title, subtitle string, stacks []Stack) string {
 	root := &node{name: "all", below: map[string]*node{}}
 	deepest := 0

@@ -219,9 +219,10 @@ func newDecades(points [][2]float64, axis int) decades {
 
 func (d decades) place(v float64) float64 { return (math.Log10(v) - d.low) / (d.high - d.low) }
 
-// ticks returns the ticks of the axis. These are the powers of ten or, if the axis has more than 6
-// decades, only every nth power, with the smallest n for which there are at most 6 steps. An axis
-// of one or two decades also has ticks at 2 and 5 times a power of ten.
+// ticks returns the ticks of the axis, which are powers of ten. If the axis has more than 6
+// decades, it omits some of them and returns only every nth power, with the smallest n that gives
+// at most 6 steps. If the axis has one or two decades, there are also ticks at 2 and 5 times a
+// power of ten.
 func (d decades) ticks() (all []float64) {
 	if d.high-d.low <= 2 {
 		for e := d.low; e < d.high; e++ {

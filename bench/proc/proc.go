@@ -48,8 +48,9 @@ var ErrEnding = errors.New("interrupted: nothing is started any more")
 // Ending reports whether KillAll was called.
 func Ending() bool { return ending.Load() }
 
-// KillAll kills all running processes when this command must end. After it, Start starts nothing.
-// Otherwise a goroutine that has waited for a killed process would start the next one.
+// KillAll kills all running processes. It is called when this command must end. After it, Start
+// starts nothing: otherwise a goroutine that was waiting for a killed process would start the next
+// one.
 func KillAll() {
 	ending.Store(true)
 	running.Range(func(p, _ any) bool {
@@ -58,8 +59,8 @@ func KillAll() {
 	})
 }
 
-// peakEvery is the interval at which the peak memory is read. The kernel remembers the peak. Only a
-// peak in the last interval of a process may be missed.
+// peakEvery is the interval at which the peak memory is read. The kernel remembers the peak, so
+// only a peak that begins in the last interval of a process may be missed.
 const peakEvery = 20 * time.Millisecond
 
 // Start starts a program in a directory. "" means the current directory.
@@ -102,10 +103,10 @@ func Start(dir, name string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// resident returns the peak memory, since exec, of the program that p runs. ok is false if it
-// cannot be read, for example because the process has ended. resident does not use the rusage of
-// wait4. That counts from the fork, and until exec the new process has the memory of bench, the
-// command that starts it.
+// resident returns the peak memory of the program that p runs, since exec. ok is false if it cannot
+// be read, for example because the process has ended. resident does not use the rusage of wait4,
+// which counts from the fork. Between fork and exec, the new process still has the memory of bench,
+// the command that starts it.
 func (p *Process) resident() (mib float64, ok bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
@@ -151,8 +152,9 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// Stop sends SIGTERM and waits for the end of the process. After patience, it kills the process. It
-// ignores the exit status, because programs react to SIGTERM in different ways.
+// Stop sends SIGTERM and waits for the end of the process. If the process has not ended after the
+// time patience, Stop kills it. The exit status is ignored, because programs react to SIGTERM in
+// different ways.
 func (p *Process) Stop(patience time.Duration) (Run, error) {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

@@ -24,8 +24,8 @@ type Behaviour struct {
 	Records int64         // numbers 0 to Records-1 are expected
 	Delay   time.Duration // duration of a request
 	Slots   int           // maximum concurrent requests; others wait; 0 means no limit
-	// Phase is the length of the healthy and failing phases. The first phase is healthy and begins
-	// with the first request. 0 means that the receiver is always healthy.
+	// Phase is the length of a phase. Healthy and failing phases alternate. The first phase is
+	// healthy and begins with the first request. If Phase is 0, the receiver is always healthy.
 	Phase time.Duration
 }
 
@@ -139,8 +139,8 @@ func places(n int) chan time.Time {
 
 // serve waits until a slot is free, and then for the time that a request takes. It does so even if
 // the client has disconnected. A request that waits for a slot begins at the planned end of the
-// request before. The actual end is about a millisecond later, because a sleep returns late. If
-// requests began at the actual end, the rate would be a few percent too low.
+// request before it. The actual end is about a millisecond later, because a sleep returns late. If
+// the request began then, the rate would be a few percent too low.
 func (s *server) serve() {
 	begins := time.Now()
 	if s.slots != nil {
@@ -157,9 +157,9 @@ func (s *server) serve() {
 	}
 }
 
-// healthy reports whether the server is in a healthy phase. If not, it also handles the request.
-// The failing phases alternate: in the first one it responds with 503, and in the next one it waits
-// until the end of the phase and breaks the connection.
+// healthy reports whether the server is in a healthy phase. In a failing phase, it also handles the
+// request. Two kinds of failing phases alternate. In the first one the server responds with 503. In
+// the next one it waits until the end of the phase and breaks the connection.
 func (s *server) healthy(w http.ResponseWriter, r *http.Request) bool {
 	if s.Phase == 0 {
 		return true

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestServesAtItsRate checks that busy slots serve at their rate although every sleep is late, and
-// that an idle slot begins with the next request.
+// TestServesAtItsRate checks that busy slots serve at their rate although every sleep returns late.
+// A slot that was idle begins with the arrival of the next request.
 func TestServesAtItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const atOnce, each, late = 4, 50 * time.Millisecond, 3 * time.Millisecond

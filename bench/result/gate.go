@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// fall is the share by which a ratio may be below the kept one. It allows for differences between
-// machines and between runs.
+// fall is the share by which a ratio may be below the kept one. The differences between machines
+// and between runs may be as large as this.
 const fall = 0.20
 
-// Kept are earlier ratios of the speed of penstock to the limits, by workload. Later runs must
-// reach at least 1 - fall of them.
+// Kept are ratios of the speed of penstock to that of the limits, by workload, from earlier runs.
+// Later runs must reach at least 1 - fall of them.
 type Kept map[string]float64
 
-// Ratios are the kept ratios by machine. They depend on the processor, because penstock uses
-// several threads, and some limits use only one or wait for the disk.
+// Ratios are the kept ratios by machine. They differ between machines, because penstock uses
+// several threads, and some limits use only one thread or wait for the disk.
 type Ratios map[string]Kept
 
 // ReadRatios reads a file of kept ratios.
@@ -33,8 +33,8 @@ func ReadRatios(path string) (Ratios, error) {
 	return r, nil
 }
 
-// Of returns the ratios for a machine. If a workload has no ratio for this machine, Of returns the
-// lowest ratio of the other machines and adds the workload to others.
+// Of returns the ratios for a machine. If a workload has no ratio for this machine, Of uses the
+// lowest ratio of the other machines, and adds the workload to others.
 func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	kept = Kept{}
 	for _, k := range r {
@@ -76,8 +76,8 @@ func (r Ratios) Write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Fallen returns descriptions of the lines that are more than 20 % below the kept ratios, and of
-// the kept workloads that were not measured.
+// Fallen returns texts about two kinds of failures: lines that are more than 20 % below the kept
+// ratios, and kept workloads that were not measured.
 func (k Kept) Fallen(lines []Line) (fallen []string) {
 	now := map[string]float64{}
 	for _, l := range lines {

@@ -29,8 +29,8 @@ type Line struct {
 	LimitMBPerS float64 `json:"limit_mb_per_s,omitempty"`
 	// CPU time of the limit in the same pairs; 0 if there is no limit.
 	LimitCPUPerGB float64 `json:"limit_cpu_s_per_gb,omitempty"`
-	// Number of runs from which the medians are computed. With a limit, it is the number of pairs:
-	// a run of the program and one of the limit.
+	// Runs is the number of runs from which the medians are computed. If the workload has a limit,
+	// it is the number of pairs, which consist of a run of the program and a run of the limit.
 	Runs int `json:"runs,omitempty"`
 	// Ratio of each pair, in the order of the run.
 	Ratios []float64 `json:"pairs,omitempty"`
@@ -68,8 +68,9 @@ func (l Line) Spread() (low, high float64) {
 // Write writes the line as JSON.
 func (l Line) Write(w io.Writer) error { return json.NewEncoder(w).Encode(l) }
 
-// Replace writes entries to the file at path, one on each line. An entry replaces the entry of the
-// same workload and program, or is appended. If Replace is interrupted, the file is unchanged.
+// Replace writes entries to the file at path, one on each line. If the file has an entry for the
+// same workload and program, the new entry replaces it. Otherwise the new entry is appended. If
+// Replace is interrupted, the file is unchanged.
 func Replace(path string, entries []Entry) error {
 	all, err := Read(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -87,8 +88,8 @@ func Replace(path string, entries []Entry) error {
 	return os.Rename(path+".new", path)
 }
 
-// Read reads files of entries. Of several entries for the same workload and program, it returns the
-// last, at the position of the first.
+// Read reads files of entries. If there are several entries for the same workload and program, it
+// returns the last one, at the position of the first one.
 func Read(paths ...string) (all []Entry, err error) {
 	for _, path := range paths {
 		f, err := os.Open(path)

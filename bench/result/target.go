@@ -61,8 +61,8 @@ func (t Target) Value(l Line) float64 {
 	return l.Figures[t.Metric]
 }
 
-// Missed returns a text that tells by how much the line misses the target. It returns "" if the
-// line meets the target.
+// Missed returns a text that states by how much the line misses the target, or "" if the line meets
+// the target.
 func (t Target) Missed(l Line) string {
 	v := t.Value(l)
 	if t.Least && v >= t.Bound || !t.Least && v <= t.Bound {

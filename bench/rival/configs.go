@@ -6,8 +6,9 @@ import (
 )
 
 // programs are the other programs. Each has the fastest of the measured settings that follow the
-// documentation of its vendor. In the workload w3, which posts records to a receiver, a record may
-// count as read only after the receiver has got it, if the program supports that.
+// documentation of its vendor. The workload w3 posts records to a receiver. There, the settings
+// must ensure that a record counts as read only after the receiver has got it, if the program
+// supports that.
 var programs = []Program{
 	{Name: "rsyslog", Part: 8, parts: map[string]int64{"w3": 64}, names: []string{"rsyslogd"},
 		probe: []string{"-v"}, files: rsyslog,
@@ -38,8 +39,8 @@ var programs = []Program{
 		args: []string{"agent", "-n", "a", "-f", "{dir}/flume.properties", "-Xmx512m"}},
 }
 
-// one returns a program's config that consists of a single file with the given name. It returns nil
-// if sink is "", because the program does not support the workload.
+// one returns a program's config that consists of a single file with the given name. If sink is "",
+// the program does not support the workload, and one returns nil.
 func one(name, head, sink string) map[string]string {
 	if sink == "" {
 		return nil
@@ -148,8 +149,8 @@ exporters:
 `, j.Input, j.Dir, map[string]string{"w1": "nop", "w2": "file", "w3": "otlphttp"}[j.Workload])
 	return one("collector.yaml", head, map[string]string{
 		"w1": "  nop: {}\n",
-		// The records in the file are counted. Its size is not compared with the input, because the
-		// program adds text of its own to each record.
+		// The records in the output file are counted. The size of this file cannot be compared with
+		// the input, because the program adds text of its own to each record.
 		"w2": fmt.Sprintf("  file: { path: %q }\n", j.Out),
 		"w3": fmt.Sprintf("  otlphttp: { endpoint: %q, compression: none, sending_queue: "+
 			"{ enabled: false } }\n", j.URL),
@@ -210,8 +211,8 @@ func loggie(j Job) map[string]string {
 	}
 }
 
-// flume returns the config of Flume. The channel keeps events in a file. It keeps them in memory if
-// the workload drops all events.
+// flume returns the config of Flume. The channel keeps events in a file. If the workload drops all
+// events, it keeps them in memory.
 func flume(j Job) map[string]string {
 	var sinks []string
 	kinds := map[string][]string{

@@ -1,9 +1,9 @@
 package rival
 
-// Share is the result of another program on a workload: its speed divided by the limit of the
-// workload on the same machine. The shares were measured on two machines with two virtual cores
-// each, vector on the second one. Of eight input lines, five were access log and three JSON. A
-// share is the median of four rounds.
+// Share is the result of another program on a workload: its speed, divided by the speed of the
+// limit on the same machine. The shares were measured on two machines with two virtual cores each.
+// vector was measured on the second one. Of eight input lines, five were access log and three JSON.
+// A share is the median of four rounds.
 type Share struct {
 	Program string
 	OfLimit float64
@@ -11,8 +11,8 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere has the shares by workload. Each program had the fastest of its settings that lose
-// nothing in a kill, if it has such settings.
+// Elsewhere has the shares by workload. If a program has settings that lose nothing in a kill, it
+// had the fastest of these settings. Otherwise it had its fastest settings.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},
@@ -68,9 +68,9 @@ var Elsewhere = map[string][]Share{
 	"w5_500ms": {{"vector", .31, 6.2, "adaptive concurrency"}},
 }
 
-// Fault is the result of another program that was killed, or had a failing receiver. It was
-// measured on other machines than the page's. A field has the numbers of lost and repeated records:
-// "lost / repeated".
+// Fault is the result of another program that was killed, or whose receiver failed. It was measured
+// on other machines than those of the page. Each field has two numbers of records: "lost /
+// repeated".
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start
@@ -79,8 +79,8 @@ type Fault struct {
 	Flaky string // a receiver that alternates 5 s healthy and 5 s failing; with seconds of drain
 }
 
-// Faults are the results with the setting that loses least. If that is not the default setting,
-// there are also results with the defaults.
+// Faults are the results with the setting that loses least. If this is not the default setting,
+// there are also results with the default setting.
 var Faults = []Fault{
 	{"syslog-ng", "flow-control", "0 / 5.8k-9.0k", "0 / 16k", "0 / 0, 0.2 s"},
 	{"syslog-ng", "disk-buffer, reliable", "0 / 1", "0 / 16k-17k", ""},

@@ -1,6 +1,6 @@
 // Package rival runs other programs with the same workloads as penstock. It finds the programs,
 // writes their configs, and detects when they are done. The configs have the best known settings
-// with the same guarantee. The package installs no program.
+// that give the same guarantee as penstock. The package installs no program.
 package rival
 
 import (
@@ -27,8 +27,8 @@ type Job struct {
 // Rolled is a folder in Job.Dir for programs that choose the names of their output files.
 const Rolled = "rolled"
 
-// Written returns the path of the file that the program has written. This is Out, or a file in
-// Rolled.
+// Written returns the path of the file that the program has written. This is Out or, for programs
+// that choose the name themselves, a file in Rolled.
 func (j Job) Written() string {
 	if named, err := filepath.Glob(filepath.Join(j.Dir, Rolled, "[0-9]*")); err == nil &&
 		len(named) == 1 {
@@ -40,15 +40,15 @@ func (j Job) Written() string {
 // Program is another program.
 type Program struct {
 	Name string // in results and in the flag -rival NAME=PATH
-	// Part is the divisor of the input's size: with 4, the program gets a quarter of the input. A
-	// run should take only a few seconds, but long enough that the start of the program hardly
-	// matters.
+	// Part is a divisor of the input's size: with 4, the program gets a quarter of the input. It is
+	// chosen so that a run takes only a few seconds, but long enough that the start of the program
+	// hardly matters.
 	Part  int64
 	parts map[string]int64 // used instead of Part, by workload
 	names []string
-	// files returns the texts of the config files for a job by file name. It returns nil if the
-	// program does not support the workload. args are the arguments of the program, which contain
-	// these file names.
+	// files returns the texts of the config files for a job, by file name. The arguments of the
+	// program (args) contain these file names. If the program does not support the workload, files
+	// returns nil.
 	files func(Job) map[string]string
 	args  []string // {dir} stands for the folder of the job
 	// probe are the arguments with which the program prints its version.
@@ -129,9 +129,9 @@ func (p Program) Version() string {
 	return first
 }
 
-// Run starts the program, waits until watch returns done as true, and ends the program. The
-// measured time ends when watch returns true. watch also returns the progress. If the progress does
-// not change for the time patience, Run returns an error.
+// Run starts the program and ends it when watch returns done as true. The measured time ends at
+// this moment. watch also returns the progress. If the progress does not change for the time
+// patience, Run returns an error.
 func (p Program) Run(j Job, patience time.Duration,
 	watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
 	for name, text := range p.files(j) {

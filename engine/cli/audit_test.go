@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
 
-// auditConfig has a route into each sink that an audit can compare, and one into a sink that it
-// cannot.
+// auditConfig has a route into each sink that an audit can read, and one into a sink that it cannot
+// read.
 const auditConfig = `state: ./state
 pipelines:
   rows: {source: {spool_dir: {path: spool, settle: 1ms}}, sink: {sqlite: {path: rows.db, table: t}},
@@ -206,8 +206,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// restore rewrites in place the files that differ from the snapshot, and removes files that are
-// not in it.
+// restore restores the files of the snapshot: it rewrites those that differ from the snapshot in
+// place, and removes those that are not in it.
 func restore(t *testing.T, before map[string]string) {
 	t.Helper()
 	for name, text := range snapshotOf(t) {
@@ -242,8 +242,8 @@ func TestAuditAfterRefusedReplay(t *testing.T) {
 	}
 }
 
-// TestAuditBesideRun audits while another process uses the state directory. Data that is not
-// delivered yet must not count as a difference, and no file may change.
+// TestAuditBesideRun audits while another process uses the state directory. Data that this process
+// has not delivered yet must not count as a difference. The audit must change no file.
 func TestAuditBesideRun(t *testing.T) {
 	auditFixture(t)
 	before := snapshotOf(t)
@@ -275,8 +275,8 @@ func TestAuditBesideRun(t *testing.T) {
 	}
 }
 
-// snapshotOf returns the contents of all files except the lock of the state directory, which names
-// its last holder.
+// snapshotOf returns the contents of all files. It omits the lock of the state directory, which
+// names its last holder.
 func snapshotOf(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}

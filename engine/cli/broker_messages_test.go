@@ -15,8 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestBrokerMessages checks the messages for bad input to pipelines with Kafka, NATS and
-// clusters. Each message names the place and the remedy, and none contains the password.
+// TestBrokerMessages checks the messages for bad input to pipelines with Kafka, NATS and clusters.
+// Each message must name the position of the mistake and the remedy, and none may contain the
+// password.
 func TestBrokerMessages(t *testing.T) {
 	t.Parallel()
 	kafka, locked := kafkaOfMessages(t), lockedKafka(t)

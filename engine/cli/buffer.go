@@ -151,7 +151,7 @@ func parseEnvelopes(text string) (first, last uint64, err error) {
 }
 
 // each calls take with the buffer of each pipeline of a config. It holds the lock of the state
-// directory during the calls. It omits pipelines without a buffer, and empty buffers.
+// directory during the calls. Pipelines without a buffer, or with an empty buffer, are omitted.
 func (c bufferCommands) each(
 	ctx context.Context, config string, f *bufferFlags,
 	take func(name string, b stream.OpenBuffer) error,
@@ -285,8 +285,8 @@ func bounds(first, last uint64) string {
 	return fmt.Sprintf("stored are %d to %d", first, last)
 }
 
-// one calls take with the buffer that the flag --pipeline selects or, without the flag, with the
-// only buffer of a config.
+// one calls take with one buffer of a config. If the flag --pipeline is set, this is the buffer of
+// that pipeline. Otherwise the config must have only one buffer.
 func (c bufferCommands) one(
 	ctx context.Context, config string, f *bufferFlags, command string,
 	take func(name string, b stream.OpenBuffer) error,

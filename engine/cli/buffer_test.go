@@ -73,8 +73,8 @@ func post(t *testing.T, address, record string) {
 	}
 }
 
-// TestBuffer stores records while the sink is unreachable, damages one of their envelopes, and
-// skips it. The other records must be delivered.
+// TestBuffer stores records while the sink is unreachable. Then it damages one of their envelopes
+// (stored batches), and skips this envelope. The other records must be delivered.
 func TestBuffer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	address := connectortest.FreeAddress(t)

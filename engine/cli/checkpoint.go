@@ -42,8 +42,8 @@ type rangeResult struct {
 	To   position `json:"to"`
 }
 
-// placeResult is one object of `checkpoint show --json`: the resume token (field Place) of a worker
-// that writes in order.
+// placeResult is one object of `checkpoint show --json`. It describes a worker that writes in
+// order. The field Place has the resume token of this worker.
 type placeResult struct {
 	Route string `json:"route"`
 	Boot  string `json:"boot,omitempty"`
@@ -223,9 +223,9 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 	return b.String()
 }
 
-// layer splits the key under which the checkpoint stores the progress of a route into the name of
-// the route and a boot id. The boot id is not empty if the progress is valid only until the next
-// boot, because the sink has not synced the data. See docs/adr/0004-two-layers-of-checkpoint.md.
+// layer splits a key of the checkpoint into the name of a route and a boot id. If the boot id is
+// not empty, the progress under this key is valid only until the next boot, because the sink has
+// not synced the data. See docs/adr/0004-two-layers-of-checkpoint.md.
 func layer(kept string) (route, boot string) {
 	route, boot, _ = strings.Cut(kept, checkpoint.BootMark)
 	return route, boot
@@ -255,8 +255,8 @@ func positionText(p stream.Position) string {
 	return fmt.Sprintf("%s %q", thousands(p.Num), p.Key)
 }
 
-// printable escapes control characters in text that comes from a source or receiver. Such text
-// therefore cannot control the terminal.
+// printable escapes control characters in text that comes from a source or receiver. Otherwise such
+// text could control the terminal.
 func printable(s string) string {
 	for _, r := range s {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

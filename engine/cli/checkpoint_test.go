@@ -83,8 +83,9 @@ func TestCheckpointShowDamage(t *testing.T) {
 	}
 }
 
-// TestCheckpointChange checks manual changes of progress: reset and set, by id or name, in both
-// layers of the checkpoint. Each change must make a backup. Ambiguous arguments must be refused.
+// TestCheckpointChange checks the commands that change progress. They reset or set it, for a
+// partition that is given by id or by name, in both layers of the checkpoint. Each change must make
+// a backup. Ambiguous arguments must be refused.
 func TestCheckpointChange(t *testing.T) {
 	inFolder(t)
 	saved(t, "state")

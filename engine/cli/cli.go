@@ -1,7 +1,8 @@
-// Package cli is the penstock command line as a library. To make a binary with additional
+// Package cli is the penstock command line as a library. To make a program with additional
 // components, call [Main]. To make one with additional commands, run a [Program].
 //
-// The package decides nothing about the delivery of data. Package engine does.
+// The package only reads configs and arguments, and prints results. Package engine delivers the
+// data.
 package cli
 
 import (
@@ -28,8 +29,8 @@ var started = time.Now()
 // short for Program{Components: components}.Main().
 func Main(components ...stream.Component) { Program{Components: components}.Main() }
 
-// Program is a penstock command line. It may be copied. Call only one of its methods, and only
-// once: each [cobra.Command] in Commands keeps the state of its last run.
+// Program is a penstock command line. It may be copied. Call only one of its methods, and call it
+// only once, because each [cobra.Command] in Commands keeps the state of its last run.
 type Program struct {
 	// Components are the sources, processors and sinks that a config may name. Package
 	// engine/connector/all has the built-in ones.
@@ -52,9 +53,10 @@ func (p Program) Main() {
 	os.Exit(p.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// Run runs a command line, without the name of the program, and returns the exit code: 0 if the
-// work is done, 1 if it could not be finished, 2 if the command line or the config is wrong. It
-// prints an error on stderr. If stderr blocks or breaks, Run drops lines and continues.
+// Run runs a command line, which must not include the name of the program. It returns the exit
+// code: 0 if the work is done, 1 if it could not be finished, and 2 if the command line or the
+// config is wrong. It prints an error on stderr. If stderr blocks or breaks, Run drops lines and
+// continues.
 //
 // While the run command is running, SIGINT and SIGTERM drain the engine, and SIGHUP reloads its
 // config. The run command also reports to systemd if NOTIFY_SOCKET is set.
@@ -92,9 +94,9 @@ func (p Program) program() *program {
 }
 
 // keepPipes prevents SIGPIPE from killing the process when the reader of its stdout or stderr ends.
-// A write then returns an error. This stays in effect until the process ends: otherwise its last
-// write could kill it, and the exit code would be that of the signal. It does not affect child
-// processes.
+// A write then returns an error instead. This stays in effect until the process ends. Otherwise the
+// last write could kill the process, and the exit code would be that of the signal. Child processes
+// are not affected.
 var keepPipes = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) })
 
 func isHangup(s os.Signal) bool { return s == syscall.SIGHUP }

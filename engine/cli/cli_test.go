@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestProgramCommands checks that an added command runs next to the built-in ones and is listed,
-// and that its errors select the exit code.
+// TestProgramCommands checks an additional command. It must run and be listed like the built-in
+// commands, and its errors must determine the exit code.
 func TestProgramCommands(t *testing.T) {
 	greet := func() []*cobra.Command {
 		return []*cobra.Command{{

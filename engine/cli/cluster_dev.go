@@ -284,8 +284,8 @@ func (d *dev) count() (rows, distinct int64) {
 	return rows, distinct
 }
 
-// finish waits until each message is in the table, for at most a minute. It returns an error unless
-// each message is in the table exactly once.
+// finish waits until each message is in the table, for at most a minute. If a message is then
+// missing or repeated, finish returns an error.
 func (d *dev) finish(ctx context.Context, published int) error {
 	d.say("waiting until %s messages are in the table", thousands(int64(published)))
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

@@ -26,8 +26,8 @@ type console struct {
 	interrupted bool // a signal has arrived
 }
 
-// newConsole returns the console of a command. If draws is set, stderr is a terminal and format is
-// not json, the console draws the progress and updates it in place.
+// newConsole returns the console of a command. The console draws the progress and updates it in
+// place, if draws is set, stderr is a terminal, and the format is not json.
 func newConsole(stderr io.Writer, format, level string, draws bool) (*console, error) {
 	c := &console{w: stderr, json: format == "json"}
 	if draws && !c.json {
@@ -74,8 +74,8 @@ func (c *console) progress(s engine.Status) {
 	}
 }
 
-// finish calls write, which writes the summary to stdout. After a signal, finish waits at most
-// flushTimeout for a blocked stdout.
+// finish calls write, which writes the summary to stdout. If stdout blocks after a signal, finish
+// waits at most flushTimeout.
 func (c *console) finish(write func() error) error {
 	if !c.interrupted {
 		return write()
@@ -95,8 +95,8 @@ func (c *console) finish(write func() error) error {
 	}
 }
 
-// wantsJSON reports whether args ask for JSON on stderr. It works even if args are not a valid
-// command line.
+// wantsJSON reports whether args ask for JSON on stderr. It must also work for args that are not a
+// valid command line, because the error about them must be JSON.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]

@@ -407,8 +407,8 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 }
 
 // escaped returns s in a form that is safe for terminals. It escapes control characters, invisible
-// characters, characters that change the text direction, and bytes that are not UTF-8, with the
-// escapes of a quoted Go string. It doubles a backslash.
+// characters, characters that change the text direction, and bytes that are not UTF-8. It uses the
+// escapes of a quoted Go string, so it also doubles each backslash.
 func escaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestDeadReplayOfObjects checks that a replay restores fields that the source has made from the
-// text of a record. Otherwise the sink would store a row without values.
+// TestDeadReplayOfObjects checks fields that the source has made from the text of a record. A
+// replay must restore them. Otherwise the sink would store a row without values.
 func TestDeadReplayOfObjects(t *testing.T) {
 	dir := t.TempDir()
 	config, out := filepath.Join(dir, "penstock.yaml"), filepath.Join(dir, "out.db")

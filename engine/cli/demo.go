@@ -39,8 +39,8 @@ type demoResult struct {
 	Records  int     `json:"records"`
 	Lost     int     `json:"lost"`     // records that no receiver has accepted
 	Repeated int     `json:"repeated"` // records that were accepted more than once
-	// Again is the number of repeated requests that the receivers recognized by their
-	// Idempotency-Key and ignored.
+	// Again is the number of repeated requests that the receivers ignored, because they recognized
+	// the Idempotency-Key.
 	Again int `json:"again"`
 	routeResult
 	// Bound is the maximum number of bytes that a kill of penstock itself would have repeated.
@@ -190,8 +190,8 @@ func (d *play) run(ctx context.Context) error {
 }
 
 // show draws the progress on a terminal. Without a terminal, it prints a line at most once a
-// second. If last is set, this is the last call: the drawing stays, or a line is printed in any
-// case.
+// second. last means that this is the last call. The drawing then stays, or a line is printed in
+// any case.
 func (d *play) show(last bool) {
 	r := d.engine.Status().Routes[0]
 	if d.screen != nil {

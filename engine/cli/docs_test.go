@@ -20,8 +20,9 @@ func page(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestDocsNameEveryField checks that docs/cli.md, on which other programs rely, names every field.
-// A test in cmd/penstock, whose program has all commands, checks the flags.
+// TestDocsNameEveryField checks that docs/cli.md names every field of JSON output, because other
+// programs rely on this page. The flags are checked by a test in cmd/penstock, because its program
+// has all commands.
 func TestDocsNameEveryField(t *testing.T) {
 	text := page(t, "cli.md")
 	for _, v := range []any{
@@ -53,8 +54,8 @@ func TestDocsExampleLoads(t *testing.T) {
 	}
 }
 
-// TestDocsNameEveryKey checks that docs/configuration.md has each key of a route with the loader's
-// default.
+// TestDocsNameEveryKey checks that docs/configuration.md has each key of a route, with the default
+// that the loader uses.
 func TestDocsNameEveryKey(t *testing.T) {
 	text := page(t, "configuration.md")
 	route := config.DefaultRoute("main", "state")

@@ -18,10 +18,10 @@ type driven struct {
 	manager *serviceManager
 }
 
-// drive runs e until it ends. The first SIGINT or SIGTERM drains e, and the second one stops it
-// immediately. After the second signal, drive waits at most p.stopping for e. SIGHUP reloads the
-// config or, if d.reloads is not set, drains e. SIGHUP never counts as the second signal, because a
-// terminal that is closed may send several.
+// drive runs e until it ends. The first SIGINT or SIGTERM drains e. The second one stops it
+// immediately, and drive then waits at most p.stopping for e. If d.reloads is set, SIGHUP reloads
+// the config, otherwise it drains e. SIGHUP never counts as the second signal, because a terminal
+// that is closed may send several.
 func (p *program) drive(ctx context.Context, e runner, d driven, con *console) error {
 	signals, stop := p.notify()
 	defer stop()

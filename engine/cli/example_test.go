@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This is the main function of a binary with every command of penstock and with its own
+// This is the main function of a program with every command of penstock and with its own
 // components. Most programs also pass all.Components().
 func ExampleMain() {
 	cli.Main(stream.Component{

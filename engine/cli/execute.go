@@ -69,8 +69,8 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	return exitCode(err)
 }
 
-// strayed returns an error if the arguments ask for help about an unknown subcommand. Without
-// strayed, cobra would print the help of the parent command.
+// strayed returns an error if the arguments ask for help about an unknown subcommand. For such
+// arguments, cobra itself would print the help of the parent command.
 func strayed(root *cobra.Command, args []string) error {
 	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil

@@ -85,8 +85,8 @@ func (p *program) explain(cmd *cobra.Command, what string, f *explainFlags) erro
 	return p.explainProcess(cmd, what, f)
 }
 
-// looksLikeTrace reports whether the argument is a trace file. Otherwise it is a config or an
-// address.
+// looksLikeTrace reports whether the argument is the path of a trace file. If it is not, it is a
+// config or an address.
 func looksLikeTrace(what string) (bool, error) {
 	file, err := os.Open(what)
 	if errors.Is(err, os.ErrNotExist) && (strings.HasSuffix(what, ".ndjson") || strings.HasSuffix(what, ".json")) {
@@ -193,7 +193,7 @@ func instant(text string, started time.Time) (time.Duration, error) {
 }
 
 // theOne returns the name in names that equals part. If there is none, it returns the only name
-// that contains part.
+// that contains part. Otherwise it returns an error.
 func theOne(part string, names []string, where string) (string, error) {
 	var found []string
 	for _, n := range names {

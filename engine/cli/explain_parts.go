@@ -9,8 +9,8 @@ import (
 )
 
 // explainParts describes the parts of a route that were restarted, with the reason for the restart,
-// as `status --tree` does. If worker is not "", it describes only the worker with this name, and
-// the child process of this worker, which has the same name.
+// as `status --tree` does. If worker is not "", it describes only the worker with this name and its
+// child process, which has the same name.
 func explainParts(out io.Writer, s *status.Status, route, worker string) error {
 	pipeline, name, _ := strings.Cut(route, "/")
 	node := s.Tree.Find(pipeline, name)

@@ -208,8 +208,8 @@ func explainOneText(out io.Writer, s *explain.Summary) error {
 	return err
 }
 
-// sharesText lists gates with the share of time for which each limited the worker, longest first.
-// It omits gates below one percent.
+// sharesText lists gates with the share of time for which each of them limited the worker. The
+// largest share comes first. Gates with a share below one percent are omitted.
 func sharesText(shares map[string]time.Duration) string {
 	var gates []string
 	var all time.Duration

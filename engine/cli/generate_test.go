@@ -46,8 +46,8 @@ func (c *lineClock) Write(b []byte) (int, error) {
 	return len(b), c.fail
 }
 
-// TestPace checks that each line is written at most one tick later than planned, even if earlier
-// writes were delayed.
+// TestPace checks that each line is written at most one interval after its planned time, even if
+// earlier writes were delayed.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, perSecond := range []int64{3, 100, 5000} {

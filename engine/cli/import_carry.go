@@ -13,9 +13,9 @@ import (
 )
 
 // carry converts the read positions that the other program has stored into a checkpoint for the new
-// config. It adds notes about the positions to r. It returns the number of files in the checkpoint.
-// It writes none and returns 0 without --out, if a checkpoint exists already, or if no positions
-// are stored.
+// config. It adds notes about the positions to r, and returns the number of files in the
+// checkpoint. It writes no checkpoint and returns 0 in three cases: --out is not set, a checkpoint
+// exists already, or no positions are stored.
 func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	if len(r.Progress) == 0 {
 		return 0, nil

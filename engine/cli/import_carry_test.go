@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// spoolMeta returns a file .flumespool-main.meta as Flume 1.11's DurablePositionTracker writes
-// it. It is an Avro data file with the name of the spooled file in its metadata, and a block of
-// one record for each stored position.
+// spoolMeta returns the contents of a file .flumespool-main.meta, as Flume 1.11's
+// DurablePositionTracker writes it. It is an Avro data file. Its metadata has the name of the
+// spooled file. It has one block with one record for each stored position.
 func spoolMeta(file string, offsets ...int64) string {
 	const schema = `{"type":"record","name":"TransferStateFileMeta","namespace":"org.apache.flume.serialization",` +
 		`"fields":[{"name":"offset","type":"long"}]}`
@@ -76,8 +76,8 @@ const (
 		"file_roll\na.sinks.k.sink.directory = out\na.sinks.k.channel = c\n"
 )
 
-// TestImportTaildir checks that each file resumes at its stored position, also under another
-// name. No data may be lost, and repeated data must be reported.
+// TestImportTaildir checks that each file resumes at its stored position, even if it was renamed.
+// No data may be lost, and repeated data must be reported.
 func TestImportTaildir(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()
@@ -120,9 +120,9 @@ func TestImportTaildir(t *testing.T) {
 	}
 }
 
-// TestImportSpool imports a directory that Flume 1.11 has read in part. Files that are finished,
-// by their suffix or by a marker in trackerDir, must be skipped. The current file must resume
-// after the last batch that Flume has recorded.
+// TestImportSpool imports a directory that Flume 1.11 has read in part. Finished files must be
+// skipped. They have the suffix, or a marker in trackerDir. The current file must resume after the
+// last batch that Flume has recorded.
 func TestImportSpool(t *testing.T) {
 	for _, policy := range []string{"rename", "tracker_dir"} {
 		t.Run(policy, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestImportSpool(t *testing.T) {
 	}
 }
 
-// TestImportDamaged imports damaged progress of Flume, as a full disk leaves it. Everything must
-// be delivered, and the repetition must be reported.
+// TestImportDamaged imports progress of Flume that is damaged as by a full disk. Everything must be
+// delivered, and the repetition must be reported.
 func TestImportDamaged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()

@@ -19,8 +19,9 @@ a1.sinks.k.sink.directory = out
 a1.sinks.k.channel = c
 `
 
-// TestImportFlume checks that a converted agent is valid and continues in the agent's directory:
-// files finished by Flume are skipped, and the others are delivered.
+// TestImportFlume checks that the converted config of an agent is valid, and that it continues in
+// the agent's directory. Files that Flume has finished must be skipped, and the others must be
+// delivered.
 func TestImportFlume(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {

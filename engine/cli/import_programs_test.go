@@ -96,7 +96,8 @@ path.data: ./data
 `
 
 // TestImportFilebeatLog imports the registry of Filebeat's input `log`: a snapshot, and a log of
-// changes with a removed key, an older change and an incomplete end.
+// changes. The log contains the removal of a key, a change that is older than the snapshot, and an
+// incomplete end.
 func TestImportFilebeatLog(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "filebeat.yml", fmt.Sprintf(filebeatConfig, "log", "any", here))
@@ -155,8 +156,8 @@ func TestImportFilebeatLog(t *testing.T) {
 	}
 }
 
-// TestImportFilestream imports entries by fingerprint (of the first 1,024 bytes), by inode and
-// by path. Entries of another input must be ignored.
+// TestImportFilestream imports entries that identify files in three ways: by a fingerprint (of the
+// first 1,024 bytes), by inode, and by path. Entries of another input must be ignored.
 func TestImportFilestream(t *testing.T) {
 	here := logs(t)
 	long := strings.Repeat("read long line\n", 100)
@@ -225,8 +226,8 @@ path.data: ./data
 	}
 }
 
-// TestImportFluentBit imports the database of an input `tail`. In it one file has a second row,
-// which is outdated.
+// TestImportFluentBit imports the database of an input `tail`, in which one file also has an older,
+// outdated row.
 func TestImportFluentBit(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "fluent-bit.conf", fmt.Sprintf(`[INPUT]
@@ -273,8 +274,8 @@ func TestImportFluentBit(t *testing.T) {
 	}
 }
 
-// TestImportVector imports checkpoints that identify files by the checksum of the first line and
-// by inode.
+// TestImportVector imports checkpoints that identify files in two ways: by the checksum of the
+// first line, and by inode.
 func TestImportVector(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "vector.toml", fmt.Sprintf(`data_dir = "data"
@@ -302,8 +303,8 @@ encoding.codec = "text"
 	}
 }
 
-// TestImportVectorEqualLines checks that files with equal first lines, of which Vector reads only
-// one, are read from their beginnings.
+// TestImportVectorEqualLines checks files with equal first lines. Vector reads only one of them,
+// and it is unknown which. So all of them must be read from their beginnings.
 func TestImportVectorEqualLines(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "logs/a.csv", "date,price\nnew 1\n")
@@ -349,7 +350,7 @@ func TestCheckValue(t *testing.T) {
 }
 
 // TestImportWithoutPositions checks that missing or damaged positions are reported, and that
-// everything is delivered.
+// everything is then delivered.
 func TestImportWithoutPositions(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
 		{"none", "", "", "registry/filebeat does not exist: every file is read from its beginning"},
@@ -452,8 +453,8 @@ func TestImportedIsValid(t *testing.T) {
 	}
 }
 
-// TestImportOfRewrittenFile checks that a file that was rewritten since its stored position is read
-// from its beginning although the config begins at the ends of files.
+// TestImportOfRewrittenFile checks a file that was rewritten after its position was stored. It must
+// be read from its beginning, although the config starts at the ends of files.
 func TestImportOfRewrittenFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "logs/app.log", "new 1\nnew 2\n")

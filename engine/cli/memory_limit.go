@@ -10,16 +10,16 @@ import (
 )
 
 // memoryShareNumerator and memoryShareDenominator are the fraction of a cgroup's memory that the Go
-// runtime may use. The rest is for memory that the runtime does not count, such as page tables,
-// kernel stacks and child processes.
+// runtime may use. The rest of the memory is for uses that the runtime does not count, such as page
+// tables, kernel stacks and child processes.
 const (
 	memoryShareNumerator   = 9
 	memoryShareDenominator = 10
 )
 
-// cgroupMemory returns the memory limit of this process in bytes. This is the lowest memory.max of
-// its cgroup and the ancestors of that cgroup. root is the root of the file system. ok is false if
-// there is no limit, or no cgroup of version 2.
+// cgroupMemory returns the memory limit of this process in bytes: the lowest memory.max of its
+// cgroup and of the ancestors of this cgroup. root is the root of the file system. ok is false if
+// there is no limit, or if there is no cgroup of version 2.
 func cgroupMemory(root fs.FS) (limit int64, ok bool) {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -57,8 +57,9 @@ func memoryMax(root fs.FS, group string) (limit int64, ok bool) {
 }
 
 // followCgroup sets the memory limit of the Go runtime to a share of the cgroup's limit. Near its
-// limit, the runtime collects garbage more often, so that the kernel does not kill the process. The
-// argument set is debug.SetMemoryLimit, except in tests.
+// own limit, the runtime collects garbage more often. So the process stays below the cgroup's
+// limit, above which the kernel would kill it. The argument set is debug.SetMemoryLimit, except in
+// tests.
 func followCgroup(root fs.FS, set func(limit int64) int64) {
 	if limit, ok := cgroupMemory(root); ok {
 		set(limit / memoryShareDenominator * memoryShareNumerator)

@@ -11,9 +11,9 @@ import (
 )
 
 // TestMessages runs the broken configs and inputs in testdata/messages*.txt with the real
-// components, and checks the exact messages. The working directory has an empty spool and some
-// misplaced files. Mistakes within a config are tested in package config. A case consists of its
-// title, a line of ----, the config, a line of ----, and the output.
+// components, and compares the output with the exact messages. The working directory has an empty
+// spool and some misplaced files. Mistakes within a config are tested in package config. A case in
+// a file consists of its title, a line of ----, the config, a line of ----, and the output.
 func TestMessages(t *testing.T) {
 	for _, name := range []string{"messages.txt", "messages_push.txt"} {
 		t.Run(name, func(t *testing.T) { checkMessages(t, testdata(t, name)) })
@@ -72,8 +72,9 @@ func said(t *testing.T, config string) string {
 
 var processID = regexp.MustCompile(`process \d+`)
 
-// wrongFolder creates a directory for the cases. It has an empty spool, a file where a directory
-// is expected, a directory where a file is expected, and a state directory that is in use.
+// wrongFolder creates a directory for the cases. It contains an empty spool, a file where a
+// directory is expected, a directory where a file is expected, and a state directory that is in
+// use.
 func wrongFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

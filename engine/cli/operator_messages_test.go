@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOperatorMessages checks the messages of operators' commands for bad input. Each message
-// names the place and the remedy, and none contains the token.
+// TestOperatorMessages checks the messages of operators' commands for bad input. Each message must
+// name the position of the mistake and the remedy, and none may contain the token.
 func TestOperatorMessages(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv(tokenVariable, "hunter2")

@@ -60,8 +60,8 @@ func TestOutputNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestBlockedStderr drains a run with a stderr that is blocked from the start, and checks that
-// the exit code is the usual one of a drained run.
+// TestBlockedStderr drains a run with a stderr that is blocked from the start. The exit code must
+// be that of any other drained run.
 func TestBlockedStderr(t *testing.T) {
 	inFolder(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestBrokenStderr(t *testing.T) {
 	}
 }
 
-// TestOnlyJSON checks that with --log-format json every line is JSON, including the errors of a
-// wrong config or command line.
+// TestOnlyJSON checks that every line is JSON with --log-format json. This includes the errors
+// about a wrong config or a wrong command line.
 func TestOnlyJSON(t *testing.T) {
 	inFolder(t)
 	for _, args := range [][]string{

@@ -9,15 +9,17 @@ import (
 // leastGarbage is the minimum number of bytes of garbage between two garbage collections.
 const leastGarbage = 6 << 20
 
-// mostPercent is the GC percentage with which the first collection happens at a heap of
-// leastGarbage. With 100 percent, it would happen at 4 MiB.
+// mostPercent is the GC percentage for the first collection. With 100 percent, this collection
+// would happen at a heap of 4 MiB. With mostPercent, it happens at leastGarbage.
 const mostPercent = 100 * leastGarbage / (4 << 20)
 
-// pace makes the Go runtime collect garbage more often, to use less memory. After each collection
-// it sets the heap size of the next one. Without pace, the runtime allows as much garbage as there
-// is memory in use. Most of this memory is batches, tens of MiB, so the process would use about 1.5
-// times as much memory as with pace. Fewer collections would save hardly any time, because batches
-// contain no pointers, and the cost of a collection depends on the memory with pointers.
+// pace makes the Go runtime collect garbage more often, so that the process uses less memory. After
+// each collection it sets the heap size of the next one.
+//
+// Without pace, the runtime allows as much garbage as there is memory in use, which is mostly
+// batches of tens of MiB. The process would then use about 1.5 times as much memory as with pace.
+// This would save hardly any time: batches contain no pointers, and the cost of a collection
+// depends on the memory with pointers.
 type pace struct{ samples []metrics.Sample }
 
 // beginPace sets the heap size of the first collection. After each collection, the runtime calls
@@ -31,7 +33,7 @@ func beginPace() {
 }
 
 // again sets the heap size of the next collection. It also creates an unreachable object with again
-// as its cleanup. The runtime therefore calls again after the next collection.
+// as its cleanup. So the runtime calls again after the next collection.
 func (p *pace) again() {
 	metrics.Read(p.samples)
 	var bytes [4]uint64
@@ -44,10 +46,10 @@ func (p *pace) again() {
 	runtime.AddCleanup(new(*byte), (*pace).again, p)
 }
 
-// percent returns the argument for debug.SetGCPercent. It allows half as much garbage as a
-// collection must scan, but at least leastGarbage. All arguments are in bytes. live is the size of
-// the heap after the last collection, scanned is its part with pointers, and roots is the size of
-// stacks and global variables.
+// percent returns the argument for debug.SetGCPercent. With it, the runtime allows half as much
+// garbage as a collection must scan, but at least leastGarbage. The arguments of percent are in
+// bytes. live is the size of the heap after the last collection, scanned is the part of it with
+// pointers, and roots is the size of stacks and global variables.
 func percent(live, scanned, roots uint64) int {
 	garbage := max(scanned/2, leastGarbage)
 	return int(min(100*garbage/max(live+roots, 1), mostPercent))

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedResult is one parked delivery in `parked list|show|retry|cancel --json`. A parked delivery
-// is stored by the sink until its next attempt is due.
+// parkedResult is one parked delivery in `parked list|show|retry|cancel --json`. A sink that parks
+// deliveries stores a delivery until its next attempt is due.
 type parkedResult struct {
 	Route string `json:"route"`
 	stream.Delivery
@@ -299,8 +299,8 @@ func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags)
 	return err
 }
 
-// whenOf returns the next step of a delivery, an attempt or a poll, and its time as text. If the
-// delivery has ended, it returns the time of its end.
+// whenOf returns the next step of a delivery (an attempt or a poll) and the time of this step, as
+// text. If the delivery has ended, it returns the time of its end.
 func whenOf(d *stream.Delivery) string {
 	switch {
 	case !d.Ended.IsZero():

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata")
 
-// fakeEngine replaces the engine in tests. It runs until it is drained or cancelled. With once
+// fakeEngine replaces the engine in tests. It runs until it is drained or canceled. If once is set,
 // it ends immediately.
 type fakeEngine struct {
 	once    bool

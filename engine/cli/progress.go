@@ -76,8 +76,9 @@ func sumOf(routes []status.Route) (all status.Route) {
 	return all
 }
 
-// settledBytes estimates the bytes of a route that were delivered, dead-lettered or dropped
-// (settled): the bytes that were read, times the share of settled records among the read records.
+// settledBytes estimates the bytes of a route that are settled (delivered, dead-lettered or
+// dropped). The estimate is the number of bytes read, times the share of the records read that are
+// settled.
 func settledBytes(r *status.Route) int64 {
 	if r.ReadRecords == 0 {
 		return 0

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// TestProgressView checks the share, speed and remaining time. If the source does not estimate its
-// remaining data, there must be no bar.
+// TestProgressView checks the share, the speed and the remaining time in the view. If the source
+// does not estimate its remaining data, there must be no bar.
 func TestProgressView(t *testing.T) {
 	at := func(elapsed time.Duration, delivered, left int64) engine.Status {
 		return engine.Status{Seconds: elapsed.Seconds(), Routes: []status.Route{{
@@ -48,8 +48,8 @@ func TestProgressView(t *testing.T) {
 	}
 }
 
-// TestDemoPicture checks that the picture always fits a terminal of 80 columns with the last column
-// free.
+// TestDemoPicture checks that the picture always fits a terminal of 80 columns, and leaves the last
+// column free.
 func TestDemoPicture(t *testing.T) {
 	d := &play{fast: demo.NewReceiver(time.Second, nil), began: time.Now(),
 		act: "the fast receiver was restarted"}

@@ -84,8 +84,8 @@ func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error
 }
 
 // watchedConfig detects changes of the files of a config. It reports a change when two checks in a
-// row have found the same new content. An incomplete file is therefore not loaded. It is not safe
-// for concurrent use.
+// row have found the same new content. So a file that is still being written is not loaded. It is
+// not safe for concurrent use.
 type watchedConfig struct {
 	path    string
 	applied [sha256.Size]byte // hash of the content last reported, or at the start
@@ -114,8 +114,8 @@ func (w *watchedConfig) changed() bool {
 	return true
 }
 
-// sum returns the hash of the content of all files of the config. It returns zero if a file cannot
-// be read, for example while it is being replaced.
+// sum returns the hash of the content of all files of the config. If a file cannot be read, for
+// example while it is being replaced, sum returns zero.
 func (w *watchedConfig) sum() (sum [sha256.Size]byte) {
 	files, err := config.Files(w.path)
 	if err != nil {
@@ -161,8 +161,8 @@ func (w *watchedConfig) watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// reloader reloads the config of an engine, one reload at a time. If requests arrive during a
-// reload, it reloads once more after it.
+// reloader reloads the config of an engine, one reload at a time. Any number of requests during a
+// reload cause one more reload after it.
 type reloader struct {
 	e        runner
 	manager  *serviceManager

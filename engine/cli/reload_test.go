@@ -77,8 +77,8 @@ func TestWatchReloads(t *testing.T) {
 	})
 }
 
-// TestWatchFindsChangeDuringStart checks that --watch finds a change of the config after it was
-// loaded and before the engine runs.
+// TestWatchFindsChangeDuringStart changes the config after it was loaded and before the engine
+// runs. With --watch, this change must be found.
 func TestWatchFindsChangeDuringStart(t *testing.T) {
 	inFolder(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -73,8 +73,8 @@ func writeResult(w io.Writer, v any) error {
 	return nil
 }
 
-// summary returns the table that is printed at the end of a run. It returns "" if the run failed
-// before it had read anything.
+// summary returns the table that is printed at the end of a run. If the run failed before it had
+// read anything, summary returns "".
 func summary(s engine.Status, err error) string {
 	rows := [][]string{{
 		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped",
@@ -113,8 +113,8 @@ func summary(s engine.Status, err error) string {
 	return b.String()
 }
 
-// parkedText returns a line for each route that has parked records. The sink stores such records
-// until their next attempt is due.
+// parkedText returns a line for each route that has parked records. A sink that parks records
+// stores them until their next attempt is due.
 func parkedText(routes []status.Route) string {
 	var b strings.Builder
 	for _, r := range routes {

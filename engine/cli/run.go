@@ -85,8 +85,8 @@ only records go to stdout, and the summary goes to stderr.`,
 	return cmd
 }
 
-// check returns an error if flags contradict each other. stallGiven reports whether --stall is on
-// the command line, and hasPath whether the config is a file and not the text of -c.
+// check returns an error if flags contradict each other. stallGiven means that --stall is on the
+// command line. hasPath means that the config is a file, and not the text of -c.
 func (f *runFlags) check(stallGiven, hasPath bool) error {
 	switch {
 	case f.stall <= 0:
@@ -229,9 +229,9 @@ func manifestOf(s engine.Status, book *manifest.Totals, config string, begun tim
 	return m
 }
 
-// finalError returns the error of a run that has ended with err. interrupted reports that a signal
-// has ended a run that would have ended by itself. This is an error, unless all routes had
-// finished.
+// finalError returns the error of a run that has ended with err. interrupted means that a signal
+// has ended a run that would otherwise have ended by itself. In this case finalError returns an
+// error, unless all routes had finished.
 func finalError(ctx context.Context, err error, interrupted bool, e runner) error {
 	if errors.Is(context.Cause(ctx), errStoppedAtOnce) {
 		return errStoppedAtOnce

@@ -95,8 +95,8 @@ func configs(t *testing.T) map[string]string {
 	return out
 }
 
-// TestSchemaTakesEveryExample checks that the JSON Schema accepts each example config in the docs,
-// and the same config as `penstock validate` prints it.
+// TestSchemaTakesEveryExample checks that the JSON Schema accepts each example config in the docs.
+// It must also accept the form in which `penstock validate` prints the same config.
 func TestSchemaTakesEveryExample(t *testing.T) {
 	t.Setenv("PENSTOCK_ADMIN_TOKEN", "token") // of the guide for Kubernetes
 	s := schema(t)

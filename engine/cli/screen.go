@@ -50,8 +50,8 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write reports whether the terminal has accepted text. A blocked terminal has not. Text for a
-// closed terminal is dropped, and write returns true.
+// write writes text to the terminal. It returns false if the terminal is blocked and has not
+// accepted the text. If the terminal is closed, write drops the text and returns true.
 func (s *screen) write(text string) bool {
 	if out, ok := s.w.(*output); ok {
 		return out.offer([]byte(text))

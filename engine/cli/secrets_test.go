@@ -200,8 +200,7 @@ var wrongForms = []string{
 }
 
 // TestSecretsAreNotShown gives secrets of valid and invalid forms to every component that has
-// secret options. It validates and runs the configs, and searches all output and files for the
-// secrets.
+// secret options. It validates and runs the configs. No output and no file may contain a secret.
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	t.Run("every component", everySecretHasACase)
@@ -273,8 +272,8 @@ func configOf(role stream.Role, name, options string) string {
 	return "admin: off\npipelines:\n  a:\n    source: {" + source + "}\n    sink: {" + sink + "}\n"
 }
 
-// checkSecrets runs a command with the config and fails the test if the marker is in its output or
-// in a file that it wrote.
+// checkSecrets runs a command with the config. It fails the test if the output, or a file that the
+// command has written, contains the marker.
 func checkSecrets(t *testing.T, text string, args ...string) {
 	t.Helper()
 	dir := t.TempDir()

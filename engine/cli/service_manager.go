@@ -27,8 +27,9 @@ const (
 	maxStatusText = 200
 )
 
-// errNoSignOfLife is the cause with which the context of a ping ends if the engine does not respond
-// within a third of the watchdog's time. A ping asks the engine whether its routes still work.
+// errNoSignOfLife is the cause with which the context of a ping ends. A ping asks the engine
+// whether its routes still work. Its context ends if the engine does not respond within a third of
+// the watchdog's time.
 var errNoSignOfLife = errors.New("no response in a third of WatchdogSec=")
 
 // serviceManager reports the state of a run to systemd with the protocol of sd_notify(3). A nil
@@ -53,8 +54,8 @@ const (
 )
 
 // serviceManagerOf returns the service manager that the environment variables of systemd describe
-// (NOTIFY_SOCKET and those of the watchdog), or nil if there is none. It unsets these variables, so
-// that child processes do not inherit them.
+// (NOTIFY_SOCKET and those of the watchdog). It returns nil if the variables are not set. It unsets
+// them, so that child processes do not inherit them.
 func serviceManagerOf(log *slog.Logger) *serviceManager {
 	address := os.Getenv("NOTIFY_SOCKET")
 	watchdog, err := daemon.SdWatchdogEnabled(true)
@@ -94,9 +95,9 @@ func (m *serviceManager) notify(lines ...string) {
 	m.failed = err != nil
 }
 
-// Run reports to systemd that the engine has started. Then it reports the engine's status at
-// intervals. If there is a watchdog, it also reports that the engine responds. It returns when ctx
-// is done.
+// Run reports to systemd that the engine has started. After that, it reports the engine's status at
+// intervals. If there is a watchdog, it also reports, at intervals, that the engine responds. It
+// returns when ctx is done.
 func (m *serviceManager) Run(ctx context.Context, e runner) error {
 	tick := time.NewTicker(startInterval)
 	defer tick.Stop()

@@ -109,8 +109,8 @@ func TestServiceManagerNotStarted(t *testing.T) {
 	})
 }
 
-// TestServiceManagerUnreached checks that only one warning is logged if the socket does not
-// accept messages.
+// TestServiceManagerUnreached checks a socket that does not accept messages. Only one warning may
+// be logged.
 func TestServiceManagerUnreached(t *testing.T) {
 	m := record(0)
 	m.fail = errors.New("connection refused")
@@ -138,8 +138,8 @@ func TestStatusLine(t *testing.T) {
 	}
 }
 
-// TestServiceManagerOfEnvironment checks that messages go to the socket that a variable of the
-// environment names. Child processes must not inherit this variable.
+// TestServiceManagerOfEnvironment checks that messages go to the socket that the environment
+// variable names. Child processes must not inherit this variable.
 func TestServiceManagerOfEnvironment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

@@ -97,8 +97,9 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 	return err
 }
 
-// adminOf returns the admin address and the token for the argument of a command, which is a config
-// or an address. For an address, the token is in the environment variable tokenVariable.
+// adminOf returns the admin address and the token for the argument of a command. The argument is a
+// config, which contains both, or an address. For an address, the token is in the environment
+// variable tokenVariable.
 func (p *program) adminOf(what string) (address, token string, err error) {
 	if _, statErr := os.Stat(what); statErr != nil {
 		if u, err := url.Parse(what); err == nil && u.Scheme == "http" && u.Host != "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// statusTree returns the supervision tree of a process with one line for each part. Lines are cut
-// to width characters. A width of 0 means no limit.
+// statusTree returns the supervision tree of a process as text, with one line for each part. Lines
+// are cut to width characters. A width of 0 means no limit.
 func statusTree(s *status.Status, width int) string {
 	if s.Tree == nil {
 		return statusHead(s) + "this version of the process does not report its supervised parts\n"

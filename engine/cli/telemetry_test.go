@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestTelemetry pushes the metrics and spans of a finite run. If the OpenTelemetry receiver is
-// down, all data must be delivered, and the exit code must be 0.
+// TestTelemetry pushes the metrics and spans of a finite run. It also checks a run while the
+// OpenTelemetry receiver is down: all data must be delivered, and the exit code must be 0.
 func TestTelemetry(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var mu sync.Mutex

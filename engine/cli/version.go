@@ -47,8 +47,8 @@ func printVersion(w io.Writer, asJSON bool) error {
 	return err
 }
 
-// versionOf returns the information that the Go toolchain has recorded in the binary. info may be
-// nil.
+// versionOf returns the version of the program from info, the information that the Go toolchain has
+// recorded in the program. info may be nil.
 func versionOf(info *debug.BuildInfo) versionResult {
 	v := versionResult{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil {

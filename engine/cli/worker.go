@@ -65,9 +65,9 @@ elsewhere.`,
 	return cmd
 }
 
-// resolve makes the path of the token file absolute. On the command line, a relative path refers to
-// the working directory. In the config into which the path is written, it would refer to the
-// directory of the config.
+// resolve makes the path of the token file absolute. A relative path on the command line is
+// relative to the working directory. But the path is written into a config, where it would be
+// relative to the directory of the config.
 func (w *workerFlags) resolve() (err error) {
 	if w.tokenFile != "" {
 		w.tokenFile, err = filepath.Abs(w.tokenFile)

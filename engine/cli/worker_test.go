@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/all"
 )
 
-// TestWorkerSource checks that the flags become the source of a config without one, and that a
-// config with a source is refused.
+// TestWorkerSource checks that the flags become the source of a config that has no source. A config
+// with a source must be refused.
 func TestWorkerSource(t *testing.T) {
 	w := workerFlags{listen: "127.0.0.1:0", format: "ndjson", slots: 2}
 	load := func(text string) error {

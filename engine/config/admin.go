@@ -9,16 +9,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Admin configures the HTTP server of metrics, health and status. In a config, the value of the key
-// `admin` is an address, "off", or a mapping of these settings.
+// Admin configures the HTTP server for metrics, health and status. In a config, the value of the
+// key `admin` is an address, "off", or a mapping of these settings.
 type Admin struct {
 	// Address is host:port; port 0 uses a free port. Empty or AdminOff disables the server. Without
 	// a token the host must be localhost or a loopback address.
 	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070, or off to disable the server"`
 	// Token is the required bearer token. Empty means none.
 	Token string `yaml:"token" secret:"true" doc:"required bearer token; mandatory unless the address is a loopback address"`
-	// DeliveryTokens is the path of a JSON file that lists receivers of notifications and their
-	// tokens: {"NAME": {"token": "...", "hosts": ["..."]}}. A listed receiver may ask for the
+	// DeliveryTokens is the path of a JSON file with the receivers of notifications and their
+	// tokens: {"NAME": {"token": "...", "hosts": ["..."]}}. A receiver in this file may query the
 	// parked deliveries to its hosts. The file is read again when it changes.
 	DeliveryTokens string `yaml:"delivery_tokens" path:"true" doc:"JSON file with tokens of receivers"`
 	// Hosts are values of the Host header that are accepted in addition to localhost. If a token is

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Cluster configures the NATS key-value bucket in which the processes of a cluster share their
-// progress. All these processes have the same pipelines. Its key in a config is `state.nats`. The
-// zero value means no cluster.
+// Cluster configures a NATS key-value bucket. In this bucket, the processes of a cluster share
+// their progress. All these processes have the same pipelines. In a config, its key is
+// `state.nats`. The zero value means no cluster.
 type Cluster struct {
 	// URL names the servers, separated by commas. Empty means no cluster.
 	URL string `yaml:"url" required:"true" doc:"servers, such as nats://nats-1:4222; several with commas"`
@@ -45,8 +45,8 @@ type ClusterTLS struct {
 	Key  string `yaml:"key" path:"true" doc:"PEM file of its key"`
 }
 
-// stateForm is the value of the key `state` as a mapping. Without the key `nats`, only the
-// directory is set.
+// stateForm is the value of the key `state` as a mapping. Its key nats configures the cluster.
+// Without it, the mapping sets only the directory.
 type stateForm struct {
 	Dir  string  `yaml:"dir" path:"true" doc:"dead letters and, without nats, checkpoints"`
 	NATS Cluster `yaml:"nats" doc:"bucket with the progress of shared pipelines"`
@@ -163,8 +163,9 @@ func schemaOfState() object {
 	return anyOf(dir, form)
 }
 
-// CheckShared returns an error if the processes of a cluster cannot share the pipeline, because of
-// its source. assigned means that a broker assigns the partitions of the source to the processes.
+// CheckShared returns an error if the processes of a cluster cannot share the pipeline, because its
+// source does not allow that. assigned means that a broker assigns the partitions of the source to
+// the processes. Such a pipeline need not be shared.
 func (p *Pipeline) CheckShared(source any, assigned bool) error {
 	if assigned {
 		return nil

@@ -17,8 +17,8 @@ import (
 )
 
 // Config is a whole configuration. Load and Parse return it with all defaults set and all paths
-// resolved. Set State before you add routes: DefaultRoute derives a route's directory for dead
-// letters from State. A later change of State does not change this directory.
+// resolved. In Go, set State before you add routes, because DefaultRoute derives a route's
+// directory for dead letters from State. A later change of State does not change this directory.
 type Config struct {
 	Path string // file or directory, as given to Load or Parse; empty if built in Go
 	// State is the directory of checkpoints and, by default, of dead letters. It is created if
@@ -32,8 +32,9 @@ type Config struct {
 	Tests     []Test     // tests of processors; `penstock test` runs them, an engine ignores them
 }
 
-// Pipeline is a source and the routes that read it. Its name is a part of the names of checkpoints
-// and metrics. Renaming a pipeline or route therefore resets its checkpoint.
+// Pipeline is a source and the routes that read it. The names of checkpoints and metrics contain
+// the name of the pipeline. So a pipeline with a new name starts without a checkpoint, and reads
+// its data from the beginning. The same holds for a route.
 type Pipeline struct {
 	Name   string // 1 to 64 of a-z, 0-9, - and _
 	Source Use
@@ -44,7 +45,7 @@ type Pipeline struct {
 }
 
 // Route is the path from a source to a sink. Each route has its own progress in the source. The
-// zero value of an option is not its default: begin with [DefaultRoute].
+// zero values of its options are not the defaults, so begin with [DefaultRoute].
 type Route struct {
 	Name        string // 1 to 64 of a-z, 0-9, - and _
 	Processors  []Use  // in the order in which they run; may be empty
@@ -56,14 +57,14 @@ type Route struct {
 	Guard       Guard
 	Checkpoint  Checkpoint
 	Memory      stream.Size // bytes that all batches of the route may hold; default 32MiB
-	// Drain is the maximum duration of a drain. In-flight batches are abandoned when it is over.
+	// Drain is the maximum duration of a drain. After this time, in-flight batches are abandoned.
 	// Default 30s.
 	Drain time.Duration
 	Where Place // place of the name; zero if built in Go
 }
 
-// FromEnvironment returns a description of each setting that the sink and the processors take from
-// the environment, such as a proxy. See [stream.EnvironmentUser].
+// FromEnvironment describes the settings that the sink and the processors take from the
+// environment, such as a proxy. It returns one text for each setting. See [stream.EnvironmentUser].
 func (r *Route) FromEnvironment() []string {
 	var all []string
 	for _, u := range append(slices.Clone(r.Processors), r.Sink) {
@@ -83,8 +84,8 @@ type Use struct {
 	Where     Place // place of the name; zero if built in Go
 }
 
-// ends returns the members of a composite sink such as failover. For any other component, it
-// returns only u.
+// ends returns the members of u if it is a composite sink such as failover. Otherwise it returns u
+// itself.
 func (u Use) ends() []Use {
 	composite, ok := u.Options.(stream.Composite)
 	if !ok {
@@ -103,13 +104,13 @@ type Place struct {
 	Line, Column int // from 1; the column counts characters; line 0 means the whole file
 }
 
-// Batch limits the size of a batch: the key `batch`. A batch ends as soon as it reaches one of
-// these limits.
+// Batch limits the size of a batch. Its key in a config is `batch`. A batch ends as soon as it
+// reaches one of these limits.
 type Batch struct {
-	// Bytes limits the bytes of a batch, 1B to 1GiB. In a file, a batch ends with the first record
-	// that ends at or after a multiple of Bytes. For example, with 256KiB a batch ends with the
-	// first record that ends at or after 256 KiB, the next batch at or after 512 KiB. Default: the
-	// sink's preference, else 256KiB.
+	// Bytes limits the bytes of a batch, 1B to 1GiB. A batch of a file ends at the first record end
+	// at or after a multiple of Bytes. Example: with 256KiB, the first batch ends with the record
+	// that reaches offset 256 KiB, and the next batch with the record that reaches 512 KiB.
+	// Default: the sink's preference, else 256KiB.
 	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file ends at the first record end at or after a multiple of this"`
 	// Records limits the records of a batch, 1 to 16777216. Default: the sink's preference, else
 	// 5000.
@@ -122,24 +123,25 @@ type Batch struct {
 type Flow struct {
 	// Window is the algorithm that limits the in-flight batches of each worker. Default auto.
 	Window string `yaml:"window" names:"auto,@window" doc:"algorithm that limits in-flight batches"`
-	// Size is the size of a fixed window in batches, 1 to 1000. It must be set if Window is
-	// "fixed", and only then.
+	// Size is the size of a fixed window in batches, 1 to 1000. It is required if Window is
+	// "fixed", and not allowed otherwise.
 	Size int `yaml:"size" doc:"size of a fixed window, in batches"`
 	// Initial is the first size of an adaptive window, 1 to Max batches. Default 1.
 	Initial int `yaml:"initial" doc:"initial size of an adaptive window, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
 	Max int `yaml:"max" doc:"maximum size of an adaptive window, in batches"`
-	// Threshold is a round-trip time: "auto" or a duration such as "200ms". A linear window shrinks
-	// if the round trip of a batch is longer than this. Default auto.
+	// Threshold is a round-trip time: "auto" or a duration such as "200ms". If the round trip of a
+	// batch is longer, a linear window shrinks. Default auto.
 	Threshold string `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
-	// Step is how often a linear window changes: per_ack, after each acknowledged batch, or
-	// per_round, after as many acknowledged batches as the window allows in flight. Default
-	// per_round.
+	// Step is how often a linear window changes. With per_ack, it changes after each acknowledged
+	// batch. With per_round, it changes after as many acknowledged batches as the window allows in
+	// flight. Default per_round.
 	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window changes"`
 	// Dispatch chooses the worker of the next batch. Default least_completion.
 	Dispatch string `yaml:"dispatch" names:"@dispatch" doc:"how the worker of a batch is chosen"`
-	// Timeout is the time that a batch may be in flight to one worker before it is sent to another
-	// worker as well: "auto" or a duration shorter than Abandon. Default auto.
+	// Timeout is the time that a batch may be in flight to one worker. After this time, the batch
+	// is sent to another worker as well. Timeout is "auto" or a duration shorter than Abandon.
+	// Default auto.
 	Timeout string `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	// Abandon is the maximum duration of one attempt. It must be positive. Default 1m.
 	Abandon time.Duration `yaml:"abandon" doc:"time after which an attempt is abandoned"`
@@ -150,39 +152,40 @@ type Flow struct {
 	// 150 ms, it chooses among the first two workers. Default 0: always the worker with the
 	// shortest time.
 	TieBand float64 `yaml:"tie_band" doc:"for least_completion: choose at random among workers slower than the best by at most this share"`
-	// Redeliver limits repeated attempts. It is the number of failed repeated attempts allowed for
-	// each delivered batch, 0 to 1. For example, 0.1 allows one of them for ten delivered batches.
-	// 0 means no limit. Default 0.1.
+	// Redeliver limits repeated attempts: it is the number of failed repeated attempts that are
+	// allowed for each delivered batch, 0 to 1. Example: 0.1 allows one failed repeated attempt for
+	// ten delivered batches. 0 means no limit. Default 0.1.
 	Redeliver float64 `yaml:"redeliver" doc:"repeated attempts allowed for each delivered batch; 0: no limit"`
-	// RedeliverRate is the number of failed repeated attempts that are allowed each second in
-	// addition to Redeliver, 0.1 to 10000. Default 10.
+	// RedeliverRate is the number of failed repeated attempts per second that are allowed in
+	// addition to those of Redeliver, 0.1 to 10000. Default 10.
 	RedeliverRate float64 `yaml:"redeliver_rate" doc:"further repeated attempts allowed each second, regardless of deliveries"`
 	// Limit limits the attempts of all workers together, and WorkerLimit those of each worker. In a
-	// config, write them as `limit` and `worker_limit` beside `sink`; their place in `flow` is the
-	// former one. Default: no limit.
+	// config, write the keys `limit` and `worker_limit` beside `sink`. In `flow`, they are former
+	// names. Default: no limit.
 	Limit       Limit `yaml:"limit" doc:"former name of the route's limit"`
 	WorkerLimit Limit `yaml:"worker_limit" doc:"former name of the route's worker_limit"`
 	// Hedge sends a second copy of the oldest batch to a faster worker if the first attempt takes
-	// longer than nearly all attempts at its worker. At most 2 % of the batches are sent twice in
-	// this way. Default false.
+	// longer than nearly all other attempts at its worker. At most 2 % of the batches are sent
+	// twice for this reason. Default false.
 	Hedge bool `yaml:"hedge" doc:"send a second copy of the batch that holds back the checkpoint, for at most 2 % of batches"`
-	// Shared pauses half of the workers now and then, to detect a bottleneck that all of them
-	// share, such as one database. If there is one, the workers get a common window. Default false.
+	// Shared detects a bottleneck that several workers share, such as one database. To detect it,
+	// half of the workers are paused now and then. Workers that share a bottleneck get a common
+	// window. Default false.
 	Shared bool `yaml:"shared" doc:"pause workers to detect a shared bottleneck; workers that share one get a common window"`
-	// Poison is the number of workers, up to 100, that a batch may kill before it counts as the
-	// cause of their deaths and is bisected. A failed attempt counts like a death if the worker
-	// delivers other batches. 0 means no limit. Default 3.
+	// Poison is the number of workers, up to 100, that a batch may kill. Then the batch counts as
+	// the cause of their deaths, and is bisected. A failed attempt counts like a death if its
+	// worker delivers other batches. 0 means no limit. Default 3.
 	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
-	// Poisoned is the treatment of a batch that fails at workers that deliver other batches: keep,
-	// to retry it, or dead_letter. Default keep.
+	// Poisoned is the treatment of a batch that fails at workers that deliver other batches. With
+	// keep, the batch is retried. With dead_letter, it is dead-lettered. Default keep.
 	Poisoned string `yaml:"poisoned" enum:"keep,dead_letter" doc:"handling of a batch that fails at workers which deliver others"`
 
-	// Order is "partition" to deliver each partition in order, or "none". Empty, the default, means
-	// the default order of the sink.
+	// Order is "partition" or "none". With "partition", the batches of each partition are delivered
+	// in order. Empty, the default, means the default order of the sink.
 	Order string `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
 
 	// Trace is the path of a file that records the decisions of flow control. Empty, the default,
-	// means that nothing is recorded.
+	// means that they are not recorded.
 	Trace string `yaml:"trace" path:"true" alone:"true" doc:"file that records the decisions of flow control"`
 	// TraceMax is the maximum size of the trace, at least 64KiB. The trace ends at this size, and
 	// delivery continues. Default 256MiB.
@@ -201,16 +204,16 @@ type Retry struct {
 	// Jitter is "full" or "none". With full, each wait is drawn at random between zero and the
 	// computed wait. Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
-	// Attempts is the number of failed attempts after which a batch is exhausted (treated as the
-	// option Exhausted says). A failure counts only if the worker delivers other batches. Zero, the
-	// default, means no limit.
+	// Attempts is the number of failed attempts after which a batch is exhausted, and treated as
+	// the option Exhausted states. A failure counts only if its worker delivers other batches.
+	// Zero, the default, means no limit.
 	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
-	// MaxElapsed is the time after which a failing batch is exhausted. It begins with the first
-	// failure that counts for Attempts. Time in which no worker could deliver does not count. Zero,
-	// the default, means no limit.
+	// MaxElapsed is the time after which a failing batch is exhausted. The time begins with the
+	// first failure that counts for Attempts. It does not include the time in which no worker could
+	// deliver. Zero, the default, means no limit.
 	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, not counting outages; 0: any time"`
-	// Exhausted is the treatment of an exhausted batch: dead_letter, or keep to continue with
-	// retries. Default keep.
+	// Exhausted is the treatment of an exhausted batch. With dead_letter, the batch is
+	// dead-lettered. With keep, the retries continue. Default keep.
 	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"handling of an exhausted batch"`
 	// Waiting limits the batches that wait for another attempt.
 	Waiting Waiting `yaml:"waiting" doc:"limits of the batches that wait for another attempt; at a limit reading pauses"`
@@ -218,11 +221,11 @@ type Retry struct {
 
 // Waiting limits the batches that wait for another attempt: the key `retry.waiting`.
 type Waiting struct {
-	// Bytes is the maximum size of the waiting batches in source bytes, at least 1. Zero, the
-	// default, means that only the keys memory and checkpoint.replay limit the size.
+	// Bytes is the maximum size of all waiting batches together, in source bytes, at least 1. Zero,
+	// the default, means that only the options memory and checkpoint.replay limit this size.
 	Bytes stream.Size `yaml:"bytes" doc:"source bytes of these batches; 0: limited only by memory and checkpoint.replay"`
-	// Records is the maximum number of records in the waiting batches, 1 to 100000000. Default
-	// 2000000.
+	// Records is the maximum number of records in all waiting batches together, 1 to 100000000.
+	// Default 2000000.
 	Records int `yaml:"records" doc:"records in these batches"`
 }
 
@@ -243,10 +246,10 @@ type DeadLetters struct {
 type Guard struct {
 	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
 	Share float64 `yaml:"share" doc:"tolerated share of dead-lettered records, 0 to 1"`
-	// Records is the minimum number of delivered and dead records, 1 to 100000, before the guard
-	// checks Share. While no record of the run has been delivered, fewer dead records stop the
-	// route: a tenth of Records and, after the first 10 s of the run, a hundredth. For example,
-	// with 1000, these are 100 and 10 dead records. Default 1000.
+	// Records is a number of delivered and dead records, 1 to 100000. Before a run has had so many,
+	// the guard does not check Share. But a run that has not delivered any record is stopped
+	// earlier: by Records/10 dead records and, once 10 s have passed, by Records/100. Example: with
+	// 1000, these are 100 and 10 dead records. Default 1000.
 	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`
@@ -255,10 +258,10 @@ type Guard struct {
 // Checkpoint configures the saving of progress: the key `checkpoint`.
 type Checkpoint struct {
 	// Replay is the maximum number of source bytes that are delivered again after a kill. These are
-	// the bytes in flight and those that were delivered since progress was last written. Replay
-	// must be at least Batch.Bytes. Default 32MiB.
+	// the bytes in flight, and the bytes that were delivered after the progress was last written.
+	// Replay must be at least Batch.Bytes. Default 32MiB.
 	Replay stream.Size `yaml:"replay" doc:"maximum bytes that a kill repeats: in flight, or settled and not yet written"`
-	// Sync is the interval at which progress is synced, so that it survives a power loss, up to 1h.
-	// Default 1s.
+	// Sync is the interval at which the progress is synced, so that it survives a power loss. The
+	// maximum is 1h. Default 1s.
 	Sync time.Duration `yaml:"sync" doc:"how often progress is made durable against power loss"`
 }

@@ -28,9 +28,10 @@ type option struct {
 	min, max   string // of a number or duration, inclusive; "" means no limit
 }
 
-// expression is implemented by types of options that are expressions. In the value of such an
-// option, ` #` is an error, because YAML would start a comment there. A type implements expression
-// by this method alone, so a connector need not import this package.
+// expression is implemented by types of options that are expressions. In YAML, ` #` starts a
+// comment, which would silently cut off the rest of an expression. So ` #` in the value of such an
+// option is an error. A type needs only this method to implement expression, and a connector need
+// not import this package.
 type expression interface{ Expression() }
 
 var (
@@ -91,8 +92,8 @@ func joinKey(prefix, key string) string {
 	return prefix + "." + key
 }
 
-// fieldsOf returns the fields of a struct that a config can set, by key, and the keys in the order
-// of the fields. It includes the fields of embedded structs.
+// fieldsOf returns the fields of a struct that a config can set, as a map by key. keys has the keys
+// in the order of the fields. Fields of embedded structs are included.
 func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructField) {
 	fields = map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -104,8 +105,8 @@ func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructFi
 	return keys, fields
 }
 
-// decode decodes a node into v, which contains the default. It records all mistakes, and returns
-// false if there is any.
+// decode decodes a node into v, which contains the default. It records all mistakes that it finds,
+// and returns false if there is one.
 func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 	t := v.Type()
 	if isNull(n) && (t.Kind() != reflect.Struct || t == sizeType) {
@@ -201,8 +202,8 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 }
 
 // listField returns the field of a struct that is tagged `yaml:",list"`, and false if there is
-// none. In a config, the struct may also be written as a list, which is then the value of this
-// field.
+// none. Instead of a mapping for the struct, a config may have a list. The list is then the value
+// of this field.
 func listField(t reflect.Type) (reflect.StructField, bool) {
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Tag.Get("yaml") == ",list" {

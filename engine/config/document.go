@@ -55,16 +55,16 @@ func (d *document) failAt(line, column int, format string, args ...any) *Error {
 // match parts of ordinary words.
 const leastHidden = 4
 
-// hide masks value in all messages about d. This is necessary because errors of a component may
-// quote its options.
+// hide masks value in all messages about d. For example, an error of a component may quote a secret
+// option.
 func (d *document) hide(value string) {
 	if len(value) >= leastHidden {
 		d.hidden = append(d.hidden, value)
 	}
 }
 
-// hideSecrets masks the values of secret keys in messages. It masks each word separately, because a
-// message may break the lines of a value at other places.
+// hideSecrets masks the values of secret keys in messages. It masks each word of a value
+// separately, because a message may break the lines of a value at other places than the file.
 func (d *document) hideSecrets(n *yaml.Node, secret bool) {
 	if n.Kind == yaml.ScalarNode && secret && !strings.Contains(n.Value, "${") {
 		for _, word := range strings.Fields(n.Value) {
@@ -139,7 +139,7 @@ func (d *document) read() []byte {
 	return text
 }
 
-// cause returns the cause of an error of package os without the path, which the message already
+// cause returns the cause of an error of package os. It omits the path, which the message already
 // contains.
 func cause(err error) error {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
@@ -148,8 +148,8 @@ func cause(err error) error {
 	return err
 }
 
-// parse parses text and returns the tree of its only document, with aliases resolved. After an
-// error, which it records, it returns nil.
+// parse parses text, which must be a single document, and returns its tree with aliases resolved.
+// If there is an error, parse records it and returns nil.
 func (d *document) parse(text []byte) *yaml.Node {
 	if len(text) > maxConfigBytes {
 		d.failAt(0, 0, "is larger than %v; a %s is written by hand, so this is probably another "+
@@ -189,8 +189,8 @@ func (d *document) parse(text []byte) *yaml.Node {
 	return root
 }
 
-// isText reports whether text is UTF-8 without the characters that YAML forbids. If not, it records
-// an error with the position, which an error of the YAML parser would not have.
+// isText reports whether text is UTF-8 without the characters that YAML forbids. If it is not,
+// isText records an error with the position. The YAML parser would report no position.
 func (d *document) isText(text []byte) bool {
 	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
 		d.failAt(0, 0, "is UTF-16; save it as UTF-8")
@@ -216,8 +216,8 @@ func (d *document) isText(text []byte) bool {
 }
 
 // tidy resolves aliases and merge keys. It rejects YAML features that a config must not use: tags,
-// repeated keys, and keys that are not text. open has the mappings and lists that enclose the node,
-// to detect an alias within its own anchor.
+// repeated keys, and keys that are not text. The argument open has the mappings and lists that
+// enclose n. With it, tidy detects an alias that is within its own anchor.
 func (d *document) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if d.nodes++; d.nodes == maxNodes+1 {
 		d.fail(n, "more than %d values after aliases are expanded; a %s is written by hand, so "+
@@ -257,8 +257,8 @@ func (d *document) follow(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	return d.tidy(n.Alias, open)
 }
 
-// pairs returns the keys and values of a mapping. Keys from a merge key (<<) come last. A key of
-// the mapping itself takes precedence over a merged one.
+// pairs returns the keys and values of a mapping. Keys from a merge key (<<) come last. If the
+// mapping itself has such a key, the merged one is omitted.
 func (d *document) pairs(n *yaml.Node, open []*yaml.Node) []*yaml.Node {
 	out := make([]*yaml.Node, 0, len(n.Content))
 	seen := map[string]*yaml.Node{}

@@ -9,8 +9,8 @@ import (
 )
 
 // Equal reports whether r and other configure the same route. It compares names, components and all
-// options, including secrets. It ignores positions in the file. Two components with the same role
-// and name count as the same component, because their constructors cannot be compared.
+// options, including secrets. It ignores positions in the file. Constructors of components cannot
+// be compared, so two components count as the same if they have the same role and name.
 func (r *Route) Equal(other *Route) bool {
 	return r.Name == other.Name && r.Sink.Equal(other.Sink) &&
 		slices.EqualFunc(r.Processors, other.Processors, Use.Equal) &&
@@ -38,8 +38,9 @@ func (a *Admin) Equal(other *Admin) bool {
 }
 
 // sameValue reports whether two values of an option are equal. Values with a text form are compared
-// as text. Of structs, it compares only the fields that a config can set. Other fields are derived
-// from these and may differ, for example two compilations of the same expression.
+// as text. Of structs, only the fields that a config can set are compared. The other fields are
+// derived from these and may differ although the options are equal, for example two compilations of
+// the same expression.
 func sameValue(a, b reflect.Value) bool {
 	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid()

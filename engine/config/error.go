@@ -64,8 +64,8 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// sorted returns es sorted by position, without duplicates. An alias causes duplicates, because it
-// is decoded at each use.
+// sorted returns es sorted by position, without duplicates. Duplicates occur because an alias is
+// decoded at each of its uses.
 func (es Errors) sorted() Errors {
 	slices.SortStableFunc(es, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line),
@@ -74,8 +74,8 @@ func (es Errors) sorted() Errors {
 	return slices.CompactFunc(es, func(a, b *Error) bool { return *a == *b })
 }
 
-// joined returns nil if es is empty, an *Error if it has one mistake, and otherwise Errors, sorted
-// by position and without duplicates.
+// joined returns the mistakes in es as one error, sorted by position and without duplicates: nil if
+// there is none, an *Error if there is one, and Errors otherwise.
 func (es Errors) joined() error {
 	es = es.sorted()
 	switch len(es) {

@@ -44,7 +44,7 @@ func excerpt(lines []string, line, column int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// window returns at most excerptWidth characters of a line, beginning at the index from. It
+// window returns a part of a line: at most excerptWidth characters, beginning at the index from. It
 // replaces characters that a terminal would not show as one character.
 func window(line string, from int) string {
 	r := []rune(line)
@@ -68,9 +68,9 @@ var (
 	bareUser = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@")
 )
 
-// masked returns the lines with all secrets masked. These are secrets in URLs and values of secret
-// keys, on the line of the key or on indented lines below it. The text may be invalid YAML, so in
-// doubtful cases a value is masked.
+// masked returns the lines with all secrets masked: secrets in URLs, and values of secret keys. The
+// value of a key is on the line of the key, or on indented lines below it. The text may be invalid
+// YAML. In doubtful cases, masked therefore masks a value.
 func masked(lines []string, secrets map[string]bool) []string {
 	out := make([]string, len(lines))
 	within := -1 // indentation of the secret key above this line; -1 if there is none
@@ -92,8 +92,8 @@ func masked(lines []string, secrets map[string]bool) []string {
 	return out
 }
 
-// maskLine masks the secret values in one line and reports whether it contains a secret key. It
-// keeps variables such as ${NAME}, because their names are not secret.
+// maskLine masks the secret values in one line, and reports whether the line contains a secret key.
+// It does not mask variables such as ${NAME}, because their names are not secret.
 func maskLine(line string, secrets map[string]bool) (string, bool) {
 	found := false
 	for at := 0; ; {

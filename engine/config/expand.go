@@ -17,9 +17,9 @@ import (
 const maxIncluded = 64 << 10
 
 // expand replaces ${VAR}, ${VAR:-default} and ${file:/path} in a value. $${ stands for a literal
-// ${, and any other $ is literal. It runs after parsing, so the inserted text is never parsed as
-// YAML. fromFile reports whether a file was read, because values from files are not shown in
-// messages.
+// ${, and any other $ is literal. expand runs after the YAML was parsed, so the inserted text is
+// never parsed as YAML. fromFile reports whether a part of the text comes from a file. Such a text
+// is not shown in messages.
 func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 	var b strings.Builder
 	rest := n.Value
@@ -51,8 +51,8 @@ func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 	}
 }
 
-// variable returns the value of the text between ${ and }. file reports whether the text names a
-// file, and value comes from it.
+// variable returns the value of the text between ${ and }. The result file reports whether the text
+// names a file. The value is then the contents of this file.
 func (l *loader) variable(inner string) (value string, file bool, err error) {
 	if path, ok := strings.CutPrefix(inner, "file:"); ok {
 		value, err = l.included(path)

@@ -18,10 +18,10 @@ const (
 	maxFiles = 1000
 )
 
-// Files returns the files of the config at path. If path is a file, it is the only one. If path is
-// a directory, the files are *.yaml and *.yml in it, followed by those in its subdirectory conf.d.
-// Each group is sorted by name. Hidden files are omitted. All files together form one config: a
-// pipeline, a list of processors, `state` or `admin` must not be in two of them.
+// Files returns the files of the config at path. If path is a directory, these are the files *.yaml
+// and *.yml in it, followed by those in its subdirectory conf.d. Each of the two groups is sorted
+// by name. Hidden files are omitted. If path is a file, it is the only one. All files together form
+// one config: a pipeline, a list of processors, `state` or `admin` must not be in two of them.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -59,8 +59,8 @@ type set struct {
 	firsts map[string]Place // places of parts that may occur in one file only
 	lists  map[string]*sharedList
 
-	// right maps the Options of a component to a function that records an error with its position.
-	// It is used for errors that are found after the options were decoded.
+	// right maps the Options of a component to a function that records an error at their position
+	// in the file. It is used for errors that are found after the options were decoded.
 	right map[any]func(error)
 }
 
@@ -206,8 +206,8 @@ func readPipelines(l *loader) {
 	}
 }
 
-// mayHavePipelines reports whether the file has the key `pipelines`, or a mistake that may be meant
-// as this key, such as `pipeline`.
+// mayHavePipelines reports whether the file has the key `pipelines`, or a key that is probably a
+// misspelling of it, such as `pipeline`.
 func mayHavePipelines(l *loader) bool {
 	return l.top["pipelines"] != nil || l.meant["pipelines"] || l.root.Kind != yaml.MappingNode
 }
@@ -218,8 +218,8 @@ func readTests(l *loader) {
 	}
 }
 
-// inLine returns text such as "in line 3" for a position. It adds the file if that is not the file
-// of l.
+// inLine returns a text for a position, such as "in line 3". If the position is in another file
+// than that of l, the text also names the file.
 func inLine(l *loader, at Place) string {
 	if at.File == l.path {
 		return fmt.Sprintf("in line %d", at.Line)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// loadFiles loads a config from a new directory with files. The arguments alternate between a
-// file's name and its text.
+// loadFiles creates a directory with files and loads the config from it. The variadic arguments
+// alternate between a file's name and its text.
 func loadFiles(t *testing.T, files ...string) (*Config, string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -68,8 +68,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFilesRefused checks messages about configs of several files. The directory is removed from
-// the messages.
+// TestFilesRefused checks messages about configs of several files. The path of the directory is
+// removed from the messages before they are compared.
 func TestFilesRefused(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// FuzzLoad checks that any text either is a config or causes errors with valid positions, without a
-// panic or unbounded work. The plan of a config must be a config, too.
+// FuzzLoad checks that each text either is a config or causes errors with valid positions. There
+// must be no panic and no unbounded work. The plan of a config must be a config, too.
 func FuzzLoad(f *testing.F) {
 	scripts, err := filepath.Glob("testdata/messages/*.txt")
 	if err != nil || len(scripts) == 0 {

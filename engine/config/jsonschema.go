@@ -14,8 +14,8 @@ import (
 
 // JSONSchema returns the JSON Schema (draft 2020-12) of configs with these components. Editors use
 // it for completion and checks. It is generated from the tags of the option structs and covers
-// names, types and values. It does not cover the rules in Validate methods and rules for
-// combinations of options. Only Load checks these.
+// names, types and values. It does not cover the rules in Validate methods, or rules for
+// combinations of options. These are checked only by Load.
 func JSONSchema(components []stream.Component) ([]byte, error) {
 	s := schemas{components}
 	var out bytes.Buffer
@@ -144,9 +144,9 @@ func (s schemas) defs() object {
 	}
 }
 
-// route returns the schema of a mapping with the keys of a route, and the keys in more. These are
-// the key `otherwise` for an element of `routes`, and the further keys of a pipeline for a pipeline
-// with one route. required has the keys that must be present.
+// route returns the schema of a mapping with the keys of a route, and the keys in more. For an
+// element of `routes`, more has the key `otherwise`. For a pipeline with one route, it has the
+// other keys of a pipeline. required has the keys that must be present.
 func (s schemas) route(more object, required []string) object {
 	d := DefaultRoute(MainRoute, "state")
 	d.DeadLetters.Dir = ""
@@ -239,8 +239,8 @@ func (s schemas) component(r stream.Role) object {
 	})
 }
 
-// textSchema returns a schema of all values that a text option may have in a config. For example,
-// `password: 0123` is a number to YAML.
+// textSchema returns a schema of all values that a config may have for a text option. They include
+// numbers and booleans: for example, `password: 0123` is a number to YAML.
 func textSchema() object { return ofType("string", "number", "boolean") }
 
 // schemaOf returns the schema of an option with the default value v.

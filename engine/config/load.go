@@ -17,21 +17,21 @@ type LoadOptions struct {
 	// Components are the sources, processors and sinks that the config may name.
 	Components []stream.Component
 
-	// Env returns the value of the variable NAME for ${NAME}, and reports whether it is set. Nil
-	// means os.LookupEnv.
+	// Env looks up the variable NAME for ${NAME}: it returns the value, and reports whether the
+	// variable is set. Nil means os.LookupEnv.
 	Env func(name string) (value string, ok bool)
 
-	// Source is the source of all pipelines, as YAML, such as "stdin: {}". The pipelines in the
-	// config must then have no source. Empty means that each pipeline in the config has its own
+	// Source is the source of all pipelines, as YAML, such as "stdin: {}". With it, the pipelines
+	// in the config must have no source. If it is empty, each pipeline in the config has its own
 	// source.
 	Source string
 }
 
-// Load reads the config at path, which is a file or a directory of files (see [Files]). The error
-// is an [*Error], or [Errors] for several independent mistakes. Relative paths in a file are
-// resolved against the directory of that file. The default of `state` is resolved against the
-// directory of the config. Load opens only the config and the files that it names with ${file:...},
-// and creates no files.
+// Load reads the config at path, which is a file or a directory of files (see [Files]). Relative
+// paths in a file are resolved against the directory of that file. The default of `state` is
+// resolved against the directory of the config. Load opens only the config and the files that it
+// names with ${file:...}, and creates no files. The error is an [*Error], or [Errors] if there are
+// several independent mistakes.
 func Load(path string, o LoadOptions) (*Config, error) {
 	files, err := Files(path)
 	if err != nil {
@@ -56,9 +56,9 @@ func Load(path string, o LoadOptions) (*Config, error) {
 	return s.load()
 }
 
-// Parse is like Load for a config in memory of at most 1 MiB. Errors use name as the path of the
-// config. Relative paths are resolved against the directory of name. If name contains no slash,
-// this is the working directory.
+// Parse is like Load for a config in memory of at most 1 MiB. In errors, name is the path of the
+// config. Relative paths are resolved against the directory of name, which is the working directory
+// if name contains no slash.
 func Parse(name string, text []byte, o LoadOptions) (*Config, error) {
 	return newLoader(name, o).load(text)
 }
@@ -148,9 +148,9 @@ func (l *loader) pipelines(n *yaml.Node, f *Config) {
 	}
 }
 
-// keys returns the values of a mapping by key. It records an error for each unknown key. meant has
-// the known keys that are most similar to the unknown ones. If such a key is required and missing,
-// the caller reports only the unknown key.
+// keys returns the values of a mapping by key. It records an error for each unknown key. Such a key
+// may be a misspelling of a required key, which is then missing. So that the caller does not report
+// this key as well, meant has the known keys that are most similar to the unknown ones.
 func (l *loader) keys(n *yaml.Node, of string,
 	known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}

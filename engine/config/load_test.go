@@ -332,8 +332,8 @@ pipelines:
 	}
 }
 
-// TestOutsidersOptions checks that an options struct that the loader cannot decode is reported as a
-// bug of its component.
+// TestOutsidersOptions checks an options struct that the loader cannot decode. The loader must
+// report it as a bug of its component.
 func TestOutsidersOptions(t *testing.T) {
 	defer func() {
 		if v := recover(); v == nil || !strings.Contains(v.(string), "config: BUG: ") {

@@ -53,8 +53,8 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// didYouMean returns the hint for an unknown name. It is the nearest name or, if none is similar, a
-// list of all names. If that list would have more than 30 names, it returns "".
+// didYouMean returns the hint for an unknown name. If a name is similar, the hint is the nearest
+// name. Otherwise it is a list of all names, or "" if there are more than 30.
 func didYouMean(word string, names []string) string {
 	if n := Nearest(word, names); n != "" {
 		return fmt.Sprintf("did you mean %q?", n)

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// remark runs note, and converts the errors that note records in l to notices. A config with
-// notices is still valid.
+// remark runs note. The errors that note records in l become notices. A config with notices is
+// valid.
 func remark(l *loader, note func()) {
 	before := len(l.errs)
 	note()
@@ -17,8 +17,8 @@ func remark(l *loader, note func()) {
 	l.errs = l.errs[:before]
 }
 
-// remarksOf records the notices of a component about its options (see [stream.Noticer]). The
-// options are valid.
+// remarksOf records the notices of a component about its options, which are valid (see
+// [stream.Noticer]).
 func remarksOf(l *loader, u Use, key, options *yaml.Node) {
 	noticer, ok := u.Options.(stream.Noticer)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFormerNamesAreNoticed checks that a config with former names of keys is valid, and Notices
-// holds one notice for each, with its place.
+// TestFormerNamesAreNoticed checks that a config with former names of keys is valid. Notices must
+// have one notice for each, with its position.
 func TestFormerNamesAreNoticed(t *testing.T) {
 	const text = "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: drop\n" +
 		"    retry: {policy: fixed delay=1s}\n    flow: {limit: {rate: 2/s}, worker_limit: " +

@@ -7,10 +7,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A slice of structs is an ordered mapping in a config if the first field has the tag `yaml:",key"`
-// and the second one `yaml:",value"`. Example: `set: {b: 1, a: 2}`. A field Where of type Place
-// gets the position of the key. All other fields must be unexported. If the elements have a text
-// form, a list of texts is also allowed: `columns: [b, a]`.
+// In a config, a slice of structs is an ordered mapping if the first field of the struct has the
+// tag `yaml:",key"` and the second one `yaml:",value"`. Example: `set: {b: 1, a: 2}`. A field Where
+// of type Place gets the position of the key. All other fields must be unexported. If the structs
+// have a text form, a list of texts is also allowed: `columns: [b, a]`.
 
 // isPairs reports whether t is a slice that is an ordered mapping in a config.
 func isPairs(t reflect.Type) bool {
@@ -53,9 +53,9 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// cutAtComma reports whether pair i of a mapping in braces is probably the rest of the value before
-// it. Example: YAML reads {a: f(x, y)} as the two pairs a: f(x and y). In this case cutAtComma
-// records an error.
+// cutAtComma finds values in braces that contain a comma, at which YAML has cut them. Example: YAML
+// reads {a: f(x, y)} as the two pairs a: f(x and y). If pair i is probably the rest of the value
+// before it, cutAtComma records an error and returns true.
 func (l *loader) cutAtComma(n *yaml.Node, i int, o option) bool {
 	if i == 0 || n.Style&yaml.FlowStyle == 0 || !isNull(n.Content[2*i+1]) {
 		return false
@@ -69,8 +69,8 @@ func (l *loader) cutAtComma(n *yaml.Node, i int, o option) bool {
 	return true
 }
 
-// describePairs returns an ordered mapping as YAML. If the elements have a text form, it returns a
-// list, because a list can omit values.
+// describePairs returns an ordered mapping as YAML. If the structs have a text form, it returns a
+// list of texts, because a list can omit values.
 func describePairs(v reflect.Value, secret bool) *yaml.Node {
 	if isTexts(v.Type()) {
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}

@@ -16,8 +16,8 @@ import (
 )
 
 // Plan returns the effective config as YAML. It has every pipeline and route with all options,
-// including defaults, with resolved paths and masked secrets. Apart from the masked secrets it is a
-// valid config.
+// including defaults. Paths are resolved, and secrets are masked. Apart from the masked secrets, it
+// is a valid config.
 func (c *Config) Plan() []byte {
 	root := mapping()
 	add(root, "state", c.statePlan())

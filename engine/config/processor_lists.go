@@ -88,8 +88,8 @@ func readUses(l *loader, n *yaml.Node, what string) (out []Use) {
 	return out
 }
 
-// useList reads the processors of the shared list that n names. Mistakes in them are reported in
-// the file of the list.
+// useList reads the processors of the shared list that n names. Mistakes in the list are reported
+// at their positions in the file of the list.
 func useList(l *loader, n *yaml.Node, what string) []Use {
 	list := l.set.lists[n.Value]
 	if n.Kind != yaml.ScalarNode || list == nil {
@@ -112,18 +112,19 @@ func useList(l *loader, n *yaml.Node, what string) []Use {
 	return readUses(list.l, list.n, what)
 }
 
-// selector is implemented by the options of a processor that keeps records that match a condition,
-// such as `where`.
+// selector is implemented by the options of a processor that keeps only the records that match a
+// condition, such as `where`.
 type selector interface {
 	// Otherwise returns options of the same type for the route with `otherwise: true`. Each element
-	// of lists has the conditions of one other route. The returned options keep a record if no
-	// other route keeps it: in each list, at least one condition is false for the record.
+	// of lists has the conditions of one other route. With the returned options, the processor
+	// keeps the records that no other route keeps: those for which at least one condition in each
+	// element is false.
 	Otherwise(lists [][]any) any
 }
 
 // addOtherwise returns the processors of the route with `otherwise: true`. These are the processors
-// in own, and the negation of the other routes' conditions. The negation is inserted at the index
-// at which the other routes have their first condition. ok is false after an error.
+// in own, and one with the negation of the other routes' conditions. It is inserted at the index at
+// which the other routes have their first condition. ok is false after an error.
 func addOtherwise(
 	l *loader, at *yaml.Node, own []Use, others []Route, what string,
 ) (all []Use, ok bool) {

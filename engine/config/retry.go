@@ -16,7 +16,8 @@ const policyKey = "policy"
 const backoffTable = "table"
 
 // isShape reports whether text, a value of retry.backoff, is exponential or fixed. Any other value
-// is a policy, which replaces the keys base, max and jitter.
+// is a whole policy. Such a policy replaces the keys base, max and jitter, which must then not be
+// set.
 func isShape(text string) bool { return text == "exponential" || text == "fixed" }
 
 // RetryPolicy returns the policy that determines the waits of batches.
@@ -120,8 +121,8 @@ func backoffSchema(retry object) object {
 	return out
 }
 
-// retryPolicy checks a policy in text form. A policy with a limited number of waits is allowed. Its
-// last wait is then repeated.
+// retryPolicy checks a policy in text form. A policy may have a limited number of waits. After the
+// last one, this wait is repeated.
 func (c check) retryPolicy(spec string) {
 	name := "backoff"
 	if c.given("retry", policyKey) {

@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// TestRetryBackoff checks the policy that results from each form of retry.backoff, also under
-// its former name. The plan of the config must result in the same policy.
+// TestRetryBackoff checks the policy that results from each form of retry.backoff. It does so with
+// the present and the former name of the key. The plan of the config must result in the same
+// policy.
 func TestRetryBackoff(t *testing.T) {
 	for retry, want := range map[string]string{
 		"{}":                         "exponential base=250ms factor=2 max=30s jitter=full",
@@ -42,8 +43,8 @@ pipelines:
 	}
 }
 
-// TestRetryTakesEveryPolicy checks that every policy that penstock backoff lists can be written as
-// retry.backoff.
+// TestRetryTakesEveryPolicy checks that retry.backoff accepts every policy that `penstock backoff`
+// lists.
 func TestRetryTakesEveryPolicy(t *testing.T) {
 	for _, spec := range compat.Specs() {
 		f, _ := mustLoad(t, fmt.Sprintf(`

@@ -25,8 +25,8 @@ var (
 	pipelineKeys = append([]string{"source", "routes"}, routeKeys...)
 )
 
-// DefaultRoute returns a route with the default of every option and no sink. Its dead letters are
-// in the directory "dead" in the directory state.
+// DefaultRoute returns a route with the default of every option, and without a sink. state is the
+// state directory. The dead letters of the route are in the directory "dead" in it.
 func DefaultRoute(name, state string) Route {
 	return Route{
 		Name:  name,
@@ -85,8 +85,7 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 }
 
 // givenSource returns the source of LoadOptions, with the position of the pipeline's key. written
-// is the source in the file, or nil if there is none. If written is not nil, givenSource records an
-// error and returns nil.
+// is the source in the file, or nil. If both exist, givenSource records an error and returns nil.
 func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 	if written != nil {
 		const text = "%s has a source, but the command line gives another one; remove it from " +
@@ -180,7 +179,7 @@ func (l *loader) checkName(key *yaml.Node, what string) {
 }
 
 // route reads one route from the values of its keys. If the route has `otherwise: true`, it gets
-// the records that match no condition of the other routes.
+// the records that match no condition of the pipeline's other routes.
 func (l *loader) route(
 	name string, key *yaml.Node, keys map[string]*yaml.Node, meant map[string]bool,
 	what, state string, others []Route,
@@ -247,16 +246,16 @@ func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 	check{
 		route: r,
 		given: func(part, key string) bool { return given(part, key) != nil },
-		// The error is reported at the value. If the file does not contain it, the error is
-		// reported at the nearest enclosing key.
+		// The error is reported at the position of the value. If the file does not contain the
+		// value, it is reported at the nearest enclosing key.
 		wrong: func(part, key, format string, args ...any) {
 			l.fail(cmp.Or(given(part, key), keys[part], at), format, args...)
 		},
 	}.all()
 }
 
-// preferredInMemory is the minimum number of batches that the default memory of a route can hold,
-// if its sink prefers a batch size.
+// preferredInMemory is the minimum number of batches for which the default memory of a route must
+// have room, if the sink prefers a batch size.
 const preferredInMemory = 16
 
 // prefer replaces the default batch limits by those that a sink prefers.
@@ -270,10 +269,11 @@ func (r *Route) prefer(b stream.BatchLimits) {
 	}
 }
 
-// yield reduces a batch size (Batch.Bytes) that the sink prefers to an eighth of checkpoint.replay
-// or of memory, whichever is smaller, so that several batches fit. Example: a sink prefers 2 MiB.
-// With a checkpoint.replay of 4 MiB, the batch size is 512 KiB. It is not reduced below the default
-// size of 256 KiB, unless checkpoint.replay or memory is smaller.
+// yield reduces the batch size (Batch.Bytes) that a sink prefers, so that several batches fit into
+// checkpoint.replay and into memory. The size is reduced to an eighth of the smaller of the two.
+// Example: a sink prefers 2 MiB. With a checkpoint.replay of 4 MiB, the batch size is 512 KiB. The
+// size is not reduced below the default of 256 KiB, unless checkpoint.replay or memory is smaller
+// than that.
 func (r *Route) yield() {
 	bound := min(r.Checkpoint.Replay, r.Memory)
 	r.Batch.Bytes = max(1,
@@ -290,8 +290,9 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 	return readUses(l, n, what)
 }
 
-// shape passes the schema of the records from each processor to the next one, and to the sink. It
-// stops at a component with invalid options, because the schema after that component is unknown.
+// shape passes the schema of the records from each processor to the next one, and from the last one
+// to the sink. It stops at a component with invalid options, because the schema after that
+// component is unknown.
 func (l *loader) shape(r *Route) {
 	schema := stream.UnparsedSchema()
 	all := append(slices.Clone(r.Processors), r.Sink.ends()...)

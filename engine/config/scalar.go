@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// decodeScalar decodes text into v. Only the type of v determines how. For example, a password 0123
+// decodeScalar decodes text into v, according to the type of v only. For example, a password 0123
 // stays text, although it is a number to YAML.
 func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.ScalarNode {
@@ -106,8 +106,8 @@ func compareNumbers(a, b reflect.Value) int {
 	return cmp.Compare(a.Float(), b.Float())
 }
 
-// claim records that an option has this path, which only one option of the config may have. If
-// another option has it already, claim records an error and returns false.
+// claim records that an option uses this path. Only one option of the config may use it. If another
+// option does so already, claim records an error and returns false.
 func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	key := path
 	if abs, err := filepath.Abs(path); err == nil {
@@ -122,8 +122,8 @@ func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	return true
 }
 
-// show returns a value for a message. It hides secrets, and values from a file or variable, which
-// are often secret.
+// show returns a value for a message. It masks secrets. It also masks values from a file or a
+// variable, because these are often secrets.
 func show(n *yaml.Node, text string, hidden bool) string {
 	switch {
 	case text != n.Value || hidden && strings.Contains(n.Value, "${"):
@@ -226,8 +226,8 @@ var (
 		`^([0-9.]+)\s*(d|day|days|sec|secs|second|seconds|min|mins|minute|minutes|hour|hours|msec|w)$`)
 )
 
-// parseDuration parses a duration that is not negative. If the unit is missing, the error has a
-// hint.
+// parseDuration parses a duration, which must not be negative. If the unit is missing, the error
+// has a hint.
 func parseDuration(text, shown string) (time.Duration, error) {
 	if bareNumber.MatchString(text) && text != "0" {
 		return 0, fmt.Errorf("%s has no unit; write %ss or %sms", shown, text, text)

@@ -53,8 +53,8 @@ func (d *document) syntax(err error) {
 	}
 }
 
-// lineAt returns a line, and its part that begins at the column. Both are "" if there is no such
-// line.
+// lineAt returns a line, and the part of this line that begins at the column. Both are "" if there
+// is no such line.
 func (d *document) lineAt(line, column int) (whole, rest string) {
 	if line < 1 || line > len(d.lines) {
 		return "", ""
@@ -138,8 +138,8 @@ func (d *document) tagged(n *yaml.Node) {
 	}
 }
 
-// cut returns a plain scalar and the comment after it, as written in the file. It returns "" if n
-// is not a plain scalar or no comment follows.
+// cut returns a value and the comment after it, as written in the file, if n is a value without
+// quotes. It returns "" if n has quotes or no comment follows.
 func (d *document) cut(n *yaml.Node) string {
 	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle |
 		yaml.FoldedStyle
@@ -153,9 +153,10 @@ func (d *document) cut(n *yaml.Node) string {
 	return strings.TrimRight(rest, " ")
 }
 
-// checkCut records an error for a value that ends before ` #`, where YAML starts a comment. It does
-// so for all expressions, and for a secret if no space follows the #. For other values it does so
-// only if the value has an unclosed bracket or quote, because comments after values are common.
+// checkCut records an error for a value that is cut off by ` #`, where YAML starts a comment. In an
+// expression, ` #` is always an error. In a secret, it is an error if no space follows the #. In
+// any other value, it is an error only if the value has an unclosed bracket or quote, because
+// comments after values are common.
 func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	whole := d.cut(n)
 	if whole == "" {
@@ -192,8 +193,8 @@ func (d *document) bareVariable(from, to int) string {
 // bareCall matches a call of a function with several arguments, without quotes around it.
 var bareCall = regexp.MustCompile(`:\s+(\w+\([^()]*,[^()]*\))`)
 
-// bareArguments returns a hint if one of the lines has an unquoted call of a function. YAML ends a
-// value within braces at a comma.
+// bareArguments returns a hint if one of the lines has an unquoted call of a function within
+// braces, else "". There, YAML ends a value at the comma between two arguments.
 func (d *document) bareArguments(from, to int) string {
 	for _, line := range d.lines[max(0, from-1):min(to, len(d.lines))] {
 		if found := bareCall.FindStringSubmatch(line); found != nil {
@@ -220,9 +221,9 @@ func unbalanced(s string) bool {
 // quoted returns the single-quoted YAML form of a text.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// plainRest returns the value at the start of rest, which is a part of a line. The value ends at a
-// comment. If rest begins within brackets, the value also ends at the next comma or at the bracket
-// that closes them. Example: of `a b, c]` it returns `a b`.
+// plainRest returns the value without quotes at the start of rest, which is a part of a line. The
+// value ends at a comment. If rest begins within brackets, the value also ends at the next comma,
+// or at the bracket that closes them. Example: of `a b, c]` it returns `a b`.
 func plainRest(rest string) string {
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = rest[:i]

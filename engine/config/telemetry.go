@@ -10,11 +10,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Telemetry configures the push of metrics and traces to an OpenTelemetry receiver: the key
-// `telemetry`.
+// Telemetry configures the push of metrics and traces to an OpenTelemetry receiver. Its key in a
+// config is `telemetry`.
 type Telemetry struct {
-	// OTLP is the base URL of the receiver, to which /v1/metrics and /v1/traces are added. Empty
-	// means that nothing is pushed.
+	// OTLP is the base URL of the receiver. Metrics and traces are pushed to /v1/metrics and
+	// /v1/traces below it. Empty means that nothing is pushed.
 	OTLP string `yaml:"otlp" required:"true" doc:"base URL of an OTLP/HTTP receiver, such as http://h:4318"`
 	// Token is sent as a bearer token. Empty means none.
 	Token string `yaml:"token" secret:"true" doc:"sent as a bearer token"`

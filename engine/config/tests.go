@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Test is a unit test of the processors of a route: an element of the list `tests` in a config.
-// `penstock test` runs these tests.
+// Test is a unit test of the processors of a route. In a config, it is an element of the list
+// `tests`. `penstock test` runs these tests.
 type Test struct {
 	// Name is shown in the results. It must not be empty.
 	Name string `yaml:"name" required:"true" doc:"shown in results"`
@@ -21,11 +21,11 @@ type Test struct {
 	// Input has at least one record in the form in which the source reads it. A text is a line, and
 	// any other value is a line of JSON.
 	Input []Value `yaml:"input" required:"true" doc:"records: a text is a line, any other value a line of JSON"`
-	// Expect has the records that reach the sink, in order. A text is an unparsed record, and a
+	// Expect has the records that the sink must get, in order. A text is an unparsed record. A
 	// mapping has the fields of a parsed record.
 	Expect []Value `yaml:"expect" doc:"records that reach the sink, in order: mappings of fields, or texts of unparsed records"`
-	// Dead has an entry for each expected dead letter, in order. The entry is a part of the
-	// letter's reason.
+	// Dead has an entry for each expected dead letter, in order. The reason of the letter must
+	// contain this text.
 	Dead []string `yaml:"dead" doc:"a part of the reason of each dead letter, in order"`
 
 	Where Place // of its name; zero if built in Go

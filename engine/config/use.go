@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// use reads a component: `NAME: {options}`, `NAME:`, or just `NAME`. It returns false after an
-// error, which it records. The last parameter is the part of the config that has the component, as
-// named in messages. Example: pipeline "orders".
+// use reads a component: `NAME: {options}`, `NAME:`, or just `NAME`. If there is an error, use
+// records it and returns false. The last argument is the part of the config that has the component,
+// as named in messages. Example: pipeline "orders".
 func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	key, options := n, (*yaml.Node)(nil)
 	switch {
@@ -57,8 +57,8 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	return u, true
 }
 
-// claimExclusive records that a component needs exclusive use of a resource. It records an error if
-// another component uses the resource.
+// claimExclusive records that a component needs a resource for itself. If another component uses
+// the resource, claimExclusive records an error.
 func claimExclusive(l *loader, u Use, key *yaml.Node) bool {
 	user, ok := u.Options.(stream.ExclusiveUser)
 	if !ok {
@@ -128,8 +128,9 @@ func (l *loader) component(role stream.Role, name string) (stream.Component, boo
 	return stream.Component{}, false
 }
 
-// variant returns the variant of c that the options ask for. It has the role and name of c, and the
-// options contain the key that its field When names. Without such a variant, it returns c.
+// variant returns the variant of c that the options select. A variant has the role and name of c,
+// and a key in its field When. It is selected if the options contain this key. If no variant is
+// selected, the result is c.
 func variant(all []stream.Component, c stream.Component, options *yaml.Node) stream.Component {
 	if options == nil || options.Kind != yaml.MappingNode {
 		return c
@@ -244,7 +245,7 @@ func isValid(l *loader, u Use, key, options *yaml.Node) bool {
 }
 
 // flatten returns the errors that are joined in err. If an OptionError wraps several joined errors,
-// the result has one OptionError for each of them.
+// flatten returns one OptionError for each of them.
 func flatten(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
@@ -257,8 +258,8 @@ func flatten(err error) []error {
 }
 
 // invalid records an error of Validate at the position of the value that the error names. If the
-// config does not contain this value, the position is that of the innermost enclosing key in the
-// config.
+// config does not contain this value, invalid uses the position of the innermost enclosing key that
+// the config contains.
 func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	oe, ok := err.(*stream.OptionError)
 	if !ok {
@@ -299,9 +300,9 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	}
 }
 
-// columnsTo returns the number of columns from the start of n, a text on one line, to its character
-// with index nth. It returns 0 if the text is written differently in the file, with escapes,
-// variables or several lines.
+// columnsTo returns the number of columns from the start of n to its character with index nth. n
+// must be a text on one line. If the text is written differently in the file, with escapes,
+// variables or several lines, columnsTo returns 0.
 func (l *loader) columnsTo(n *yaml.Node, nth int) int {
 	if nth <= 0 || n.Kind != yaml.ScalarNode {
 		return 0

@@ -9,9 +9,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Validate checks a config that was built or changed in Go. It applies the rules of [Load]. It
+// Validate checks a config that was built or changed in Go. It applies the rules of [Load]. It also
 // calls the Validate method of all options that were not read from a file. A config that Load has
-// returned is valid. The error is an [*Error], or [Errors] for several independent mistakes.
+// returned is already valid. The error is an [*Error], or [Errors] if there are several independent
+// mistakes.
 func (c *Config) Validate() error {
 	v := validation{places: map[string]bool{}}
 	if c.State == "" {
@@ -135,7 +136,7 @@ func (v *validation) use(at Place, u Use, role stream.Role, what string) {
 }
 
 // shape passes the schema of the records from one component to the next. It does nothing if Load
-// has done so.
+// has already done so.
 func (v *validation) shape(p *Pipeline, r *Route, what string) {
 	uses := slices.Concat([]Use{p.Source}, r.Processors, r.Sink.ends())
 	if !slices.ContainsFunc(uses, func(u Use) bool { return u.Where == Place{} }) {

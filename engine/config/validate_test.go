@@ -28,8 +28,8 @@ func built() *Config {
 	}}}
 }
 
-// TestValidate checks that a config built in Go is refused for the same mistakes as a file, with
-// the name of the pipeline and route.
+// TestValidate checks that a config built in Go is refused for the same mistakes as a config in a
+// file. The error must name the pipeline and the route.
 func TestValidate(t *testing.T) {
 	if err := built().Validate(); err != nil {
 		t.Fatalf("the config that the others are made from: %v", err)
@@ -107,8 +107,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateShowsThePlace checks that an error in a loaded config that was changed in Go has the
-// place of the route.
+// TestValidateShowsThePlace loads a config and then changes it in Go. An error in it must have the
+// position of the route in the file.
 func TestValidateShowsThePlace(t *testing.T) {
 	c, dir := mustLoad(t, minimal)
 	c.Pipelines[0].Routes[0].Memory = 1
@@ -137,8 +137,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestEqual checks that a route equals the same route loaded again, and that every change of an
-// option is detected.
+// TestEqual loads a config twice and compares the routes, which must be equal. Every change of an
+// option must be detected.
 func TestEqual(t *testing.T) {
 	const text = `
 pipelines:

@@ -60,7 +60,7 @@ type Range struct {
 }
 
 // File is a manifest file that is not complete yet. Create it before the run, so that a wrong path
-// fails early. Write then moves it to its path atomically.
+// fails early. After the run, Write moves it to its path atomically.
 type File struct {
 	path string
 	part *os.File

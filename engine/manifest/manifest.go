@@ -3,9 +3,9 @@
 // for its format.
 //
 // A program creates [Totals] and sets them as engine.Options.Manifest. The engine reports each
-// batch to them when it has read the batch and when the batch has settled (was delivered,
-// dead-lettered or dropped). After the run, the program copies the counts of each route into a
-// [Manifest] and writes it as a [File]. Totals contain counts and hashes but no records.
+// batch to the Totals twice: when it has read the batch, and when the batch has settled (was
+// delivered, dead-lettered or dropped). After the run, the program copies the counts of each route
+// into a [Manifest] and writes it as a [File]. Totals contain counts and hashes but no records.
 package manifest
 
 import (
@@ -123,8 +123,9 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records the result of a batch or of a part of it. If deadLettered is set, the records that
-// the processors had kept were dead-lettered. Otherwise they were delivered. The engine calls it.
+// Settled records the result of a batch or of a part of it. If deadLettered is set, the records
+// that the processors have kept became dead letters. Otherwise they were delivered. The engine
+// calls Settled.
 func (r *Route) Settled(b *stream.Batch, deadLettered bool) {
 	r.totals.mu.Lock()
 	defer r.totals.mu.Unlock()

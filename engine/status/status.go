@@ -1,8 +1,8 @@
 //penstock:pure
 
-// Package status has the types of the status of a running engine. Method Status of engine.Engine
-// returns it, the admin address serves it as /api/v1/status, and `penstock status --json` prints
-// it. The names of the JSON fields are stable. New fields may be added.
+// Package status has the types of the status of a running engine. The method Status of
+// engine.Engine returns it, the admin address serves it as /api/v1/status, and `penstock status
+// --json` prints it. The names of the JSON fields are stable. New fields may be added.
 package status
 
 import (
@@ -79,8 +79,8 @@ type Reload struct {
 	Error   string    `json:"error,omitempty"` // of the last reload; "" if it succeeded
 }
 
-// Source is the state of the source of a pipeline. Its counters are those for all routes together.
-// The counters for one route are in Route.SourceCounters.
+// Source is the state of the source of a pipeline. Its counters are sums over all routes. The
+// counters of one route are in Route.SourceCounters.
 type Source struct {
 	Pipeline string           `json:"pipeline"`
 	Name     string           `json:"source"` // name of the component
@@ -163,8 +163,8 @@ type Route struct {
 	Parked         int64 `json:"parked"`      // records that the sink has parked in its store
 	Attempts       int64 `json:"attempts"`    // attempts to deliver a batch
 	Redelivered    int64 `json:"redelivered"` // attempts that were not the first one of a batch
-	// Duplicates is the number of responses that confirmed a batch again after it was already
-	// delivered.
+	// Duplicates is the number of responses to a batch that was already delivered by an earlier
+	// response.
 	Duplicates int64 `json:"duplicates"`
 	// ReplayBytes is the maximum number of source bytes that a kill at this moment would repeat.
 	ReplayBytes      int64 `json:"replay_bytes"`
@@ -187,11 +187,11 @@ type Route struct {
 	// seconds. It is 0 if no data waits.
 	QuietSeconds float64 `json:"quiet_seconds"`
 	// WatermarkAgeSeconds is the longest time for which the watermark of a partition has not
-	// advanced, although unsettled data is above it. All data up to a watermark is settled. Zero
-	// means that there is no such partition.
+	// advanced. A watermark is the position up to which all data is settled. Only partitions with
+	// unsettled data count. Zero means that there is no such partition.
 	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"`
 
-	// Environment has the settings of the sink and the processors that come from the environment,
+	// Environment lists the settings that the sink and the processors take from the environment,
 	// such as a proxy.
 	Environment []string `json:"environment,omitempty"`
 
@@ -214,8 +214,8 @@ type Worker struct {
 	InFlight  int     `json:"in_flight"`               // attempts
 	RoundTrip float64 `json:"round_trip_seconds"`      // smoothed
 	Base      float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
-	// Timeout is the duration of an attempt after which its batch is sent to another worker as
-	// well.
+	// Timeout is the duration of an attempt in seconds. If an attempt takes longer, its batch is
+	// sent to another worker as well.
 	Timeout       float64 `json:"timeout_seconds"`
 	Delivered     uint64  `json:"delivered"` // number of attempts, like the counts below
 	Failed        uint64  `json:"failed"`
@@ -226,7 +226,7 @@ type Worker struct {
 }
 
 const (
-	// StallAfter is a time without progress. If data of a route waits, and none of its records was
+	// StallAfter is a time without progress. If a route has data, and none of its records was
 	// delivered, dead-lettered or dropped for this time, the process is not ready.
 	StallAfter = time.Minute
 	// LeastFree is the number of free bytes on the disk of the state directory below which the disk
@@ -291,8 +291,9 @@ func problems(r *Route) (out []string) {
 				opening.Round(time.Second)))
 	}
 	for _, w := range r.Workers {
-		// A worker stays misconfigured until its next attempt, even if the problem was fixed.
-		// Without data there is no next attempt, so it must not make the process unready.
+		// A misconfigured worker keeps this state until its next attempt, even if the problem was
+		// fixed. Without data there is no next attempt. So such a worker makes the process unready
+		// only if data waits.
 		if w.Misconfigured && r.InFlight+r.Waiting > 0 {
 			out = append(out,
 				fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name, r.LastFault))

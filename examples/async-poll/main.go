@@ -1,5 +1,5 @@
-// Command async-poll polls an HTTP server until a job is done. The server responds like real ones:
-// not ready, too many requests with Retry-After, a server error, and finally the result.
+// Command async-poll polls an HTTP server until a job is done. The server responds like real
+// servers: not ready, too many requests with Retry-After, a server error, and finally the result.
 package main
 
 import (

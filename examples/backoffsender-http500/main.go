@@ -1,8 +1,8 @@
 // Command backoffsender-http500 reproduces the example of R. Roestenburg's BackOffSender for the
 // actor library Akka. A supervised goroutine (the child) sends messages to an HTTP server, and
-// crashes when the server answers 500. One caller waits for its answer, and ten more messages wait
-// behind it. The server fails eight times in a row. Each caller gets an answer, and only the
-// message that the child was sending at a crash is sent twice.
+// crashes when the server answers 500. The server fails eight times in a row. One caller waits for
+// its answer, and ten more messages wait behind its message. In the end, each caller has got an
+// answer. Only the message that the child was sending at a crash is sent twice.
 package main
 
 import (

@@ -15,7 +15,7 @@ func TestRun(t *testing.T) {
 	for i := range 1 + behind {
 		want += fmt.Sprintf("QUESTION %d\n", i)
 	}
-	// Only the request in progress at a crash is repeated. So the number of requests is the number
+	// At a crash, only the request in progress is repeated. So the number of requests is the number
 	// of crashes plus the number of answers.
 	want += fmt.Sprintf("%d crashes, %d requests for %d answers\n", failures, failures+1+behind,
 		1+behind)

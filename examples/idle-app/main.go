@@ -1,6 +1,6 @@
 // Command idle-app is an app that fetches news in the background. While its user does not look at
-// the news, the app fetches them less and less often. As soon as the user looks, it fetches often
-// again. The program simulates a day in virtual time.
+// the news, the app fetches them less and less often. When the user looks, it fetches often again.
+// The program simulates a day in virtual time.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Command which-backoff compares the effects of policies on one client when a service is away for a
-// moment, for seconds and for minutes: the number of wasted attempts, and the delay until the
-// client notices that the service is back. docs/which-backoff.md has the effects on the service
-// when a hundred clients come back at once.
+// Command which-backoff compares backoff policies for one client of a service that is away for a
+// moment, for seconds, or for minutes. It prints two numbers for each policy: the number of wasted
+// attempts, and the delay until the client notices that the service is back. docs/which-backoff.md
+// describes the load on the service when a hundred clients come back at once.
 package main
 
 import (
@@ -51,9 +51,9 @@ func main() {
 	}
 }
 
-// outage returns the average number of failed attempts while the service is away, and the time from
-// its return to the first success. The client begins at a random moment of the first second of the
-// outage.
+// outage returns two averages: the number of failed attempts while the service is away, and the
+// time from its return to the client's first success. The client begins at a random moment in the
+// first second of the outage.
 func outage(p backoff.Policy, away time.Duration) (wasted float64, late time.Duration) {
 	src := rand.NewPCG(1, 2)
 	rng := rand.New(src)

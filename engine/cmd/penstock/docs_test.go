@@ -41,8 +41,8 @@ var typed = regexp.MustCompile("(?m)`penstock ([^`\n]+)`|(?:^    |\\$ )(?:go run
 	"\\./engine/cmd/)?penstock (.+)$|" +
 	"go run \\./engine/cmd/penstock ([^`\n]+)")
 
-// TestDocsCommandsExist checks that the program has every command and flag that a page tells the
-// reader to type.
+// TestDocsCommandsExist checks the commands on all pages. The program must have every command and
+// flag that a page tells the reader to type.
 func TestDocsCommandsExist(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md",

@@ -91,8 +91,8 @@ func stepsOf(page string) (steps []step) {
 	return steps
 }
 
-// TestGuides runs each guide that has console blocks in a new directory: it saves the guide's
-// files, runs its commands in one shell, and compares their output with the page.
+// TestGuides runs each guide that has console blocks in a new directory. It saves the files that
+// the guide shows, runs the guide's commands in one shell, and compares their output with the page.
 func TestGuides(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the guides need a POSIX shell")
@@ -190,8 +190,8 @@ func save(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// shows reports whether the output on a page is that of a command. A first or last line "..."
-// stands for any lines. White space around lines does not count.
+// shows reports whether a page shows the output of a command. A first or last line "..." on the
+// page stands for any lines. White space around lines does not count.
 func shows(page, output string) bool {
 	trim := func(s string) []byte {
 		var b bytes.Buffer

@@ -117,8 +117,9 @@ func (s *servers) urls() string {
 
 const streamName = "orders"
 
-// maxLag is the number of messages by which a server may be behind its leader and still counts as
-// ready. While messages are published, the number is hardly ever 0.
+// maxLag is the number of messages by which a server may be behind its leader and still count as
+// ready. It is not 0, because a server is nearly always a little behind while messages are
+// published.
 const maxLag = 1000
 
 // ready waits until each server is behind its leader by at most maxLag messages.
@@ -202,7 +203,7 @@ func (s *servers) close() {
 	s.group.close()
 }
 
-// run publishes messages until ctx is done. If it gets no acknowledgement, it publishes the message
+// run publishes messages until ctx is done. If a message gets no acknowledgement, run publishes it
 // again with the same id. The servers then recognize the repetition.
 func (p *publisher) run(ctx context.Context, js jetstream.JetStream) {
 	defer close(p.ended)

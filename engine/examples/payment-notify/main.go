@@ -1,11 +1,11 @@
 // Command payment-notify runs a payment provider and three of its merchants. Paid orders are rows
-// of a SQLite table. For each of them, Penstock notifies the merchant at the merchant's URL. It
+// of a SQLite table. For each paid order, Penstock notifies the merchant at the merchant's URL. It
 // repeats the notification on a schedule that lasts a day, until the merchant answers "success".
 // The merchants receive notifications with package inbox.
 //
-// One merchant loses a response, one is slow, and one is down for an hour. Penstock is stopped and
-// started again in between. The program asks for deliveries at the admin address, prints their
-// timelines, and checks that each order was booked once.
+// One merchant loses a response, one is slow, and one is down for an hour. Meanwhile Penstock is
+// stopped and started again. At the end, the program asks for the deliveries at the admin address,
+// prints their timelines, and checks that each order was booked once.
 //
 // Time runs faster: an hour takes 240 ms, so that the day takes 6 seconds.
 //

@@ -1,8 +1,9 @@
 // Command remote-workers runs one reader and twelve workers of unequal speed, each as a separate
 // process, with a database. Meanwhile it kills one worker, drains one, and adds two.
 //
-// It does the same work twice. First, a hash decides which worker gets a batch, and windows are
-// fixed. Then the workers advertise their windows, and the reader uses these.
+// It does the same work twice. In the first run, a hash decides which worker gets a batch, and
+// windows are fixed. In the second run, the workers advertise their windows, and the reader uses
+// these windows.
 //
 //	go run ./engine/examples/remote-workers [-seconds 20] [-postgres URL]
 package main

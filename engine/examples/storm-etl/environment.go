@@ -34,8 +34,8 @@ type row struct {
 	gaps   int // stored ranges before this row
 }
 
-// place returns the position of the row: its time, and its number as a text. These texts sort like
-// the numbers.
+// place returns the position of the row. It consists of the row's time, and of the row's number as
+// a text that sorts like the number.
 func (r row) place() ledger.Position {
 	return ledger.Position{Num: r.rt, Key: fmt.Sprintf("%016x", r.id)}
 }
@@ -144,7 +144,7 @@ func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
 }
 
 // environment has everything that both algorithms need: the logs of the day, twelve bolts of
-// unequal speed, and the database in which they store rows.
+// unequal speed, and the database in which the bolts store rows.
 type environment struct {
 	dir         string
 	rows, tuple int
@@ -206,8 +206,8 @@ func (w *environment) load() (m mark, err error) {
 	return m, nil
 }
 
-// save writes the mark. If this fails, the earlier mark remains valid, and a restart stores a few
-// more rows again.
+// save writes the mark. If the write fails, the earlier mark remains valid. A restart then stores a
+// few more rows a second time.
 func (w *environment) save(m mark) {
 	text, _ := json.Marshal(m)
 	path := filepath.Join(w.dir, "mark.json")

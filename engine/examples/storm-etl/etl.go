@@ -20,8 +20,8 @@ type tuple struct {
 	packed time.Time
 }
 
-// spout packs rows that are not stored yet into tuples. It saves a mark of the stored rows in a
-// file.
+// spout packs rows that are not stored yet into tuples. It saves a mark in a file. The mark states
+// which rows are stored.
 type spout struct {
 	w      *environment
 	page   []row // rows that were read ahead
@@ -72,8 +72,9 @@ func (s *spout) Next(ctx context.Context) (out flow.Item[*tuple], err error) {
 		s.progress.Open(span)
 }
 
-// settled adds a tuple to the mark. It saves the mark after every tenth tuple. After a crash,
-// therefore, at most nine stored tuples are sent again, in addition to the in-flight ones.
+// settled adds the rows of a tuple to the mark. After every tenth tuple, it saves the mark. So
+// after a crash, at most nine tuples that were already stored are sent again, in addition to the
+// in-flight ones.
 func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +85,7 @@ func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	}
 }
 
-// runNew runs the new algorithm: each bolt has a window, tuples are acknowledged, and a checkpoint
+// runNew runs the new algorithm: each bolt has a window, bolts acknowledge tuples, and a checkpoint
 // has the times of the stored records.
 func runNew(ctx context.Context, w *environment) (err error) {
 	s := &spout{w: w}

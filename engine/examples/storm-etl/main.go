@@ -1,12 +1,14 @@
 // Command storm-etl compares two algorithms of flow control that were built on Storm. Twelve bolts
-// (workers) of unequal speed parse, enrich and store a table with log records of a day. They get
+// (workers) of unequal speed parse, enrich and store the log records of a day in a table. They get
 // the records in tuples (batches). When half of the rows are stored, the process is killed and
 // restarted.
 //
 // The new algorithm (etl.go) uses windows, acks, and a checkpoint with the times of the stored
 // records. The old one (old.go) dispatches by a hash and has no acks. After the crash, it starts
-// again from the beginning of the day. Without an argument, the program runs a day with each
-// algorithm in a process of its own. It prints the results and draws run.svg.
+// again from the beginning of the day.
+//
+// Without an argument, the program runs a day with each algorithm, in a process of its own. Then it
+// prints the results and draws run.svg.
 package main
 
 import (
@@ -122,8 +124,8 @@ func (s settings) twice(name string) (o outcome, err error) {
 	return o, o.measure(dir, s.rows, start)
 }
 
-// child runs an algorithm as a child process. It kills the process when noon rows are stored. If
-// noon is 0, the process runs to its end.
+// child runs an algorithm as a child process. When noon rows are stored, child kills the process.
+// If noon is 0, the process runs to its end.
 func (s settings) child(name, dir string, noon int) (killed time.Time, err error) {
 	cmd := exec.Command(os.Args[0], "-rows", fmt.Sprint(s.rows), "-tuple", fmt.Sprint(s.tuple),
 		"-speed", fmt.Sprint(s.speed),

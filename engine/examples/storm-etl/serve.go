@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// handler serves the twelve bolts over HTTP. The engine (penstock.yaml) can deliver the same logs
-// to them. A bolt accepts parsed and enriched records as JSON lines. It responds when it has stored
-// them.
+// handler serves the twelve bolts over HTTP, so that the engine (penstock.yaml) can deliver the
+// same logs to them. A bolt accepts parsed and enriched records as JSON lines. It responds when it
+// has stored them.
 func handler(w *environment) http.Handler {
 	mux := http.NewServeMux()
 	had := &keys{of: make(map[string]*answered)}
@@ -59,8 +59,8 @@ func handler(w *environment) http.Handler {
 
 var errBroken = errors.New("the batch did not arrive whole")
 
-// keys has the Idempotency-Keys of stored and pending batches. Each batch is therefore stored only
-// once.
+// keys has the Idempotency-Keys of stored and pending batches. With them, a batch that arrives
+// several times is stored only once.
 type keys struct {
 	mu sync.Mutex // guards of
 	of map[string]*answered
@@ -72,7 +72,7 @@ type answered struct {
 }
 
 // take returns the entry of a batch. If first is true, the caller must process the batch. Otherwise
-// another request processes it, and a.err is the result after a.done is closed.
+// another request is processing it. When a.done is closed, a.err is the result.
 func (k *keys) take(key string) (a *answered, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -25,8 +25,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// childDatabase is the environment variable with the path of a database. If it is set, this test
-// binary serves an inbox until it is killed.
+// childDatabase is the name of an environment variable. If it is set, this test binary serves an
+// inbox until it is killed. The value of the variable is the path of the database.
 const childDatabase = "PENSTOCK_TEST_INBOX"
 
 func TestMain(m *testing.M) {
@@ -71,9 +71,9 @@ func serve(path string) error {
 	return http.Serve(l, in)
 }
 
-// TestKilled checks that each notification is applied once, and that no acknowledged one is lost.
-// The receiver is killed at random moments while a sender repeats each notification until it reads
-// "success".
+// TestKilled kills the receiver at random moments, while a sender repeats each notification until
+// it reads "success". Each notification must be applied once, and no acknowledged notification may
+// be lost.
 func TestKilled(t *testing.T) {
 	const kills, senders, seed = 12, 4, 3
 	path := filepath.Join(t.TempDir(), "shop.db")

@@ -1,13 +1,14 @@
 // Package sqlstore stores the keys of an inbox (see package inbox) in a table of SQLite or
-// PostgreSQL. A key is stored in the same transaction as the change that its message causes.
+// PostgreSQL. The key of a message is stored in the same transaction as the change that the message
+// causes.
 //
 //	store, err := sqlstore.SQLite(db, sqlstore.Options{})
 //	err = store.Create(ctx)
 //	in, err := inbox.New(inbox.Options[*sql.Tx]{Store: store, ...})
 //
 // It works with any driver of database/sql. Open SQLite with a busy timeout, such as
-// _pragma=busy_timeout(5000) of modernc.org/sqlite. Otherwise a change fails while another
-// transaction writes.
+// _pragma=busy_timeout(5000) of modernc.org/sqlite. Without it, a change fails if another
+// transaction is writing.
 package sqlstore
 
 import (
@@ -96,8 +97,8 @@ func (s *Store) Create(ctx context.Context) error {
 	return nil
 }
 
-// Once implements inbox.Store. It inserts the key first. Another transaction with the same key
-// therefore waits until this one has ended.
+// Once implements inbox.Store. It inserts the key first, before the change. So another transaction
+// with the same key waits until this transaction has ended.
 func (s *Store) Once(ctx context.Context, key inbox.Key,
 	change func(ctx context.Context, tx *sql.Tx) error,
 ) (inbox.Result, error) {
@@ -149,10 +150,10 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, key inbox.Key) (repeated
 // expireBatch is the maximum number of keys that one transaction of Expire deletes.
 const expireBatch = 1000
 
-// Expire deletes the keys that were recorded before t and returns their number. Keep keys for
-// longer than the sender repeats a notification: if a notification is repeated after its key was
-// deleted, it is applied again. Expire deletes in several small transactions. It stops early when
-// ctx is done.
+// Expire deletes the keys that were recorded before t and returns their number. Choose t so that
+// keys are kept for longer than the sender repeats a notification. If a notification is repeated
+// after its key was deleted, it is applied again. Expire deletes in several small transactions, and
+// stops early when ctx is done.
 func (s *Store) Expire(ctx context.Context, t time.Time) (deleted int64, err error) {
 	query := fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE id IN (SELECT id FROM %[1]s WHERE received < $1 LIMIT %[2]d)`,

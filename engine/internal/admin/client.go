@@ -35,9 +35,9 @@ func Ask(ctx context.Context, address, token string) (*status.Status, error) {
 	return &s, nil
 }
 
-// Reload makes the process that listens at address (host:port) reload its configuration. It returns
-// the result of the reload. An error means that no process listens there, or that the result is
-// unknown.
+// Reload makes the process that listens at address (host:port) reload its configuration, and
+// returns the result. If Reload returns an error, no process listens at the address, or the result
+// of the reload is unknown.
 func Reload(ctx context.Context, address, token string) (*status.Reload, error) {
 	var r status.Reload
 	if _, err := call(ctx, http.MethodPost, address, apiReload, token, &r); err != nil {
@@ -104,9 +104,9 @@ func refused(address string, res *http.Response, text []byte) error {
 	return fmt.Errorf("%s answered %s: %.200q", address, res.Status, strings.TrimSpace(string(text)))
 }
 
-// Frames calls take with a live.Frame (the status of the engine) each second. The frames come from
-// the process that listens at address. Frames returns when take returns an error, ctx is done, or
-// the process ends.
+// Frames gets a live.Frame (the status of the engine) each second from the process that listens at
+// address, and calls take with it. Frames returns when take returns an error, ctx is done, or the
+// process ends.
 func Frames(ctx context.Context, address, token string, take func(*live.Frame) error) error {
 	return lines(ctx, address, apiEvents, token, func(line []byte) error {
 		text, ok := bytes.CutPrefix(line, []byte("data: "))
@@ -121,10 +121,10 @@ func Frames(ctx context.Context, address, token string, take func(*live.Frame) e
 	})
 }
 
-// Tap calls take with sampled records from the process that listens at address. A sample is a JSON
-// object. route is "pipeline/route", stage selects the stages (see tap.Stage.Matches), and rate is
-// the maximum number of samples per second and stage. Tap returns when take returns an error, ctx
-// is done, or the process ends.
+// Tap gets sampled records from the process that listens at address, and calls take with each. A
+// sample is a JSON object. route is "pipeline/route", stage selects the stages (see
+// tap.Stage.Matches), and rate is the maximum number of samples per second and stage. Tap returns
+// when take returns an error, ctx is done, or the process ends.
 func Tap(
 	ctx context.Context, address, token, route, stage string, rate int, take func(sample []byte) error,
 ) error {

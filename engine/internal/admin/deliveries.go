@@ -65,8 +65,8 @@ func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
 // method of a store of deliveries.
 type deliveryAction func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error)
 
-// delivery returns a handler for requests about one delivery. If several routes have a delivery
-// with the requested key, it uses the first of these routes.
+// delivery returns a handler for requests about one delivery, which is identified by its key. If
+// several routes have a delivery with this key, the handler uses the first of these routes.
 func (s *Server) delivery(ask deliveryAction) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := r.PathValue("key")
@@ -91,8 +91,8 @@ func (s *Server) delivery(ask deliveryAction) http.HandlerFunc {
 	}
 }
 
-// ownDelivery handles requests that have the token of a receiver. A receiver can access only its
-// own deliveries. Requests with other tokens are passed to next.
+// ownDelivery handles requests with the token of a receiver, which can access only its own
+// deliveries. Other requests are passed to next.
 func (s *Server) ownDelivery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -125,8 +125,8 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// listDeliveries writes a page of deliveries. If there may be a next page, a response header
-// contains the value of the parameter `after` that requests it.
+// listDeliveries writes a page of deliveries. If there may be a next page, a header of the response
+// contains the value of the parameter `after` for the request of that page.
 func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	f := stream.DeliveryFilter{Host: query.Get("host"), State: query.Get("state")}

@@ -108,8 +108,9 @@ func TestDeliveries(t *testing.T) {
 	}
 }
 
-// TestReceivers checks that a receiver's token shows only its own deliveries, one at a time. The
-// response for an unknown delivery is the same as for another receiver's delivery.
+// TestReceivers checks that a receiver can read only its own deliveries with its token, one at a
+// time. A request for a delivery of another receiver gets the same response as for an unknown
+// delivery.
 func TestReceivers(t *testing.T) {
 	store := &oneDelivery{}
 	h := handler(t, Options{

@@ -168,8 +168,8 @@ var (
 	scrapeGiven = []string{"up"}
 )
 
-// exprFault describes the first name in a PromQL expression that no metric or label has. It returns
-// "" if there is none. known has the values of each label of each metric.
+// exprFault describes the first name in a PromQL expression that is neither a known metric nor a
+// known label. It returns "" if there is none. known has the values of each label of each metric.
 func exprFault(expr string, known map[string]map[string][]string) string {
 	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
 		for label := range strings.SplitSeq(m[1], ",") {
@@ -263,8 +263,8 @@ func exportedLabels(t *testing.T) map[string]map[string][]string {
 	return known
 }
 
-// TestPromtool runs the unit tests of the alert rules, and parses each expression of the dashboard,
-// with promtool if it is installed.
+// TestPromtool uses promtool, if it is installed, to run the unit tests of the alert rules and to
+// parse each expression of the dashboard.
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

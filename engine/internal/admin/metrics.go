@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// collector turns the status of the engine into metrics each time they are scraped. Its labels
-// never contain data. Names of pipelines, routes and workers come from the config, and states and
-// names of counters come from the code.
+// collector turns the status of the engine into metrics each time they are scraped. Data of users
+// never gets into labels: names of pipelines, routes and workers come from the config, and states
+// and names of counters come from the code.
 type collector struct {
 	status func() status.Status
 }

@@ -58,8 +58,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestReloadClient checks that a reload continues after its client has given up, and that the
-// client can tell a result from an unknown outcome.
+// TestReloadClient checks that a reload continues after its client has given up. The client must be
+// able to distinguish the result of a reload from an unknown result.
 func TestReloadClient(t *testing.T) {
 	entered, results := make(chan context.Context, 1), make(chan error)
 	server := httptest.NewServer(handler(t, Options{

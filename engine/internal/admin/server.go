@@ -5,13 +5,14 @@
 // Access is limited as follows:
 //
 //   - Without a token, the server listens only on loopback.
-//   - It refuses requests with an unknown Host header. A page in a browser can therefore not read
-//     data by DNS rebinding.
+//   - It refuses requests with an unknown Host header. So a page in a browser cannot read data by
+//     DNS rebinding.
 //   - It refuses changes that are requested by pages of other sites.
-//   - Records, log lines and values of options are available only if a token is set, because any
-//     user of the machine can connect to loopback. Changes are also available only with a token,
-//     with three exceptions: a reload, and the retry and the cancellation of a parked delivery.
-//     Without a token, the responses to these three contain no records.
+//   - Any user of the machine can connect to loopback. Therefore records, log lines and values of
+//     options are available only if a token is set.
+//   - Changes are also available only with a token, with three exceptions: a reload, and the retry
+//     and the cancellation of a parked delivery. Without a token, the responses to these three
+//     contain no records.
 //   - Secrets are never available.
 package admin
 
@@ -42,11 +43,11 @@ import (
 // Options of a Server.
 type Options struct {
 	Address string // host:port; port 0 selects a free port
-	// Token must be sent by clients as `Authorization: Bearer`, except for the two health pages. ""
-	// means that no token is needed. Address must then be a loopback address.
+	// Token is the token that clients must send as `Authorization: Bearer`, except for the two
+	// health pages. If it is "", clients need no token, and Address must be a loopback address.
 	Token string
-	// Hosts are allowed values of the Host header in addition to loopback names. If a token is set
-	// and Hosts is empty, any value is allowed.
+	// Hosts are the values of the Host header that are allowed in addition to loopback names. If a
+	// token is set and Hosts is empty, any value is allowed.
 	Hosts  []string
 	Pprof  bool                        // serve /debug/pprof
 	Status func() status.Status        // safe for concurrent use; sets Ready and Why
@@ -237,8 +238,8 @@ func (s *Server) private(next http.Handler) http.Handler {
 	})
 }
 
-// ready responds with 200 or 503, according to the status. The response contains the reasons only
-// if the client may read them.
+// ready responds with 200 if the status is ready, otherwise with 503. The response contains the
+// reasons only if the client may read them.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status := s.o.Status()
 	switch {

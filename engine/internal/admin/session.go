@@ -20,8 +20,8 @@ const (
 )
 
 // sessions creates and checks cookies for browsers that have sent the token. A cookie consists of
-// its expiry and a MAC of the expiry with a random key of this process. The process therefore
-// stores no sessions, and a restart ends all sessions.
+// its expiry time and a MAC of this time. The key of the MAC is random and known only to this
+// process. So the process stores no sessions, and a restart ends all sessions.
 type sessions struct {
 	key  []byte
 	name string // of the cookie; differs by process, because ports share cookies
@@ -63,7 +63,7 @@ func (s sessions) cookie(r *http.Request, value string, age time.Duration) *http
 type sessionInfo struct {
 	SignedIn bool `json:"signed_in"` // the client may read the pages that need a token
 	Token    bool `json:"token"`     // a token is set; otherwise records are not shown
-	// Parking has the routes that park deliveries. It is empty if the client has no access to the
+	// Parking lists the routes that park deliveries. It is empty if the client has no access to the
 	// pages that need a token.
 	Parking []string `json:"parking,omitempty"`
 }
@@ -98,9 +98,9 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, sessionInfo{Token: s.o.Token != ""})
 }
 
-// readJSON decodes the body of a request into to. The content type must be JSON, because a form on
-// another site cannot send JSON. If the body is not valid, readJSON responds with an error and
-// returns false.
+// readJSON decodes the body of a request into to. It accepts only the content type of JSON, because
+// a form on another site cannot send this type. If the body is not valid, readJSON responds with an
+// error and returns false.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(kind) != "application/json" {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// contracts are the interfaces of package stream that every component with the same role
-// implements. A type assertion to one of them does not test for an optional capability.
+// contracts are the interfaces of package stream that every component with the same role must
+// implement. The other interfaces are optional capabilities, which the engine finds by type
+// assertion.
 var contracts = []string{"Source", "Reader", "Sink", "Processor", "SourceHost"}
 
 // streamInterfaces returns the interfaces that package stream declares, with their own methods.
@@ -39,7 +40,8 @@ func streamInterfaces(files []*file) map[string][]string {
 }
 
 // asserted returns the interfaces of package stream that the engine looks for by type assertion, or
-// by a generic function such as errors.AsType. The value is a file that contains such an assertion.
+// by a generic function such as errors.AsType. The result maps each interface to a file that
+// contains such an assertion.
 func asserted(files []*file, interfaces map[string][]string) map[string]string {
 	out := make(map[string]string)
 	for _, f := range files {
@@ -104,7 +106,7 @@ func methodSets(files []*file) map[string]map[string]bool {
 }
 
 // TestCapabilities checks that the package documentation of stream lists exactly the optional
-// interfaces that the engine looks for. A type must implement each of them.
+// interfaces that the engine looks for. Each of them must be implemented by some type.
 func TestCapabilities(t *testing.T) {
 	files := all(t)
 	interfaces := streamInterfaces(files)

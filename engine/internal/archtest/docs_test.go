@@ -54,8 +54,8 @@ var (
 	indented = regexp.MustCompile(`(?m)^    (\S.*)$`)
 )
 
-// TestLinksResolve checks that every link of a page leads to a file. If the link contains a
-// heading, the file must have it.
+// TestLinksResolve checks that every link of a page leads to a file. If the link names a heading,
+// the file must have this heading.
 func TestLinksResolve(t *testing.T) {
 	all, links := pages(t), 0
 	for page, text := range all {
@@ -81,8 +81,8 @@ func TestLinksResolve(t *testing.T) {
 	}
 }
 
-// TestIndexHasEveryPage checks that docs/README.md links every page of docs, except decisions and
-// scenarios, which have indexes of their own.
+// TestIndexHasEveryPage checks that docs/README.md links every page of docs. The pages of decisions
+// and scenarios are excepted, because these folders have indexes of their own.
 func TestIndexHasEveryPage(t *testing.T) {
 	all := pages(t)
 	index := all["docs/README.md"]

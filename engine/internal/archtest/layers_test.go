@@ -14,13 +14,14 @@ type layer struct {
 	imports []string
 }
 
-// alone reports whether the row applies only to the top package of a module. Other rows also apply
-// to packages below their folder, unless these have a row.
+// alone reports whether the row applies only to the package in its folder. This is so for the top
+// packages of the modules. Other rows also apply to packages below their folder, unless those have
+// a row of their own.
 func (l layer) alone() bool { return l.dir == "." || l.dir == "engine" }
 
-// layers lists the project packages that each package may import. The row of a package is the one
-// with the longest prefix of its folder. A package of the engine in a row stands also for the
-// packages below it, except those in named.
+// layers lists the project packages that each package may import. A package may match the folders
+// of several rows, and the longest folder counts. If a row allows a package of the engine, it also
+// allows the packages below that package, except those in named.
 var layers = []layer{
 	{"backoff/compat", []string{"backoff"}},
 	{"backoff", nil},
@@ -84,8 +85,8 @@ var layers = []layer{
 	{"engine/status", []string{}},
 	{"engine/manifest", []string{"stream"}},
 	{"engine/web", []string{}},
-	// Package engine must not import connectors, processors, cli or web: an embedder's program
-	// contains only the components that it lists.
+	// Package engine must not import connectors, processors, cli or web. So the program of an
+	// embedder contains only the components that the embedder lists.
 	{"engine", append([]string{"stream", "vfs", "engine/internal/pipeline"}, engineData...)},
 	{"engine/inbox", []string{"inbox"}},
 	{"engine/internal/prose", nil},
@@ -120,8 +121,8 @@ var layers = []layer{
 	}},
 }
 
-// engineData are the data types in the API of package engine. They have packages of their own,
-// because both package engine and the internal packages that it imports use them.
+// engineData are the packages of the data types in the API of package engine. The types cannot be
+// in package engine itself, because the internal packages that it imports use them, too.
 var engineData = []string{"engine/config", "engine/status", "engine/manifest"}
 
 var libraries = []string{
@@ -142,8 +143,8 @@ var testSupport = []string{
 	"engine/internal/lab/scenario", "inbox", "engine/inbox/sqlstore",
 }
 
-// named are packages that a row allows only by their own name or the name of a package below them.
-// A row that names a folder above them does not allow them.
+// Usually a row that lists a folder allows all packages below it. The packages in named are an
+// exception: a row allows them only if it lists them, or packages below them, by name.
 var named = []string{"engine/connector/connectortest", "engine/internal/lab"}
 
 func row(dir string) (string, []string, bool) {

@@ -101,8 +101,8 @@ func (f *file) imports() []string {
 	return out
 }
 
-// selector returns the package-level name (import path and name) to which an expression refers, if
-// any.
+// selector returns the import path and the name of the package-level identifier of another package
+// to which n refers. ok is false if n refers to none.
 func (f *file) selector(n ast.Node) (pkg, name string, ok bool) {
 	sel, isSel := n.(*ast.SelectorExpr)
 	if !isSel {

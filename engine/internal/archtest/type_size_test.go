@@ -27,10 +27,10 @@ type typeDecl struct {
 	methods int
 }
 
-// TestTypesAreSmall bounds the fields and methods of each type. Fields of embedded structs count.
-// If the type of a field is an unexported struct of the same package without methods, its fields
-// count, too, because such a struct would only hide fields. A struct without methods is plain data
-// and may have any number of fields.
+// TestTypesAreSmall bounds the fields and methods of each type. Fields of embedded structs count. A
+// field may have the type of an unexported struct of the same package that has no methods. The
+// fields of this struct count, too, because otherwise such structs could hide fields. A struct
+// without methods is plain data and may have any number of fields.
 func TestTypesAreSmall(t *testing.T) {
 	packages := map[string]map[string]*typeDecl{}
 	for _, f := range all(t) {
@@ -82,8 +82,8 @@ func collectTypes(f *file, types map[string]*typeDecl) {
 	}
 }
 
-// countFields counts the fields of d; see [TestTypesAreSmall]. outer contains the types that are
-// already being counted, so that a recursive type is counted once.
+// countFields counts the fields of d as [TestTypesAreSmall] requires. outer contains the types that
+// are already being counted, so that a recursive type is counted once.
 func countFields(d *typeDecl, types map[string]*typeDecl, outer []*typeDecl) (n int) {
 	if d.fields == nil || slices.Contains(outer, d) {
 		return 0
@@ -106,8 +106,8 @@ func countFields(d *typeDecl, types map[string]*typeDecl, outer []*typeDecl) (n 
 	return n
 }
 
-// isValue reports whether a field of type e holds a struct itself, not a reference to one or a
-// collection of them.
+// isValue reports whether a field of type e holds a struct itself, and not a pointer to a struct or
+// a collection of structs.
 func isValue(e ast.Expr) bool {
 	switch e.(type) {
 	case *ast.Ident, *ast.IndexExpr, *ast.IndexListExpr:

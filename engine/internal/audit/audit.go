@@ -1,14 +1,14 @@
-// Package audit checks that a route has delivered its data. It reads the source again and compares
-// it with the checkpoint and with the contents of the sink.
+// Package audit checks that a route has delivered its data. It reads the source again, and compares
+// the data with the checkpoint and with the contents of the sink.
 //
-// [Run] passes the data of the source through the processors of the route. Data is settled if the
-// progress of the route includes it. The sink must contain every settled record that the processors
+// [Run] passes the data of the source through the processors of the route. Data is settled if it is
+// part of the progress of the route. The sink must contain every settled record that the processors
 // keep, unless the record is a dead letter. Run changes nothing: the source gets a read-only file
 // system, and the sink is opened only for reading (stream.AuditedSink).
 //
-// The route may be running. Run first reads the progress, from the checkpoint or from the sink's
-// own database (its ledger). It reads the contents of the sink last. Deliveries in between
-// therefore do not count as missing.
+// The route may be running. Run therefore reads the progress first, from the checkpoint or from the
+// sink's own database (its ledger), and the contents of the sink last. So all records that count as
+// settled are already in the sink when Run reads it.
 package audit
 
 import (
@@ -229,11 +229,12 @@ func (r *run) readMarks(dir vfs.Dir) error {
 	return r.readLetters(replayed)
 }
 
-// readLetters reads the dead letters. It keeps in r.letters the ids of the records with a letter
-// that no replay has settled. A replay delivers letters again, each as a partition of its own.
-// replayed has the ids of the partitions that replays have settled. If a replayed record was
-// refused again, a second letter is written. Its id is not that of the original record: it begins
-// with the partition id of the first letter. In this case readLetters keeps the id of the original
+// readLetters reads the dead letters. It keeps the ids of the records whose letter no replay has
+// settled in r.letters. A replay delivers letters again, each as a partition of its own. The
+// argument replayed has the ids of those partitions that replays have settled.
+//
+// If a replayed record is refused again, a second letter is written. Its id begins with the
+// partition id of the first letter. For such a letter, readLetters keeps the id of the original
 // record.
 func (r *run) readLetters(replayed []string) (err error) {
 	done := make(map[string]bool, len(replayed))
@@ -268,7 +269,7 @@ func (r *run) readLetters(replayed []string) (err error) {
 }
 
 // takeLedger uses the progress in the sink's ledger instead of that in the checkpoint. It reports
-// ranges that are settled only in the checkpoint.
+// ranges that are settled according to the checkpoint but not according to the ledger.
 func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 	marks, ok, err := sink.Ledger(ctx)
 	if err != nil {

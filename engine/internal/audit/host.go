@@ -14,8 +14,8 @@ import (
 // maxFaults is the maximum number of faults that are reported.
 const maxFaults = 8
 
-// host is the stream.SourceHost of the source, the processors and the sink. If a component requests
-// a goroutine before start is called, the goroutine begins when start is called.
+// host is the stream.SourceHost of the source, the processors and the sink. A component may request
+// a goroutine before start is called. The goroutine then begins when start is called.
 type host struct {
 	log   *slog.Logger
 	fs    vfs.FS
@@ -69,8 +69,8 @@ func (h *host) Progress(route string) (stream.OpenOptions, error) {
 	return stream.OpenOptions{Route: route}, nil
 }
 
-// start starts the goroutines and returns their context. The returned function ends them. It
-// returns their errors and the faults that were reported.
+// start starts the requested goroutines and returns their context. It also returns a function that
+// ends them. This function returns their errors, and the faults that components have reported.
 func (h *host) start(ctx context.Context) (context.Context, func() error) {
 	group := supervise.NewGroup(ctx)
 	h.mu.Lock()

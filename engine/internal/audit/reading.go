@@ -64,8 +64,9 @@ func (r *run) readSource(
 	}
 }
 
-// take counts the records of a batch. It passes the settled ones through the processors, and
-// tells the sink's audit to expect those that the processors keep and that are no dead letters.
+// take counts the records of a batch. It passes the settled ones through the processors. Of the
+// results, it tells the sink's audit to expect those that the processors keep and that are not dead
+// letters.
 func (r *run) take(
 	ctx context.Context,
 	b *stream.Batch,

@@ -16,10 +16,11 @@ const (
 	Format       = version
 )
 
-// Convert rewrites the checkpoint in dir in an older format, so that an earlier program can read
-// it. aside is the name of a copy of the original log. Convert returns an error, and changes
-// nothing, if the log is damaged or the format cannot represent it. It returns fs.ErrNotExist if
-// there is no checkpoint. The caller must hold the lock of the directory.
+// Convert rewrites the checkpoint in dir in an older format, so that an earlier version of the
+// program can read it. It keeps a copy of the original log, and returns the name of the copy as
+// aside. If the log is damaged, or the older format cannot represent it, Convert returns an error
+// and changes nothing. It returns fs.ErrNotExist if there is no checkpoint. The caller must hold
+// the lock of the directory.
 func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 	if format < OldestFormat || format > Format {
 		return "", fmt.Errorf("this program writes the formats %d to %d, not %d", OldestFormat,
@@ -79,8 +80,8 @@ func (l *loaded) convertible(format uint16) error {
 	return nil
 }
 
-// convertCommand returns the command with which a newer program makes its log readable for this
-// one.
+// convertCommand returns the command that makes a log readable for this version of the program. The
+// newer version that wrote the log must run the command.
 func convertCommand(path string) string {
 	return fmt.Sprintf("penstock checkpoint convert --format %d %s", Format, filepath.Dir(path))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// promise holds the guarantees that a store has given so far. Each is an index into the list of the
-// store's contents after each step.
+// promise holds the guarantees that a store has given so far. The fields are indexes into the list
+// of the store's contents after each step.
 type promise struct {
 	held   []string
 	synced int // last step known to be durable
@@ -19,8 +19,8 @@ type promise struct {
 	begun  int // last step begun
 }
 
-// run performs steps on a new or existing store, and records in p the progress after each step. It
-// syncs the store after each group of every steps. It ends at the first error.
+// run performs steps on a new or existing store, and records the progress after each step in p.
+// After each number every of steps, it syncs the store. It ends at the first error.
 func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	dir, err := m.MakeDir("/state", 0o700)
 	if err != nil {
@@ -54,8 +54,9 @@ func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	return s.Close()
 }
 
-// kept checks the contents of the store in left, the file system after a crash. They must be those
-// after one of the steps from least to the last one that was begun.
+// kept checks the contents of the store in left, the file system after a crash. They must be the
+// contents after some step: at the earliest after step least, at the latest after the last step
+// that was begun.
 func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem, least int) {
 	t.Helper()
 	s, r, err := Open(stateDir(t, left), Options{})
@@ -121,7 +122,7 @@ func TestCrashWhileRecovering(t *testing.T) {
 }
 
 // TestFaultAtEveryCall makes the nth call to the file system fail, once or permanently, for all n.
-// After each result that the store returns, the contents that it has promised must exist, with and
+// After each result of the store, the contents that it has promised until then must exist, with and
 // without a crash.
 func TestFaultAtEveryCall(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 60)), 12)

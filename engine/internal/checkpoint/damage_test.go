@@ -163,8 +163,8 @@ func TestAHoleBehindGoodBytes(t *testing.T) {
 	}
 }
 
-// TestBytesOfAnotherPlace moves a valid entry to another position. The entry is then invalid,
-// because its checksum covers position and generation.
+// TestBytesOfAnotherPlace moves a valid entry to another position. There the entry must be invalid,
+// because its checksum also covers its position and the generation of the file.
 func TestBytesOfAnotherPlace(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 6)), 1)
 	list = append(list, list[0], list[0], list[0])

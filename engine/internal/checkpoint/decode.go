@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// errEntry means that a frame has a valid checksum but invalid contents, because of a bug or
-// manipulation. A frame is one write in the log.
+// errEntry means that a frame (one write in the log) has a valid checksum but invalid contents. The
+// cause is a bug or a manipulation of the file.
 var errEntry = errors.New("an entry has a correct checksum but invalid content")
 
 // cursor reads the items of a frame (one write in the log) in order. After an error its methods
@@ -23,8 +23,9 @@ func cursorOver(payload []byte) *cursor {
 	return c
 }
 
-// count reads a number of items, each of which has at least size bytes. If the remaining bytes are
-// too few for that number of items, the frame is invalid, and count returns 0.
+// count reads the number of items that follow. The caller knows that each item has at least size
+// bytes. If the remaining bytes are too few for the number of items, the frame is invalid, and
+// count returns 0.
 func (c *cursor) count(size int) int {
 	n := c.Uvarint()
 	if n > uint64(len(c.Rest)/size) {
@@ -34,8 +35,8 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// number reads a number that refers to an item defined earlier in the log, from 1 to known. The
-// number 0 is also valid and means that a new item is defined here.
+// number reads a reference to an item that was defined earlier in the log. Items are numbered from
+// 1, and known is the last number. The value 0 means that a new item is defined here.
 func (c *cursor) number(known int) int {
 	n := c.Uvarint()
 	if n > uint64(known) {
@@ -63,9 +64,8 @@ func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
 	return p
 }
 
-// decodeEntry decodes an entry from the payload of a frame into e, and reuses the slices of e. It
-// returns an error if the entry refers to a route, partition or lane that the log has not
-// defined.
+// decodeEntry decodes the payload of a frame into e, and reuses the slices of e. It returns an
+// error if the payload refers to a route, partition or lane that the log has not defined.
 func (st *state) decodeEntry(payload []byte, e *entry) error {
 	c := cursorOver(payload)
 	e.marks, e.places, e.key = e.marks[:0], e.places[:0], ""

@@ -15,8 +15,8 @@ import (
 const (
 	magic   = "PSTKCKPT"
 	version = 3 // written by this program; 2 had no flag for waiting, 1 no metadata
-	// headerSize is the size of magic, version u16, reserved u16, generation u64 and CRC-32C u32.
-	// The header must be the same in all future versions.
+	// headerSize is the size of the header: magic, version u16, reserved u16, generation u64 and
+	// CRC-32C u32. The header must stay the same in all future versions.
 	headerSize = 24
 	frameHead  = 8 // length u32, CRC-32C u32
 	maxEntry   = 64 << 20
@@ -43,9 +43,9 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // entry is the contents of one Append. The log numbers its routes, partitions and lanes, so that
-// later entries contain only the numbers. The number 0 in an entry defines a new item, which gets
-// the next number. Example: the first entry of a partition has 0 and the partition's id and name.
-// The next one has 1.
+// later entries contain a number instead of an id or name. The number 0 in an entry defines a new
+// item, which gets the next number. Example: the first entry of a partition has 0 and the
+// partition's id and name, and its later entries have only its number 1.
 type entry struct {
 	route  int
 	key    string // key of a new route
@@ -96,9 +96,9 @@ func parseHeader(b []byte) (version uint16, generation uint64, err error) {
 	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
 }
 
-// summer computes the checksums of frames. A checksum also covers the generation of the file,
-// which grows with each rewrite, and the offset of the frame. A frame that comes from another
-// generation, or was moved within the file, therefore has a wrong checksum.
+// summer computes the checksums of frames. A checksum covers not only the frame, but also its
+// offset and the generation of the file, which grows with each rewrite. So the checksum is wrong if
+// a frame comes from another generation, or was moved within the file.
 type summer struct{ where [20]byte } // a field, because an argument of crc32 escapes to the heap
 
 func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
@@ -108,8 +108,8 @@ func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
 }
 
-// seal completes frame b. It writes the length and the checksum of the payload into the first
-// frameHead bytes of b. The payload follows them.
+// seal completes frame b, which has a gap of frameHead bytes before its payload. seal writes the
+// length and the checksum of the payload into this gap.
 func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	n := len(b) - frameHead
 	if n > maxEntry {
@@ -121,8 +121,8 @@ func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	return nil
 }
 
-// appendString appends s in a compressed form: the length of the prefix that it has in common with
-// prev, followed by the rest of s.
+// appendString appends s in a compressed form. Often s begins like prev, the string before it. The
+// compressed form is the length of this common prefix, followed by the rest of s.
 func appendString(dst []byte, prev, s string) []byte {
 	n := 0
 	for n < len(prev) && n < len(s) && prev[n] == s[n] {
@@ -163,8 +163,8 @@ func appendEntry(dst []byte, e *entry) []byte {
 	return dst
 }
 
-// appendMark appends the progress of one partition (a mark). id and name are those of the partition
-// in the previous mark. The strings of op are compressed relative to them (see appendString).
+// appendMark appends the progress of one partition (a mark). Its strings are compressed relative to
+// id and name, the strings of the mark before it (see appendString).
 func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	m := &op.mark
 	keys, flags := hasKeys(m), byte(0)
@@ -209,9 +209,9 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	return dst
 }
 
-// appendPosition appends the difference between p and the previous position, and returns p as the
-// next previous one. keys reports whether the positions have keys. The difference of numbers wraps
-// around, so it is defined for all numbers.
+// appendPosition appends the difference between p and prev, the position before it, and returns p
+// as the prev of the next call. keys reports whether the positions have keys. The difference of
+// numbers wraps around, so it is defined for all numbers.
 func appendPosition(dst []byte, prev, p stream.Position, keys bool) ([]byte, stream.Position) {
 	dst = binary.AppendVarint(dst, p.Num-prev.Num)
 	if keys {
@@ -242,8 +242,8 @@ func appendForget(dst []byte, f *forget) []byte {
 	return dst
 }
 
-// appendEnd appends the frame that ends a snapshot. It contains the numbers of marks and resume
-// tokens in the snapshot. With these numbers, a reader detects missing frames.
+// appendEnd appends the frame that ends a snapshot. It contains the numbers of marks and of resume
+// tokens in the snapshot, so that a reader detects missing frames.
 func appendEnd(dst []byte, marks, places int) []byte {
 	dst = append(dst, kindEnd)
 	dst = binary.AppendUvarint(dst, uint64(marks))

@@ -14,9 +14,9 @@ import (
 // readBuffer is the size of the read buffer in bytes.
 const readBuffer = 256 << 10
 
-// scanWork limits the search that follows a bad frame. The search looks for valid frames, and may
-// read at most this number of bytes for checksums. If it would need more, the file is treated as
-// damaged, which is the safe choice.
+// scanWork limits the search for valid frames after a bad frame. The search may read at most this
+// number of bytes to compute checksums. If it would need more, the file counts as damaged, which is
+// the safe choice.
 const scanWork = 64 << 20
 
 // errVersion means that a newer program wrote the file.
@@ -36,8 +36,9 @@ type loaded struct {
 	torn       bool // the bad frame is an unfinished last entry: no entry follows it
 }
 
-// load reads a file to its end or to the first bad frame. It returns an error if a read fails, the
-// header is bad, or the format version is above newest. Other damage is described in the result.
+// load reads a file to its end, or to the first bad frame. It returns an error in three cases: a
+// read fails, the header is bad, or the format version is above newest. The result describes any
+// other damage.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -139,9 +140,9 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 	return nil
 }
 
-// last reports whether the bad frame is an unfinished last write, because no good frame follows
-// it. The length in the bad frame may be wrong, so last looks for a good frame at every offset.
-// If this takes more work than scanWork allows, last returns false.
+// last reports whether the bad frame is a last write that a crash has interrupted. This is so if no
+// good frame follows it. The length in the bad frame may be wrong, so last looks for a good frame
+// at every offset. If this takes more work than scanWork allows, last returns false.
 func (l *loaded) last(f vfs.File) (bool, error) {
 	rest := make([]byte, l.size-l.good)
 	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {

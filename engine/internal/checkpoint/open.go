@@ -15,11 +15,11 @@ import (
 // one. The caller must hold the lock of the directory.
 //
 // The last entry may be unfinished after a crash. Open ignores such an entry. If an earlier entry
-// is damaged, Open copies the file to Name.damaged-N and uses only the entries before the damage.
-// The data of the later entries is then delivered again.
+// is damaged, Open copies the file to Name.damaged-N and uses only the entries before the damaged
+// one. The data of the lost entries is then delivered again.
 //
-// If the header or the snapshot is damaged, or a newer program wrote the file, Open returns an
-// error and does not change the file.
+// Open returns an error, and does not change the file, if the header or the snapshot is damaged, or
+// if a newer version of the program wrote the file.
 func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	s := &Store{dir: dir, options: o}
 	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)
@@ -62,9 +62,9 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew replaces the log in l by a snapshot of its contents. It does nothing if the log is
-// already an undamaged snapshot in the present format. If the log is damaged or in an older
-// format, renew copies it first.
+// renew replaces the log in l by a snapshot of its contents. If the log is damaged or in an older
+// format, renew first makes a copy of it. It does nothing if the log is already an undamaged
+// snapshot in the present format.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
 		s.synced = 0 // the process that wrote it may have been killed before a sync
@@ -101,8 +101,8 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	return nil
 }
 
-// usable returns an error if the snapshot at the beginning of a log is damaged. Without it, no
-// process can resume from the log.
+// usable returns an error if the snapshot at the beginning of a log is damaged. The entries after
+// it refer to it, so no process can resume from such a log.
 func (l *loaded) usable() error {
 	if l.snapshot == 0 {
 		return fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, l.why())

@@ -13,16 +13,16 @@ const (
 	newName  = Name + ".new" // the next log while it is written
 	fileMode = 0o600
 
-	// snapshotFrame is the size in bytes at which a frame of a snapshot ends and the next one
-	// begins.
+	// snapshotFrame is the size in bytes from which a frame of a snapshot gets no further items.
+	// The next item begins a new frame.
 	snapshotFrame = 64 << 10
 
 	// maxAside is the maximum number of copies of damaged files in a directory.
 	maxAside = 99
 )
 
-// replace writes the state as a new log and replaces the old log by it. It writes the new log
-// beside the old one, syncs it, renames it over the old one, and syncs the directory. At any
+// replace writes the state as a new log, and replaces the old log by it. It writes the new log
+// beside the old one, syncs it, renames it over the old one, and syncs the directory. So at any
 // time, the directory has one complete log.
 //
 // If an error occurs before the rename, the old log remains in use, and replace returns the error.
@@ -63,8 +63,8 @@ func (s *Store) warn(err error) {
 	}
 }
 
-// writeNew writes the header and the snapshot of the next generation and syncs them. It always
-// returns the file if it was opened, even with an error.
+// writeNew writes a file with the header and the snapshot of the next generation, and syncs it.
+// Even after an error, it returns the file if the file was created.
 func (s *Store) writeNew() (vfs.File, int64, error) {
 	f, err := s.dir.OpenFile(newName, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, fileMode)
 	if err != nil {
@@ -165,8 +165,9 @@ func (s *Store) Backup() (string, error) {
 	return name, nil
 }
 
-// setAside makes a durable copy of a file under the first unused one of the names names(1),
-// names(2) and so on. It returns that name. The file itself stays, so that it exists at all times.
+// setAside makes a durable copy of a file in the same directory. The copy gets the first unused
+// name of the sequence names(1), names(2) and so on, and setAside returns this name. The file
+// itself stays, so that it exists at all times.
 func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {
 	for n := 1; n <= maxAside; n++ {
 		name := names(n)

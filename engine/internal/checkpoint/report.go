@@ -12,13 +12,13 @@ type Report struct {
 	Routes int    // routes with marks or resume tokens; the two layers of a route count once
 	Marks  int    // of all routes
 	Bytes  int64  // size of the file before it was opened
-	// Cut is the number of bytes of an unfinished last entry. It remains after a kill or a power
-	// loss and is not an error.
+	// Cut is the number of bytes of an unfinished last entry, or 0. A kill or a power loss may
+	// leave such an entry. This is not an error.
 	Cut    int64
 	Damage string // the damage and its offset, or ""
 	Lost   int64  // bytes that were not used, from the damage to the end
-	// Aside has the names of the copies of damaged files and of files in an older format. They are
-	// in the same directory.
+	// Aside has the names of the copies that Open has made of damaged files and of files in an
+	// older format. They are in the same directory.
 	Aside []string
 }
 

@@ -12,8 +12,8 @@ import (
 
 const manyMarks = 100_000
 
-// manyFiles returns marks like those of spool_dir: their ids consist of device, inode, birth time
-// and a fingerprint, and their names are paths.
+// manyFiles returns marks like those of spool_dir. The id of such a mark consists of device, inode,
+// birth time and a fingerprint, and its name is a path.
 func manyFiles(n int) []stream.Mark {
 	rng := rand.New(rand.NewPCG(seed, 70))
 	marks := make([]stream.Mark, n)
@@ -32,8 +32,8 @@ func manyFiles(n int) []stream.Mark {
 	return marks
 }
 
-// TestSizeUnderChurn updates 100,000 partitions repeatedly: an update costs less than 64 bytes, and
-// the log stays bounded.
+// TestSizeUnderChurn updates 100,000 partitions repeatedly. An update must write less than 64
+// bytes, and the size of the log must stay bounded.
 func TestSizeUnderChurn(t *testing.T) {
 	dir, err := osfs.New().OpenDir(t.TempDir())
 	must(t, err)

@@ -38,8 +38,8 @@ type lane struct {
 	place  string // resume token; "" if deleted
 }
 
-// Upper bounds of the bytes of an item in a snapshot, without its strings. These are the bytes for
-// numbers, flags and lengths.
+// Upper bounds of the bytes that an item uses in a snapshot, without its strings: its numbers,
+// flags and lengths.
 const (
 	partCost     = 29
 	rangeCost    = 20
@@ -55,8 +55,8 @@ func (st *state) route(number int, key string) *route {
 	if number > 0 {
 		return st.routes[number-1]
 	}
-	// The log has already defined a route with this key. This happens only in a manipulated file.
-	// The route then has two numbers.
+	// A file that was manipulated may define a route with this key twice. The route then has two
+	// numbers.
 	if r := st.byKey[key]; r != nil {
 		st.routes = append(st.routes, r)
 		return r

@@ -1,12 +1,13 @@
 // Package checkpoint stores the progress of each route, from which a restart resumes. The progress
-// is the watermark and ranges of each partition (a mark), and the resume token of each ordered lane
-// (a place).
+// has two parts: the watermark and the settled ranges of each partition (its mark), and the resume
+// token of each ordered lane (its place).
 //
 // The checkpoint is an append-only log with checksums in the state directory. A [Store] is an open
 // log. Append writes one entry. After a crash, an entry is in the log completely or not at all, and
-// if it is, all earlier entries are as well. When the log is opened, and when it has grown to a
-// multiple of its live contents, it is replaced by a snapshot of these contents. See
-// docs/formats/checkpoint.md for the format.
+// if it is, all earlier entries are as well.
+//
+// The log is replaced by a snapshot of its live contents when it is opened, and when it has grown
+// to a multiple of them. See docs/formats/checkpoint.md for the format.
 //
 // The owner of a Store must hold the lock of the state directory. The package never replaces an
 // unreadable file by an empty one. It reads no clock and starts no goroutine. Package flow/ledger
@@ -30,8 +31,8 @@ import (
 const Name = "checkpoint.log"
 
 // BootMark separates the key of a route from a boot id of the operating system. Under such a key,
-// the log has progress that was saved before the sink had synced. It is valid only until the next
-// boot. See docs/adr/0004-two-layers-of-checkpoint.md.
+// the log has progress that was saved before the sink had synced its data. This progress is valid
+// only until the next boot. See docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
 // ErrClosed is the error of all methods of a Store after Close.
@@ -39,15 +40,17 @@ var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store. Zero values select the defaults.
 type Options struct {
-	// Factor determines when the log is replaced by a snapshot: when its bytes that are not live
-	// (replaced or deleted) exceed Factor-1 times its live bytes, or 16 MiB if that is less. They
-	// must also exceed Slack. Zero means 2.
+	// Factor bounds the garbage in the log, which are the bytes that later entries have replaced or
+	// deleted. The other bytes are live. A snapshot replaces the log when the garbage exceeds
+	// Factor-1 times the live bytes, or 16 MiB if that is less. But it never does so before the
+	// garbage exceeds Slack. Zero means 2. Example: a log with 3 MiB of live bytes is replaced when
+	// it has grown to 6 MiB.
 	Factor int
-	// Slack is the number of bytes of the log that may always be not live. Zero means 1 MiB.
+	// Slack is the number of bytes of garbage that the log may always have. Zero means 1 MiB.
 	Slack int64
-	// Warn is called for harmless errors, unless it is nil. For example, a new log could not be
-	// written, and the old one stays in use. The Store is locked during the call, so Warn must not
-	// call its methods.
+	// Warn, if not nil, is called for harmless errors. For example, a new log could not be written,
+	// and the old one stays in use. The Store is locked during the call, so Warn must not call its
+	// methods.
 	Warn func(error)
 
 	version uint16 // another version to write, for tests of migration
@@ -75,8 +78,8 @@ type Store struct {
 	sums       summer
 	entry      entry
 
-	// mu guards st against readers. To change st, a goroutine must hold writing and mu. To read st,
-	// it must hold one of them.
+	// mu guards st. A goroutine that changes st must hold both writing and mu. A goroutine that
+	// reads st must hold one of them.
 	mu sync.RWMutex
 	st *state
 }
@@ -84,8 +87,11 @@ type Store struct {
 // Append saves the progress of partitions (marks) and the resume tokens (places) of a route as one
 // entry. When it returns nil, the entry survives a kill of the process, but a power loss may lose
 // it until Sync. places maps the name of a lane to its resume token. An empty token deletes the
-// lane. After an error, either nothing was saved and Append may be called again, or no call can
-// save anything any more (see Failed). Append does not retain marks.
+// lane. Append does not retain marks.
+//
+// After an error, nothing was saved, and Append may be called again. There is one exception: if
+// Failed returns an error, it is unknown whether the entry was saved, and no later call can save
+// anything.
 func (s *Store) Append(route string, marks []stream.Mark, places map[string]string) error {
 	if len(marks) == 0 && len(places) == 0 {
 		return nil
@@ -114,8 +120,8 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 	return nil
 }
 
-// describe converts the arguments of an Append to s.entry. For routes, partitions and lanes that
-// the log already has, the entry contains only their numbers.
+// describe fills s.entry with the arguments of an Append. For routes, partitions and lanes that the
+// log has already defined, the entry contains only their numbers.
 func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
 	e := &s.entry
@@ -184,8 +190,8 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 }
 
 // write appends one frame to the log with one write call. If the call fails, write truncates the
-// log to its length before the call. If this fails as well, the contents of the file are unknown.
-// Then every later call of the store returns the error.
+// log to its length before the call. If the truncation fails as well, the contents of the file are
+// unknown, and every later call of the store returns the error.
 func (s *Store) write(frame []byte) error {
 	if err := s.sums.seal(frame, s.generation, s.size); err != nil {
 		return err
@@ -215,8 +221,9 @@ func (s *Store) trim() {
 	}
 }
 
-// Sync makes earlier Appends durable. If it fails, it is unknown which of them are on the disk.
-// Then every later call returns the error. The next Open checks the file.
+// Sync makes the entries of earlier Appends durable. If it fails, it is unknown which of the
+// entries are on the disk, and every later call of the store returns the error. The next Open finds
+// out, because it checks the file.
 func (s *Store) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -269,8 +276,9 @@ func (s *Store) slack() int64 {
 	return 1 << 20
 }
 
-// garbageMost is the maximum number of bytes in a log that are not live (replaced or deleted),
-// unless Slack is larger. It is the size of the progress of almost a million partitions.
+// garbageMost is the maximum number of bytes in a log that are not live (replaced or deleted by
+// later entries), unless Slack is larger. It is about the size of the progress of a million
+// partitions.
 const garbageMost = 16 << 20
 
 // bound returns the size that the log may have before it is replaced by a snapshot. The caller must
@@ -306,8 +314,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Failed returns the error after which nothing can be saved: that of a failed write or sync, or
-// ErrClosed. It returns nil if the store is usable.
+// Failed returns the error after which nothing can be saved: the error of a failed write or sync,
+// or ErrClosed. It returns nil if the store is usable.
 func (s *Store) Failed() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

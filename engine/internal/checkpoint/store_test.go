@@ -18,8 +18,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestRoundTrip performs the same steps on the model and on three kinds of stores: reopened,
-// replaced, and untouched ones.
+// TestRoundTrip performs random steps on a store and on a model. Between the steps, the store is
+// sometimes synced, replaced by a snapshot or reopened. Its contents must always be those of the
+// model.
 func TestRoundTrip(t *testing.T) {
 	for s := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, s))
@@ -98,8 +99,8 @@ func TestMarkAndMarks(t *testing.T) {
 	}
 }
 
-// TestTwiceInOneAppend sets a partition twice in one Append: the last value counts, for new and
-// known partitions.
+// TestTwiceInOneAppend sets a partition twice in one Append. The last value must count, for new and
+// for known partitions.
 func TestTwiceInOneAppend(t *testing.T) {
 	dir := stateDir(t, vfstest.New())
 	store, _ := mustOpen(t, dir, Options{})
@@ -253,8 +254,8 @@ func TestFailedWriteIsCutOff(t *testing.T) {
 	}
 }
 
-// TestReplaceThatCannotBe keeps the disk full when the log should be replaced. The old log stays in
-// use.
+// TestReplaceThatCannotBe keeps the disk full when the log should be replaced. The old log must
+// stay in use.
 func TestReplaceThatCannotBe(t *testing.T) {
 	for _, op := range []vfstest.Op{vfstest.OpOpen, vfstest.OpWrite, vfstest.OpSync,
 		vfstest.OpRename} {
@@ -294,8 +295,8 @@ func TestReplaceThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestMigration opens a log as a later version of the program would, and then with this version
-// again.
+// TestMigration opens a log as a later version of the program would, which changes its format. This
+// version must then refuse the log, and name the command that converts it.
 func TestMigration(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 1)), 20))
 	m, dir := memory(t, w.log)

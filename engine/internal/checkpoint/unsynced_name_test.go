@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// killAfter calls do, and kills it after its first call of the given kind: the call has taken
-// effect, and no call follows it.
+// killAfter calls do and simulates a kill after the first call of the file system of the given
+// kind. This call takes effect, and no further call does.
 func killAfter(t *testing.T, m *vfstest.Mem, op vfstest.Op, do func()) {
 	t.Helper()
 	killed := false
@@ -29,7 +29,8 @@ func killAfter(t *testing.T, m *vfstest.Mem, op vfstest.Op, do func()) {
 }
 
 // TestOpenSyncsName opens a log whose writer was killed before it synced the directory. After a
-// Sync, a power loss must not bring back the state without this log.
+// Sync of the new store, the log must survive a power loss: the directory must not return to its
+// state without the log.
 func TestOpenSyncsName(t *testing.T) {
 	m := vfstest.New()
 	dir := stateDir(t, m)

@@ -66,8 +66,8 @@ func PositionsKey(route string) string {
 	return "progress." + keyName(pipeline) + "." + keyName(name)
 }
 
-// keyName converts a name to a part of a key, which must not contain dots. It does not change names
-// that a config accepts.
+// keyName converts a name to a part of a key, which must not contain dots. Names that a config
+// accepts have none, and keyName does not change them.
 func keyName(name string) string {
 	var out strings.Builder
 	for _, c := range []byte(name) {
@@ -83,8 +83,8 @@ func keyName(name string) string {
 	return out.String()
 }
 
-// Own waits until this process is the owner of the pipeline, and then calls do. It keeps renewing
-// the pipeline's lease. If the lease is lost, Own waits again and calls do again. See
+// Own waits until this process is the owner of the pipeline, and then calls do. While do runs, Own
+// renews the pipeline's lease. If the lease is lost, Own waits again and calls do again. See
 // [LeaseHolder.Run].
 func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock,
@@ -99,8 +99,8 @@ func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	return k.Run(ctx, do)
 }
 
-// Positions opens the saved progress of a route for t, a period in which this process owns the
-// pipeline. After it returns, earlier owners cannot save progress of the route.
+// Positions opens the saved progress of a route. The tenure t is a period in which this process
+// owns the pipeline. After Positions returns, earlier owners cannot save progress of the route.
 func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positions, error) {
 	return OpenPositions(ctx, b.open(PositionsKey(route)), route, t)
 }

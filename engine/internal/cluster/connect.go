@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// requestTimeout is the timeout of a request. It is short, because an owner must stop working
-	// when its last successful renewal is 6 s old (Times.Stop). Within that time it can wait for
-	// several lost responses and still renew.
+	// requestTimeout is the timeout of a request. It is short for this reason: an owner must stop
+	// working when its last successful renewal is 6 s old (Times.Stop). Even if several responses
+	// are lost, the owner can then still renew within this time.
 	requestTimeout = 1500 * time.Millisecond
 
 	// connectWithin is the time for which Connect waits for servers that are starting.
@@ -47,8 +47,8 @@ func Connect(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Bucket,
 		}})
 }
 
-// isFinal reports whether it is useless to retry after err. For most errors it is not: for example,
-// a server that is starting, or does not know a new bucket yet, returns errors that disappear.
+// isFinal reports whether a retry after err is useless. Few errors are final. Most disappear, such
+// as those of a server that is starting or does not know a new bucket yet.
 func isFinal(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeReplicas {
 		return true
@@ -74,8 +74,8 @@ func connectOnce(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Buc
 	return b, nil
 }
 
-// dial connects to a server. If the library later closes the connection on its own, closed is
-// called. It is not called after a call of the connection's method Close.
+// dial connects to a server. It arranges that closed is called if the library later closes the
+// connection on its own. closed is not called if this program closes the connection.
 func dial(c *config.Cluster, log *slog.Logger, closed natsgo.ConnHandler) (*natsgo.Conn, error) {
 	o := []natsgo.Option{
 		natsgo.Name("penstock " + c.Name()), natsgo.Timeout(connectTimeout),
@@ -152,15 +152,15 @@ func openBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	return kv, true, nil
 }
 
-// Error codes of a server that refuses a bucket, because the cluster of servers is too small for
-// the requested number of replicas.
+// With these error codes, a server refuses a bucket because the cluster has fewer servers than the
+// requested number of replicas.
 const (
 	codeReplicas jetstream.ErrorCode = 10074
 	codeNoPeers  jetstream.ErrorCode = 10005
 )
 
-// checkBucket returns the ID of the bucket. It returns an error if the bucket is configured so that
-// it could lose progress.
+// checkBucket returns the ID of the bucket. It returns an error if the bucket's configuration could
+// cause a loss of progress.
 func checkBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	log *slog.Logger) (id string, err error) {
 	s, err := js.Stream(ctx, "KV_"+c.Bucket)

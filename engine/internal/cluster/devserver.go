@@ -24,8 +24,8 @@ type DevServer struct {
 	sent   int
 }
 
-// DevStream is the name of the DevServer's only stream, and of the subject to which Publish
-// publishes.
+// DevStream is the name of the DevServer's only stream. It is also the subject of the messages that
+// Publish sends.
 const DevStream = "orders"
 
 // StartDevServer starts a server that stores its data in dir.

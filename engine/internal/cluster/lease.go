@@ -30,9 +30,9 @@ type Value struct {
 	Count uint64 `json:"count"`           // number of the owner's writes
 }
 
-// Entry is the result of reading a lease. If the key does not exist, Revision is the last revision
-// of the whole bucket. A process that takes a lease uses Revision plus 1 as its epoch. A new epoch
-// is therefore higher than all earlier ones, even if the key was deleted.
+// Entry is the result of reading a lease. Revision is the revision of the key or, if the key does
+// not exist, the last revision of the whole bucket. A process that takes a lease uses Revision plus
+// 1 as its epoch. So each epoch is higher than all earlier ones, even if the key was deleted.
 type Entry struct {
 	Found    bool
 	Revision uint64
@@ -76,8 +76,9 @@ const (
 //	    │                                           ▼               ▼
 //	    └───── owned by another process ──────── checking ──owned by this one──▶ owning
 //
-// In the phase owning, a process may not act as the owner if its last successful renewal is older
-// than Times.Stop. It continues to renew, because it may still be the owner.
+// In the phase owning, the last successful renewal may be older than Times.Stop. The process must
+// then not act as the owner. But it continues to renew, because no other process may have taken the
+// lease.
 type phase uint8
 
 const (
@@ -87,9 +88,9 @@ const (
 	checking
 )
 
-// Lease is the knowledge of one process about one lease. Its methods need the present time as an
-// argument: the time since any fixed moment, by a clock that also runs while the system is
-// suspended. It is not safe for concurrent use.
+// Lease is the knowledge of one process about one lease. Its methods get the present time as an
+// argument, as the time since some fixed moment. The caller's clock must also run while the system
+// is suspended. A Lease is not safe for concurrent use.
 type Lease struct {
 	owner string
 	times Times
@@ -115,8 +116,8 @@ type Lease struct {
 	answered  time.Duration
 }
 
-// NewLease returns a lease. Its owner is not known yet. The argument owner must be different for
-// each start of a process.
+// NewLease returns a lease whose owner is not known yet. The argument owner names this process, and
+// must be different for each start of the process.
 func NewLease(owner string, t Times) *Lease {
 	return &Lease{owner: owner, times: t.withDefaults()}
 }
@@ -126,8 +127,8 @@ func (l *Lease) Owns(now time.Duration) bool {
 	return l.valid && now-l.renewed < l.times.Stop
 }
 
-// OwnedUntil returns the time at which the process must stop acting as the owner, unless the lease
-// is renewed before. It returns false if the process does not own the lease.
+// OwnedUntil returns the time at which the process must stop acting as the owner if no renewal
+// succeeds before. It returns false if the process does not own the lease.
 func (l *Lease) OwnedUntil() (time.Duration, bool) { return l.renewed + l.times.Stop, l.valid }
 
 // Renewed returns the time at which the last successful renewal was sent. It returns false if the
@@ -144,8 +145,8 @@ func (l *Lease) RenewNow() {
 	}
 }
 
-// Epoch returns the epoch of the last takeover by this process, or 0 if there was none. Each owner
-// has a higher epoch than the one before.
+// Epoch returns the epoch of the last takeover by this process, or 0 if there was none. An epoch is
+// a number that is higher for each new owner.
 func (l *Lease) Epoch() uint64 { return l.epoch }
 
 // Next returns the request to send at the time now, or Wait if none is due. The caller must report
@@ -178,9 +179,9 @@ func (l *Lease) write(k Kind) Command {
 	return Command{Kind: k, Revision: l.revision, Value: l.written}
 }
 
-// Wrote tells the lease the result of a Create or Update. If the result is Done, revision is the
-// new revision of the key. If there was no response, the write may take effect now, later or
-// never. The next request then reads the key.
+// Wrote tells the lease the result of a Create or Update. If r is Done, revision is the new
+// revision of the key. If r is Unknown, there was no response: the write may take effect now, later
+// or never. The next request then reads the key.
 func (l *Lease) Wrote(r Result, revision uint64) {
 	switch r {
 	case Done:
@@ -192,8 +193,8 @@ func (l *Lease) Wrote(r Result, revision uint64) {
 	}
 }
 
-// ReadDone tells the lease the result of a Read. now is the present time. The result is Done, or
-// Unknown if there was no response.
+// ReadDone tells the lease the result of a Read. now is the present time. If r is Done, e is the
+// entry that was read. If r is Unknown, there was no response.
 func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	switch {
 	case r != Done:
@@ -205,10 +206,11 @@ func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	}
 }
 
-// adopt records that the key has the entry e, which this process has written, so this process
-// owns the lease. The ownership ends a fixed time after the sending of that write. Lease stores
-// the sending time of the last write only. If e is an earlier write that took effect late, its
-// sending time is unknown. The process must then renew the lease before it acts as the owner.
+// adopt records that this process owns the lease, because the key has an entry e that this process
+// has written. The ownership ends a fixed time after the write of e was sent, and the Lease knows
+// only when its last write was sent. But e may be an earlier write that took effect late. It is
+// then unknown when the ownership ends, and the process must renew the lease before it acts as the
+// owner.
 func (l *Lease) adopt(e Entry) {
 	l.phase, l.revision, l.epoch, l.held = owning, e.Revision, e.Value.Epoch, e.Value
 	if e.Value != l.written {
@@ -218,15 +220,15 @@ func (l *Lease) adopt(e Entry) {
 	l.valid, l.renewed = true, l.attempt
 }
 
-// maxCounted bounds the time that watch counts between two reads, as a multiple of Times.Renew. A
-// longer time between them means that this process was suspended. It then does not know whether
-// the owner could renew in that time.
+// maxCounted bounds the time that watch counts between two reads, as a multiple of Times.Renew. If
+// more time has passed, this process was suspended, and cannot know whether the owner was able to
+// renew in that time.
 const maxCounted = 2
 
 // watch measures for how long the entry of another owner has not changed. For this it adds up the
-// times between the response to a read and the start of the next read. The time of the reads
-// themselves does not count, because the servers may elect a leader during a read. Until the
-// election ends, no process can renew.
+// times between reads, from the response to a read to the start of the next read. The time of the
+// reads themselves does not count. The reason is that the servers may be electing a leader while a
+// read waits, and until they have, no process can renew.
 func (l *Lease) watch(now time.Duration, e Entry) {
 	same := l.phase == watching && l.seen && e.Found == l.found && e.Revision == l.revision
 	switch {
@@ -247,7 +249,7 @@ func (l *Lease) watch(now time.Duration, e Entry) {
 }
 
 // Release ends the ownership. It returns the command that gives the lease back, or Wait if this
-// process does not own the lease. No method may be called afterwards.
+// process does not own the lease. After Release, no method may be called.
 func (l *Lease) Release() Command {
 	if !l.valid || l.phase != owning {
 		return Command{Kind: Wait}

@@ -40,8 +40,8 @@ type View struct {
 	renewed time.Duration // time when the last successful renewal was sent
 }
 
-// NewLeaseHolder returns a LeaseHolder. It sends nothing before Run. The argument owner must be
-// different for each start of a process.
+// NewLeaseHolder returns a LeaseHolder. It sends nothing before Run. The argument owner names this
+// process, and must be different for each start of the process.
 func NewLeaseHolder(r Register, name, owner string, t Times, log *slog.Logger) *LeaseHolder {
 	return newLeaseHolder(r, name, NewLease(owner, t), clock, log)
 }
@@ -114,8 +114,8 @@ type Tenure struct {
 }
 
 // Confirm waits until a renewal succeeds that was sent after the call of Confirm. Such a renewal
-// proves that no other process was the owner when Confirm was called. Confirm returns an error if
-// ctx ends first. If ctx is the context of a Work, it also ends with the ownership.
+// proves that no other process was the owner when Confirm was called. If ctx ends first, Confirm
+// returns an error. The context of a Work also ends when the ownership ends.
 func (t Tenure) Confirm(ctx context.Context) error {
 	k := t.holder
 	asked := k.clock()
@@ -152,10 +152,12 @@ var ErrNotOwner = errors.New("another process may own the lease")
 // Work is a function that runs while this process owns the lease. ctx ends with the ownership.
 type Work func(ctx context.Context, t Tenure) error
 
-// Run keeps trying to own the lease until ctx is done. Each time this process becomes the owner,
-// Run calls do. When the process loses the lease, the context of do ends. Then do should return
-// soon, because Run waits for it before the next call. If do returns while the process owns the
-// lease, Run returns the error of do. Before it returns, Run gives the lease back.
+// Run tries to own the lease until ctx is done. Each time this process becomes the owner, Run calls
+// do. When the process loses the lease, the context of do ends. do should then return soon, because
+// Run waits for it before it tries again.
+//
+// If do returns while the process owns the lease, Run ends and returns the error of do. Before Run
+// returns, it gives the lease back.
 func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	group := supervise.NewGroup(ctx)
 	var now *work
@@ -209,8 +211,8 @@ func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	return k.finish(ctx, group, now, done, busy)
 }
 
-// starvedAfter is the delay of a timer that counts as starvation. Such a delay occurs if this
-// process was suspended, or got no CPU time. The lease then expires although its owner is alive.
+// starvedAfter is the delay of a timer from which this process counts as starved: it was suspended
+// or got no CPU time. A lease may then expire although its owner is alive.
 const starvedAfter = 2 * time.Second
 
 // checkTimer counts a timer of Run if it was late by more than starvedAfter.
@@ -226,9 +228,9 @@ func (k *LeaseHolder) checkTimer(due time.Duration) {
 		"late", late.Round(time.Millisecond))
 }
 
-// finish ends the running work, if any. If a request is running (busy), it waits for the result in
-// done. Then it gives the lease back, so that another process can take it at once. It returns the
-// error of the work.
+// finish ends the running work, if any, and returns its error. If a request is running (busy is
+// true), finish then waits for the result in done. At the end it gives the lease back, so that
+// another process can take it at once.
 func (k *LeaseHolder) finish(ctx context.Context, group *supervise.Group, now *work,
 	done chan func(), busy bool) error {
 	var err error

@@ -135,9 +135,8 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestLeaseHolders checks that the second process takes over the lease when the owner stops, and
-// when the owner's connection is cut. Epochs grow, and the two processes never work at the same
-// time.
+// TestLeaseHolders checks that the second process takes over the lease in two cases: the owner
+// stops, or its connection is cut. Epochs grow, and the two processes never work at the same time.
 func TestLeaseHolders(t *testing.T) {
 	t.Parallel() // it mostly waits
 	b, o := newBucket(t), &owners{now: make(map[string]context.Context)}

@@ -27,8 +27,8 @@ func (s *store) write(c Command) (Result, uint64) {
 	return Done, s.entry.Revision
 }
 
-// peer is a process in virtual time. Each of its requests takes effect at one time, and its
-// response arrives at a later one.
+// peer is a process in virtual time. Its requests take effect at one time, and their responses
+// arrive at a later time.
 type peer struct {
 	l                 *Lease
 	clock             float64 // speed
@@ -187,8 +187,8 @@ func TestLeaseModel(t *testing.T) {
 }
 
 // TestLeaseTakeover checks that another process takes over a dead owner's lease after about 9 s.
-// The candidate must observe the lease unchanged for 8 s, not counting the network time. In this
-// test the network time is up to 200 ms of each second.
+// This process must see the lease unchanged for 8 s, in which the time of its requests does not
+// count. In this test the requests take up to 200 ms of each second.
 func TestLeaseTakeover(t *testing.T) {
 	var took []time.Duration
 	for seed := range uint64(51) {

@@ -16,9 +16,10 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// link is the connection of a process to its bucket. The client library reconnects to servers that
-// are down, but after some errors of a server, it closes its connection permanently. Example: an
-// operator lowers max_payload, and a larger message is sent. link then makes a new connection.
+// link is the connection of a process to its bucket. If a server is down, the client library
+// reconnects on its own. But after some errors of a server, the library closes its connection
+// permanently, and link makes a new one. Example: an operator lowers max_payload, and a larger
+// message is sent.
 type link struct {
 	config *config.Cluster
 	log    *slog.Logger
@@ -48,8 +49,8 @@ func (l *link) current() (*session, error) {
 }
 
 // connect opens a session. If create is set and the bucket does not exist, it creates the bucket.
-// Each time the library later closes the session's connection, another session is opened, until
-// life ends. ctx bounds the requests for the first session.
+// ctx bounds the requests for this first session. Until life ends, connect also opens a new session
+// each time the library closes the connection of the session.
 func (l *link) connect(ctx, life context.Context, create bool) (*session, error) {
 	closed := func(conn *natsgo.Conn) {
 		if l.lost(conn) {

@@ -58,9 +58,9 @@ func (b *bucket) own() *owned {
 	return o
 }
 
-// breakConnection makes the client library close its connection. It lowers max_payload, the maximum
-// size of a message, at the server, which does not tell its clients. Then it sends a larger
-// message.
+// breakConnection makes the client library close its connection. At the server, it lowers
+// max_payload, the maximum size of a message. The clients do not learn of this. Then it sends a
+// larger message.
 func (o *owned) breakConnection() {
 	o.t.Helper()
 	lower := o.options.Clone()
@@ -103,9 +103,9 @@ func TestClosedConnection(t *testing.T) {
 	}
 }
 
-// TestClosedConnectionOtherBucket checks the reported state while the connection cannot be
-// replaced. The bucket is missing at first, and is not created. A new bucket of its name is not
-// accepted.
+// TestClosedConnectionOtherBucket checks the reported state while a closed connection cannot be
+// replaced. First, the bucket is missing, and must not be created. Then there is a new bucket of
+// the same name, and it must not be accepted.
 func TestClosedConnectionOtherBucket(t *testing.T) {
 	t.Parallel() // it mostly waits
 	o := newBucket(t).own()

@@ -51,8 +51,8 @@ func isConflict(err error) bool {
 	return errors.Is(err, jetstream.ErrKeyExists)
 }
 
-// Read implements Register. It reads from the leader of the stream. The method Get of the client
-// library may read from a replica, which may be behind.
+// Read implements Register. It asks the leader of the stream. It does not use the method Get of the
+// client library, which may ask a replica that is behind the leader.
 func (r *natsRegister) Read(ctx context.Context) (Stored, error) {
 	s, err := r.link.current()
 	if err != nil {

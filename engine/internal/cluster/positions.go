@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// MaxPositions is the maximum size of the progress of one route in bytes. By default, a NATS server
-// accepts values of up to 1 MiB.
+// MaxPositions is the maximum size of the progress of one route in bytes. It leaves some room below
+// 1 MiB, the size of the values that a NATS server accepts by default.
 const MaxPositions = 900 << 10
 
 // positionsFormat is the version of the format of a route's value.
@@ -25,9 +25,9 @@ const positionsFormat = 1
 // another process writes the key between its read and its write.
 const maxOpen = 10
 
-// Positions is the progress of a route in the bucket, for one period in which this process owns
-// the pipeline. Each save writes the whole value by compare-and-set: the bucket refuses the write
-// if another process has written since. A process that is no longer the owner therefore cannot
+// Positions is the progress of a route in the bucket, for one period in which this process owns the
+// pipeline. Each save writes the whole value by compare-and-set: the bucket refuses the write if
+// another process has written since the last save. So a process that is no longer the owner cannot
 // save. The methods are safe for concurrent use.
 type Positions struct {
 	register Register
@@ -80,8 +80,8 @@ func (e *FencedError) Error() string {
 		"process has %d)", e.Route, e.Seen, e.Own)
 }
 
-// OpenPositions reads the progress of a route, and writes it back with the epoch of t. After it
-// returns, owners with an earlier epoch cannot save progress.
+// OpenPositions reads the progress of a route, and writes it back with the epoch of the tenure t.
+// After it returns, owners with an earlier epoch cannot save progress.
 func OpenPositions(ctx context.Context, r Register, route string, t Tenure) (*Positions, error) {
 	p := &Positions{register: r, route: route, epoch: t.Epoch}
 	var err error
@@ -176,10 +176,11 @@ func (v *routeValue) positions() map[string]stream.Mark {
 	return marks
 }
 
-// Append saves marks (the progress of partitions) of the route. After an error nothing was saved.
-// Append may then be called again, unless Failed returns an error. Append returns an error if
-// there are places (resume tokens). Only sinks that append to a local file have resume tokens,
-// and a cluster does not allow such sinks.
+// Append saves marks (the progress of partitions) of the route. After an error, nothing was saved,
+// and Append may be called again unless Failed returns an error.
+//
+// Append returns an error if there are places (resume tokens). Only sinks that append to a local
+// file have resume tokens, and a pipeline that a cluster shares cannot have such a sink.
 func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]string) error {
 	if len(places) > 0 {
 		return fmt.Errorf("progress of %s: a bucket stores no resume tokens", p.route)
@@ -224,11 +225,15 @@ func (p *Positions) change(f func(map[string]stream.Mark)) error {
 	return nil
 }
 
-// write writes text as the next value. After an error, it reads the stored value. If that is text,
-// the write has taken effect without a response, and write succeeds. If it is an older value of
-// this owner, an earlier write without a response has taken effect late and caused the conflict.
-// write then tries once more, with the new revision. If the stored value is of another owner, write
-// returns a FencedError.
+// write writes text as the next value. If the write fails, it may have been stored without a
+// response. write then reads the stored value, and there are four cases:
+//
+//   - The value is text: the write has taken effect, and write succeeds.
+//   - The value is an older one of this owner: an earlier write has taken effect late and caused
+//     the conflict. write tries once more, with the new revision.
+//   - The value is that of another owner: write returns a FencedError.
+//   - The key was deleted by hand: write creates it again, because this owner still has the
+//     progress.
 func (p *Positions) write(text []byte) (uint64, error) {
 	ctx := context.Background() // each request has a timeout of its own
 	revision, err := p.register.Write(ctx, true, p.revision, text)

@@ -5,15 +5,16 @@ import (
 	"errors"
 )
 
-// Register is one key of the bucket. A write changes its value only if the key still has the
+// Register is one key of the bucket. A write changes the value only if the key still has the
 // expected revision (compare-and-set). Each call sends one request, which has its own timeout. A
 // Register is safe for concurrent use.
 type Register interface {
 	// Read returns the value as stored by the leader of the bucket.
 	Read(ctx context.Context) (Stored, error)
-	// Write stores data and returns the new revision. It does so only if the key has the given
-	// revision or, if found is false, the key does not exist. Otherwise it returns ErrConflict.
-	// After any other error, the value may have been stored, or may be stored later.
+	// Write stores data and returns the new revision. If found is true, it does so only if the key
+	// has the given revision. If found is false, it does so only if the key does not exist.
+	// Otherwise it returns ErrConflict. After any other error, the value may have been stored, or
+	// may be stored later.
 	Write(ctx context.Context, found bool, revision uint64, data []byte) (uint64, error)
 }
 

@@ -229,8 +229,9 @@ func TestBucketDown(t *testing.T) {
 	})
 }
 
-// startHolder runs a lease holder that keeps its lease until stop is called. Its clock is ahead
-// of the time of the test by the duration suspended, as if the process had been suspended.
+// startHolder runs a lease holder that keeps its lease until stop is called. The holder's clock is
+// ahead of the clock of the test by the time suspended, as if the process had been suspended for
+// that time.
 func startHolder(t *testing.T, s *memBucket, log io.Writer,
 	suspended func() time.Duration) (k *LeaseHolder, stop func()) {
 	start := time.Now()
@@ -251,8 +252,8 @@ func startHolder(t *testing.T, s *memBucket, log io.Writer,
 	}
 }
 
-// TestFailureIsShown checks that only the first of consecutive failed requests is a warning, and
-// that the view contains the failure until the bucket responds again.
+// TestFailureIsShown checks consecutive failed requests. Only the first one is logged as a warning.
+// The view of the lease contains the failure until the bucket responds again.
 func TestFailureIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemBucket()
@@ -432,8 +433,8 @@ func (l *lostAnswer) Write(ctx context.Context, found bool, revision uint64,
 	return next, err
 }
 
-// TestPositionsWithoutAnswer checks two cases: a write that was stored but got no response is found
-// by reading it back, and a key that was deleted by hand is written again.
+// TestPositionsWithoutAnswer checks two cases. A write was stored but got no response: the holder
+// finds this by reading the value. A key was deleted by hand: the holder writes it again.
 func TestPositionsWithoutAnswer(t *testing.T) {
 	s := newMemBucket()
 	r := &lostAnswer{wire: wire{s, "progress.p.r", always(false)}}

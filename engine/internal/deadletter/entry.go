@@ -62,8 +62,8 @@ type Entries struct {
 // NewEntries returns a reader of the dead letters in r.
 func NewEntries(r io.Reader) *Entries { return &Entries{r: bufio.NewReaderSize(r, 256<<10)} }
 
-// Next returns the next dead letter, or io.EOF. It ignores a last line that does not end with a
-// line end, because a process is still writing it.
+// Next returns the next dead letter, or io.EOF. It ignores a last line without a line end, because
+// another process may be writing this line.
 func (s *Entries) Next() (*Entry, error) {
 	for {
 		text, err := s.r.ReadBytes('\n')
@@ -86,15 +86,15 @@ func (s *Entries) Next() (*Entry, error) {
 // partitionPrefix is the prefix of the partition ids of replayed dead letters.
 const partitionPrefix = "letter."
 
-// PartitionOf returns the partition id of a replayed dead letter. Each letter is a partition of its
-// own. The checkpoint therefore records for each letter whether it was delivered.
+// PartitionOf returns the partition id of a dead letter in a replay. In a replay each letter is a
+// partition of its own, so that the checkpoint records for each letter whether it was delivered.
 func PartitionOf(letterID string) string {
 	sum := sha256.Sum256([]byte(letterID))
 	return partitionPrefix + hex.EncodeToString(sum[:16])
 }
 
-// IsPartition reports whether the partition id is that of a replayed dead letter. The progress of
-// such partitions must not be passed to the route's own source.
+// IsPartition reports whether the partition id is that of a dead letter in a replay. The route's
+// own source does not know these partitions, so their progress must not be passed to it.
 func IsPartition(id string) bool { return strings.HasPrefix(id, partitionPrefix) }
 
 // ParseTime parses a time of a filter. The text is a time (RFC 3339), a date, or a duration. A

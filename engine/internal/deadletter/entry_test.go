@@ -84,8 +84,8 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// TestSource checks that each letter is a record of its own partition, and that settled, duplicate
-// and filtered letters are skipped.
+// TestSource checks that each letter is a record of its own partition, and that the source skips
+// letters that are settled, duplicate or excluded by the filter.
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
 	d, err := osfs.New().OpenDir(dir)

@@ -8,26 +8,27 @@ import (
 )
 
 const (
-	// guardPatience is a time from the start of a run. It applies while the run has not delivered a
-	// record. Before this time, Records/10 dead records stop the route. After it, Records/100 are
-	// enough.
+	// guardPatience divides the start of a run, which lasts until the run has delivered a record.
+	// Before guardPatience has passed, Records/10 dead records stop the route. After that,
+	// Records/100 dead records are enough.
 	guardPatience = 10 * time.Second
-	// guardMemory bounds the number of records that the share covers. When the share covers more
-	// than twice this number, its counts are halved, so that older records count less.
+	// guardMemory bounds the number of records over which the share of dead records is computed.
+	// When they are more than twice this number, both counts are halved, so that older records
+	// count less.
 	guardMemory = 100_000
 )
 
 // Guard stops a route that dead-letters too many records, for example because of a wrong token or
-// pattern. Once Records records have been delivered or dead-lettered, it stops the route if the
-// share of dead-lettered records exceeds Share.
+// pattern. Once the number Records of records has been delivered or dead-lettered, the Guard stops
+// the route if the share of dead-lettered records exceeds Share.
 //
 // Until a run has delivered its first record, fewer dead records are enough: Records/10 in the
 // first 10 s, and Records/100 later. For example, with Records = 1000, the route stops after 100
 // dead records, or after 10 once 10 s have passed.
 //
-// The share covers the current run. In a long run, it covers the last 100,000 to 200,000 records. A
-// stream that turns bad after a long time is therefore stopped within minutes. A Guard is not safe
-// for concurrent use.
+// The share is computed over the current run, and in a long run over the last 100,000 to 200,000
+// records. So a stream with records that turn bad after a long time is stopped within minutes. A
+// Guard is not safe for concurrent use.
 type Guard struct {
 	Share   float64 // tolerated share of dead records, 0 to 1
 	Records int64   // minimum number of records before the share is checked
@@ -40,9 +41,9 @@ type Guard struct {
 	stopped         error
 }
 
-// Start begins the check for the first records of a run. It is not called if a run resumes after
-// a kill. The rest of the interrupted batch may then consist only of records that a worker has
-// refused.
+// Start begins the stricter check that applies until a run has delivered its first record. It is
+// not called if the run resumes after a kill, because the first batch may then consist only of
+// records that a worker had refused before the kill.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
 // Observe counts records that were delivered or dead-lettered. It returns a *GuardError if the
@@ -66,8 +67,8 @@ func (g *Guard) Observe(now time.Time, delivered, dead int64) error {
 	return g.stopped
 }
 
-// enough returns the number of dead records after which the guard stops the route at the start of a
-// run.
+// enough returns the number of dead records that stop the route while the run has not delivered a
+// record.
 func (g *Guard) enough(now time.Time) int64 {
 	if now.Sub(g.began) >= guardPatience {
 		return max(1, g.Records/100)

@@ -9,7 +9,7 @@ import (
 )
 
 // TestLongLastLetter opens a file with a last letter that is longer than the part that Open reads
-// at first. JSON needs six bytes for each NUL byte of the record.
+// at first. The record consists of NUL bytes, which take six bytes each in JSON.
 func TestLongLastLetter(t *testing.T) {
 	files := vfstest.New()
 	s := open(t, files, 0)

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// tailBytes is the size of the last part of the file in which Open collects the ids of
-	// letters. After a kill, the source repeats records, and the same letters would be written
-	// again. The size is twice the default of checkpoint.replay, because a letter is longer than
-	// its record.
+	// tailBytes is the size of the last part of the file in which Open collects the ids of letters.
+	// After a kill, the source repeats records, some of which may already be letters. The Store
+	// recognizes them by their ids and does not write them again. The size is twice the default of
+	// checkpoint.replay, because a letter is longer than its record.
 	tailBytes = 64 << 20
 	// maxKnown is the maximum number of ids that are kept. The newest are kept.
 	maxKnown = 1 << 19
@@ -63,13 +63,13 @@ func (r *recentIDs) add(id idHash) {
 	r.set[id] = struct{}{}
 }
 
-// repair prepares the file f for appending. It collects the ids of the letters in the last part
-// of f, and returns the offset at which the next letter is written.
+// repair prepares the file f for appending. It collects the ids of the letters in the last part of
+// f, and returns the offset at which the next letter is written.
 //
 // A kill or power loss may leave incomplete data at the end. A last line without a line end is
-// removed, because its Append has not returned. Complete lines at the end that are not letters were
-// damaged, or written by another program. They are moved to a separate file, so that nothing is
-// lost.
+// removed: its Append has not returned, so nobody relies on it. Complete lines at the end that are
+// not letters were damaged, or written by another program. They are moved to a separate file, so
+// that nothing is lost.
 func (s *Store) repair(f vfs.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -101,8 +101,9 @@ func (s *Store) repair(f vfs.File) (size int64, err error) {
 	return size, err
 }
 
-// lastLines returns the last tailBytes of a file and their offset. If the last complete line begins
-// before them, it returns more, because this line may be a long letter.
+// lastLines returns the last tailBytes of a file and their offset. The last complete line may begin
+// before them, because a letter may be long. lastLines then returns the file from the beginning of
+// this line.
 func lastLines(f vfs.File, size int64) (from int64, tail []byte, err error) {
 	for n := int64(tailBytes); ; n *= 2 {
 		from = max(0, size-n)

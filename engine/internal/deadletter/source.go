@@ -24,9 +24,9 @@ type Source struct {
 
 	// Discard drops the letters instead of delivering them.
 	Discard bool
-	// Keep is the time for which the sink's ledger (the progress in the sink's database) keeps the
-	// progress of each request to the route's own source. The replay opens the same ledger, with
-	// the same value. Zero means that the source's partitions are not requests.
+	// Keep is the stream.SinkOptions.Keep of the route's own source. A sink may keep the progress
+	// of each request for this time in its ledger. The replay opens the same ledger, so it must
+	// pass the same value. Zero means that the source's partitions are not requests.
 	Keep time.Duration
 	// Fields adds the fields of the records. It is nil if the route's own source adds none.
 	Fields func(b *stream.Batch)

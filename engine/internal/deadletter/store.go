@@ -1,11 +1,11 @@
-// Package deadletter stores refused records of a route, with the reason, in a file for people and
-// programs. See docs/formats/dead-letters.md.
+// Package deadletter stores refused records of a route, with the reason, in a file that people and
+// programs can read. See docs/formats/dead-letters.md.
 //
 // A [Store] is the file of one route. Letters are durable when Append returns. Each letter is
-// written once, even if the process is killed between two calls of Append. A Store never drops a
-// letter. If it is full, Append returns an error, and the route stops.
+// written once, even if the process is killed and the source repeats its record. A Store never
+// drops a letter. If it is full, Append returns an error, and the route stops.
 //
-// A [Guard] counts dead letters and decides when a route has too many of them and must stop. It
+// A [Guard] counts dead letters, and decides when a route has too many of them and must stop. It
 // reads no clock and does no I/O.
 package deadletter
 
@@ -70,9 +70,9 @@ type Store struct {
 	over  bool
 }
 
-// Open opens the file of a route in dir. If there is none, it creates the file with mode 0600. The
-// Store owns dir and closes it, even if Open fails. If a kill has left an incomplete line, Open
-// removes it. Such a line was never acknowledged.
+// Open opens the file of a route in dir. If there is none, it creates the file with mode 0600. A
+// kill may have left an incomplete last line. Open removes it, because its Append has not returned.
+// The Store owns dir and closes it, even if Open fails.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -91,7 +91,7 @@ func (s *Store) path() string { return filepath.Join(s.dir.Path(), s.name) }
 func (s *Store) Path() string { return s.path() }
 
 // SetAside returns the name of the file to which Open has moved unreadable lines from the end of
-// the store. It returns "" if there were none.
+// the store, or "" if there were none.
 func (s *Store) SetAside() string { return s.aside }
 
 func (s *Store) open() error {
@@ -114,9 +114,9 @@ func (s *Store) open() error {
 }
 
 // Append writes the letters in order and returns when they are durable. It omits letters with an id
-// that is among the last maxKnown ids written. After an error, none of the letters counts as
-// written. If the letters do not fit, the error is ErrFull, and the route must stop. Append waits
-// for concurrent calls until ctx is done.
+// that is among the last maxKnown ids written. If the letters do not fit, the error is ErrFull, and
+// the route must stop. After any error, none of the letters counts as written. While another call
+// is running, Append waits until that call has returned or ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	select {
 	case s.turn <- struct{}{}:

@@ -137,8 +137,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestCrashes checks that every letter whose Append has returned exists after a power loss at any
-// moment. Appending it again does not duplicate it.
+// TestCrashes simulates a power loss at every moment. If the Append of a letter has returned, the
+// letter must exist afterwards. Appending it again must not duplicate it.
 func TestCrashes(t *testing.T) {
 	const total = 36
 	acked, crashes := 0, 0
@@ -180,8 +180,8 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestFaults makes each call of the file system fail once. A failed Append leaves no letter; when
-// it is repeated, it succeeds.
+// TestFaults makes each call of the file system fail once. A failed Append must leave no letter,
+// and must succeed when it is repeated.
 func TestFaults(t *testing.T) {
 	for _, fault := range []vfstest.Fault{
 		{Op: vfstest.OpWrite, Err: syscall.ENOSPC, Short: 100},
@@ -222,8 +222,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestDamaged checks that foreign lines are moved to another file, that an incomplete line is
-// removed, and that letters before them are kept.
+// TestDamaged checks the end of a damaged file: foreign lines are moved to another file, an
+// incomplete line is removed, and the letters before them are kept.
 func TestDamaged(t *testing.T) {
 	files := vfstest.New()
 	s := open(t, files, 0)

@@ -1,6 +1,6 @@
 // Package demo has the receivers of `penstock demo`. They are HTTP servers on loopback that are
-// slow, fail and restart. They count the records that they have accepted. The "lost 0" that the
-// demo prints is therefore measured by the receivers.
+// slow, fail and restart. They count the records that they have accepted. So the "lost 0" that the
+// demo prints was measured at the receivers, not claimed by the sender.
 package demo
 
 import (
@@ -22,8 +22,9 @@ import (
 // wait.
 const atOnce = 4
 
-// Tally counts how often each record was accepted by any receiver. It does not count a request that
-// has the Idempotency-Key of an earlier accepted request. It is safe for concurrent use.
+// Tally counts how often each record was accepted by any receiver. If a request has the
+// Idempotency-Key of an earlier accepted request, its records are not counted again. A Tally is
+// safe for concurrent use.
 type Tally struct {
 	mu    sync.Mutex          // guards the fields below
 	keys  map[string]struct{} // Idempotency-Keys of the accepted requests
@@ -86,8 +87,8 @@ type Receiver struct {
 	group  *supervise.Group
 }
 
-// NewReceiver returns a receiver in which each request takes the time service. It starts with
-// Revive.
+// NewReceiver returns a receiver in which each request takes the time service. The receiver starts
+// when Revive is called.
 func NewReceiver(service time.Duration, tally *Tally) *Receiver {
 	return &Receiver{service: service, tally: tally, slots: make(chan struct{}, atOnce), addr: "127.0.0.1:0"}
 }
@@ -117,7 +118,7 @@ func (r *Receiver) Revive(ctx context.Context) error {
 }
 
 // Kill closes the port and all connections. Requests that are running are not accepted. Kill may be
-// called twice.
+// called again.
 func (r *Receiver) Kill() error {
 	r.mu.Lock()
 	server, group := r.server, r.group

@@ -19,8 +19,8 @@ import (
 )
 
 // agreement returns the number by which a scenario's times are divided. It is 4 in the full form,
-// which gives the published figures, and larger in CI. A larger divisor makes results less exact:
-// with 20, random service times alone move goodput between 0.97 and 1.02.
+// which gives the published figures, and larger in CI. With a larger divisor, runs are shorter and
+// results less exact: with 20, random service times alone move goodput between 0.97 and 1.02.
 func agreement(t *testing.T) (divisor time.Duration, full bool) {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_AGREE") {
@@ -35,14 +35,14 @@ func agreement(t *testing.T) (divisor time.Duration, full bool) {
 }
 
 const (
-	// agreeWithin is the allowed difference between real and simulated goodput, as a share of the
-	// optimum.
+	// agreeWithin is the allowed difference between the goodput of the engine and that of the
+	// simulation, as a share of the optimum.
 	agreeWithin = 0.05
 	agreeBad    = 0.01 // share of the attempts that may go to the failing worker
 	agreeSeeds  = 5    // number of simulations, of which the median counts
-	// In the short form, the events are short. The batches in flight when an event starts are then
-	// a larger share of all batches. The share of attempts at the failing worker may therefore
-	// exceed the simulated share by agreeBad.
+	// agreeBad is needed for the short form, in which events take less time. The batches that are
+	// in flight when an event starts are then a larger share of all batches. So the share of
+	// attempts at the failing worker may exceed the simulated share by agreeBad.
 )
 
 // TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole run the real engine against twelve real
@@ -110,7 +110,7 @@ func scaled(t *testing.T, name string, divisor time.Duration) *scenario.Scenario
 	return s
 }
 
-// simulate returns the median figures of some simulations. The parameter reports states whether the
+// simulate returns the median figures of several simulations. The parameter reports is set if the
 // workers report their load.
 func simulate(t *testing.T, s *scenario.Scenario, algorithm string, reports bool) scenario.Figures {
 	t.Helper()

@@ -14,10 +14,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// testbed runs a simulator scenario with real HTTP servers on loopback. When a request arrives, the
+// testbed runs a simulator scenario with real HTTP servers on loopback. When a request arrives, its
 // server computes when the batch is served and when the response is due, from the due times of
-// earlier batches. Then it waits until that time. A late timer therefore delays one response but
-// not the later ones. This matches the simulator, in which timers are never late.
+// earlier batches. Then the server waits until that time. So a late timer delays only one response,
+// and not the later ones. This matches the simulator, in which timers are never late.
 type testbed struct {
 	t     *testing.T
 	s     *scenario.Scenario

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// arrivalsOptions are the options of the source arrivals, which test programs register as an
-// embedder would. It sends batches of one record each at random times (a Poisson process).
+// arrivalsOptions are the options of the source arrivals. It sends batches of one record each at
+// random times (a Poisson process). Test programs register it like an embedder.
 type arrivalsOptions struct {
 	Count int64   `yaml:"count" doc:"batches in all"`
 	Rate  float64 `yaml:"rate" doc:"batches per second; 0: as fast as they are asked for"`
@@ -20,8 +20,8 @@ type arrivalsOptions struct {
 }
 
 // arrivals is the source component. A record is "number planned": its number, and the time at which
-// it should be sent, in nanoseconds. Latency is measured from that time, so that a late sender
-// cannot hide its delay.
+// it should be sent, in nanoseconds. Latency is measured from this planned time, so that a late
+// sender cannot hide its delay.
 var arrivals = stream.Component{
 	Role: stream.SourceRole, Name: "arrivals",
 	Options: func() any { return &arrivalsOptions{Name: "arrivals"} },

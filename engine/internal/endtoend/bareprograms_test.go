@@ -16,7 +16,7 @@ import (
 )
 
 // barePrograms are minimal programs that only move records with a client library. Benchmarks
-// compare whole runs of penstock with them. Their arguments are an address, a group and a target.
+// compare runs of penstock with runs of them. Their arguments are an address, a group and a target.
 var barePrograms = map[string]func(ctx context.Context, address, group, target string) error{
 	"kafka":         bareKafka,
 	"kafka-member":  bareKafkaMember,

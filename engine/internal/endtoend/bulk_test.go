@@ -17,7 +17,7 @@ import (
 )
 
 // bulkServer implements _bulk like Elasticsearch. It accepts, refuses, throttles and fails the
-// items of a bulk at random; sometimes it reports a failure for an item that it stored.
+// items of a bulk at random. Sometimes it reports a failure for an item that it has stored.
 type bulkServer struct {
 	*httptest.Server
 	t *testing.T
@@ -133,8 +133,8 @@ func (s *bulkServer) refusedRecord(t *testing.T, line []byte) string {
 	return letter.Record
 }
 
-// TestBulkInPart checks a store that accepts bulks partially. Each record must end exactly once in
-// the store, or in the dead letters with its own reason.
+// TestBulkInPart checks a store that accepts only some items of a bulk. In the end, each record
+// must be once in the store, or in the dead letters with its own reason.
 func TestBulkInPart(t *testing.T) {
 	t.Parallel()
 	random := seeded(t)

@@ -95,8 +95,8 @@ func chaosRounds(t *testing.T) int {
 	return n
 }
 
-// suspension is the time for which an engine is suspended: longer than its session and, in long
-// runs, than its transactions.
+// suspension is the time for which an engine is suspended. It is longer than the engine's session
+// with the broker. In long runs, it is also longer than the engine's transactions.
 func suspension(t *testing.T) time.Duration {
 	if chaosRounds(t) < 10 {
 		return 5 * time.Second
@@ -124,9 +124,9 @@ func (g *copies) disturb(faults []fault) {
 }
 
 // TestChaosKafka runs three engines that share a topic of a real broker, and disturbs them. Each
-// engine reaches the broker through its own network link. No record is lost. Sinks with a ledger
-// receive no record twice, and transactional sinks keep the order of records with the same key. For
-// the HTTP sink, repetitions are bounded.
+// engine reaches the broker through its own network link. No record may be lost. Sinks with a
+// ledger must receive no record twice, and transactional sinks must keep the order of records with
+// the same key. For the HTTP sink, repetitions are bounded.
 func TestChaosKafka(t *testing.T) {
 	chaosRounds(t)
 	t.Setenv("PENSTOCK_KAFKA", "full")
@@ -160,13 +160,13 @@ func TestChaosKafka(t *testing.T) {
 	t.Run("http", chaosHTTP)
 }
 
-// chaosReplay is the bound for the bytes of an engine that are in flight, or delivered and not
-// committed yet.
+// chaosReplay bounds the bytes of an engine that a kill can repeat: those in flight, and those
+// delivered and not committed yet.
 const chaosReplay = 8 << 10
 
-// chaosHTTP copies into an HTTP server that is slow for some requests and refuses others. An engine
-// that is disturbed may repeat the records within its checkpoint.replay. An offset reset repeats
-// resetRecords of each partition, too.
+// chaosHTTP copies into an HTTP server that is slow for some requests and refuses others. When an
+// engine is disturbed, the records within its checkpoint.replay may be repeated. When offsets are
+// reset, resetRecords of each partition may be repeated, too.
 func chaosHTTP(t *testing.T) {
 	r := newFlakyReceiver(t)
 	g := startCopies(t, func(string) string {
@@ -225,8 +225,8 @@ func (g *copies) exactly(texts []string) {
 	g.t.Logf("each of %d records is there once", g.ids)
 }
 
-// checkOrder fails if records of one key, which are numbered, are not in order. The texts contain
-// the records of each partition in their order there, and all records of a key are in one
+// checkOrder fails if the numbered records of one key are not in order. The texts contain the
+// records of a partition in their order in that partition. All records of a key are in one
 // partition.
 func (g *copies) checkOrder(texts []string) {
 	g.t.Helper()

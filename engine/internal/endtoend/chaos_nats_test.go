@@ -68,7 +68,7 @@ var clusterFaults = []clusterFault{
 
 // TestChaosNATS runs three engines that share a pipeline from three NATS servers into PostgreSQL,
 // and disturbs them. Each engine reaches one of the servers through its own network link. At the
-// end each message is in the table once.
+// end, each message must be in the table once.
 func TestChaosNATS(t *testing.T) {
 	rounds := chaosRounds(t)
 	trio := startNATSCluster(t)

@@ -13,16 +13,17 @@ import (
 )
 
 // failingDatabase is a PostgreSQL server that members reach through one network link. Some
-// statements for the table lines are slow, fail, or end in a transaction that cannot commit.
+// statements for the table lines are slow. Others fail, at once or at the commit of their
+// transaction.
 type failingDatabase struct {
 	server *connectortest.Server
 	link   *connectortest.Link
 	db     *sql.DB // without the link
 }
 
-// failingTable makes a table with inserts that are disturbed at random. Of the statements, 3 % fail
-// as in a deadlock, 3 % take 200 ms, and 1 % take longer than statementTimeout. Of the transactions
-// with 100 rows, 5 % fail at their commit.
+// failingTable makes a table whose inserts are disturbed at random. 3 % of the statements fail as
+// in a deadlock, 3 % take 200 ms, and 1 % take longer than statementTimeout. 5 % of the
+// transactions with 100 rows fail at their commit.
 const failingTable = `
 CREATE TABLE lines (message TEXT, key TEXT);
 CREATE SEQUENCE failures; -- a rollback does not reset it
@@ -58,8 +59,9 @@ func startFailingDatabase(t *testing.T) *failingDatabase {
 	return d
 }
 
-// sink returns a pipeline's sink and its flow. The limit for an attempt is shorter than most stalls
-// of the link. So a member repeats batches although their first transactions may still commit.
+// sink returns a pipeline's sink and its flow. The maximum time of an attempt is shorter than most
+// stalls of the link. So a member sends a batch again although the first transaction of the batch
+// may still commit.
 func (d *failingDatabase) sink(t *testing.T) string {
 	t.Helper()
 	u, err := url.Parse(d.server.URL)

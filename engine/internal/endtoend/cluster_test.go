@@ -110,8 +110,8 @@ func (n *natsCluster) restart(t *testing.T, i int) {
 	n.start(t, i)
 }
 
-// owner returns the node that has the lease of the pipeline, and its epoch. The node is "" if there
-// is none, or if NATS does not answer.
+// owner returns the node that has the lease of the pipeline, and the epoch of the lease. The node
+// is "" if there is no owner or NATS does not answer.
 func (n *natsCluster) owner(t *testing.T) (node string, epoch uint64) {
 	t.Helper()
 	kv, err := n.js.KeyValue(t.Context(), "penstock")
@@ -158,8 +158,8 @@ func (n *natsCluster) produce(t *testing.T, pause time.Duration) *producer {
 		tick := time.NewTicker(pause)
 		defer tick.Stop()
 		for id := int64(0); ; {
-			// After a publish without a response, the same message is published again. The message
-			// id lets the server discard the second copy.
+			// If a publish got no response, the same message is published again. The server
+			// recognizes a second copy by the message id and discards it.
 			p.pause.Lock()
 			_, err := n.js.Publish(context.WithoutCancel(ctx), "in", fmt.Append(nil, id),
 				jetstream.WithMsgID(strconv.FormatInt(id, 10)))
@@ -333,8 +333,9 @@ func sharedSQLite(t *testing.T, trio *natsCluster) *sharedRun {
 }
 
 // TestClusterKill repeatedly kills the owner of a pipeline while messages arrive. After each kill
-// another process delivers within 15 s, and mostly within 10 s. Each message is in the table once.
-// At the end, an owner that gets a stop signal hands over within 3 s.
+// another process must deliver within 15 s, and mostly within 10 s. Each message must be in the
+// table once. At the end, the owner gets a stop signal, and another process must be the owner
+// within 3 s.
 func TestClusterKill(t *testing.T) {
 	n := clusterKills(t)
 	rnd := seeded(t)
@@ -388,8 +389,8 @@ var slowInserts = []string{
 	`CREATE TRIGGER slow BEFORE INSERT ON lines FOR EACH ROW EXECUTE FUNCTION slow()`,
 }
 
-// suspendInCopy suspends a process while the database executes a COPY of it. A process without a
-// COPY continues and is suspended again.
+// suspendInCopy suspends a process while the database executes a COPY of this process. If the
+// database is not executing one, the process continues and is suspended again later.
 func (r *sharedRun) suspendInCopy(node string) {
 	r.t.Helper()
 	await(r.t, time.Minute, "a suspension in a COPY", func() bool {
@@ -404,9 +405,9 @@ WHERE state = 'active' AND query ILIKE 'copy %'`
 	})
 }
 
-// TestClusterSuspend suspends the owner for 15 s in the middle of a COPY. Another process takes
-// over. When the first process continues, it neither writes a message a second time nor takes the
-// pipeline back.
+// TestClusterSuspend suspends the owner for 15 s in the middle of a COPY. Another process must take
+// over. When the first process continues, it must neither write a message a second time nor take
+// the pipeline back.
 func TestClusterSuspend(t *testing.T) {
 	n := max(1, clusterKills(t)/2)
 	rnd := seeded(t)
@@ -449,8 +450,8 @@ func TestClusterSuspend(t *testing.T) {
 	t.Logf("%d times suspended for 15s in a COPY, %d messages", n, p.acked.Load())
 }
 
-// TestClusterDev runs `penstock cluster dev` and kills the owner. Another process takes over, and
-// after an interrupt each message is in the table once.
+// TestClusterDev runs `penstock cluster dev` and kills the owner. Another process must take over.
+// After an interrupt, each message must be in the table once.
 func TestClusterDev(t *testing.T) {
 	clusterKills(t)
 	bin, err := program()

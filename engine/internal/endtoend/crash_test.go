@@ -76,8 +76,8 @@ pipelines:
 	}
 }
 
-// TestKillHTTP kills the program while it posts to a server that records all record ids: nothing is
-// lost, and each kill repeats at most the bound.
+// TestKillHTTP kills the program while it posts to a server that records all record ids. No record
+// may be lost, and each kill may repeat at most the bound.
 func TestKillHTTP(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -114,8 +114,8 @@ pipelines:
 	}
 }
 
-// killAt starts the program and kills it when a random share of the remaining work is done. It
-// reports whether that was between 5 and 95 % of the whole work.
+// killAt starts the program and kills it after a random share of the remaining work. It reports
+// whether the kill was between 5 and 95 % of the whole work.
 func killAt(t *testing.T, config string, rnd *rand.Rand, total int64, progress func() int64) bool {
 	t.Helper()
 	bin, err := program()
@@ -165,8 +165,8 @@ func size(files []spooled) (n int64) {
 	return n
 }
 
-// spool fills dir/spool with generated files of about total bytes, and with the real logs if
-// available.
+// spool fills dir/spool with about total bytes of generated files. It adds the real logs if they
+// are available.
 func spool(t *testing.T, dir string, rnd *rand.Rand, total int) (files []spooled) {
 	t.Helper()
 	for i := range 3 {

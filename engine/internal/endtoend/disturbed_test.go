@@ -8,9 +8,9 @@ import (
 // tries is the maximum number of times that a measurement is made if the machine is too busy.
 const tries = 3
 
-// undisturbed runs a measurement that returns the target it missed, or "". Another timer shows
-// whether the machine is too busy: if a target was missed and that timer was late too, the
-// measurement is repeated.
+// undisturbed runs a measurement, which returns the target that it has missed, or "". At the same
+// time, a plain timer shows whether the machine is too busy. If a target was missed and the timer
+// was late, too, the measurement is repeated.
 func undisturbed(t *testing.T, measure func(t *testing.T) (missed string)) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -35,8 +35,8 @@ const (
 	disturbedShare = 0.01
 )
 
-// startLateness starts a plain timer. The returned function stops it and returns the share of its
-// late ticks.
+// startLateness starts a plain timer. It returns a function that stops the timer and returns the
+// share of its ticks that were late.
 func startLateness() (stop func() (share float64)) {
 	stopped, late := make(chan struct{}), make(chan float64)
 	go func() { late <- lateShare(stopped) }()

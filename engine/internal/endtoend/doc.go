@@ -1,6 +1,6 @@
-// Package endtoend runs the real program, and whole pipelines in this process, against real files,
-// servers, brokers and databases, and through kill -9.
+// Package endtoend tests the real program, and whole pipelines in this process. It uses real files,
+// servers, brokers and databases, and kills processes with kill -9.
 //
-// It contains only tests. `make help` lists the targets for the long ones, such as `make crash`. A
-// short form of many runs with every `go test`.
+// The package contains only tests. `make help` lists the targets for the long ones, such as `make
+// crash`. Every `go test` runs a short form of many of them.
 package endtoend

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// stormShell is a bolt of Storm's multilang protocol as a shell script. It stores its tuples, emits
-// one tuple for each that it acks, and answers heartbeats. A tuple whose number ends in 777 fails
-// at its first attempt.
+// stormShell is a bolt of Storm's multilang protocol as a shell script. It stores its tuples,
+// answers heartbeats, and emits one tuple for each tuple that it acks. If the number of a tuple
+// ends in 777, the first attempt of the tuple fails.
 const stormShell = `
 say() { printf '%s\nend\n' "$1"; }
 hear() { IFS= read -r message && IFS= read -r end; }
@@ -24,8 +24,9 @@ while hear; do
   say '{"command":"ack","id":"'$id'"}'
 done`
 
-// creditPython is a worker that reads as fast as it can, answers slowly, and stores the maximum
-// number of records it had at once. A positive argument is the credit that it grants.
+// creditPython is a worker that reads as fast as it can and answers slowly. It stores the maximum
+// number of records that it had at once. If its argument is positive, it grants this number as
+// credit.
 const creditPython = `
 import json, queue, sys, threading, time
 allowed = int(sys.argv[1])
@@ -55,7 +56,8 @@ while (batch := batches.get()) is not None:
 `
 
 // TestCreditOfChild checks that a worker that grants a small credit never has more records than
-// that, even when its children are killed. Without a credit it has more.
+// that, even when its children are killed. Without a credit, it must have more records at some
+// time.
 func TestCreditOfChild(t *testing.T) {
 	t.Parallel()
 	python(t)

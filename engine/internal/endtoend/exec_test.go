@@ -33,8 +33,9 @@ func python(t *testing.T) {
 	}
 }
 
-// killing runs the program on a config to its end. It kills a child of the program with SIGKILL
-// whenever progress has advanced by step. It returns the number of kills, which is limited (most).
+// killing runs the program on a config to its end. Whenever progress has advanced by step, it kills
+// a child of the program with SIGKILL. The argument most limits the number of kills. It returns the
+// number of kills.
 func killing(t *testing.T, config string, progress func() int64, step int64,
 	most int) (killed int) {
 	t.Helper()
@@ -105,7 +106,8 @@ func sizeOf(path string) int64 {
 var words = regexp.MustCompile(`[a-z]+`)
 
 // TestBoltCountsWords runs a bolt of Storm's protocol that counts the words of a real log, and
-// kills it repeatedly. The output file, written exactly once, has each word as often as the log.
+// kills it repeatedly. The output file is written exactly once. It must contain each word as often
+// as the log.
 func TestBoltCountsWords(t *testing.T) {
 	t.Parallel()
 	python(t)
@@ -160,9 +162,9 @@ pipelines:
 	}
 }
 
-// TestWorkersKilled kills children of a sink while they work. Every record is delivered at least
-// once, and none becomes a dead letter. Records that a child acknowledged before its death are
-// repeated only if necessary.
+// TestWorkersKilled kills children of a sink while they work. Every record must be delivered at
+// least once, and none may become a dead letter. If a child has acknowledged a record before its
+// death, the record may be repeated only if this is unavoidable.
 func TestWorkersKilled(t *testing.T) {
 	t.Parallel()
 	needChildren(t)
@@ -221,8 +223,8 @@ pipelines:
 	}
 }
 
-// TestPoisonKillsChildren checks, with every protocol, that records that kill the child become dead
-// letters and all others are delivered.
+// TestPoisonKillsChildren checks, with every protocol, records that kill the child. These records
+// must become dead letters, and all others must be delivered.
 func TestPoisonKillsChildren(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, worker, config string }{

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/all"
 )
 
-// TestFailover checks that the second sink receives records while the first one is down, and none
-// before or after. No record is lost.
+// TestFailover checks that the second sink receives records while the first sink is down, and none
+// before or after that. No record may be lost.
 func TestFailover(t *testing.T) {
 	down := length(t, 10*time.Second, 3*time.Second)
 	const rate = 200.0

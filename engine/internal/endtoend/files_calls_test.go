@@ -16,7 +16,7 @@ import (
 )
 
 // fileCalls are the system calls that concern one file. Calls that list a directory are printed
-// separately, because one of them returns hundreds of names.
+// separately, because one such call returns hundreds of names.
 var fileCalls = []string{
 	"open", "openat", "openat2", "stat", "fstat", "lstat", "newfstatat", "statx", "fcntl",
 	"epoll_ctl", "read", "readv", "pread64",
@@ -27,8 +27,8 @@ var fileCalls = []string{
 // maxFileCalls bounds the system calls for each small file.
 const maxFileCalls = 8
 
-// TestFileCalls counts the system calls for each of many small files with strace. It subtracts a
-// run over fewer files, so that the start and end of the program do not count.
+// TestFileCalls counts the system calls for each of many small files with strace. It subtracts the
+// calls of a run over fewer files, so that the start and the end of the program do not count.
 func TestFileCalls(t *testing.T) {
 	s := filesScale()
 	if !s.timed {
@@ -50,9 +50,9 @@ func TestFileCalls(t *testing.T) {
 	} {
 		t.Run(source.name, func(t *testing.T) {
 			about := fmt.Sprintf("%s, %d files of 10 lines", source.name, many)
-			// If the directory is listed before all files are finished, the remaining files are
-			// checked again. This depends on timing, which strace distorts, so the minimum of
-			// several runs is used.
+			// If the source lists the directory before all files are finished, it checks the
+			// remaining files again. How often this happens depends on timing, which strace
+			// distorts. So the minimum of several runs is used.
 			least := math.Inf(1)
 			for try := 0; try < tries && least > maxFileCalls; try++ {
 				least = min(least, callsEach(t, about, source.config, few, many))
@@ -66,8 +66,8 @@ func TestFileCalls(t *testing.T) {
 	}
 }
 
-// callsEach returns the system calls per file, rounded to a tenth, to ignore calls for directories
-// and state.
+// callsEach returns the system calls per file. They are rounded to a tenth, so that calls for
+// directories and the state do not count.
 func callsEach(t *testing.T, about, source string, few, many int) float64 {
 	t.Helper()
 	less, more := systemCalls(t, source, few), systemCalls(t, source, many)

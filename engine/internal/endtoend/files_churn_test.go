@@ -14,8 +14,8 @@ import (
 // churnWait bounds the time until a running program has forgotten deleted files.
 const churnWait = 2 * time.Minute
 
-// TestChurnedFiles checks that the state grows with the number of existing files, not with all
-// files that have existed.
+// TestChurnedFiles checks that the state grows with the number of existing files, and not with the
+// number of all files that have ever existed.
 func TestChurnedFiles(t *testing.T) {
 	t.Parallel()
 	s := filesScale()

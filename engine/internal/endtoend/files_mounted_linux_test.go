@@ -14,7 +14,8 @@ import (
 )
 
 // TestMountedAgain mounts a file system several times with different device numbers, as after a
-// reboot. Files are not read again, and rotations in between are followed.
+// reboot. Files must not be read again, and files that were rotated while the file system was not
+// mounted must be found again.
 func TestMountedAgain(t *testing.T) {
 	disk := newLoopDisk(t)
 	dir := filepath.Dir(disk.at)
@@ -140,8 +141,8 @@ func run(name string, args ...string) error {
 	return nil
 }
 
-// tryMount mounts the image with a loop device that this test has not used. Used devices stay
-// reserved.
+// tryMount mounts the image with a loop device that this test has not used before. The used devices
+// stay reserved, so that each mount has another device number.
 func (d *loopDisk) tryMount() error {
 	// do not reuse the last device; another process may have it by now
 	if n := len(d.used); n > 0 {

@@ -18,8 +18,8 @@ type scale struct {
 	log    int // bytes of one large file
 	pairs  int
 	timed  bool // check the bounds of times; otherwise only print them
-	// full selects the bounds of docs/files.md. Otherwise the bounds are relative, and the start of
-	// the program is subtracted.
+	// full selects the bounds of docs/files.md. If it is not set, the bounds are relative, and the
+	// time and memory of an empty run are subtracted.
 	full bool
 }
 
@@ -146,8 +146,8 @@ pipelines: { many: { source: { %s }, sink: drop } }
 `, name, source))
 }
 
-// TestManyFiles checks the time and memory, as stated in docs/files.md, of a first pass over many
-// small files and of a restart that finds nothing new.
+// TestManyFiles checks the time and memory that docs/files.md states for two runs: a first pass
+// over many small files, and a restart that finds nothing new.
 func TestManyFiles(t *testing.T) {
 	s := filesScale()
 	dir := t.TempDir()

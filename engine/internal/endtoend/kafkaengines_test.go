@@ -15,18 +15,19 @@ import (
 
 // BenchmarkKafkaEngines reads a topic of a real broker and drops the records, with one engine and
 // with three that share the group. It compares their CPU seconds. The median of the ratios should
-// be at most 1.1. Bare consumers of the client library, which commit once a second as the engine
-// does, show the part of the difference that has its cause in the library. All members run on one
-// CPU. On several CPUs, processes of one machine can slow each other down by sharing caches and
-// memory, as members on machines of their own do not.
+// be at most 1.1. The same is measured with bare consumers of the client library, which commit once
+// a second as the engine does. They show how much of the difference is caused by the library. All
+// members run on one CPU. On several CPUs, processes of one machine can slow each other down by
+// sharing caches and memory, as members on machines of their own do not.
 func BenchmarkKafkaEngines(b *testing.B) {
 	s := startTopics(b)
 	b.Run("engines", func(b *testing.B) { s.compareMembers(b, s.engine) })
 	b.Run("bare-consumers", func(b *testing.B) { s.compareMembers(b, s.bareMember) })
 }
 
-// compareMembers reports the CPU seconds of three members relative to those of one: of whole
-// processes, and without those for starting, joining the group and stopping.
+// compareMembers reports two ratios of the CPU seconds of three members to those of one member. The
+// first ratio is for whole processes. The second one omits the CPU seconds for starting, joining
+// the group and stopping.
 func (s *topics) compareMembers(b *testing.B, start func(group string) *exec.Cmd) {
 	const rounds = 7
 	s.b = b

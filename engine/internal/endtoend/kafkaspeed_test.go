@@ -50,8 +50,8 @@ func startTopics(b *testing.B) *topics {
 	return s
 }
 
-// create makes an empty topic. It returns when the broker's metadata has the topic, which may be
-// some time after its creation.
+// create makes an empty topic. It returns when the broker's metadata contains the topic, which may
+// be some time after the creation.
 func (s *topics) create(name string) {
 	s.b.Helper()
 	_, _ = s.admin.DeleteTopics(s.b.Context(), name)
@@ -100,9 +100,9 @@ func (s *topics) bare(target string) time.Duration {
 	return runBare(s.b, "kafka", s.url, s.group(), target)
 }
 
-// BenchmarkKafkaDrop reads a topic of a real broker and drops its records, relative to a bare
-// consumer of the same client library; the median should be at least 0.7. Times are those of whole
-// processes, which join the group and leave it.
+// BenchmarkKafkaDrop reads a topic of a real broker and drops its records. The speed is relative to
+// a bare consumer of the same client library, and its median should be at least 0.7. The times are
+// those of whole processes, which join the group and leave it.
 func BenchmarkKafkaDrop(b *testing.B) {
 	s := startTopics(b)
 	pairs(b, "of-a-bare-consumer",
@@ -110,8 +110,8 @@ func BenchmarkKafkaDrop(b *testing.B) {
 		func() time.Duration { return s.penstock("drop") })
 }
 
-// BenchmarkKafkaCopy copies a topic of a real broker, relative to a bare loop that consumes and
-// produces with the same client library; the median should be at least 0.6.
+// BenchmarkKafkaCopy copies a topic of a real broker. The speed is relative to a bare loop that
+// consumes and produces with the same client library. Its median should be at least 0.6.
 func BenchmarkKafkaCopy(b *testing.B) { benchmarkCopy(b, false) }
 
 // BenchmarkKafkaTransactions does the same in transactions, also relative to the loop without them.

@@ -24,8 +24,8 @@ import (
 	"github.com/penstock-io/penstock/inbox"
 )
 
-// merchant refuses the first two attempts of each order, and gives the others to an inbox, which
-// books each order once.
+// merchant refuses the first two attempts of each order. It passes later attempts to an inbox,
+// which books each order once.
 type merchant struct {
 	inbox http.Handler
 	db    *sql.DB
@@ -119,9 +119,9 @@ func (m *merchant) checkBooked(t *testing.T, orders int) {
 	}
 }
 
-// TestKillParked kills the program while deliveries are parked. None is lost, none is sent early,
-// and each order is booked once. An accepted delivery is sent again only if it was in flight at a
-// kill. There are 3 kills, or PENSTOCK_KILLS.
+// TestKillParked kills the program while deliveries are parked. No delivery may be lost or sent
+// early, and each order must be booked once. An accepted delivery may be sent again only if it was
+// in flight at a kill. There are 3 kills, or the number in PENSTOCK_KILLS.
 func TestKillParked(t *testing.T) {
 	t.Parallel()
 	const each = 60 // orders that arrive before each start
@@ -192,8 +192,8 @@ pipelines:
 // perHost is the sink's default limit of concurrent attempts to one host.
 const perHost = 16
 
-// checkParked compares the histories of the deliveries with the requests that have arrived.
-// Requests beyond the histories were in flight at a kill.
+// checkParked compares the histories of the deliveries with the requests that have arrived. A
+// request that is in no history was in flight at a kill.
 func checkParked(t *testing.T, m *merchant, config string, waits []time.Duration, kills,
 	orders int) {
 	t.Helper()

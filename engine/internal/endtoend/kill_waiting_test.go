@@ -54,8 +54,8 @@ func (s *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// tried returns the number of bad lines that were sent at least n times, and the number of times
-// that bad lines were sent.
+// tried returns two numbers: the bad lines that were sent at least n times, and all attempts to
+// send a bad line.
 func (s *flakyServer) tried(n int) (lines, sent int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,9 +68,9 @@ func (s *flakyServer) tried(n int) (lines, sent int) {
 	return lines, sent
 }
 
-// quiet returns a condition for calls at least 5 ms apart: all bad lines were sent n times, and
-// none was sent for 100 calls. These take longer on a busy machine, so that the program has saved
-// the responses.
+// quiet returns a condition, which must be called at intervals of at least 5 ms. It is true when
+// all bad lines were sent n times, and then none was sent during 100 calls. On a busy machine these
+// calls take longer, so the program has then saved the responses.
 func (s *flakyServer) quiet(bad, n int) func() bool {
 	calls, before := 0, 0
 	return func() bool {
@@ -103,9 +103,10 @@ func waitingLines(bad int) string {
 	return log.String()
 }
 
-// waitingBatches returns how many batches wait, for how long, and how many are sent again in a
-// second, by PENSTOCK_WAITING. A kill also repeats the attempts that were answered since the last
-// save. A save can take 100 ms beside other tests, which is about 10 or 100 attempts.
+// waitingBatches returns the number of batches that wait, the time for which they wait, and the
+// number that is sent again per second. PENSTOCK_WAITING selects the values. A kill also repeats
+// the attempts that were answered since the last save. Beside other tests, a save can take 100 ms,
+// in which there are about 10 or 100 attempts.
 func waitingBatches() (bad int, wait time.Duration, rate int) {
 	switch os.Getenv("PENSTOCK_WAITING") {
 	case "short":
@@ -117,8 +118,8 @@ func waitingBatches() (bad int, wait time.Duration, rate int) {
 }
 
 // TestKillWaiting kills the program while thousands of batches wait for a retry: once after each
-// batch has failed once, and once in the middle of the second attempts. No batch is lost or sent
-// too early, and the attempt counts continue.
+// batch has failed once, and once in the middle of the second attempts. No batch may be lost or
+// sent too early, and the attempt counts must continue.
 func TestKillWaiting(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bad, wait, rate := waitingBatches()
@@ -143,8 +144,8 @@ func TestKillWaiting(t *testing.T) {
 	}
 	put(waitingLines(bad))
 	good += 2 * bad
-	// New good lines keep arriving. Their delivery shows that the other batches fail because of
-	// their data and not because of the worker.
+	// New good lines keep arriving. Their delivery shows the program that the other batches fail
+	// because of their data, and not because of the worker.
 	k := &killed{t: t, config: config, feed: func() {
 		put(fmt.Sprintf("good %d\n", good))
 		good++
@@ -183,8 +184,8 @@ func TestKillWaiting(t *testing.T) {
 		(bad+19)/20, k.most)
 }
 
-// check checks that every line arrived, and none too early. At most inFlight batches were in flight
-// at a kill. The program may not have recorded the answers to them.
+// check checks that every line has arrived, and that none has arrived too early. inFlight bounds
+// the batches that were in flight at a kill: the program may not have recorded the answers to them.
 func (s *flakyServer) check(t *testing.T, wait time.Duration, inFlight, good int) {
 	t.Helper()
 	early, repeated := 0, 0

@@ -25,9 +25,9 @@ import (
 // kafkaPartitions is the number of partitions of a topic.
 const kafkaPartitions = 6
 
-// TestKillKafka kills the program while it copies a topic into a file, again and again: no record
-// is lost, and each kill repeats at most the bound. The session is long enough for a busy machine,
-// because its end repeats records as well.
+// TestKillKafka repeatedly kills the program while it copies a topic into a file. No record may be
+// lost, and each kill may repeat at most the bound. The session with the broker is long, so that it
+// does not end on a busy machine: its end repeats records as well.
 func TestKillKafka(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -84,8 +84,8 @@ pipelines:
 }
 
 // produceNumbered produces different records to the topic "in". It returns a map with a count of 0
-// for each record, the length of all records, and that of the longest one. Lengths include a line
-// end for each record.
+// for each record, the total length of the records, and the length of the longest one. The lengths
+// include a line end for each record.
 func produceNumbered(t *testing.T, client *kgo.Client, rnd *rand.Rand,
 	records int) (want map[string]int, total, longest int64) {
 	t.Helper()
@@ -108,8 +108,8 @@ func produceNumbered(t *testing.T, client *kgo.Client, rnd *rand.Rand,
 	return want, total, longest
 }
 
-// TestKillKafkaSQLite kills the program while it copies a topic into a table, three times: each
-// record is in the table once.
+// TestKillKafkaSQLite kills the program three times while it copies a topic into a table. Each
+// record must be in the table once.
 func TestKillKafkaSQLite(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -189,7 +189,8 @@ func kafkaClient(t testing.TB, brokers []string, o ...kgo.Opt) *kgo.Client {
 }
 
 // TestKillKafkaGroup runs three programs that copy a topic of a real broker into another one, and
-// kills them at random while records are produced: no record is lost. Repeats are printed.
+// kills them at random while records are produced. No record may be lost. The number of repeated
+// records is printed.
 func TestKillKafkaGroup(t *testing.T) {
 	g := startCopies(t, toKafka(false), 0)
 	for range kills(t) {
@@ -294,8 +295,9 @@ func (g *copies) logs() {
 	}
 }
 
-// listeners makes links to the broker and returns its settings. A broker tells each client the
-// address of the listener to which the client has connected, so that each link needs its own.
+// listeners makes links to the broker and returns the broker's settings. Each link needs its own
+// listener, because a broker tells each client the address of the listener to which the client has
+// connected.
 func (g *copies) listeners(links int) string {
 	if links == 0 {
 		return ""
@@ -319,8 +321,8 @@ func (g *copies) listeners(links int) string {
 		listeners, advertised, protocols, controller)
 }
 
-// awaitTopics waits until the broker knows the topics that the controller has created, because a
-// program that starts earlier fails.
+// awaitTopics waits until the broker knows the topics that the controller has created. A program
+// that starts earlier would fail.
 func (g *copies) awaitTopics(names ...string) {
 	g.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; <-g.tick.C {
@@ -365,7 +367,7 @@ func (g *copies) produce() {
 }
 
 // finish waits until all records are copied, and fails the test if one is lost. It returns the
-// number of repeated records among the committed ones.
+// number of repeated records in the target, of which only committed ones count.
 func (g *copies) finish() (repeated int) {
 	awaitLag(g.t, g.admin, g.tick.C)
 	for _, m := range g.members {
@@ -469,9 +471,10 @@ func awaitLag(t *testing.T, admin *kadm.Client, tick <-chan time.Time) {
 	}
 }
 
-// lagOf returns the lag of all partitions of a topic, if that of each is known. The library's sum
-// counts a partition as 0 if its offsets could not be listed. It does the same if the committed
-// offset is beyond the end, as that of a deleted topic of the same name.
+// lagOf returns the lag of all partitions of a topic. known is false if the lag of a partition is
+// unknown. The sum of the library cannot be used, because it counts such a partition as 0: its
+// offsets could not be listed, or the committed offset is beyond the end. The latter happens if the
+// offset belongs to a deleted topic of the same name.
 func lagOf(parts map[int32]kadm.GroupMemberLag) (lag int64, known bool) {
 	for _, p := range parts {
 		if p.Err != nil || p.Commit.At > p.End.Offset {

@@ -12,8 +12,9 @@ import (
 )
 
 // TestKillKafkaTransactions runs three programs that copy a topic of a real broker into another one
-// in transactions. It alternately kills one program, and suspends one until others have its
-// partitions and its transactions have timed out. Each record must arrive once.
+// in transactions. It alternately kills one program and suspends one. A suspension lasts until
+// other programs have the partitions, and the transactions have timed out. Each record must arrive
+// once.
 func TestKillKafkaTransactions(t *testing.T) {
 	g := startCopies(t, toKafka(true), 0)
 	suspended := 5 * time.Second
@@ -54,8 +55,8 @@ func TestKillKafkaTransactions(t *testing.T) {
 	}
 }
 
-// suspend suspends a member and reports whether that leaves a transaction open. With retry, a
-// member outside a transaction continues and is suspended again, at most 20 times.
+// suspend suspends a member, and reports whether the member then has an open transaction. With
+// retry, a member without one continues and is suspended again, at most 20 times.
 func (g *copies) suspend(m *member, retry bool) (isMidway bool) {
 	g.t.Helper()
 	for try := 0; ; try++ {

@@ -11,10 +11,11 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestKillNATSSharedPostgres runs three programs that share a consumer and write to one table, with
-// the record's id as the key. It kills them, or suspends them for longer than ack_wait, so that a
-// program delivers messages that another one has delivered meanwhile. Each message is in the table
-// once, and some have arrived there more than once.
+// TestKillNATSSharedPostgres runs three programs that share a consumer and write to one table. The
+// record's id is the key of the table. The test kills the programs, or suspends them for longer
+// than ack_wait. A suspended program then delivers messages that another program has delivered
+// meanwhile. Each message must be in the table once, and some must have arrived there more than
+// once.
 func TestKillNATSSharedPostgres(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)

@@ -61,8 +61,8 @@ func (n *natsServer) stream(t testing.TB, name string) jetstream.Stream {
 	return s
 }
 
-// publish publishes different messages. It adds a count of 0 for each to arrived, after the server
-// has acknowledged it, and returns the bytes of their lines.
+// publish publishes different messages. After the server has acknowledged a message, publish adds
+// it to arrived with a count of 0. It returns the total length of the messages as lines.
 func (n *natsServer) publish(t *testing.T, arrived map[string]int, rnd *rand.Rand,
 	count int) (total int64) {
 	t.Helper()
@@ -89,8 +89,8 @@ func (n *natsServer) publish(t *testing.T, arrived map[string]int, rnd *rand.Ran
 	return total
 }
 
-// awaitDone waits until a consumer of the stream "in" has nothing left. It fails if the number of
-// remaining messages does not fall for a minute.
+// awaitDone waits until a consumer of the stream "in" has no more messages. It fails if the number
+// of remaining messages does not fall for a minute.
 func (n *natsServer) awaitDone(t *testing.T, durable string) {
 	t.Helper()
 	deadline, least := time.Now().Add(time.Minute), uint64(math.MaxUint64)
@@ -114,8 +114,8 @@ func (n *natsServer) awaitDone(t *testing.T, durable string) {
 	}
 }
 
-// TestKillNATSFile kills the program while it copies a stream, read by sequence, into a file: no
-// record is lost, and each kill repeats at most the bound.
+// TestKillNATSFile kills the program while it copies a stream, which it reads by sequence, into a
+// file. No record may be lost, and each kill may repeat at most the bound.
 func TestKillNATSFile(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -164,8 +164,8 @@ pipelines:
 	}
 }
 
-// TestKillNATSSQLite kills the program while it copies a stream, read by sequence, into a table:
-// each record is in the table once.
+// TestKillNATSSQLite kills the program while it copies a stream, which it reads by sequence, into a
+// table. Each record must be in the table once.
 func TestKillNATSSQLite(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -229,8 +229,9 @@ pipelines:
 	return members
 }
 
-// disturbShared publishes messages, strikes members at random moments, and waits until the consumer
-// has nothing left. Then it kills all members. It returns the published messages with a count of 0.
+// disturbShared publishes messages, kills or suspends members at random moments, and waits until
+// the consumer has no more messages. Then it kills all members. It returns the published messages
+// with a count of 0.
 func (n *natsServer) disturbShared(t *testing.T, members []*member, rnd *rand.Rand,
 	strike func(*member)) (arrived map[string]int) {
 	t.Helper()
@@ -274,8 +275,8 @@ func checkOnce(t *testing.T, arrived map[string]int, texts []string) {
 }
 
 // TestKillNATSShared runs three programs that share a consumer and copy a stream into another one,
-// and kills them at random while records are published: no record is lost, and the record ids keep
-// repetitions out of the stream.
+// and kills them at random while records are published. No record may be lost. Records are
+// repeated, but their ids must keep the repetitions out of the target stream.
 func TestKillNATSShared(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -308,7 +309,7 @@ func TestKillNATSShared(t *testing.T) {
 }
 
 // TestKillNATSSharedSQLite runs three programs that share a consumer and write to one table, with
-// the record's id as the key. It kills them at random: each record is in the table once.
+// the record's id as the key. It kills them at random. Each record must be in the table once.
 func TestKillNATSSharedSQLite(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)

@@ -40,8 +40,8 @@ func openPostgres(t testing.TB, url string) *sql.DB {
 	return db
 }
 
-// TestKillPostgres kills the program while four connections write a table, and checks that table
-// and dead letters contain each record of the input once.
+// TestKillPostgres kills the program while four connections write a table. Each record of the input
+// must be in the table or in the dead letters, once.
 func TestKillPostgres(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
@@ -76,8 +76,8 @@ func TestKillPostgres(t *testing.T) {
 	}
 }
 
-// TestKillPostgresServer kills the server and cuts single connections while the program writes. The
-// program recovers by itself, and every record is stored once.
+// TestKillPostgresServer kills the server, and cuts single connections, while the program writes.
+// The program must recover by itself, and every record must be stored once.
 func TestKillPostgresServer(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
@@ -138,8 +138,8 @@ func cut(db *sql.DB, rnd *rand.Rand) int {
 		WHERE application_name LIKE 'penstock %' ORDER BY random() LIMIT 1) AS one`))
 }
 
-// textOnly returns the input as PostgreSQL stores it, because the real logs may contain invalid
-// UTF-8.
+// textOnly returns the input as PostgreSQL stores it. It differs from the input, because the real
+// logs may contain invalid UTF-8.
 func textOnly(input []spooled) []spooled {
 	for i := range input {
 		input[i].text = replaced(input[i].text)

@@ -17,8 +17,8 @@ import (
 
 // TestKillPush kills the client, the engine, or both while requests arrive at a source with `ack:
 // delivered` and `ack: buffered`. The client repeats each request with its Idempotency-Key until it
-// is acknowledged. Each acknowledged record is in the file of one route and in the table of the
-// other one, once.
+// is acknowledged. There are two routes, one to a file and one to a table. Each acknowledged record
+// must be once in the file and once in the table.
 func TestKillPush(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)

@@ -18,13 +18,13 @@ import (
 // killsOfSQL returns the number of kills for each database.
 func killsOfSQL(t *testing.T) int { return max(1, kills(t)/2) }
 
-// refusing creates a table that refuses a few records of each generated file, which must become
-// dead letters.
+// refusing creates a table that refuses a few records of each generated file. These records must
+// become dead letters.
 const refusing = `CREATE TABLE %s (message text CHECK (message NOT LIKE '%%line 1_7 %%' OR ` +
 	`length(message) < 20), _extra text)`
 
-// TestKillSQLite kills the program repeatedly while it writes a table, and checks that table and
-// dead letters contain each record of the input once.
+// TestKillSQLite kills the program repeatedly while it writes a table. Each record of the input
+// must be in the table or in the dead letters, once.
 func TestKillSQLite(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -63,8 +63,8 @@ pipelines:
 	}
 }
 
-// number returns the single number selected by a query, or 0 if the query fails, for example
-// because the table does not exist yet.
+// number returns the single number that a query selects. It returns 0 if the query fails, for
+// example because the table does not exist yet.
 func number(db *sql.DB, query string) (n int64) {
 	if db.QueryRow(query).Scan(&n) != nil {
 		return 0
@@ -89,8 +89,8 @@ func lettered(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// sameLines checks that the texts of a query, together with further texts (more), contain each line
-// of the input once, and no other lines.
+// sameLines checks the texts that a query returns, together with the texts in more. They must
+// contain each line of the input once, and no other lines.
 func sameLines(db *sql.DB, query string, more []string, input []spooled) error {
 	rows, err := db.Query(query)
 	if err != nil {

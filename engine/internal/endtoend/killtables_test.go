@@ -21,14 +21,14 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// The kill tests of tables. The program copies two tables and follows their changes. Meanwhile
-// writers insert, change and delete rows in transactions that commit late, out of order, and with
-// equal times. Program and server are killed repeatedly.
+// This file has the kill tests of tables. The program copies two tables and follows their changes.
+// Meanwhile writers insert, change and delete rows in transactions that commit late, out of order,
+// and with equal times. Program and server are killed repeatedly.
 //
-// Rows of `events` are only inserted. They are read in partitions of five seconds, some of them
-// concurrently, and must be in the target once each. Rows of `items` are also changed, which moves
-// them to the end, and deleted. The target must have the current version of every existing row, and
-// may keep deleted rows (docs/sources-table.md).
+// Rows of `events` are only inserted. The program reads them in partitions of five seconds, some of
+// them concurrently. Each row must be in the target once. Rows of `items` are also deleted or
+// changed. A change moves a row to the end. The target must have the current version of every
+// existing row, and may keep deleted rows (docs/sources-table.md).
 
 // arena is a database for a kill test.
 type arena struct {
@@ -205,8 +205,8 @@ func checkCopies(t *testing.T, a arena, w *writers) {
 	}
 }
 
-// killFollowing starts the program, waits for some rows, and kills it. It returns false if nothing
-// was delivered within a bound.
+// killFollowing starts the program, waits for some rows, and kills the program. It returns false if
+// nothing was delivered in time.
 func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart bool) bool {
 	t.Helper()
 	f := startFollowing(t, config)
@@ -299,8 +299,8 @@ func startWriters(t *testing.T, a arena, rnd *rand.Rand) *writers {
 		own := rand.New(rand.NewPCG(rnd.Uint64(), 0))
 		w.done.Go(func() {
 			for ctx.Err() == nil {
-				// A restart of the server rolls back its open transactions, so their rows do not
-				// count.
+				// If the server is killed and restarts, it rolls back its open transactions. So the
+				// rows of a transaction count only after its commit.
 				_ = w.transaction(ctx, own)
 				pause(ctx, time.Duration(own.IntN(30))*time.Millisecond)
 			}
@@ -330,8 +330,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// transaction writes some rows with the same time, which is its start or in the past. One
-// transaction in four commits late, one in ten is rolled back.
+// transaction writes some rows with the same time, which is the start of the transaction or in the
+// past. One transaction in four commits late, and one in ten is rolled back.
 func (w *writers) transaction(ctx context.Context, rnd *rand.Rand) error {
 	at := time.Now().UnixMilli() / 10 // coarse, so that many rows have equal times
 	if rnd.IntN(10) == 0 {

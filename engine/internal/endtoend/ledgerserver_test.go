@@ -22,11 +22,12 @@ type ledgerServer struct {
 	records map[string][]byte // by id, as received first
 	last    map[string]int    // the generation that last received the id
 	bytes   int64             // of distinct records
-	// repeated counts, for each generation, the bytes that it had received and that a later
-	// generation received again. The generation was killed before it saved their delivery.
+	// repeated has a number of bytes for each generation of the program. These bytes were received
+	// from the generation, and again from a later one, because the earlier generation was killed
+	// before it saved their delivery.
 	repeated []int64
-	// twice is the number of bytes received twice from the same generation, because of a timeout.
-	// Kills do not bound it.
+	// twice is the number of bytes that were received twice from the same generation, because of a
+	// timeout. The bound on the bytes that a kill repeats does not apply to them.
 	twice    int64
 	problems []string
 }
@@ -113,8 +114,8 @@ func (s *ledgerServer) seenBytes() int64 {
 	return s.bytes
 }
 
-// check compares the received records with the files: every line must exist, and no generation may
-// have more repetitions than the bound.
+// check compares the received records with the files. Every line must have arrived, and the bytes
+// repeated for each generation must be within the bound.
 func (s *ledgerServer) check(t *testing.T, files []spooled, bound int64) {
 	t.Helper()
 	s.mu.Lock()

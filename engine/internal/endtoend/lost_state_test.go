@@ -54,9 +54,9 @@ func TestStateDirectoryDeleted(t *testing.T) {
 	}
 }
 
-// TestLedgerLost empties and drops the ledger of a table. The program then stops with an error that
-// names a command, and delivers everything again only after that command. If the ledger is merely
-// behind the checkpoint, the program resumes from the ledger.
+// TestLedgerLost empties the ledger of a table, and then drops it. Each time, the program must stop
+// with an error that names a command, and must deliver everything again only after that command. If
+// the ledger is merely behind the checkpoint, the program must resume from the ledger.
 func TestLedgerLost(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

@@ -31,9 +31,9 @@ type manifestFile struct {
 	}
 }
 
-// TestManifest checks that the manifest of a run has every file with its counts and hash, computed
-// here from the files. For a file that has grown, the second run's manifest has only the added
-// part.
+// TestManifest checks that the manifest of a run has every file with its counts and hash. The test
+// computes these from the files itself. If a file has grown, the manifest of the second run has
+// only the added part.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

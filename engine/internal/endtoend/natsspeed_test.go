@@ -40,12 +40,13 @@ func (n *natsServer) fill(b *testing.B) {
 	}
 }
 
-// BenchmarkNATSDrop reads a stream by sequence and drops its messages, relative to an ordered
-// consumer of nats.go; the median should be at least 0.7.
+// BenchmarkNATSDrop reads a stream by sequence and drops its messages. The speed is relative to an
+// ordered consumer of nats.go, and its median should be at least 0.7.
 func BenchmarkNATSDrop(b *testing.B) { benchmarkNATS(b, "nats-log", false) }
 
-// BenchmarkNATSDropShared reads a stream by a durable consumer and acknowledges each message,
-// relative to nats.go doing the same; the median should be at least 0.7.
+// BenchmarkNATSDropShared reads a stream by a durable consumer and acknowledges each message. The
+// speed is relative to a program that does the same with nats.go, and its median should be at least
+// 0.7.
 func BenchmarkNATSDropShared(b *testing.B) { benchmarkNATS(b, "nats-consumer", true) }
 
 func benchmarkNATS(b *testing.B, program string, shared bool) {
@@ -116,10 +117,10 @@ func post(b *testing.B, url string) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkHTTPToNATS posts lines to penstock, which answers when the stream has them, relative to
-// a handler that publishes each line with nats.go and waits for all acknowledgements. The median
-// should be at least 0.7. Both run beside the load: the handler in this process, penstock in its
-// own.
+// BenchmarkHTTPToNATS posts lines to penstock, which answers when the stream has them. The speed is
+// relative to a handler that publishes each line with nats.go and waits for all acknowledgements.
+// Its median should be at least 0.7. Both run on the same machine as the load: the handler in this
+// process, and penstock in a process of its own.
 func BenchmarkHTTPToNATS(b *testing.B) {
 	s := startNATS(b)
 	bare := httptest.NewServer(publishHandler(b, s.url))

@@ -81,8 +81,8 @@ pipelines:
 	}
 }
 
-// TestOutputAccepted checks that a replaced output stops the route with an error that names the
-// command to accept it, and that this command works.
+// TestOutputAccepted checks that a replaced output stops the route with an error. The error names
+// the command that accepts the new output, and this command must work.
 func TestOutputAccepted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -75,10 +75,10 @@ func (f *prunedLedger) has(when string, marks int64, lines map[string]int64) {
 	}
 }
 
-// TestLedgerForgets checks that the ledger in a database keeps the progress of existing files
-// only. The progress of files that were deleted during a run stays until the next run. Files that
-// replace deleted ones are delivered, even if they have the same inode or the same beginning, or
-// come from a backup.
+// TestLedgerForgets checks that the ledger in a database keeps the progress of existing files only.
+// If a file is deleted during a run, its progress stays until the next run. A file that replaces a
+// deleted one must be delivered, even if it has the same inode or the same beginning, or comes from
+// a backup.
 func TestLedgerForgets(t *testing.T) {
 	t.Parallel()
 	f := newPrunedLedger(t)
@@ -91,8 +91,8 @@ func TestLedgerForgets(t *testing.T) {
 	f.has("nothing has changed", 3, map[string]int64{"a": 100, "b": 100, "c": 100})
 
 	f.remove("a.log", "b.log")
-	// The new file may get the inode of a.log. Without birth times, only its contents distinguish
-	// it from a.log.
+	// d.log may get the inode of a.log. On a file system without birth times, only its contents
+	// distinguish it from a.log.
 	f.write("d.log", "d")
 	once(t, f.config)
 	f.has("two are gone", 2, map[string]int64{"a": 100, "b": 100, "c": 100, "d": 100})
@@ -126,7 +126,8 @@ func killAfter(t *testing.T, config string, rnd *rand.Rand) {
 }
 
 // TestLedgerForgetsKilled repeats TestLedgerForgets with kills at random moments of the runs. No
-// line is lost or repeated, and after a complete run only the progress of existing files remains.
+// line may be lost or repeated. After a complete run, the ledger must have the progress of existing
+// files only.
 func TestLedgerForgetsKilled(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -150,8 +151,8 @@ func TestLedgerForgetsKilled(t *testing.T) {
 	}
 }
 
-// TestLedgerKeepsAway checks that the progress of files in a renamed folder is kept for several
-// runs, by the state and by the ledger. When the folder returns, only new lines are read.
+// TestLedgerKeepsAway renames a folder. The state and the ledger must keep the progress of its
+// files for several runs. When the folder gets its old name again, only new lines may be read.
 func TestLedgerKeepsAway(t *testing.T) {
 	t.Parallel()
 	f := newPrunedLedger(t)

@@ -23,8 +23,8 @@ const pushWorkers = 6
 const pushRecords = 5
 
 // TestPushClient is the client process of TestKillPush. Each of its workers sends requests one
-// after another. It repeats a request with its Idempotency-Key until it is acknowledged, and then
-// records it. A restarted client resumes after the recorded requests.
+// after another. It repeats a request with its Idempotency-Key until the request is acknowledged,
+// and then records the request. A restarted client resumes after the recorded requests.
 func TestPushClient(t *testing.T) {
 	url, notes := os.Getenv("PENSTOCK_PUSH_URL"), os.Getenv("PENSTOCK_PUSH_NOTES")
 	if url == "" {

@@ -130,8 +130,8 @@ func pushBodiesTo(b *testing.B, url string) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkPushHTTP sends bodies of 256 KiB over 64 connections to the source http_server, relative
-// to a bare handler that discards. The median should be at least 0.6.
+// BenchmarkPushHTTP sends bodies of 256 KiB over 64 connections to the source http_server. The
+// speed is relative to a bare handler that discards the bodies. Its median should be at least 0.6.
 func BenchmarkPushHTTP(b *testing.B) {
 	bare, ours := connectortest.FreeAddress(b), connectortest.FreeAddress(b)
 	startBare(b, "http", bare)
@@ -142,8 +142,9 @@ func BenchmarkPushHTTP(b *testing.B) {
 		func() time.Duration { return pushBodiesTo(b, "http://"+ours+"/") })
 }
 
-// BenchmarkPushSyslog sends messages over 4 TCP connections, one write each as loggers do, to the
-// source syslog, relative to a bare reader. The median should be at least 0.6.
+// BenchmarkPushSyslog sends messages over 4 TCP connections to the source syslog. Like a logger, it
+// writes each message separately. The speed is relative to a bare reader, and its median should be
+// at least 0.6.
 func BenchmarkPushSyslog(b *testing.B) {
 	bare, ours := connectortest.FreeAddress(b), connectortest.FreeAddress(b)
 	startBare(b, "tcp", bare)
@@ -183,8 +184,8 @@ func BenchmarkPushSyslog(b *testing.B) {
 }
 
 // TestPushDatagrams sends datagrams to a bare reader at rising rates until the reader loses some.
-// It checks that the source syslog loses none at the highest rate at which the bare reader lost
-// none.
+// Then it sends datagrams to the source syslog at the highest rate at which the bare reader lost
+// none. The source must lose none either.
 func TestPushDatagrams(t *testing.T) {
 	if os.Getenv("PENSTOCK_PUSH") == "" {
 		t.Skip("run by make push-bench")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestRealLogsEach sends each real log through spool_dir to a raw file: the output is identical
-// except for a missing last line end.
+// TestRealLogsEach sends each real log through spool_dir to a raw file. The output must be
+// identical to the log, except for a missing last line end.
 func TestRealLogsEach(t *testing.T) {
 	t.Parallel()
 	for _, log := range realLogs(t) {
@@ -37,8 +37,8 @@ func TestRealLogsEach(t *testing.T) {
 	}
 }
 
-// TestRealLogsTogether sends all real logs together in small batches. It checks that every line
-// arrives once, in order for each file, and that a second run sends nothing new.
+// TestRealLogsTogether sends all real logs together in small batches. Every line must arrive once,
+// in order for each file. A second run must send nothing.
 func TestRealLogsTogether(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -73,8 +73,8 @@ pipelines:
 `, finished, batch)
 }
 
-// interleaved returns an error unless out is a merge of the files' lines: each line once, in order
-// for each file.
+// interleaved returns an error unless out is a merge of the files' lines, which means that it has
+// each line once, and the lines of each file in their order.
 func interleaved(out []byte, files [][]byte) error {
 	rest := slices.Clone(files)
 	last := 0

@@ -39,8 +39,8 @@ func figuresOfTable(t *testing.T, db *sql.DB, table string) figures {
 	return f
 }
 
-// realTable sends the real access log to a table and compares the table's figures with those of the
-// log, computed with an independent expression.
+// realTable sends the real access log to a table. It compares figures of the table with figures of
+// the log, which are computed with an independent regular expression.
 func realTable(t *testing.T, sink string, open func(dir string) *sql.DB) {
 	t.Helper()
 	data := os.Getenv("PENSTOCK_DATA")

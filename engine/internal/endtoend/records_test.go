@@ -235,8 +235,8 @@ func TestUnparsedRecords(t *testing.T) {
 	}
 }
 
-// TestWrongParserIsStopped checks that a format that matches no line stops the route before a
-// hundredth of a large file is dead-lettered.
+// TestWrongParserIsStopped checks a format that matches no line of a large file. The route must
+// stop before a hundredth of the file is dead-lettered.
 func TestWrongParserIsStopped(t *testing.T) {
 	t.Parallel()
 	const lines = 500_000

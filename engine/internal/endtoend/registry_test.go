@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestRegistry delivers to worker processes that are found at a NATS server. One drains and one
-// joins while it runs: the sender follows, and each record arrives.
+// TestRegistry delivers to worker processes that register at a NATS server. During the run, one
+// process drains and one joins. The sender must follow these changes, and each record must arrive.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	nats, dir := startNATS(t), t.TempDir()
@@ -86,8 +86,8 @@ pipelines:
 	checkArrived(t, dir, int(e.Status().Routes[0].ReadRecords))
 }
 
-// checkArrived checks that each record is in the file of one of the two workers, and that each of
-// them has some.
+// checkArrived checks that each record is in the file of one of the two workers, and that each
+// worker has got some records.
 func checkArrived(t *testing.T, dir string, count int) {
 	t.Helper()
 	arrived := make(map[string]int)

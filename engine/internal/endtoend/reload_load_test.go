@@ -19,8 +19,8 @@ const (
 	loadStep  = 50 * time.Millisecond // between two writes of lines
 	loadLines = 50                    // of one write: 1,000 a second
 	loadPhase = 20 * time.Second      // without reloads, before
-	// loadWithin is the time in which every unchanged route must deliver a write. A route may lag
-	// by the number of lines that are written in this time.
+	// loadWithin is the time in which every unchanged route must deliver a line that was written.
+	// So a route may lag behind by at most the lines that are written in this time.
 	loadWithin = time.Second
 )
 
@@ -47,8 +47,8 @@ type phase struct {
 
 // TestReloadLoad reloads a config while 1,000 lines a second arrive for ten routes into SQLite. It
 // reloads PENSTOCK_RELOADS times, 100 times a minute, each time with another route c. The nine
-// unchanged routes deliver as many lines as without reloads, and never lag by more than the lines
-// of a second. Every line is in every table once.
+// unchanged routes must deliver as many lines as without reloads, and must never lag behind by more
+// than the lines of a second. Every line must be in every table once.
 func TestReloadLoad(t *testing.T) {
 	text := os.Getenv("PENSTOCK_RELOADS")
 	if text == "" {
@@ -103,8 +103,8 @@ func (l *reloadLoad) picture() *status.Status {
 	return s
 }
 
-// unchangedRoutes returns the smallest delivered count of the unchanged routes, and the longest
-// time for which one of those that have data made no progress.
+// unchangedRoutes returns the smallest number of lines that an unchanged route has delivered. quiet
+// is the longest time for which an unchanged route that has data has made no progress.
 func unchangedRoutes(s *status.Status) (least int64, quiet float64) {
 	for i, r := range s.Routes[:len(reloadableRoutes)-1] {
 		if i == 0 || r.Delivered < least {
@@ -115,8 +115,9 @@ func unchangedRoutes(s *status.Status) (least int64, quiet float64) {
 	return least, quiet
 }
 
-// phase writes lines at a steady rate for the given length. It reloads at a fixed interval (every),
-// each time with another route c. A zero interval means never.
+// phase writes lines at a steady rate for the given length of time. It reloads the config at
+// intervals (every is their length), each time with another route c. If every is zero, it does not
+// reload.
 func (l *reloadLoad) phase(length, every time.Duration) (p phase) {
 	begun, ticker := time.Now(), time.NewTicker(loadStep)
 	defer ticker.Stop()
@@ -127,8 +128,8 @@ func (l *reloadLoad) phase(length, every time.Duration) (p phase) {
 	more := func() bool { return every > 0 && next <= length } // reloads to begin
 	for time.Since(begun) < length || running || more() {
 		<-ticker.C
-		// Measure the lag before the next write, so that the lines of the previous write had one
-		// step to arrive.
+		// The lag is measured before the next write, so that the lines of the previous write had
+		// the time of one step to arrive.
 		at := l.lines
 		if s := l.picture(); len(s.Routes) == len(reloadableRoutes) {
 			least, quiet := unchangedRoutes(s)

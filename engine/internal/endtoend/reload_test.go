@@ -43,9 +43,9 @@ pipelines:
 %s`, address, routes.String()))
 }
 
-// TestReload reloads a config ten times while lines arrive. Unchanged routes are not restarted, and
-// every line is in every table once. An invalid config changes nothing, and its error is reported
-// in all three places. [TestReloadLoad] repeats this a hundred times.
+// TestReload reloads a config ten times while lines arrive. Unchanged routes must not restart, and
+// every line must be in every table once. An invalid config must change nothing, and its error must
+// be reported in all three places. [TestReloadLoad] does this a hundred times.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// relocatedFS presents a directory of this machine (now) under the path that it had on another
-// machine (was). Its listed files (files) have the devices, inodes and birth times that they had
-// there. All other files get the same device.
+// relocatedFS presents a directory of this machine (the field now) under the path that it had on
+// another machine (the field was). The files in the field files have the devices, inodes and birth
+// times that they had on the other machine. All other files get the same device.
 type relocatedFS struct {
 	vfs.FS
 	was, now string

@@ -173,9 +173,9 @@ func (f remoteFigures) String() string {
 		f.goodput, f.inFlight, f.p99.Round(time.Millisecond))
 }
 
-// measure waits until from and observes the senders until to. It returns the deliveries of each
-// sender in this time, the mean number of batches in flight, the goodput as a share of total, and
-// the 99th percentile of the latency.
+// measure observes the senders between the times from and to. It returns figures for this time: the
+// deliveries of each sender, the mean number of batches in flight, the goodput as a share of total,
+// and the 99th percentile of the latency.
 func measure(t *testing.T, db *sql.DB, total float64, from, to time.Time,
 	senders ...*sender) (f remoteFigures) {
 	t.Helper()
@@ -256,12 +256,13 @@ func simulateRemote(
 	return f[scenario.Goodput]
 }
 
-// TestUnequalRemote runs one reader and twelve worker processes of unequal rates into PostgreSQL.
-// Undisturbed, they reach the sum of their rates with few batches in flight, as in the simulator.
-// Then one worker hangs, one is killed, one drains and two join. Each record is in the table once,
-// although the records have no keys of their own. With `window: queue`, goodput is as good, and
-// there may be more batches in flight. The simulator shows why: `queue` keeps more in flight the
-// more service times vary.
+// TestUnequalRemote runs one reader and twelve worker processes of unequal rates, which write into
+// PostgreSQL. While they are undisturbed, they must reach the sum of their rates with few batches
+// in flight, as in the simulator. Then one worker hangs, one is killed, one drains and two join.
+// Each record must be in the table once, although the records have no keys of their own.
+//
+// With `window: queue`, the goodput must be as good, but more batches may be in flight. The
+// simulator shows why: the more service times vary, the more batches `queue` keeps in flight.
 func TestUnequalRemote(t *testing.T) {
 	run := length(t, 30*time.Second, 10*time.Second)
 	for _, service := range []scenario.Service{scenario.Exponential, scenario.Deterministic} {
@@ -327,7 +328,7 @@ func unequalRemote(t *testing.T, url string, db *sql.DB, run time.Duration,
 }
 
 // missed returns the bound that the figures do not meet, or "". The parameter inFlight bounds the
-// batches in flight for each worker and sender.
+// batches in flight per worker and sender.
 func (f remoteFigures) missed(inFlight float64) string {
 	switch {
 	case f.goodput < remoteGoodput:
@@ -343,8 +344,8 @@ func (f remoteFigures) missed(inFlight float64) string {
 	return ""
 }
 
-// TestUnequalRemoteSenders checks that two readers share twelve worker processes evenly, and use
-// them fully.
+// TestUnequalRemoteSenders runs two readers that share twelve worker processes. They must get equal
+// shares, and use the workers fully.
 func TestUnequalRemoteSenders(t *testing.T) {
 	run := length(t, 30*time.Second, 10*time.Second)
 	server := connectortest.StartServer(t, "postgres", "psql")

@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestRepeatedRequest repeats a request with its key to a process that was killed and started
-// again, and to another process. The ledger of the first one recognizes the request. The other one
-// has a ledger of its own and delivers the records again with the same ids, so that a unique key on
-// the id keeps each record once.
+// TestRepeatedRequest repeats a request with its key in two ways. The first repetition goes to the
+// same process, which was killed and started again. Its ledger recognizes the request. The second
+// repetition goes to another process, which has a ledger of its own. It delivers the records again
+// with the same ids, and a unique key on the id keeps each record once.
 func TestRepeatedRequest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

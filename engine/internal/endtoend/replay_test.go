@@ -61,8 +61,8 @@ type deadLast struct {
 	Pipelines                  []routeResult
 }
 
-// deadLetters runs `penstock dead`, and returns its lines of JSON. The last line, which has another
-// form, is returned separately.
+// deadLetters runs `penstock dead` and returns the lines of JSON that it prints. The last line has
+// another form, and is returned separately.
 func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 	t.Helper()
 	cmd := exec.Command(programOf(t), append([]string{"dead"}, args...)...)
@@ -80,7 +80,7 @@ func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 }
 
 // TestReplay checks that a replay delivers each dead letter once. After a kill, at most
-// checkpoint.replay is repeated. A filter selects letters, a second replay sends none, and the
+// checkpoint.replay is repeated. A filter selects letters. A second replay sends none, and the
 // route's own source continues as before.
 func TestReplay(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ pipelines:
 }
 
 // killReplay kills a replay after the given number of letters. It returns 0 if the replay ended
-// earlier.
+// before.
 func killReplay(t *testing.T, server *pickyServer, config string, after int) int {
 	t.Helper()
 	cmd := exec.Command(programOf(t), "dead", "replay", config)

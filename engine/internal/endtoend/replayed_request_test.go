@@ -12,8 +12,8 @@ import (
 )
 
 // TestReplayedRequest replays dead letters of requests into a ledger that several processes share.
-// A letter that the ledger has is not delivered again, even if a kill has lost its progress in the
-// state directory, and new letters are in the same batch.
+// A letter that the ledger has must not be delivered again. This must hold even if a kill has lost
+// its progress in the state directory, and if the same batch contains new letters.
 func TestReplayedRequest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

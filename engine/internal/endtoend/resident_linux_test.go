@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// residentEvery is the interval at which the peak memory of a process is read, and so the maximum
-// age of the value when the process ends. A run with nothing to do may take 20 ms.
+// residentEvery is the interval at which the peak memory of a process is read. When the process
+// ends, the last value is at most this old. The interval is short, because a run with nothing to do
+// may take only 20 ms.
 const residentEvery = 2 * time.Millisecond
 
-// watchResident returns a function that ends the watch and returns the peak memory of the process
-// in MiB. The maximum in the rusage of an ended process is not usable: it includes the memory of
-// the test process before exec.
+// watchResident watches the memory of a process. It returns a function that ends the watch and
+// returns the peak memory in MiB. The rusage of the ended process cannot be used, because its
+// maximum includes the memory of the test process before exec.
 func watchResident(pid int) func() float64 {
 	stop, most := make(chan struct{}), make(chan float64)
 	go func() {

@@ -136,8 +136,8 @@ func hasOnce(t *testing.T, db *sql.DB, table string, n int64) {
 	}
 }
 
-// TestSharedRequests sends the same requests to two processes with one ledger. Each record is
-// stored once, and no process ends the other.
+// TestSharedRequests sends the same requests to two processes with one ledger. Each record must be
+// stored once, and neither process may make the other one fail.
 func TestSharedRequests(t *testing.T) {
 	t.Parallel()
 	p := sharedPair{server: connectortest.StartServer(t, "postgres", "psql")}
@@ -186,8 +186,8 @@ func (p sharedPair) answered(t *testing.T) {
 	hasOnce(t, p.db, "answered", 12)
 }
 
-// killed kills a process during its commit, which the server completes, and repeats the request at
-// the other one.
+// killed kills a process during its commit, which the database server still completes. Then it
+// repeats the request at the other process.
 func (p sharedPair) killed(t *testing.T) {
 	a, b := p.start(t, "killed", "")
 	connectortest.Execute(t, p.db, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
@@ -260,8 +260,8 @@ func (p sharedPair) suspended(t *testing.T) {
 	hasOnce(t, p.db, "suspended", 7)
 }
 
-// TestKillShared kills two processes with one ledger at random. Clients repeat each request at both
-// of them until it is acknowledged.
+// TestKillShared kills two processes with one ledger at random. Clients repeat each request, at
+// randomly chosen processes, until it is acknowledged.
 func TestKillShared(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
@@ -302,8 +302,9 @@ func TestKillShared(t *testing.T) {
 	}
 }
 
-// sendShared sends requests until done is closed, each to randomly chosen processes until it is
-// acknowledged. It gives up a quarter of the attempts early. It returns the number of records.
+// sendShared sends requests until done is closed. It sends each request, every time to a randomly
+// chosen process, until the request is acknowledged. It ends a quarter of the attempts early. It
+// returns the number of records.
 func sendShared(t *testing.T, nodes [2]*sharedNode, rnd *rand.Rand, client int,
 	done chan struct{}) (records int64) {
 	for k := 0; ; k++ {

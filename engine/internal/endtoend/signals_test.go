@@ -73,8 +73,8 @@ func (d *process) exit(within time.Duration) int {
 	}
 }
 
-// spoolJob writes the config of a job that delivers a spool directory to a sink, and one file into
-// that directory. It returns the path of the config.
+// spoolJob writes the config of a job that delivers a spool directory to a sink. It also writes one
+// file into that directory. It returns the path of the config.
 func spoolJob(t *testing.T, dir, sink, more string) string {
 	t.Helper()
 	write(t, filepath.Join(dir, "spool", "a.log"), strings.Repeat("a line\n", 5000))
@@ -87,8 +87,8 @@ pipelines:
 %s`, sink, more))
 }
 
-// TestStuckStderr runs the program with a stderr that is never read, or closed. Everything is
-// delivered, the exit code is correct, and one signal drains it.
+// TestStuckStderr runs the program with a stderr that nobody reads, or that is closed. Everything
+// must be delivered, the exit code must be correct, and one signal must drain the program.
 func TestStuckStderr(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

@@ -22,8 +22,8 @@ import (
 // soakReplay bounds the bytes that a kill may repeat at the HTTP receiver of each pipeline.
 const soakReplay = 256 << 10
 
-// soakProcess is the environment variable with the number of the process, which servers find in the
-// path of each request.
+// soakProcess is the environment variable with the number of the process. The process puts this
+// number into the path of each request, where servers find it.
 const soakProcess = "SOAK_PROCESS"
 
 // soak is a program with its writers and receivers.
@@ -59,19 +59,19 @@ var soakPosts = [...]struct {
 	{"alone", "post", 0, false},
 }
 
-// soakSample is the progress of each writer at one time: the number of its lines, from the first
-// on, that the current process had delivered to all receivers.
+// soakSample is the progress of each writer at one time: the number n such that the current process
+// had delivered the writer's first n lines to all receivers.
 type soakSample struct {
 	at   time.Time
 	upTo [soakTailers + soakSpoolers]int
 }
 
-// TestSoak writes, rotates in four ways, truncates, compresses, deletes and kills at random, while
-// the program follows log files and empties a spool directory. Pipelines of one, two and three
-// routes deliver to SQLite and over HTTP. SQLite must have every line once. Over HTTP no line may
-// be missing, and a kill repeats at most checkpoint.replay. The HTTP receivers are down for longer
-// than several rotations. PENSTOCK_SOAK is the duration in seconds; PENSTOCK_SEED repeats a
-// schedule.
+// TestSoak runs the program while it follows log files and empties a spool directory. Meanwhile
+// writers write, rotate in four ways, truncate, compress and delete files at random, and the
+// program is killed at random. Pipelines of one, two and three routes deliver to SQLite and over
+// HTTP. SQLite must have every line once. Over HTTP no line may be missing, and a kill may repeat
+// at most checkpoint.replay. The HTTP receivers are down for longer than several rotations.
+// PENSTOCK_SOAK is the duration in seconds. PENSTOCK_SEED repeats a schedule.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	seconds, seed := 4, rand.Uint64()
@@ -232,7 +232,7 @@ func soakPost(route, url string) string {
 }
 
 // of returns the index in s.tables of the table that gets the lines of the given writer. Index 0 is
-// for the writers of the source tail, and 1 for those of the spool directory.
+// the table for the writers of log files, and index 1 that for the writers of the spool directory.
 func (s *soak) of(who int) int {
 	if who >= soakTailers {
 		return 1
@@ -325,8 +325,8 @@ func (s *soak) kill(drain bool) {
 const savedAfter = time.Second
 
 // sample records the current deliveries. Samples older than savedAfter count as saved and are
-// removed. Deliveries of an earlier process do not count, because it may have been killed before it
-// saved them, and this process may repeat them much later.
+// removed. Deliveries of earlier processes do not count: such a process may have been killed before
+// it saved them, and the current process may repeat them much later.
 func (s *soak) sample() {
 	if s.cmd == nil {
 		return
@@ -373,17 +373,18 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 // stuck is the maximum time without a new line at the receivers while lines are missing there.
 const stuck = 30 * time.Second
 
-// quietLooks is the number of looks, soakLook apart, without a delivery after which the program
-// counts as done. They take at least 5 s, longer than copy_wait plus a response, and more on a
-// busy machine. By then all deliveries that kills left unsaved have been repeated. An earlier drain
-// would postpone them to the next start.
+// quietLooks is the number of looks without a delivery after which the program counts as done. They
+// are soakLook apart, and take at least 5 s, which is longer than copy_wait plus a response. On a
+// busy machine, they take longer. By then all deliveries that a kill left unsaved have been
+// repeated. If the test drained the program earlier, the program would repeat these deliveries at
+// the next start.
 const (
 	quietLooks = 50
 	soakLook   = 100 * time.Millisecond
 )
 
 // finish waits until all receivers have everything, and drains the program. Then it runs the
-// program once more; that run must deliver nothing.
+// program once more. This run must deliver nothing.
 func (s *soak) finish(ctx context.Context) {
 	looks := 0 // since the last delivery
 	for last, most := time.Now(), int64(-1); ; looks++ {
@@ -466,8 +467,8 @@ func (s *soak) check() {
 	}
 }
 
-// checkRepeats compares the repeated bytes with the bound for the end of a process:
-// checkpoint.replay after a kill, nothing after a drain.
+// checkRepeats compares the repeated bytes with the bound: checkpoint.replay for a process that was
+// killed, and nothing for a process that was drained.
 func (s *soak) checkRepeats(name string, server *soakServer, lines int64) {
 	repeats, twice := server.repeats()
 	if twice > 0 {

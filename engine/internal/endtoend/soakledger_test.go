@@ -22,9 +22,10 @@ import (
 	"time"
 )
 
-// This file compares the lines that the receivers of a soak test got with those that its writers
-// wrote. A line is "SCRAMBLED wWHO NUMBER PADDING". It differs from every other line from its first
-// byte on, like lines that begin with a time. NUMBER counts the lines of its writer.
+// This file compares the lines that the receivers of a soak test got with the lines that its
+// writers wrote. A line is "SCRAMBLED wWHO NUMBER PADDING". NUMBER counts the lines of the writer
+// WHO. SCRAMBLED makes the line differ from every other line from its first byte on, like a time at
+// the beginning of a line.
 
 // soakLine appends line number n of a writer.
 func soakLine(dst []byte, who, n, padding int) []byte {
@@ -115,8 +116,8 @@ func (t *tally) count() int64 {
 	return t.records
 }
 
-// missing returns an error that lists those of the first n lines of a writer that were not
-// received.
+// missing returns an error if a receiver lacks some of the first n lines of a writer. The error
+// lists the missing lines.
 func (t *tally) missing(who, n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,8 +167,8 @@ func (s *soakTable) look() error {
 }
 
 // soakServer is an HTTP receiver that counts received and repeated lines. The last element of a
-// request's path is the number of the sending process. A request of a killed process may be read
-// after the start of the next one.
+// request's path is the number of the process that has sent it. The number is needed, because a
+// request of a killed process may be read after the start of the next process.
 type soakServer struct {
 	tally
 	down atomic.Bool // answer every request with 503
@@ -181,11 +182,11 @@ type soakServer struct {
 	tops map[int32]*[soakTailers + soakSpoolers]int
 }
 
-// soakRepeats are the lines that one process delivered and a later process delivered again. The
-// later process need not be the next one: if that is killed early, a third one may repeat them. One
-// process can therefore repeat deliveries of several earlier ones. A repeat is charged to the
-// process that had delivered the line before: when it ended, the line was in flight, or settled but
-// not saved. A line sent by three processes is charged to the first two.
+// soakRepeats are the lines that one process delivered and a later process delivered again. They
+// count for the earlier process: when it ended, a line was in flight, or settled but not saved. The
+// later process need not be the next one. If the next process is killed early, the process after it
+// may repeat the lines, together with those of the killed process. If a line was sent by three
+// processes, it counts once for the first and once for the second.
 type soakRepeats struct {
 	process int32
 	bytes   int64
@@ -210,9 +211,9 @@ func newSoakServer() *soakServer {
 	}
 }
 
-// soakAnswer bounds the delay of a response after the whole request was received; the average is
-// half of it. With this delay, most repeats after a kill are lines that a receiver had received and
-// not yet acknowledged.
+// soakAnswer bounds the random delay of a response after the whole request was received. On average
+// the delay is half of it. With this delay, most lines that are repeated after a kill are lines
+// that a receiver had received and not yet acknowledged.
 const soakAnswer = 400 * time.Millisecond
 
 // ServeHTTP implements http.Handler.
@@ -282,8 +283,8 @@ func (s *soakServer) newest(process int32, who int) int {
 	return s.tops[process][who]
 }
 
-// repeats returns the repeats of each process, largest first, and the bytes sent twice by one
-// process.
+// repeats returns the repeats of each process, with the largest first. twice is the number of bytes
+// that one process has sent twice.
 func (s *soakServer) repeats() (list []*soakRepeats, twice int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
@@ -292,8 +293,8 @@ func (s *soakServer) repeats() (list []*soakRepeats, twice int64) {
 	return list, s.twice
 }
 
-// TestSoakRepeats checks that a repeat is charged to the process that left the line unsaved, not to
-// the last process before the repeat.
+// TestSoakRepeats checks that a repeat counts for the process that left the line unsaved, and not
+// for the last process before the repeat.
 func TestSoakRepeats(t *testing.T) {
 	s := newSoakServer()
 	send := func(process, first, lines int) {
@@ -332,8 +333,8 @@ func TestSoakRepeats(t *testing.T) {
 }
 
 // TestSoakSamples checks that a line counts as saved some time after a process has delivered it, if
-// that process is still running. Otherwise a writer could rename a file out of the globs before
-// every route has recorded it.
+// this process is still running. If it counted earlier, a writer could rename a file out of the
+// globs before every route has recorded it.
 func TestSoakSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &soak{t: t, cmd: &exec.Cmd{}, process: 1}

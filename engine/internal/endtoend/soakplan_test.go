@@ -10,7 +10,8 @@ import (
 )
 
 // This file makes the schedule of a soak test: the actions of each participant over time. The
-// schedule depends only on the seed, so that a seed repeats it. The results also depend on timing.
+// schedule depends only on the seed, so the seed repeats it. The results of a test also depend on
+// timing.
 
 // act is the action of one step.
 type act string
@@ -118,8 +119,8 @@ func of(all []soakStep, who int) []soakStep {
 	return slices.DeleteFunc(slices.Clone(all), func(s soakStep) bool { return s.Actor != who })
 }
 
-// TestSoakSchedule checks that a seed determines the schedule, that a longer schedule begins with
-// the shorter one, and that each contains all actions.
+// TestSoakSchedule checks that a seed determines the schedule, that a longer schedule begins like a
+// shorter one, and that each schedule contains all actions.
 func TestSoakSchedule(t *testing.T) {
 	minute := soakSchedule(7, time.Minute)
 	if !reflect.DeepEqual(minute, soakSchedule(7, time.Minute)) {

@@ -15,10 +15,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// soakWriter writes and rotates the files of one name, as a daemon and logrotate do. It never
-// destroys lines that a receiver lacks: a truncation or deletion waits for their delivery, or is
-// skipped and counted. It renames a file out of the globs only after the program has certainly
-// recorded it. Otherwise no glob of the config would ever have matched its lines.
+// soakWriter writes and rotates the files of one name, like a daemon with logrotate. It never
+// destroys lines that a receiver lacks: it truncates or deletes a file only after the lines are
+// delivered, or else skips the action and counts it. It renames a file out of the globs only after
+// the program has certainly recorded the file. Otherwise the program could not know of the lines,
+// because no glob of the config had matched the file.
 type soakWriter struct {
 	index     int
 	dir       string
@@ -132,8 +133,8 @@ func (w *soakWriter) write(text []byte) (err error) {
 	return err
 }
 
-// rotate starts a new file. Between a copy and the truncation nothing is written, because those
-// lines would be lost.
+// rotate starts a new file. If it copies and truncates the file, it writes nothing between the copy
+// and the truncation, because such lines would be lost.
 func (w *soakWriter) rotate(late int) error {
 	if w.file == nil {
 		return nil
@@ -228,8 +229,8 @@ func (w *soakWriter) truncate(ctx context.Context) error {
 	return w.file.Truncate(0)
 }
 
-// compress compresses the oldest rotated file. If the archive is outside the globs, the file stays
-// until it is delivered.
+// compress compresses the oldest rotated file. If the archive has a name outside the globs, the
+// file stays until it is delivered.
 func (w *soakWriter) compress(gz bool) error {
 	for i := range w.rotated {
 		f := &w.rotated[i]
@@ -258,8 +259,8 @@ func (w *soakWriter) compress(gz bool) error {
 	return nil
 }
 
-// soakPack compresses like gzip and zstd: into a temporary name outside the globs, renamed when
-// complete.
+// soakPack compresses like gzip and zstd: it writes to a temporary name outside the globs, and
+// renames the complete archive.
 func soakPack(from, to string, gz bool) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -297,8 +298,8 @@ func (w *soakWriter) delete() error {
 			return nil
 		}
 		path := w.path(f.name)
-		// Delete the finished file, which has a suffix. Another file may have its original name by
-		// now.
+		// Delete the finished file, whose name has a suffix. Another file may have its original
+		// name by now.
 		if w.index >= soakTailers {
 			found, err := filepath.Glob(path + ".done*")
 			if err != nil || len(found) == 0 {
@@ -316,8 +317,8 @@ func (w *soakWriter) delete() error {
 	return nil
 }
 
-// settlePause is longer than the quiet period in the soak's config. A file that grows after such a
-// pause has already been treated as finished.
+// settlePause is longer than the quiet period in the soak's config. If a file grows after such a
+// pause, the program has already treated the file as finished.
 const settlePause = 450 * time.Millisecond
 
 // spool writes a complete file into the directory.

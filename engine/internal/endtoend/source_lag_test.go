@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/admin"
 )
 
-// TestSourceLag checks the reported backlog of two routes. It is 0 for a drained route. If a
-// receiver is down, the backlog of its route grows with the file, although that route does not
-// read.
+// TestSourceLag checks the backlog that two routes report. The backlog of a route with an available
+// receiver falls to 0. If a receiver is down, the backlog of its route grows with the file,
+// although that route does not read.
 func TestSourceLag(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

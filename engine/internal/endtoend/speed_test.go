@@ -14,9 +14,9 @@ import (
 
 // BenchmarkRecords prints the speed of the program for seven interleaved pairs of runs. The speed
 // is relative to a single-threaded loop that reads the same file and finds line ends with
-// bytes.IndexByte. spool_dir -> parse combined -> drop should reach 0.2 of that loop's speed, and
-// 0.08 if its records are also encoded as JSON lines. The program's time is that of a whole run,
-// with start and checkpoint.
+// bytes.IndexByte. With spool_dir -> parse combined -> drop, it should be at least 0.2, and at
+// least 0.08 if the records are also encoded as JSON lines. The program's time is that of a whole
+// run, with start and checkpoint.
 func BenchmarkRecords(b *testing.B) {
 	dir := b.TempDir()
 	file := filepath.Join(dir, "spool", "access.log")
@@ -70,8 +70,8 @@ func generated(b testing.TB, path string, size int) (lines int64) {
 	return lines
 }
 
-// lineLoop returns the time of a loop over the lines of a file. It checks that there are as many as
-// want.
+// lineLoop returns the time of a loop over the lines of a file. It checks that the file has want
+// lines.
 func lineLoop(b *testing.B, path string, want int64) time.Duration {
 	b.Helper()
 	start := time.Now()

@@ -29,8 +29,8 @@ func start(t *testing.T, args ...string) {
 	startInto(t, t.Output(), args...)
 }
 
-// startInto is like start, but it writes the output of penstock to out. It returns a function that
-// drains penstock before the end of the test.
+// startInto is like start, but penstock writes its output to out. startInto returns a function that
+// drains penstock. If the test does not call this function, penstock drains at the end of the test.
 func startInto(t *testing.T, out io.Writer, args ...string) (stop func()) {
 	t.Helper()
 	bin, err := program()
@@ -91,8 +91,8 @@ func until(t *testing.T, url string, ok func(status int, text string) bool) stri
 	}
 }
 
-// scrape parses the metrics with Prometheus' parser and returns a function for the sum of a
-// family's values.
+// scrape parses the metrics with Prometheus' parser. It returns a function that returns the sum of
+// the values of a metric family.
 func scrape(t *testing.T, url string) func(name string) float64 {
 	t.Helper()
 	_, text := page(t.Context(), t, url)
@@ -118,9 +118,10 @@ func scrape(t *testing.T, url string) func(name string) float64 {
 	}
 }
 
-// TestStatusOfAProcess checks that the metrics of a running process add up, and that readiness and
-// the state of each worker are shown. While the receiver refuses the token, the process is not
-// ready and settles no record. It recovers when the receiver accepts the token again.
+// TestStatusOfAProcess checks that the metrics of a running process add up, and that the process
+// shows readiness and the state of each worker. While the receiver refuses the token, the process
+// must not be ready, and must settle no record. It recovers when the receiver accepts the token
+// again.
 func TestStatusOfAProcess(t *testing.T) {
 	t.Parallel()
 	var refuse atomic.Bool

@@ -8,9 +8,9 @@ import (
 )
 
 // TestStrayLines runs the program with child processes that write an extra line in addition to the
-// lines of the protocol. Either every record arrives with its own text, or the exit code reports an
-// error. Only two children write a banner, because both can be of the same processor, which stops
-// at the third in a row.
+// lines of the protocol. Either every record must arrive with its own text, or the exit code must
+// report an error. Only two children write a banner. Both may be children of the same processor,
+// and a processor stops when three of its children in a row write one.
 func TestStrayLines(t *testing.T) {
 	t.Parallel()
 	const echo = `while IFS= read -r l; do echo "$l"; done`

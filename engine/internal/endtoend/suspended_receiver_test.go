@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestSuspendedReceiver suspends one of two receivers during its transaction, after the sending
-// engine's batch has arrived there. The other one gets the batch, and stores it although the
-// suspended process has locked its request. Later the suspended process resumes.
+// TestSuspendedReceiver suspends one of two receivers during its transaction, after a batch of the
+// sending engine has arrived there. The other receiver must get the batch, and must store it
+// although the suspended receiver has locked its request. Later the suspended receiver resumes.
 func TestSuspendedReceiver(t *testing.T) {
 	t.Parallel()
 	p := sharedPair{server: connectortest.StartServer(t, "postgres", "psql")}

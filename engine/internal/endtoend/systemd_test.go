@@ -96,8 +96,8 @@ func TestServiceManager(t *testing.T) {
 	}
 }
 
-// TestServiceUnit checks the unit of the Debian package. When the watchdog stops the program, it
-// must end by the signal, because systemd does not restart it after exit code 2.
+// TestServiceUnit checks the unit of the Debian package. When the watchdog stops the program, the
+// program must end by the signal. With exit code 2, systemd would not restart it.
 func TestServiceUnit(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

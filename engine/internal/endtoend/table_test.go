@@ -110,8 +110,8 @@ var typedRows = []string{
 		2]', '[]', '{}', '1.2.3.0/24')`,
 }
 
-// TestTableTypesKept copies a table with columns of every type between two PostgreSQL tables. The
-// sink creates the second table.
+// TestTableTypesKept copies a PostgreSQL table with columns of every type to another PostgreSQL
+// table, which the sink creates. All values must stay the same.
 func TestTableTypesKept(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
@@ -137,8 +137,8 @@ func TestTableTypesKept(t *testing.T) {
 	}
 }
 
-// TestTableTypesAcross copies between PostgreSQL and SQLite and back: values that both can
-// represent are unchanged.
+// TestTableTypesAcross copies a table from PostgreSQL to SQLite and back. Values that both
+// databases can represent must stay the same.
 func TestTableTypesAcross(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")

@@ -29,8 +29,8 @@ const benchRow = `%[1]s, '10.0.' || (%[1]s %% 250) || '.7', 200 + %[1]s %% 5, 10
 	'/presentations/logstash-monitorama-2013/images/' || %[1]s || '.png',
 	'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36'`
 
-// pairs runs bare and ours alternately, once to warm up and then seven times, and reports the
-// median speed of ours relative to bare.
+// pairs runs bare and ours alternately, once to warm up and then seven times. It reports the median
+// speed of ours relative to bare.
 func pairs(b *testing.B, unit string, bare, ours func() time.Duration) {
 	const count = 7
 	for b.Loop() {
@@ -64,8 +64,8 @@ func copied(b *testing.B, config string, records int64) time.Duration {
 }
 
 // BenchmarkTablePostgres copies a PostgreSQL table within one server. The speed is relative to
-// psql's COPY TO piped into psql's COPY FROM; the median should be at least 0.5. The program's time
-// is that of a whole run with its ledger.
+// psql's COPY TO piped into psql's COPY FROM, and its median should be at least 0.5. The program's
+// time is that of a whole run with its ledger.
 func BenchmarkTablePostgres(b *testing.B) {
 	server := connectortest.StartServer(b, "postgres", "psql")
 	db := openPostgres(b, server.URL)
@@ -114,8 +114,8 @@ pipelines:
 `, from, to))
 }
 
-// BenchmarkTableSQLite copies a table to another SQLite file. The figure is relative to a loop over
-// the same driver with the same batch size and synchronous setting. The median should be at least
+// BenchmarkTableSQLite copies a table to another SQLite file. The speed is relative to a loop over
+// the same driver with the same batch size and synchronous setting. Its median should be at least
 // 0.5.
 func BenchmarkTableSQLite(b *testing.B) {
 	dir := b.TempDir()

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestTakeoverKafka kills members of a Kafka group with default settings. A first part of the test
-// kills none, and checks that there is no rebalance.
+// TestTakeoverKafka kills members of a Kafka group with default settings, and measures the
+// takeovers. In a first part it kills none, and checks that there is no rebalance.
 func TestTakeoverKafka(t *testing.T) {
 	n := takeoverKills(t)
 	broker := connectortest.StartServer(t, "kafka", "java").URL
@@ -128,8 +128,8 @@ func TestTakeoverLease(t *testing.T) {
 	r.measure(n, 10*time.Second, 15*time.Second)
 }
 
-// TestTakeoverLeader kills the NATS server that leads the bucket of the leases, and checks that
-// every lease keeps its owner. Then it kills the owner of a lease together with such a leader,
+// TestTakeoverLeader kills the NATS server that is the leader of the bucket of the leases. Every
+// lease must keep its owner. Then it kills the owner of a lease together with such a server,
 // several times.
 func TestTakeoverLeader(t *testing.T) {
 	n := max(1, takeoverKills(t)/2)
@@ -234,8 +234,8 @@ func (n *natsProcesses) leader(t *testing.T) (leader int) {
 	return leader
 }
 
-// awaitCurrent waits until all servers have all messages, because a second kill would otherwise
-// leave the cluster without a majority.
+// awaitCurrent waits until all servers have all messages. If another server were killed earlier,
+// the cluster could lose its majority.
 func (n *natsProcesses) awaitCurrent(t *testing.T) {
 	t.Helper()
 	await(t, time.Minute, "all servers are current", func() bool {

@@ -130,8 +130,8 @@ func (r *takeoverRun) checkQuiet() {
 	}
 }
 
-// kill kills an engine, and returns the time until the records that it had not settled were
-// delivered.
+// kill kills an engine. It returns the time until other engines have delivered the records that the
+// engine had not settled.
 func (r *takeoverRun) kill() time.Duration {
 	r.t.Helper()
 	node := r.source.victim()

@@ -63,8 +63,8 @@ func (x *terminal) screen() string {
 	return strings.TrimRight(x.tmux("capture-pane", "-p"), "\n")
 }
 
-// shows waits until the screen contains all texts. A text that begins with "!" must be absent
-// instead.
+// shows waits until the screen contains each of the texts. If a text begins with "!", the screen
+// must not contain the rest of it.
 func (x *terminal) shows(texts ...string) string {
 	x.t.Helper()
 	var screen, missing string
@@ -99,9 +99,8 @@ func terminalReceiver(t *testing.T, wait time.Duration, slots int) string {
 	return s.URL
 }
 
-// TestTerminal drives `penstock top`, `tap` and `try` in tmux as an operator does. It covers the
-// description of a slow worker's gate, keys, a narrow window, a process that ends, live samples,
-// and typed lines.
+// TestTerminal operates `penstock top`, `tap` and `try` in tmux. It covers the description of a
+// slow worker's gate, keys, a narrow window, a process that ends, live samples, and typed lines.
 func TestTerminal(t *testing.T) {
 	x := newTerminal(t)
 	bin, err := program()

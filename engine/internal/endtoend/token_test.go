@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestWrongTokenHeals checks that a refused token stops only its own route, which then settles and
-// dead-letters nothing. Once the file contains the right token, everything arrives without a
-// restart.
+// TestWrongTokenHeals checks that a refused token stops only the route that uses it. This route
+// then settles and dead-letters nothing. Once the file contains the right token, everything must
+// arrive without a restart.
 func TestWrongTokenHeals(t *testing.T) {
 	t.Parallel()
 	const records = 3000

@@ -48,8 +48,8 @@ func kill9(t *testing.T, c *status.Child) {
 	}
 }
 
-// TestTreeOfProcess checks the tree of a running process. It contains the children of a sink and of
-// a processor, with their processes. A killed child is restarted and the tree shows it. A route
+// TestTreeOfProcess checks the tree of a running process. The tree contains the children of a sink
+// and of a processor, with their process ids. It shows that a killed child was restarted. A route
 // whose folder is missing waits, and continues when the folder exists.
 func TestTreeOfProcess(t *testing.T) {
 	t.Parallel()

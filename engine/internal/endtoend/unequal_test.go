@@ -20,8 +20,8 @@ import (
 // rates are the workers of the scenario s01-saturated, in batches per second: 655 in all.
 var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 
-// length returns the duration of the runs. With PENSTOCK_WORKERS=full it is the one for published
-// figures, with short the one for CI; otherwise the test is skipped.
+// length returns the duration of the runs. PENSTOCK_WORKERS selects it: full is for the published
+// figures, and short is for CI. If the variable has another value, the test is skipped.
 func length(t *testing.T, full, short time.Duration) time.Duration {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_WORKERS") {
@@ -96,8 +96,8 @@ func at(t *testing.T, when time.Time) {
 }
 
 // TestUnequalGoodput runs twelve unequal workers with an endless backlog. One worker hangs, and one
-// dies and returns. The goodput is at least 0.9 of the capacity of the live workers. At most 1 % of
-// the attempts go to the dead worker, and everything arrives.
+// dies and returns. The goodput must be at least 0.9 of the capacity of the live workers. At most 1
+// % of the attempts may go to the dead worker, and everything must arrive.
 func TestUnequalGoodput(t *testing.T) {
 	run := length(t, 30*time.Second, 12*time.Second)
 	undisturbed(t, func(t *testing.T) string { return unequalGoodput(t, run) })
@@ -146,8 +146,8 @@ func unequalGoodput(t *testing.T, run time.Duration) (missed string) {
 	return ""
 }
 
-// TestUnequalTail checks that, at 60 % load, the choice of worker determines the tail of the
-// latency.
+// TestUnequalTail compares the policies that choose the worker of a record. At 60 % load, the
+// policy must make a difference in the latency of the slowest records.
 func TestUnequalTail(t *testing.T) {
 	run := length(t, 30*time.Second, 10*time.Second)
 	p99 := func(dispatch string) time.Duration {
@@ -179,8 +179,8 @@ func TestUnequalTail(t *testing.T) {
 	})
 }
 
-// TestUnequalBeforeAndAfter repeats the original article's comparison: hash dispatch with a fixed
-// window against the default, for the same finite job.
+// TestUnequalBeforeAndAfter repeats the comparison of the article on which flow control is based.
+// For the same finite job, it compares hash dispatch with a fixed window to the default.
 func TestUnequalBeforeAndAfter(t *testing.T) {
 	run := length(t, 3*time.Second, time.Second)
 	count := int64(655 * run.Seconds())

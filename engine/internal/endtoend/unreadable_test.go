@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestUnreadable runs the program with --once repeatedly, each time with fewer file descriptors. It
-// either delivers everything or exits with an error. It never exits with 0 when nothing was
-// delivered.
+// TestUnreadable runs the program with --once repeatedly, each time with fewer file descriptors.
+// The program must either deliver everything or exit with an error. It must never exit with 0 when
+// nothing was delivered.
 func TestUnreadable(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for name, source := range map[string]string{
@@ -58,8 +58,8 @@ pipelines:
 	}
 }
 
-// TestFolderVanishes deletes the source directory of a running program. The program is then not
-// ready and names the directory.
+// TestFolderVanishes deletes the source directory of a running program. The program must then not
+// be ready, and must name the directory.
 func TestFolderVanishes(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bin, err := program()

@@ -38,8 +38,8 @@ var upgradeRoutes = map[string][]string{"two": {"post"}, "three": {"post", "late
 // upgradeLedger is the data of the fixture that is not in its state, tables or files.
 type upgradeLedger struct {
 	Lines map[string][]string // by pipeline: all lines written
-	// Delivered lists, by pipeline/route, the indexes of the lines that the HTTP receiver had and
-	// that the state records as delivered.
+	// Delivered has the lines that the HTTP receiver had got, and that the state records as
+	// delivered. The keys are "pipeline/route", and the values are indexes in Lines.
 	Delivered map[string][]int
 	Files     []upgradeFile
 }

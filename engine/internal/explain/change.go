@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Changes returns advice: changes to the config or to the worker, with which w would get more data
-// or a different share of the data. The change with the most direct effect comes first.
+// Changes returns advice: changes to the config or to the worker. With each of them, w would get
+// more data or a different share of the data. The change with the most direct effect comes first.
 func (r *Route) Changes(w *Worker) []string {
 	switch w.Gate {
 	case "window":
@@ -82,8 +82,9 @@ func (r *Route) Changes(w *Worker) []string {
 	return otherChanges(w.Gate)
 }
 
-// otherChanges returns the advice for gates (limits of flow control) that Changes does not handle
-// itself. If no gate limits a worker, only more data from the source can help.
+// otherChanges returns the advice for gates that Changes does not handle itself. A gate is the
+// limit of flow control that holds a worker back. If no gate limits a worker, it gets more data
+// only if the source has more.
 func otherChanges(gate string) []string {
 	if means := control.GateMeans(gate); means != "" {
 		return []string{"this condition ends: " + means}
@@ -141,8 +142,8 @@ func (r *Route) windowChanges(w *Worker) []string {
 	}
 }
 
-// Named returns the algorithm with the given name and default options. This is sufficient to
-// describe the algorithm. It returns nil if there is none.
+// Named returns the algorithm with the given name, or nil if there is none. The algorithm has
+// default options, which is sufficient to describe it.
 func Named(name string) window.Algorithm {
 	if e := window.Find(name); e != nil {
 		return e.Algorithm

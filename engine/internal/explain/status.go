@@ -50,16 +50,21 @@ func Severity(state, gate string, inFlight int, misconfigured bool) int {
 	return severity[state]
 }
 
-// IdleSlow reports whether a worker was slow or busy when it last had data, but has none now. The
-// state is then that of an earlier moment: no gate limits the worker now.
+// IdleSlow reports whether a worker has no data now, but was slow or busy when it last had data.
+// The state then describes that earlier moment, and no gate limits the worker now.
 func IdleSlow(state, gate string, inFlight int) bool {
 	return (state == "SLOW" || state == "BUSY") && gate == "none" && inFlight == 0
 }
 
-// Worst returns the index of the worker that needs attention first. This is a misconfigured worker
-// or, if there is none, the worker in the worst state. Of several such workers, it is the one with
-// the longest round trip. If all states are good, it is an active worker whose round trip is at
-// least twice the shortest one. If there is no such worker either, Worst returns -1.
+// Worst returns the index of the worker that needs attention first:
+//
+//   - a misconfigured worker, if there is one,
+//   - otherwise the worker in the worst state, and of several such workers the one with the longest
+//     round trip,
+//   - if all states are good, the active worker with the longest round trip, if this is at least
+//     twice the shortest round trip of any worker.
+//
+// If there is no such worker either, Worst returns -1.
 func (r *Route) Worst() int {
 	worst, rank := -1, 0
 	shortest, longest := -1, -1

@@ -41,8 +41,8 @@ const MaxSteps = 12
 // Forever is a moment after the end of every trace, for FromTrace.
 const Forever = time.Duration(1<<63 - 1)
 
-// FromTrace replays a trace up to the moment at. The summary contains the steps (changes of window
-// or state) of the worker with the given name. "" means no worker.
+// FromTrace replays a trace up to the moment at. If worker is not "", the summary contains the
+// steps of this worker, which are the changes of its window or state.
 func FromTrace(p *trace.Player, at time.Duration, worker string) (*Summary, error) {
 	s := &Summary{
 		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay,
@@ -153,9 +153,9 @@ func (w *watcher) observe(p *trace.Player) {
 	w.step(Step{At: now, State: l.State.String(), Reason: l.Reason, Window: l.Window})
 }
 
-// step adds a step if the window or the state has changed. Probes without a change are only
-// counted. If each of them were a step, an hour of probes would fill the list of MaxSteps steps,
-// and no other step would be left.
+// step adds a step if the window or the state has changed. A probe that changes neither is only
+// counted. Otherwise an hour of probes would fill the list of MaxSteps steps, and all other steps
+// would be lost.
 func (w *watcher) step(x Step) {
 	steps := w.summary.Steps
 	n := len(steps)

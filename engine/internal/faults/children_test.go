@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// In some cases, the penstock program starts this test binary as its child process. The first
-// argument is then "child". The second is worker or filter, the third names the fault, and the
-// fourth is "always" or "once". The child runs in the folder of its case and uses the protocol
-// ndjson.
+// In some cases, the penstock program starts this test binary as its child process, in the folder
+// of the case and with the protocol ndjson. The arguments of the child are "child", the kind
+// (worker or filter), the name of the fault, and "always" or "once".
 
 // batchLine is the line that the program writes to a child.
 type batchLine struct {
@@ -23,8 +22,8 @@ type batchLine struct {
 	Records []map[string]any `json:"records"`
 }
 
-// childFault is a fault of a child. answer writes the child's faulty answer to a batch, or ends the
-// process.
+// childFault is a fault of a child. The function answer writes the child's faulty answer to a
+// batch, or ends the process.
 type childFault struct {
 	name   string
 	worker effect
@@ -206,8 +205,8 @@ func store(b batchLine) {
 	}
 }
 
-// childCases returns the cases of each fault of children. A child has its fault at the first batch
-// or at all batches. Most faults are tried with a worker and with a filter.
+// childCases returns the cases for the faults of children. A child has its fault either at the
+// first batch or at all batches. Most faults are tried both with a worker and with a filter.
 func childCases() (table []faultCase) {
 	for i, f := range childFaults {
 		table = append(table, childCase(f, f.worker, "worker", firstOne),

@@ -74,7 +74,7 @@ func configCases() (table []faultCase) {
 
 var place = regexp.MustCompile(`penstock\.yaml(:\d+:\d+)?: `)
 
-// refuses runs and validates a config. Both commands must report an error with its place in the
+// refuses runs and validates a config. Both commands must report an error, with its position in the
 // file.
 func (r *rig) refuses(config string) {
 	r.write("penstock.yaml", config)

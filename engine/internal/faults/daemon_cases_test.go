@@ -96,9 +96,9 @@ func daemonCases() (table []faultCase) {
 	return table
 }
 
-// readyLimit bounds the time until /readyz has the required state. The source tail lists an
-// unreadable folder for 10 s before its route fails. A stall makes the process unready after a
-// minute, whatever the fault is.
+// readyLimit bounds the time until /readyz has the required state. It is longer than 10 s, because
+// the source tail tries to list an unreadable folder for 10 s before its route fails. It is shorter
+// than a minute, because after a minute any stall makes the process unready, whatever the fault is.
 const readyLimit = 40 * time.Second
 
 // watch runs a delivery as a daemon, compares /readyz and checks each status.

@@ -41,9 +41,9 @@ var (
 	sources = []source{spoolSource, tailSource, tableSource}
 )
 
-// delivery is the scenario of most cases. It runs the program once under a fault. It then removes
-// the fault, and runs the program again until the source is empty. It compares the records of the
-// source with those of the receiver.
+// delivery is the scenario of most cases. It runs the program once under a fault. Then it removes
+// the fault, and runs the program again until the source is empty. At the end it compares the
+// records of the source with those that the receiver has.
 type delivery struct {
 	source     source // zero: spoolSource
 	count      int    // records; 0: 2000
@@ -79,8 +79,8 @@ type delivery struct {
 	healedExits  []int    // of the run without the fault; nil: 0
 	keepsFailing bool     // the fault is permanent: there is no second run
 	batchRecords int      // records per batch, to bound repetitions; 0: 100
-	// The number of repetitions is not checked, because the summary does not count them: the run
-	// was killed, for example.
+	// The number of repeated records is not checked, because the summary does not count them. For
+	// example, the run was killed.
 	anyRedelivery bool
 }
 
@@ -111,8 +111,8 @@ func (d *delivery) defaults() {
 	}
 }
 
-// config writes penstock.yaml. Its retry, abandon and drain times are short, so that a fault takes
-// little time.
+// config writes penstock.yaml. The times for retry, abandon and drain in it are short, so that a
+// fault does not take long.
 func (d *delivery) config(r *rig, url string) {
 	retry := "    retry: { base: 5ms, max: 100ms }\n    flow: { abandon: 1s }\n    drain: 3s\n"
 	for _, key := range []string{"retry", "flow", "drain"} {
@@ -188,8 +188,9 @@ func (d delivery) run(r *rig) {
 	}
 }
 
-// judge compares the receiver with the source after a run. No record may be missing after the last
-// run. The same holds for a run with exit code 0 if all records were in the source from the start.
+// judge compares the receiver with the source after a run. After the last run, no record may be
+// missing. After an earlier run with exit code 0, no record may be missing either, if all records
+// were in the source from the start.
 func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, last bool) {
 	got := d.received(r, server)
 	dead := r.deadLetters()
@@ -271,8 +272,8 @@ func storedIn(pattern string) func(r *rig) tally {
 	}
 }
 
-// deadLetters asks the program for the dead-lettered records. If the state cannot be read, it
-// returns none. The records then count as lost.
+// deadLetters asks the program for the dead-lettered records. If the program cannot read the state,
+// deadLetters returns none, and the records count as lost.
 func (r *rig) deadLetters() map[int]bool {
 	bin, err := program()
 	r.check(err)

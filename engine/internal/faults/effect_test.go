@@ -2,8 +2,8 @@
 
 package faults
 
-// schedule selects the requests, connections or batches that meet a fault. faulty reports whether
-// number n, counted from 0, is one of them.
+// schedule selects the requests, connections or batches in which a fault occurs. They are numbered
+// from 0, and faulty reports whether number n is one of them.
 type schedule struct {
 	name   string
 	faulty func(n int) bool
@@ -23,15 +23,16 @@ const (
 	blocks  effect = iota // nothing is delivered: exit code 1
 	passes                // everything is delivered: exit code 0
 	decides               // either outcome, if it is reported truthfully
-	// pauses is like blocks, but the fault also pauses the worker for seconds, even if it occurs
-	// once.
+	// pauses is like blocks. But the worker is then paused for seconds, even if the fault occurs
+	// only once.
 	pauses
 	poisons // workers die: records become dead letters one by one
 	rejects // every record is a dead letter: exit code 1
 )
 
-// as makes a case of d with the given name and schedule. e is the effect of the fault if it is
-// always present. Effect and schedule determine the expected exit code and counts.
+// as returns a case with the scenario d, the given name and the given schedule. e is the effect
+// that the fault has if it is always present. The case expects the exit code and counts that follow
+// from the effect and the schedule.
 func (d delivery) as(name string, e effect, when schedule) faultCase {
 	d.when = when
 	if d.stall == "" && (when.name != "always" || e == passes) {

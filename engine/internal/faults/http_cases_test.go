@@ -17,15 +17,15 @@ func answers(status string, header ...string) string {
 	return text + "Content-Length: 2\r\n\r\nno"
 }
 
-// badReply is a faulty reply of a receiver. effect is the outcome of a run if the receiver always
-// replies in this way.
+// badReply is a faulty reply of a receiver. effect is the outcome of a run in which the receiver
+// always replies in this way.
 type badReply struct {
 	reply
 	effect effect
 }
 
-// badReplies are the faults of receivers. Unless discard is set, the receiver stores the records,
-// even if its reply does not reach the client.
+// badReplies are the faults of receivers. The receiver stores the records even if its reply does
+// not reach the client, unless discard is set.
 var badReplies = []badReply{
 	{reply{name: "closes at once", atOnce: true, end: closeConn}, blocks},
 	{reply{name: "resets at once", atOnce: true, end: resetConn}, blocks},
@@ -135,8 +135,8 @@ var badReplies = []badReply{
 		blocks},
 }
 
-// httpCases combines each bad reply with two or three schedules, alternately over HTTP and TLS, and
-// takes the sources in turn.
+// httpCases returns cases for each bad reply, with two or three schedules each. The cases alternate
+// between HTTP and TLS, and between the sources.
 func httpCases() (table []faultCase) {
 	for i, bad := range badReplies {
 		for j, when := range []schedule{firstThree, everyThird, always} {

@@ -143,8 +143,9 @@ func stderrCases() (table []faultCase) {
 	for _, x := range []struct {
 		name   string
 		limits string
-		// The program's output: "" means that the test reads it. "stuck" is a full pipe, and "gone"
-		// is a pipe without a reader. Any other text is the path of a device.
+		// stdout and stderr are the outputs of the program. "" means that the test reads the
+		// output, "stuck" means a full pipe, and "gone" means a pipe without a reader. Any other
+		// text is the path of a device.
 		stdout, stderr string
 		exits          []int
 	}{

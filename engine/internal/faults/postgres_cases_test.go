@@ -15,14 +15,15 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// postgres is the server that the cases share. Each case has its own database. It is nil if this
-// machine has no server.
+// postgres is the server that the cases share, or nil if this machine has no server. Each case has
+// its own database.
 var postgres *connectortest.Server
 
 var databases atomic.Int64
 
-// badWires are faults of a connection to PostgreSQL. In the handshake the client sends about 400
-// bytes and the server about 500. For a batch the client sends about 8 KB.
+// badWires are faults of a connection to PostgreSQL after a number of bytes. For comparison: in the
+// handshake, the client sends about 400 bytes and the server about 500. For a batch, the client
+// sends about 8 KB.
 var badWires = []struct {
 	wireFault
 	effect effect
@@ -54,8 +55,8 @@ var badWires = []struct {
 		passes},
 }
 
-// badServers are SQL statements that run while rows are written, like those of an administrator or
-// a failover. %s is the case's database.
+// badServers are SQL statements like those of an administrator or a failover. They run while rows
+// are written. %s stands for the case's database.
 var badServers = []struct {
 	name   string
 	every  time.Duration // 0 means once, after the first rows were written
@@ -134,8 +135,8 @@ func serverAddress() string {
 	return address
 }
 
-// storedInTable counts the records in a PostgreSQL table. They are in the column message, or in the
-// column line if the source is a table.
+// storedInTable counts the records in a PostgreSQL table. A record is in the column message or, if
+// the source is a table, in the column line.
 func storedInTable(db **sql.DB, column string) func(r *rig) tally {
 	return func(r *rig) (got tally) {
 		if err := rows(*db, "SELECT "+column+" FROM lines", &got); err != nil && !strings.Contains(err.Error(),
@@ -176,8 +177,8 @@ func wireCase(wire wireFault, e effect, when schedule, mode string, from source)
 	}
 	d.heal = func(*rig) { p.heal() }
 	if e == decides && when.name == "first three" && wire.end != hang {
-		// Only the first three connections fail, so that later ones deliver everything. Connections
-		// that hang are excluded, because the server may still hold their locks.
+		// Only the first three connections fail, so the next run delivers everything. Connections
+		// that hang are excluded, because the server may then still hold their locks.
 		e = blocks
 	}
 	c := d.as(fmt.Sprintf("postgres/%s/%s/%s/%s", wire.name, when.name, mode, from.name), e, when)

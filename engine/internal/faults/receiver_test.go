@@ -210,7 +210,7 @@ func (s *receiver) handle(raw, conn net.Conn, req *http.Request, rep reply) bool
 	return s.finish(raw, conn, rep)
 }
 
-// finish sends the response and ends the connection in the way that the reply specifies. It reports
+// finish sends the response, and then ends the connection as the reply specifies. It reports
 // whether the connection stays open.
 func (s *receiver) finish(raw, conn net.Conn, rep reply) bool {
 	if rep.wait > 0 && s.waits(rep.wait) {
@@ -234,8 +234,8 @@ func (s *receiver) finish(raw, conn net.Conn, rep reply) bool {
 	return false
 }
 
-// waits waits for a time without reading from the connection. It reports whether the receiver was
-// healed or stopped meanwhile.
+// waits waits for a time without reading from the connection. It ends early if the receiver is
+// healed or stopped, and reports whether that was so.
 func (s *receiver) waits(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

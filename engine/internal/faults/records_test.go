@@ -82,8 +82,8 @@ func (t *tally) lost(n int) (missing []int) {
 	return missing
 }
 
-// invented returns the number of records from n on, which no source contained, plus the number of
-// invalid lines.
+// invented returns the number of stored records that no source contained, which are those with
+// numbers from n on, plus the number of invalid lines.
 func (t *tally) invented(n int) (count int) {
 	for i := range t.copies {
 		if i >= n {

@@ -45,8 +45,8 @@ var program = sync.OnceValues(func() (string, error) {
 })
 
 // rig is the fixture of one case: a folder, receivers, processes, and the findings so far.
-// Goroutines of the case may call its methods, except check and fatalf, which end the calling
-// goroutine.
+// Goroutines of the case may call its methods, except check and fatalf, which may end the goroutine
+// that calls them.
 type rig struct {
 	t   *testing.T
 	dir string
@@ -198,8 +198,9 @@ func (p *process) running() bool {
 
 func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// wait returns the exit code, or minus the number of the signal that ended the process. If the
-// process runs longer than the limit, wait ends it, reports its stacks and ends the case.
+// wait returns the exit code of the process. If a signal ended the process, it returns the negative
+// number of the signal. If the process runs longer than the limit, wait ends the process, reports
+// its stacks and ends the case.
 func (p *process) wait(limit time.Duration) int {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

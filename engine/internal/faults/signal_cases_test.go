@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// sequence is a sequence of signals to a process, with the exit codes that a daemon and a run with
-// --once must return.
+// sequence is a sequence of signals to a process. It also has the exit codes that a daemon and a
+// run with --once must return after it.
 type sequence struct {
 	name    string
 	send    func(p *process)
@@ -70,8 +70,8 @@ type interrupted struct {
 	make func() delivery
 }
 
-// interruptedSinks are sinks in each state that affects a stop. A batch is 4 KiB, and a kill may
-// repeat 64 KiB.
+// interruptedSinks are sinks in each of the states in which a stop proceeds differently. A batch is
+// 4 KiB, and a kill may repeat 64 KiB.
 var interruptedSinks = []interrupted{
 	{"file", func() delivery {
 		return delivery{sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),

@@ -86,8 +86,9 @@ func stateCases() (table []faultCase) {
 				when:     always, anyRedelivery: x.again, count: 4000,
 				options: "checkpoint: { sync: 100ms }",
 			}
-			// With at most two batches in flight, 80 batches take 2 s, so that the fault occurs
-			// long before the end.
+			// x.during changes the state while the program runs. With at most two batches in
+			// flight, the 80 batches take 2 s. So the change happens long before the end of the
+			// run.
 			if x.during != nil {
 				d.count = 8000
 				d.options += "\n    flow: { window: fixed, size: 2, abandon: 1s }"

@@ -64,10 +64,10 @@ func (a *agent) lists() map[string]*[]*part {
 		"sinkgroups": &a.groups}
 }
 
-// put assigns a property to its part: a source, channel, sink or sink group. rest is the key of the
-// property without the name of the agent. Example: for the key a1.sources.s1.type, rest is
-// sources.s1.type, and the property is assigned to the source s1. put ignores a property of a part
-// that is not declared.
+// put assigns a property to the source, channel, sink or sink group that it belongs to. rest is the
+// key of the property without the name of the agent. Example: for the key a1.sources.s1.type, rest
+// is sources.s1.type, and the property is assigned to the source s1. A property of a part that is
+// not declared is ignored.
 func (a *agent) put(rest string, p property) {
 	kind, rest, _ := strings.Cut(rest, ".")
 	list := a.lists()[kind]

@@ -16,9 +16,9 @@ const (
 )
 
 // spoolPosition returns the position that a spooldir source has stored in .flumespool-main.meta.
-// This is an Avro data file. Its records have one field, the long offset, and the last record has
-// the present position. The metadata has the path of the spooled file under the key "file". An
-// incomplete block at the end is ignored.
+// This is an Avro data file. Its metadata has the path of the spooled file under the key "file".
+// Each of its records has one field, the long offset, and the last record has the present position.
+// An incomplete block at the end of the file is ignored.
 func spoolPosition(b []byte) (file string, offset int64, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(avroMagic))
 	if !ok {

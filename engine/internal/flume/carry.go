@@ -59,8 +59,9 @@ type position struct {
 	File  string `json:"file"`
 }
 
-// taildir converts a position file to a first checkpoint. Flume writes the file at intervals of
-// writePosInterval, by default 3 s, and when Flume ends.
+// taildir converts a position file to a first checkpoint. Flume writes this file at intervals of
+// writePosInterval, by default 3 s, and when Flume ends. So after a crash of Flume, the positions
+// are up to one interval old.
 func (c *carrier) taildir() error {
 	if c.positions == "" {
 		return nil
@@ -160,8 +161,9 @@ func (c *carrier) spooldir() error {
 	return nil
 }
 
-// markers converts the progress of a spooldir source with trackingPolicy tracker_dir. For each
-// finished file, the directory tracker has an empty file with the same name and the suffix.
+// markers converts the progress of a spooldir source whose trackingPolicy is tracker_dir. For each
+// finished file, the directory tracker has an empty file. Its name is the name of the finished file
+// with the suffix.
 func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error {
 	t, err := c.Files.OpenDir(filepath.Join(tracker, filepath.FromSlash(beneath)))
 	if errors.Is(err, fs.ErrNotExist) || depth > maxMarkerDeep {

@@ -12,8 +12,8 @@ import (
 )
 
 // failoverGroup returns the sink group that consists of exactly these sinks and has the processor
-// failover (the next sink is used if one fails). It returns nil if there is none, or if penstock's
-// sink failover cannot replace it.
+// failover. With this processor, the next sink is used if one fails. failoverGroup returns nil if
+// there is no such group, or if penstock's sink failover cannot replace it.
 func (c *converter) failoverGroup(sinks []*part) *part {
 	for _, s := range sinks {
 		if sinkKind(s) != "http" {

@@ -2,8 +2,8 @@
 // sources spooldir and TAILDIR, the channels memory and file, the sinks http, file_roll and null,
 // and sink groups.
 //
-// A property that cannot be converted is reported in a note. If a sink is not supported, its route
-// gets no sink, so that `penstock validate` reports an error.
+// A note reports each property that cannot be converted. If a sink is not supported, its route gets
+// no sink, so that `penstock validate` reports an error.
 //
 // Convert reads no files. The Progress in its result reads the position files and tracker
 // directories of Flume. The command `penstock import flume` uses both. Options and their defaults

@@ -126,9 +126,9 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestGlobs compares globs with the regular expressions from which they were made, for many names.
-// The globs must match all names that the expression matches. They may match other names only if
-// they are reported as wider.
+// TestGlobs compares globs with the regular expressions from which they were made. It tries many
+// names. The globs must match all names that the expression matches. They may match further names
+// only if they are reported as wider.
 func TestGlobs(t *testing.T) {
 	names := []string{"", "a", "ab", "a.log", "b.log", "a.log.1", "a.log.22", "A.LOG", "x.tmp",
 		"access-20260101.log", "access-2026010.log", "a*b", "[x]", "a-b.out", "ü.log", "log"}

@@ -13,7 +13,7 @@ const maxGlobs = 64
 
 // globs converts a regular expression to globs. The expression must match whole file names. wider
 // reports that the globs also match names that the expression does not match. ok is false if there
-// are no similar globs.
+// are no globs for the expression.
 func globs(pattern string) (list []string, wider, ok bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -43,8 +43,8 @@ func globs(pattern string) (list []string, wider, ok bool) {
 
 type globber struct{ wider bool }
 
-// of returns globs that match all texts that an expression matches. It sets c.wider if they also
-// match others. The second result is false if there are no such globs.
+// of returns globs that match all texts that an expression matches. If the globs also match further
+// texts, of sets c.wider. The second result is false if there are no globs for the expression.
 func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText,
@@ -94,9 +94,10 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 }
 
 // repeated converts a repetition. The result is exact for .* and .+, for a fixed number of
-// repetitions, and for an optional expression. Otherwise the result also matches other names: it
-// has the minimum number of repetitions and a star. Example: x{2,5} becomes xx*. The second result
-// is false if the repeated expression has no globs, or the result would need too many.
+// repetitions, and for an optional expression. In all other cases, the result also matches further
+// names: it has the minimum number of repetitions, followed by a star. Example: x{2,5} becomes xx*.
+// The second result is false if the repeated expression has no globs, or if the result would need
+// too many.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {

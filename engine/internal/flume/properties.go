@@ -19,8 +19,8 @@ type property struct {
 }
 
 // readProperties parses text like java.util.Properties. Comments begin with # or !. A key ends at
-// =, : or white space. A backslash at the end of a line continues the line. Escapes are replaced.
-// If a key is repeated, the last value is used.
+// =, : or white space. A backslash at the end of a line continues the line. Escapes are replaced by
+// the characters that they stand for. If a key is repeated, the last value is used.
 func readProperties(text string) ([]property, error) {
 	var all []property
 	at := make(map[string]int)
@@ -90,8 +90,8 @@ func cutProperty(line string) (key, value string) {
 	return key, value
 }
 
-// unescape replaces escapes such as \t and \u0041. A backslash before a character that forms no
-// escape with it is removed.
+// unescape replaces escapes such as \t and \u0041 by the characters that they stand for. If a
+// backslash begins no known escape, only the backslash is removed.
 func unescape(s string) (string, error) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, nil

@@ -189,9 +189,9 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 	}
 }
 
-// httpRest handles the remaining options of an HTTP sink. It marks options that need no note as
-// read. It adds notes about options without an exact equivalent: the request timeout and the
-// reactions to status codes.
+// httpRest handles the remaining options of an HTTP sink. For options without an exact equivalent,
+// it adds notes: these are the request timeout and the reactions to status codes. It marks the
+// other options as read, because they need no note.
 func (c *converter) httpRest(k *part) {
 	for _, key := range []string{"contentTypeHeader", "acceptHeader", "connectTimeout",
 		"batchSize"} {

@@ -64,8 +64,8 @@ func (g *Generator) Append(dst []byte) []byte {
 	return append(g.appendLine(g, dst, &g.visit), '\n')
 }
 
-// Lines appends up to n lines to dst and returns their number. It appends no further line once dst
-// has most bytes or more.
+// Lines appends up to n lines to dst and returns their number. It stops earlier when the length of
+// dst has reached the argument most.
 func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	for i := range n {
 		if len(dst) >= most {
@@ -76,8 +76,8 @@ func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	return dst, n
 }
 
-// picks is a table to draw an index with unequal probabilities. A draw reads one entry of the
-// table, which is selected by 12 random bits.
+// picks is a table from which indexes are drawn with unequal probabilities. A draw selects an entry
+// of the table by 12 random bits. An index with a high probability is in many entries.
 type picks [1 << picksBits]uint16
 
 const picksBits = 12

@@ -25,8 +25,8 @@ func lines(t testing.TB, format string, seed uint64, n int64) []byte {
 	return out
 }
 
-// TestSameSeedSameBytes compares the lines with golden files, because users may rely on a published
-// seed.
+// TestSameSeedSameBytes compares the lines with golden files. Users may rely on a published seed,
+// so the lines of a seed must never change.
 func TestSameSeedSameBytes(t *testing.T) {
 	for _, format := range Formats {
 		golden := filepath.Join("testdata", format+".golden")

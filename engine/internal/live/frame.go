@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// Frame is the state of a running engine for a display. It adds rates and explanations to the
-// status.
+// Frame is the state of a running engine for a display, such as the dashboard. It adds rates and
+// explanations to the status.
 type Frame struct {
 	At       int64          `json:"at"` // Unix time in milliseconds
 	Program  string         `json:"program"`
@@ -78,8 +78,8 @@ type Worker struct {
 // smoothing is the weight of the last interval in a smoothed rate.
 const smoothing = 0.5
 
-// Framer makes frames from successive values of the status. The zero value is ready to use. It is
-// not safe for concurrent use.
+// Framer makes frames. It computes the rates in a frame from successive values of the status. The
+// zero value is ready to use. It is not safe for concurrent use.
 type Framer struct {
 	at     time.Time
 	routes map[string]*routeRates
@@ -183,8 +183,8 @@ func (rates *routeRates) route(r *status.Route, words *explain.Route, elapsed fl
 }
 
 // drainSeconds returns the time to deliver all unread, waiting and in-flight data at the given rate
-// in bytes per second. It returns 0 if there is no such data. It returns -1 if the amount of unread
-// data is unknown, or if there is data and the rate is below 1.
+// in bytes per second. It returns 0 if there is no such data. It returns -1 in two cases: the
+// amount of unread data is unknown, or there is data and the rate is below 1.
 func drainSeconds(r *status.Route, bytesRate float64) float64 {
 	if r.LeftBytes < 0 {
 		return -1

@@ -3,7 +3,7 @@
 // log, within fixed limits.
 //
 // The admin server owns a [Hub]. If nobody watches, the Hub asks for a status only every ten
-// seconds, for the history. [Framer] and [History] read no clock and do no I/O.
+// seconds, to continue the history. [Framer] and [History] read no clock and do no I/O.
 package live
 
 import (
@@ -37,14 +37,14 @@ type Hub struct {
 	ended       bool
 }
 
-// NewHub returns a Hub. It makes frames from the results of status, which must be safe for
-// concurrent use. It starts only with Run.
+// NewHub returns a Hub, which begins its work when Run is called. The Hub makes frames from the
+// results of the function status, which must be safe for concurrent use.
 func NewHub(status func() status.Status) *Hub {
 	return &Hub{status: status, wake: make(chan struct{}, 1), subscribers: make(map[chan []byte]bool)}
 }
 
 // Run makes frames until ctx is done: each second while there are subscribers, otherwise every ten
-// seconds for the history. At its end it ends all subscriptions.
+// seconds for the history. Before it returns, it ends all subscriptions.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.end()
 	var framer Framer
@@ -124,7 +124,7 @@ func (h *Hub) end() {
 }
 
 // Subscribe returns a channel of encoded frames, and a function that ends the subscription. The
-// channel is closed when the Hub ends. The frames must not be changed.
+// channel is closed when the Hub ends. The subscriber must not change the frames.
 func (h *Hub) Subscribe() (frames <-chan []byte, cancel func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -110,8 +110,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestHub checks that subscribers get a frame each second, and that a slow one gets the latest.
-// Without subscribers, frames are computed for the history only.
+// TestHub checks that subscribers get a frame each second, and that a slow subscriber gets the
+// latest one. Without subscribers, frames are made for the history only.
 func TestHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64

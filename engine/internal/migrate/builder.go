@@ -114,8 +114,8 @@ func (b *Builder) route(p Pipeline, r Route, depth int) {
 	r.Sink.Write(&b.out, depth)
 }
 
-// Result returns the config and the notes. top is the original config. For each of its settings
-// that was not read, Result adds a note of kind Lost.
+// Result returns the config and the notes. top is the original config. For each setting in it that
+// the conversion has not read, Result adds a note of kind Lost.
 func (b *Builder) Result(name string, top *Value) Result {
 	for _, v := range top.Unread() {
 		b.Note(v, Lost, "has no equivalent in penstock, and is not converted")
@@ -129,8 +129,8 @@ func (b *Builder) Result(name string, top *Value) Result {
 		Runnable: b.broken == 0}
 }
 
-// distinct returns notes without repetitions. An output of several inputs, for example, gets its
-// notes several times.
+// distinct returns notes without repetitions. For example, an output that is converted once for
+// each of its inputs gets its notes several times.
 func distinct(notes []Note) []Note {
 	seen := make(map[Note]bool)
 	return slices.DeleteFunc(notes, func(n Note) bool {
@@ -145,7 +145,7 @@ type StoredPosition struct {
 	File   string // last known path
 	Inode  uint64 // 0 if unknown
 	Offset int64
-	// Same reports whether f is the file, by comparing a fingerprint of its content. Nil means that
-	// the inode identifies the file.
+	// Same reports whether f is the file of the position, by comparing a fingerprint of its
+	// content. If Same is nil, the inode alone identifies the file.
 	Same func(f vfs.File) (bool, error)
 }

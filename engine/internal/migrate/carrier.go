@@ -75,7 +75,7 @@ func (c *Carrier) Read(name string) ([]byte, error) {
 }
 
 // Resume converts the stored position of one file. The file may have been renamed within its
-// directory since then.
+// directory after the other program stored the position.
 func (c *Carrier) Resume(s StoredPosition) error {
 	full := c.Path(s.File)
 	dir, err := c.Files.OpenDir(filepath.Dir(full))
@@ -123,8 +123,8 @@ func find(dir vfs.Dir, name string, s StoredPosition) (string, error) {
 	return "", nil
 }
 
-// isFile reports whether a position belongs to the file with the given name. It returns false if
-// the file cannot be read.
+// isFile reports whether a position belongs to the file with the given name. It also returns false
+// if the file cannot be read.
 func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	info, err := dir.Stat(name)
 	if err != nil || !info.Mode.IsRegular() || s.Inode != 0 && info.Ino != s.Inode {
@@ -141,9 +141,10 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	return s.Same(f)
 }
 
-// Mark records in the checkpoint that a file was delivered up to the offset at. If the file is not
-// finished and at is within a record, Mark uses the end of the record before. If the position does
-// not fit the file, the file is read from its beginning.
+// Mark records in the checkpoint that a file was delivered up to the offset at. If at is within a
+// record of an unfinished file, Mark uses the end of the record before. If the position does not
+// fit the file, for example because the file is shorter, Mark records that the file is read from
+// its beginning.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -243,8 +244,8 @@ func (c *Carrier) lineBefore(f vfs.File, at int64) (int64, error) {
 }
 
 // lastUTF16Line returns the offset after the last LF in data, or 0. It accepts the two bytes of an
-// LF in both byte orders. In the wrong byte order of a file, they are U+0A00, which is not a
-// character and thus not in the text.
+// LF in both byte orders, because it does not know the order. This is safe: read in the other
+// order, the two bytes are U+0A00, which is not a character and therefore does not occur in text.
 func lastUTF16Line(data []byte) int {
 	for i := len(data) - 2; i >= 0; i -= 2 {
 		if data[i] == '\n' && data[i+1] == 0 || data[i] == 0 && data[i+1] == '\n' {

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Matching calls fn for each regular file with a path that matches include but not exclude. The
-// files are sorted by path. Relative globs are relative to the carrier's Base. Files that cannot be
-// opened are omitted.
+// Matching calls fn for each regular file whose path matches include but not exclude. The files are
+// sorted by path. Relative globs are relative to the carrier's Base. Files that cannot be opened
+// are omitted.
 func (c *Carrier) Matching(
 	include, exclude []string,
 	fn func(path string, dir vfs.Dir, f vfs.File) error,

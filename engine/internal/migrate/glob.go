@@ -12,8 +12,8 @@ import (
 const maxFiles = 1_000_000
 
 // MatchGlob reports whether a path matches a glob. In the glob, ** matches any number of
-// directories, * and ? match anything but a slash, and {a,b} matches a or b. An invalid glob
-// matches nothing.
+// directories. * matches any number of characters other than a slash, and ? matches one. {a,b}
+// matches a or b. An invalid glob matches nothing.
 func MatchGlob(glob, path string) bool {
 	re, err := regexp.Compile(globPattern(glob))
 	return err == nil && re.MatchString(path)

@@ -58,21 +58,22 @@ type Result struct {
 	Runnable bool       // every route has a source and a sink
 }
 
-// Progress is the progress of one source that the other program has stored. Routes are the routes
-// of the new config that resume from it.
+// Progress is the stored progress of one source of the other program. Routes are the routes of the
+// new config that resume from it.
 type Progress struct {
 	Pipeline string
 	Routes   []string
-	// Carry converts the stored positions. It reads them and the files that they are about, and
-	// changes nothing. Relative paths are relative to dir. If the position of a file is doubtful,
-	// the file gets an earlier position or none. Then no data is lost, but data may be delivered
-	// again, and a note describes that.
+	// Carry converts the stored positions. It reads them and their files, and changes nothing.
+	// Relative paths are relative to dir. If the position of a file is doubtful, Carry uses an
+	// earlier position or none. So no data is lost, but data may be delivered again, and a note
+	// describes that.
 	Carry func(files vfs.FS, dir string) (Carried, error)
 }
 
 // Carried is the result of Progress.Carry. Marks is the progress with which each route starts: the
 // read positions of the files. Begun has marks at position 0, for files that must be read from
-// their beginning. With `start: end`, a route without any mark would begin at their ends.
+// their beginning. They are needed with `start: end`: a route reads a file without a mark from its
+// end.
 type Carried struct {
 	Marks, Begun []stream.Mark
 	Notes        []Note

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Sink describes a sink of the new config. All conversions use it, regardless of the original
-// program. Fields with zero values are not written.
+// Sink describes a sink of the new config, regardless of the original program. Fields with zero
+// values are not written.
 type Sink struct {
 	Kind string // elasticsearch, loki, clickhouse, http, kafka, file, stdout, drop
 
@@ -65,8 +65,8 @@ func (s Sink) writeKafka(w *Writer, depth int) {
 	s.writeTLS(w, depth)
 }
 
-// writeHTTP writes a sink over HTTP. If penstock has a component for the sink's kind of receiver,
-// such as elasticsearch, it writes that component.
+// writeHTTP writes a sink over HTTP. If penstock has a component for this kind of receiver, such as
+// elasticsearch, writeHTTP writes that component.
 func (s Sink) writeHTTP(w *Writer, depth int) {
 	name := "http"
 	if s.Kind == "elasticsearch" || s.Kind == "loki" || s.Kind == "clickhouse" {

@@ -13,8 +13,8 @@ import (
 )
 
 // Value is a setting of another program's configuration, or a group or list of settings. It records
-// which settings were read, so that the unread ones can be reported. A nil *Value stands for a
-// missing setting.
+// which settings the conversion has read, so that the unread ones can be reported. A nil *Value
+// stands for a missing setting.
 type Value struct {
 	Line int    // 0 if unknown
 	Key  string // path from the top, such as output.elasticsearch.hosts
@@ -131,8 +131,8 @@ func (v *Value) ignoreAll() {
 	}
 }
 
-// Unread returns the settings that were not read. If no setting of a group was read, it returns the
-// group instead of its settings.
+// Unread returns the settings that the conversion has not read. If it has read no setting of a
+// group, Unread returns the group instead of its settings.
 func (v *Value) Unread() []*Value {
 	if v == nil {
 		return nil

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor is a file descriptor that may be closed while it is in use. It is then closed at the
-// end of the last use. Otherwise the system could reuse its number while a system call uses it.
+// descriptor is a file descriptor that may be closed while other goroutines use it. It is then
+// closed at the end of the last use. If it were closed earlier, the system could give its number to
+// another file while a system call uses it.
 type descriptor struct {
 	fd    int
 	state atomic.Int64 // flag closing, plus the number of running calls
@@ -38,8 +39,8 @@ func (d *descriptor) release() {
 	}
 }
 
-// close closes the descriptor. If a call is using it, the last such call closes it. A second close
-// returns fs.ErrClosed.
+// close closes the descriptor. If other calls are using it, the last of them closes it. A second
+// call of close returns fs.ErrClosed.
 func (d *descriptor) close() error {
 	switch before := d.state.Or(closing); {
 	case before&closing != 0:

@@ -53,8 +53,8 @@ func (d *dir) openFile(name string, flag int, perm fs.FileMode) (*file, error) {
 	return &file{descriptor: descriptor{fd: fd}, dir: d.path, name: name, opened: opened}, nil
 }
 
-// OpenRegular implements vfs.RegularOpener. Because of O_NONBLOCK, it does not wait if the file is
-// a FIFO.
+// OpenRegular implements vfs.RegularOpener. If the file is a FIFO, O_NONBLOCK prevents that
+// OpenRegular waits for a writer.
 func (d *dir) OpenRegular(name string) (vfs.File, error) {
 	at, err := d.locate("open", name)
 	if err != nil {
@@ -127,8 +127,8 @@ func (d *dir) ReadLink(name string) (string, error) {
 	}
 }
 
-// entriesAtOnce is the maximum number of entries read at once. It limits the memory, because
-// entries of package os are large.
+// entriesAtOnce is the maximum number of entries of a directory that are read at once. It bounds
+// the memory, because the entries of package os are large.
 const entriesAtOnce = 1024
 
 func (d *dir) Entries(name string) ([]vfs.Entry, error) {
@@ -240,8 +240,8 @@ func (d *dir) Sync() error {
 	return nil
 }
 
-// Lock implements vfs.Dir with flock(2). The lock belongs to the open file. It therefore ends with
-// the process, and also excludes other opens in the same process.
+// Lock implements vfs.Dir with flock(2). The lock belongs to the open file. So it ends with the
+// process, and it also excludes a second Lock in the same process.
 func (d *dir) Lock(name, text string) (io.Closer, error) {
 	path := filepath.Join(d.path, name)
 	f, err := d.openFile(name, os.O_RDWR|os.O_CREATE, 0o600)

@@ -12,8 +12,8 @@ import (
 )
 
 // withLock returns a file system that differs from base in one point: its directories lock a file
-// by a call of take. take must not wait. It must return vfs.ErrLocked if the file is already
-// locked.
+// by calling take. take must not wait. If the file is already locked, take must return
+// vfs.ErrLocked.
 func withLock(base vfs.FS, take func(vfs.File) error) vfs.FS { return lockingFS{base, take} }
 
 type lockingFS struct {

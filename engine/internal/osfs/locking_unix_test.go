@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestWithLockConforms runs the conformance suite on the file system that Windows uses, with a lock
-// of Unix in place of the one of Windows.
+// TestWithLockConforms runs the conformance suite on the file system that Windows uses. The lock of
+// Windows is replaced by one of Unix.
 func TestWithLockConforms(t *testing.T) {
 	take := func(f vfs.File) error {
 		err := unix.Flock(int(f.(interface{ Fd() uintptr }).Fd()), unix.LOCK_EX|unix.LOCK_NB)

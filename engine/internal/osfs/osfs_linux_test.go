@@ -41,8 +41,8 @@ func create(t *testing.T, d vfs.Dir, name, text string) vfs.File {
 	return f
 }
 
-// TestReserve checks that Reserve allocates space without changing the file's size, and that
-// Truncate to this size releases the unused space.
+// TestReserve checks that Reserve allocates space without changing the file's size. Truncate to the
+// same size then releases the unused space.
 func TestReserve(t *testing.T) {
 	d, root := open(t)
 	f := create(t, d, "f", "some bytes")
@@ -82,7 +82,8 @@ func TestWriteBack(t *testing.T) {
 }
 
 // TestOpenRegular checks that OpenRegular refuses a symlink, directory or FIFO that has replaced a
-// listed file. It must neither follow the symlink nor block on the FIFO.
+// regular file after it was listed. OpenRegular must neither follow the symlink nor block on the
+// FIFO.
 func TestOpenRegular(t *testing.T) {
 	d, root := open(t)
 	create(t, d, "f", "some bytes")
@@ -130,8 +131,9 @@ func TestBirth(t *testing.T) {
 	}
 }
 
-// TestCloseDuringReads closes a file while other goroutines read it. Each read gets the file's
-// bytes or fs.ErrClosed, and never those of the file that takes over the descriptor's number.
+// TestCloseDuringReads closes a file while other goroutines read it. Each read must return the
+// file's bytes or fs.ErrClosed. It must never return bytes of another file that has got the same
+// descriptor number.
 func TestCloseDuringReads(t *testing.T) {
 	d, _ := open(t)
 	create(t, d, "mine", "mine")

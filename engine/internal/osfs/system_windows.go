@@ -11,8 +11,9 @@ import (
 
 func system() vfs.FS { return withLock(vfs.OS(), lockByte) }
 
-// lockByte locks one byte of a file, far beyond the end of its text. Other processes cannot read a
-// locked range, and must be able to read the text. The lock ends when the file is closed.
+// lockByte locks one byte of a file, far beyond the end of its text. Other processes must be able
+// to read the text, and Windows does not let them read a locked range. The lock ends when the file
+// is closed.
 func lockByte(f vfs.File) error {
 	handle, ok := f.(interface{ Fd() uintptr })
 	if !ok {

@@ -57,8 +57,8 @@ func (notedReader) Deleted() []string { return nil }
 
 func noteTo(at int64) string { return fmt.Sprintf("read to %d", at) }
 
-// hasAll reports whether each record has arrived exactly once, in any order. A sink with a ledger
-// also gets the end of the data as an empty batch.
+// hasAll reports whether each record has arrived exactly once, in any order. Empty lines do not
+// count: a sink with a ledger gets the end of the data as a batch with an empty line.
 func (s *fakeSink) hasAll(records []string) bool {
 	got := slices.DeleteFunc(slices.Clone(s.got), func(line string) bool { return line == "" })
 	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(records)))
@@ -92,8 +92,8 @@ func killed(t *testing.T, m *vfstest.Mem) (marks []stream.Mark) {
 	return killedBy(t, m, vfstest.DataAll)
 }
 
-// killedBy returns the progress in the checkpoint after a crash that leaves the given part of the
-// unsynced data.
+// killedBy returns the progress in the checkpoint after a crash. The parameter left is the part of
+// the unsynced data that survives the crash.
 func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []stream.Mark) {
 	t.Helper()
 	dir, err := m.Crash(left, vfstest.NamesAll, 0).OpenDir("/state")
@@ -111,9 +111,9 @@ func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []stream.M
 }
 
 // TestFirstMarkIsSavedAhead checks that a new partition is saved in the checkpoint, once, before a
-// sink with its own ledger gets the partition's data. Otherwise the run after a kill would not know
-// which file the sink's watermark belongs to. For sinks without a ledger, nothing is saved ahead,
-// because their watermarks are in the checkpoint itself.
+// sink with a ledger gets the partition's data. Otherwise the run after a kill would not know to
+// which file the watermark in the ledger belongs. For sinks without a ledger, nothing is saved
+// ahead, because their watermarks are in the checkpoint itself.
 func TestFirstMarkIsSavedAhead(t *testing.T) {
 	const size, records = 5, 20
 	for _, ledgered := range []bool{true, false} {

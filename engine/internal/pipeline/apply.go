@@ -14,11 +14,12 @@ import (
 // Apply changes the pipelines of a running engine to those of the config c, which must be valid.
 // See engine.Engine.Apply.
 //
-// Apply stops the removed routes and pipelines before it starts the new ones, because an old and
-// a new one may write the same file or read the same directory. A slot stands for a route in its
-// pipeline across restarts of the route. If a route is changed, its old slot stays in the list
-// until the new slot replaces it. Meanwhile the source does not finish (for example rename) a
-// file that the new route has yet to deliver.
+// Apply stops the removed routes and pipelines before it starts the new ones, because an old and a
+// new one may write the same file or read the same directory.
+//
+// A slot stands for a route in its pipeline, also across restarts of the route. If a route is
+// changed, its old slot stays in the list of slots until the new slot replaces it. Otherwise the
+// source could finish a file (for example rename it) that the new route has not delivered yet.
 func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	e.apply.Lock()
 	defer e.apply.Unlock()
@@ -107,16 +108,16 @@ func (p *pipe) release() {
 	p.endIfDone()
 }
 
-// difference is the plan of one Apply: the pipelines to stop, to start and to change, so that the
-// engine runs exactly the pipelines of the new config.
+// difference is the plan of one Apply. It lists the pipelines to stop, to start and to change.
+// After that, the engine runs exactly the pipelines of the new config.
 type difference struct {
 	pipes       []*pipe // all pipelines of the config, in its order
 	gone, added []*pipe
 	changed     []*changedPipe
 }
 
-// changedPipe is a running pipeline to which Apply adds routes or from which it removes routes.
-// Its method hold has been called, so it cannot end before Apply has changed it.
+// changedPipe is a running pipeline to which Apply adds routes, or from which it removes routes.
+// Apply has called the pipeline's method hold, so the pipeline cannot end before it is changed.
 type changedPipe struct {
 	*pipe
 	to          []*slot // all routes of the config, in its order
@@ -129,8 +130,8 @@ func (d *difference) release() {
 	}
 }
 
-// plan compares the config with the running pipelines, and assembles the pipelines and routes that
-// are new. It does not change running ones.
+// plan compares the config with the running pipelines. It assembles the pipelines and routes that
+// are new, but starts and stops nothing.
 func (d *difference) plan(e *Engine, c *config.Config) error {
 	running := e.pipelines()
 	for _, pc := range c.Pipelines {
@@ -153,9 +154,10 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline that is to run config c. If the source is unchanged, this is old,
-// the pipeline that runs now, and the method plans the changes to the routes of old. It returns a
-// new pipeline if the source has changed, or if routes have changed but old has ended.
+// pipeline returns the pipeline for the config c. old is the running pipeline with the same name,
+// or nil. If the source is unchanged, pipeline plans the changes to the routes of old, and returns
+// old. It returns a new pipeline if the source has changed. It also does so if routes have changed
+// but old has already ended.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)
@@ -203,8 +205,8 @@ func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, er
 	return true, nil
 }
 
-// stop drains all removed routes and pipelines concurrently and waits until they have ended. When
-// ctx ends, it stops those that are still draining.
+// stop drains all removed routes and pipelines concurrently, and waits until they have ended. If
+// ctx ends first, the routes and pipelines that are still draining abandon their batches in flight.
 func (d *difference) stop(ctx context.Context, e *Engine) error {
 	var ends []func() error
 	for _, p := range d.gone {
@@ -244,8 +246,8 @@ func (p *pipe) leave(s *slot) {
 	}
 }
 
-// removeBound is the maximum time for stopping a route or pipeline after its drain has ended or was
-// cut short.
+// removeBound is the maximum time in which a route or pipeline must stop. The time begins when its
+// drain has ended, or when the end of ctx has interrupted the drain.
 const removeBound = pipelineShutdown + 10*time.Second
 
 // remove waits until the route has drained. If ctx ends first, it stops the route.
@@ -302,8 +304,8 @@ func (s *slot) awaitDrained(ctx context.Context) {
 	}
 }
 
-// discard closes the checkpoint and dead letters of a route that was prepared but never started.
-// For any other route it does nothing.
+// discard closes the checkpoint and dead letters of a route that was prepared but never started. It
+// does nothing if the route was started.
 func (s *slot) discard() {
 	s.mu.Lock()
 	r, started := s.route, s.starts > 0
@@ -364,9 +366,9 @@ func (p *changedPipe) replace() error {
 	return errors.Join(errs...)
 }
 
-// forget removes route s from the entries of partitions (such as files) that wait until all routes
-// have delivered or dropped their data. If no other route has done so for a partition, the whole
-// entry is removed. The caller holds p.mu.
+// forget removes route s from p.finishing. Each entry there is a partition, such as a file, with
+// the routes that have settled all its data. If s was the only route of an entry, the entry is
+// removed. The caller holds p.mu.
 func (p *pipe) forget(s *slot) {
 	p.order = slices.DeleteFunc(p.order, func(id string) bool {
 		f := p.finishing[id]

@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// applied is a running engine with a changing config. A sink is identified by its pipeline, its
-// route and a version, which represents its options.
+// applied is a running engine with a config that changes. A sink in it is identified by its
+// pipeline, its route and a version, which stands for its options.
 type applied struct {
 	t       *testing.T
 	e       *Engine
@@ -37,8 +37,8 @@ type appliedOptions struct {
 	Version string `yaml:"version"`
 }
 
-// config returns a config with the routes in words. A word is "pipeline/route=version". A version
-// of the source's options may follow the pipeline: "p@2/r=1".
+// config returns a config with the routes in words. A word is "pipeline/route=version". The
+// pipeline may be followed by a version of the source's options, as in "p@2/r=1".
 func (a *applied) config(words ...string) *config.Config {
 	c := &config.Config{State: "/state"}
 	for _, word := range words {
@@ -191,8 +191,9 @@ func TestApplyRoutes(t *testing.T) {
 	})
 }
 
-// TestApplyPipelines changes, adds and removes pipelines, as TestApplyRoutes does with routes. A
-// pipeline with a changed source is replaced.
+// TestApplyPipelines checks the same for pipelines as TestApplyRoutes does for routes: unchanged
+// ones continue while others are changed, added and removed. A pipeline with a changed source is
+// replaced.
 func TestApplyPipelines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lines = 500
@@ -279,8 +280,8 @@ func TestApplyWhileDraining(t *testing.T) {
 	})
 }
 
-// TestApplyGivesUpDraining checks that Apply stops a draining route when the context ends, and that
-// the next route delivers its batch again.
+// TestApplyGivesUpDraining ends the context of Apply while a removed route drains. Apply must stop
+// that route. The route that replaces it must deliver its batch again.
 func TestApplyGivesUpDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 5, "p/r=1", "p/s=1")
@@ -303,8 +304,8 @@ func TestApplyGivesUpDraining(t *testing.T) {
 	})
 }
 
-// TestApplyWhileFailing checks that Apply immediately replaces routes and pipelines that wait for a
-// restart, and that the new ones run.
+// TestApplyWhileFailing applies a config while routes and pipelines wait for a restart. Apply must
+// replace them without waiting, and the new ones must run.
 func TestApplyWhileFailing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 10, "p/r=1", "q/r=1")
@@ -362,7 +363,8 @@ func (s *failingSource) Open(ctx context.Context, o stream.OpenOptions) (stream.
 }
 
 // TestApplyKeepsFinishing checks that a partition is finished when all current routes have settled
-// it. If a route was changed, the new route must have settled it. A removed route does not count.
+// it. A changed route counts again: its new version must settle the partition. A removed route does
+// not count.
 func TestApplyKeepsFinishing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 1, "p/one=1", "p/two=1", "p/three=1")
@@ -391,8 +393,8 @@ func TestApplyKeepsFinishing(t *testing.T) {
 	})
 }
 
-// TestApplyRandom applies random sequences of changes, and cancels some of them early. At the end
-// every route of the last config has all lines, and unchanged routes have each line once and in
+// TestApplyRandom applies random sequences of changes, and cancels some calls of Apply early. At
+// the end every route of the last config has all lines. Unchanged routes have each line once and in
 // order.
 func TestApplyRandom(t *testing.T) {
 	for seed := range testsize.Of[uint64](5, 20) {
@@ -445,8 +447,7 @@ func TestApplyRandom(t *testing.T) {
 }
 
 // TestApplyAfterStuck checks that an Apply that could not stop a route makes every later Apply
-// fail. Even a return to the earlier configuration must fail, because the other routes have
-// stopped.
+// fail. Even a return to the earlier config must fail, because the other routes have stopped.
 func TestApplyAfterStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 5, "p/r=1", "q/r=1")

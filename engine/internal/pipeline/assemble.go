@@ -36,8 +36,8 @@ func newPipe(c config.Pipeline, o Options) (*pipe, error) {
 	return p, nil
 }
 
-// renew creates a new source for the pipeline, and a new host. A host gives a component the
-// services of the engine, such as its log and file system.
+// renew creates a new source and a new host for the pipeline. The host gives the source the
+// services of the engine, such as the log and the file system.
 func (p *pipe) renew() error {
 	h := newSourceHost(p)
 	made, err := construct[stream.Source](p.cfg.Source, h)
@@ -71,8 +71,8 @@ func construct[T any](u config.Use, h stream.Host) (T, error) {
 	return c, nil
 }
 
-// newRoute builds a route from the config in s. The slot s stands for the route across restarts,
-// and a route runs once. newRoute creates new instances of the sink and the processors.
+// newRoute builds a route from the config in s, with new instances of the sink and the processors.
+// A route runs once. The slot s stands for it across restarts.
 func newRoute(s *slot) (*route, error) {
 	c, o := s.cfg, s.o
 	co := &core{
@@ -142,10 +142,10 @@ func newRoute(s *slot) (*route, error) {
 	return r, err
 }
 
-// makeParking prepares the counts of parked records. A sink that parks records
-// (stream.ParkingSink) keeps them in a store of its own and delivers them later. makeParking
-// returns an error if a broker assigns the partitions: another node may then continue a
-// partition, but has no access to its parked records.
+// makeParking prepares the counts of parked records. A sink that parks records (stream.ParkingSink)
+// keeps them in a store of this node and delivers them later. If a broker assigns the partitions,
+// makeParking returns an error. A partition may then continue at another node, which has no access
+// to the parked records.
 func (r *route) makeParking() error {
 	parking, _ := r.sink.(stream.ParkingSink)
 	if parking != nil && r.assigned != nil {
@@ -157,8 +157,8 @@ func (r *route) makeParking() error {
 	return nil
 }
 
-// makeSink creates the sink. bound reports that the sink stores the positions of partitions that a
-// broker assigns. Otherwise the source stores them.
+// makeSink creates the sink. Usually the source stores the positions of partitions that a broker
+// assigns. If the sink stores them instead (stream.SourceBoundSink), bound is true.
 func (r *route) makeSink() (bound bool, err error) {
 	if r.sink, err = construct[stream.Sink](r.cfg.Sink, r.host); err != nil {
 		return false, err
@@ -178,8 +178,8 @@ func (r *route) makeSink() (bound bool, err error) {
 	return true, nil
 }
 
-// encoderOf returns the sink as an Encoder. It returns nil if no batch needs encoding. That is so
-// if the sink never encodes, or if it encodes only changed batches and there are no processors.
+// encoderOf returns the sink as an Encoder. It returns nil in two cases: the sink never encodes
+// batches, or it encodes only batches that processors have changed and there are no processors.
 func encoderOf(sink stream.Sink, processors int) stream.Encoder {
 	e, ok := sink.(stream.Encoder)
 	if !ok {

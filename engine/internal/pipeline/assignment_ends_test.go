@@ -16,9 +16,10 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestSuspendedBeforeTake suspends a process while it takes a partition again, until it has lost
-// the partition. When the process continues, it has the newest epoch, but must not write with it.
-// The true owner takes the partition back.
+// TestSuspendedBeforeTake suspends process a while it takes a partition in the sink's ledger again.
+// Meanwhile process b becomes the owner of the partition. When a continues, its request succeeds
+// and gives it the newest epoch in the ledger, but a must not write with it. Process b, the true
+// owner, must then take the partition again.
 func TestSuspendedBeforeTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -75,8 +76,8 @@ func TestSuspendedBeforeTake(t *testing.T) {
 	})
 }
 
-// TestRevocationIsBounded checks that a hanging worker delays a revocation only up to its bound,
-// and that the positions that it may still deliver are counted.
+// TestRevocationIsBounded checks that a hanging worker delays a revocation, but not beyond its
+// bound. The positions that the worker may still deliver must then be counted.
 func TestRevocationIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}
@@ -113,8 +114,9 @@ func TestRevocationIsBounded(t *testing.T) {
 	})
 }
 
-// TestAssignIsGivenUp assigns partitions while the sink is down. A revocation does not wait for the
-// sink. The next owner takes the partitions when the sink is available again.
+// TestAssignIsGivenUp assigns partitions while the sink is down, and then revokes them. The
+// revocation must not wait for the sink. The next owner takes the partitions when the sink is
+// available again.
 func TestAssignIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -187,9 +189,10 @@ func (a slowAssignments) Assign(ctx context.Context, offers []stream.PartitionOf
 	return got, err
 }
 
-// TestAssignEndsWhileOwnershipIsChecked cancels Assign while the broker is asked for the owner. That
-// must be an error of Assign. A source does not offer a partition with an [stream.Assignment.Err]
-// again, so nobody would read it.
+// TestAssignEndsWhileOwnershipIsChecked cancels Assign while it asks the broker for the owner.
+// Assign must return an error for the whole call. If it returned the error for the partition only
+// ([stream.Assignment.Err]), the source would not offer the partition again, and nobody would read
+// it.
 func TestAssignEndsWhileOwnershipIsChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -271,9 +274,9 @@ func (n *node) faults() error {
 	return s.route.host.faults.err()
 }
 
-// TestLedgerLostWhileItRuns removes a partition from the sink's ledger during delivery. The process
-// does not create a new ledger entry when it takes the partition again. Nothing is delivered twice,
-// the reason is reported, and the other partition continues.
+// TestLedgerLostWhileItRuns removes a partition from the sink's ledger during delivery. When the
+// process takes the partition again, it must not create a new ledger entry. Nothing is delivered
+// twice, the reason is reported, and the other partition continues.
 func TestLedgerLostWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -298,8 +301,8 @@ func TestLedgerLostWhileItRuns(t *testing.T) {
 	})
 }
 
-// TestMovedOffset checks that, without a ledger in the sink, the next assignment begins at the
-// offset that an operator has set.
+// TestMovedOffset checks a sink without a ledger. If an operator sets the offset of a partition,
+// the next assignment must begin there.
 func TestMovedOffset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}
@@ -327,8 +330,8 @@ func (*ledgeredFake) Prune(context.Context, []string) error        { return nil 
 func (*ledgeredFake) Store(context.Context, []stream.Span) error   { return nil }
 func (*ledgeredFake) Compact(context.Context, []stream.Mark) error { return nil }
 
-// TestOneLedgerForTheRoute checks that partitions that move between processes are refused if the
-// sink has one ledger, with a single owner, for the whole route.
+// TestOneLedgerForTheRoute checks that a route is refused if its partitions move between processes,
+// but its sink has one ledger with a single owner for the whole route.
 func TestOneLedgerForTheRoute(t *testing.T) {
 	route := config.DefaultRoute("r0", "/state")
 	route.Sink = use(stream.SinkRole, &ledgeredFake{})
@@ -344,8 +347,8 @@ func TestOneLedgerForTheRoute(t *testing.T) {
 	}
 }
 
-// TestStuckPartitionOfOthers checks that, when a partition with hanging deliveries is lost, its
-// attempts are canceled at once and the other partitions continue.
+// TestStuckPartitionOfOthers checks the loss of a partition with hanging deliveries. The attempts
+// of this partition are canceled at once, and the other partitions continue.
 func TestStuckPartitionOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}

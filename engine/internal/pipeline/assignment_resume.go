@@ -9,8 +9,8 @@ import (
 )
 
 // takingOf returns the request that makes this process the owner of an offered partition in the
-// sink's ledger (the record of the progress in the sink's database). number identifies the
-// assignment.
+// sink's ledger. This ledger is the record of the progress in the sink's database. The argument
+// number identifies the assignment.
 func takingOf(o *stream.PartitionOffer, number uint32) stream.Taking {
 	return stream.Taking{
 		Assignment: number, Part: o.Part, Start: markOfOffer(o),
@@ -22,18 +22,19 @@ func markOfOffer(o *stream.PartitionOffer) stream.Mark {
 	return stream.Mark{Part: o.Part, Watermark: o.Watermark, Above: o.Above}
 }
 
-// resumeAt decides at which position an assigned partition resumes. The source (a broker) offers a
-// position. In the table, this position is "ours" if this software has committed it.
+// resumeAt decides at which position an assigned partition resumes. The source (a broker) offers
+// the position that is stored at the broker. The sink's ledger may have another one. In the table,
+// the broker's position is "ours" if Penstock has committed it.
 //
-//	the sink's ledger     position in the source        resume at
-//	does not exist        any                           the source's position
+//	the sink's ledger     position at the broker        resume at
+//	does not exist        any                           the broker's position
 //	has the partition     below the ledger's, not ours  error: somebody has reset it
 //	has the partition     any other                     the ledger's position
 //	lacks the partition   ours                          error: the ledger was lost
-//	lacks the partition   not ours, or none             the source's position
+//	lacks the partition   not ours, or none             the broker's position
 //
-// behind reports that the ledger's position is below one that this software has committed in the
-// source. This happens after the ledger was restored from a backup.
+// behind reports that the ledger's position is below a position that Penstock has committed at the
+// broker. This happens after the ledger was restored from a backup.
 func resumeAt(o *stream.PartitionOffer, taken *stream.Taken) (at stream.Mark, behind bool, err error) {
 	if taken == nil {
 		return markOfOffer(o), false, nil

@@ -15,9 +15,9 @@ import (
 
 // assignments implements stream.Assignments for one route. The source calls it when a broker
 // assigns partitions to this process or revokes them. The books of the route hold the counts and
-// the progress of each assignment. assignments calls the sink and the broker, waits for them, and
-// reports errors. It is safe for concurrent use. A goroutine that needs both locks takes its mu
-// before the route's mu.
+// the progress of each assignment. The type assignments calls the sink and the broker, waits for
+// them, and reports errors. It is safe for concurrent use. A goroutine that needs both locks takes
+// assignments.mu before the route's mu.
 type assignments struct {
 	r      *route
 	ledger stream.PartitionLedger // nil if only the source keeps positions
@@ -40,9 +40,10 @@ var (
 )
 
 // newAssignments returns the assignments of a route, or nil if no broker assigns partitions to the
-// source. bound reports that the sink stores the positions of the route, and not the source. If the
-// sink has one ledger (its record of the progress) for the whole route, newAssignments returns an
-// error: processes that share the partitions of a source need a ledger for each partition.
+// source. bound means that the sink stores the positions of the route. Otherwise the source stores
+// them. newAssignments returns an error if the sink keeps one ledger (its own record of the
+// progress) for the whole route: processes that share the partitions need a ledger for each
+// partition.
 func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*assignments, error) {
 	s, ok := r.pipe.source.(stream.AssignedSource)
 	if !ok || !s.HasAssignments() {
@@ -69,8 +70,8 @@ func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*a
 // stores them.
 func (a *assignments) commits() bool { return a == nil || !a.bound }
 
-// keepBooks makes the books k keep a separate account (counts and progress) for each assignment
-// of a partition.
+// keepBooks changes the books k: from now on, they keep a separate account (counts and progress)
+// for each assignment of a partition.
 func (a *assignments) keepBooks(k *books) {
 	k.assigned = &assigned{stores: a.ledger == nil, ended: make(map[uint32]*endedAssignment)}
 	k.resume = k.startOf
@@ -226,9 +227,9 @@ func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]str
 	})
 }
 
-// checkAllOwned checks that this process owns all offered partitions. If not, the whole call of
-// Assign fails. A [stream.Assignment.Err] of one partition would not be enough, because the source
-// would not offer that partition again.
+// checkAllOwned returns an error if this process does not own all offered partitions. The whole
+// call of Assign then fails. It would not be enough to set [stream.Assignment.Err] for one
+// partition, because the source would not offer that partition again.
 func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.PartitionOffer) error {
 	for i := range offers {
 		if err := a.checkOwned(ctx, offers[i].Part.ID); err != nil {
@@ -238,9 +239,9 @@ func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.Partiti
 	return nil
 }
 
-// begin opens the account (counts and progress) of one assigned partition, and returns the
-// position at which the source must resume. If the sink has a ledger, the broker has confirmed
-// just before that this process owns the partition.
+// begin opens the account (counts and progress) of one assigned partition, and returns the position
+// at which the source must resume. If the sink has a ledger, the caller has just asked the broker,
+// which has confirmed that this process owns the partition.
 func (a *assignments) begin(o *stream.PartitionOffer, number uint32,
 	taken *stream.Taken) (stream.Mark, error) {
 	at, behind, err := resumeAt(o, taken)
@@ -315,8 +316,8 @@ func (a *assignments) beginRevoking(ids []string) []revocation {
 	return out
 }
 
-// wakeIdle ends the wait of each given revocation that needs no wait, because the sender has no
-// batches of its partition. The caller holds a.mu.
+// wakeIdle ends the wait of each given revocation if its partition has no more batches in the
+// sender. The caller holds a.mu.
 func (a *assignments) wakeIdle(revoked []revocation) {
 	for _, v := range revoked {
 		a.r.mu.Lock()
@@ -397,8 +398,8 @@ func (a *assignments) Lost(partitionIDs []string) {
 		"partitions", len(numbers))
 }
 
-// settled is called when batches have settled or were withdrawn. It ends the wait of each
-// revocation if the sender now has no more batches of its partition.
+// settled ends the wait of each revocation if its partition has no more batches in the sender. It
+// is called when batches have settled or were withdrawn.
 func (a *assignments) settled() {
 	if a == nil {
 		return
@@ -418,8 +419,8 @@ func (a *assignments) settled() {
 }
 
 // fenced is called with the error of a delivery. A FencedError means that another process has
-// taken the partition in the sink's ledger. fenced then starts renew for the assignment, unless
-// renew is already running for it.
+// become the owner of the partition in the sink's ledger. fenced then starts renew for the
+// assignment, unless renew is already running for it.
 func (a *assignments) fenced(err error) {
 	if a == nil || a.ledger == nil {
 		return
@@ -445,11 +446,12 @@ func (a *assignments) fenced(err error) {
 	})
 }
 
-// renew handles a partition that another process has taken in the sink's ledger. It asks the broker
-// for the owner. If this process still owns the partition, the other process was too late, and
-// renew takes the partition again. Otherwise the partition is lost. While the broker or the sink is
-// unavailable, renew retries with backoff. If the ledger no longer has the partition, renew ends
-// the route. The next start of the route then decides where its partitions resume.
+// renew is called after another process has become the owner of a partition in the sink's ledger.
+// It asks the broker which process owns the partition. If this process owns it, the other process
+// was too late, and renew makes this process the owner in the ledger again. Otherwise the
+// assignment is lost. While the broker or the sink is unavailable, renew retries with backoff. If
+// the ledger no longer has the partition, renew ends the route. The next start of the route then
+// decides where its partitions resume.
 func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	m := stream.Mark{Part: f.Part, Assignment: f.Assignment}
 	current := func() bool {
@@ -481,8 +483,9 @@ func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	}
 }
 
-// takeAgain takes a partition in the sink's ledger again. Before and after that, it checks that
-// this process owns the partition. found reports whether the ledger has the partition.
+// takeAgain makes this process the owner of a partition in the sink's ledger again. Before and
+// after that, it asks the broker whether this process owns the partition. found reports whether the
+// ledger has the partition.
 func (a *assignments) takeAgain(ctx context.Context, f *stream.FencedError) (found bool, err error) {
 	if err := a.checkOwned(ctx, f.Part.ID); err != nil {
 		return false, err
@@ -510,8 +513,8 @@ func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	return err
 }
 
-// withdrawal decides whether the sender must return the batch of an item without delivering it,
-// because the assignment of its partition is ending. If so, it also decides whether running
+// withdrawal decides about a batch in the sender. If the assignment of the batch is ending, the
+// sender must withdraw the batch instead of delivering it. The result also states whether running
 // attempts are canceled.
 func (a *assignments) withdrawal(it stream.Item) flow.Withdrawal {
 	a.r.mu.Lock()
@@ -529,7 +532,7 @@ func (a *assignments) send(b *stream.Batch) {
 	a.r.books.addSent(b, 1)
 }
 
-// withdraw records that the sender has given up b, because its assignment is ending. The next
+// withdraw records that the sender has withdrawn b, because b's assignment is ending. The next
 // owner of the partition reads the records of b.
 func (a *assignments) withdraw(b *stream.Batch) {
 	a.r.mu.Lock()
@@ -538,8 +541,8 @@ func (a *assignments) withdraw(b *stream.Batch) {
 	a.settled()
 }
 
-// save calls f. Only one call of save runs at a time, because both a revocation and the checkpoint
-// save progress. Routes without assignments save from one goroutine only.
+// save calls f, one f at a time: the checkpoint and a revocation both save the progress. Routes
+// without assignments save from one goroutine only, so save then calls f directly.
 func (a *assignments) save(ctx context.Context, f func(context.Context) error) error {
 	if a == nil {
 		return f(ctx)
@@ -553,8 +556,8 @@ func (a *assignments) save(ctx context.Context, f func(context.Context) error) e
 	return f(ctx)
 }
 
-// current returns those of the marks (the progress of partitions) that belong to an assignment
-// that has not ended. It overwrites the slice.
+// current returns the marks (the progress of partitions) of assignments that have not ended. It
+// overwrites the argument.
 func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	if a == nil {
 		return marks
@@ -571,8 +574,8 @@ func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 }
 
 // stored records that the source's reader has stored the marks (the progress of partitions) at the
-// broker. The bytes up to these marks then no longer count as unsaved. stored does nothing if the
-// sink's ledger stores the progress.
+// broker. The bytes up to these marks then no longer count as unsaved. If the sink's ledger stores
+// the progress, stored does nothing.
 func (a *assignments) stored(marks []stream.Mark) {
 	if a == nil || a.ledger != nil {
 		return

@@ -83,8 +83,8 @@ func (g *group) start(name string, fs *vfstest.Mem) *node {
 	return n
 }
 
-// hang blocks the deliveries of a node, as if its process were suspended, until the test calls
-// wake.
+// hang blocks the deliveries of a node until the test calls wake, as if the node's process were
+// suspended.
 func (n *node) hang() (wake func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,8 +103,8 @@ func (n *node) wait() {
 	}
 }
 
-// kill disconnects a node without stopping its goroutines. It starts another node with a copy of
-// the files, in the state that a crash would leave.
+// kill disconnects a node without stopping its goroutines. It then starts another node with a copy
+// of the files, in a state that a crash could leave.
 func (g *group) kill(n *node, seed uint64) *node {
 	g.broker.Cut(n.name)
 	clone := n.fs.Crash(vfstest.DataAll, vfstest.NamesAll, seed)
@@ -162,8 +162,8 @@ func (g *group) close() {
 	}
 }
 
-// counts fails the test for each record that is not in rows. It returns the number of repeated
-// records.
+// counts fails the test for each produced record that is not in rows. It returns the number of
+// repeated records.
 func (g *group) counts(rows []string) (repeated int) {
 	g.t.Helper()
 	seen := make(map[string]int)
@@ -213,9 +213,9 @@ func newRand(seed uint64) func(int) int {
 	}
 }
 
-// TestPartitionsMove runs two to four engines in one group through rebalances, expired sessions,
-// suspended processes, and kills that leave goroutines running. If the sink has a ledger, each
-// record arrives exactly once. Otherwise each record arrives at least once.
+// TestPartitionsMove runs two to four engines in one group. It covers rebalances, expired sessions,
+// suspended processes, and killed processes with goroutines that continue. If the sink has a
+// ledger, each record arrives exactly once, otherwise at least once.
 func TestPartitionsMove(t *testing.T) {
 	seeds := 12
 	if testing.Short() {
@@ -376,9 +376,9 @@ func TestOrderlyRebalance(t *testing.T) {
 	})
 }
 
-// TestRangesSurvive checks that batches after a stuck batch of the same partition are delivered.
-// After a kill only the stuck batch is sent again. If the broker cannot store all ranges, at most
-// the replay bound is sent again.
+// TestRangesSurvive checks that the batches after a stuck batch of the same partition are
+// delivered. After a kill, only the stuck batch is sent again. There is one exception: if the
+// broker cannot store all settled ranges, at most the replay bound is sent again.
 func TestRangesSurvive(t *testing.T) {
 	const replay = 400
 	for _, c := range []struct {

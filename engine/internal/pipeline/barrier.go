@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// barrier makes the routes of a source wait before their first read, until each of them has opened
-// its reader or ended. Some sources choose the id of a partition when they first find its data, and
-// must know the progress of all routes by then. A route with a slow sink delays the other routes by
-// at most openBound.
+// barrier makes the routes of a source wait for each other: no route reads before all routes have
+// opened their reader or ended. Some sources need this, because they choose the id of a partition
+// when they first find its data. They must then know the progress of all routes. If a route takes
+// long to open, for example because of a slow sink, the other routes wait at most openBound.
 type barrier struct {
 	missing atomic.Int32
 	open    chan struct{} // closed when the last route arrives

@@ -11,16 +11,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// books are the accounts of one route: the records read, their outcomes (delivered, dead-lettered
-// or dropped), and the progress that is not yet in the checkpoint. A record with an outcome is
-// "settled". Methods of books do no I/O. The route's mutex guards them.
+// books are the accounts of one route. They count the records that were read and their outcomes
+// (delivered, dead-lettered or dropped), and have the progress that is not yet in the checkpoint. A
+// record with an outcome is "settled". Methods of books do no I/O. The route's mutex guards them.
 type books struct {
 	parts       map[string]*partition
 	resume      func(id string) (stream.Mark, bool) // progress before this run
 	dirty       []*partition                        // with progress to save since the last takeUnsaved
 	unannounced []*partition                        // new since the last takeNew; no earlier progress
-	// ends is set if the source has no Finish method. A partition then counts as finished when the
-	// source has handed out its end and all its data is settled.
+	// ends is set if the source has no Finish method. The books then decide when a partition is
+	// finished: when the source has handed out its end, and all its data is settled.
 	ends   bool
 	places map[string]string // by lane: the sink's resume tokens since the last takeUnsaved
 
@@ -62,8 +62,9 @@ type partition struct {
 	finished  bool // Finish has succeeded, or the source has no Finish
 	handedOut bool // this run has read data of it
 	dirty     bool
-	// stood is the time when the watermark last advanced or, if later, when the unsettled data
-	// above it was read. It is valid while the partition has unsettled data.
+	// stood is the time when the watermark last advanced. If data was read later, while no data was
+	// unsettled, stood is the time of that read. It is valid while the partition has unsettled
+	// data.
 	stood time.Duration
 
 	assignment assignment // of a partition that a broker has assigned
@@ -84,16 +85,17 @@ func newBooks(resume func(string) (stream.Mark, bool)) *books {
 	}
 }
 
-// continueFrom makes k continue the counts c of the previous run of the route. Records that were
-// read and not settled stay in the count of read records. When k reads them again, it does not
-// count them a second time.
+// continueFrom makes k continue with c, the counts of the previous run of the route. c also counts
+// records that were read and not settled. This run reads them again, and must not count them a
+// second time.
 func (k *books) continueFrom(c *counts) {
 	k.counts = *c
 	k.inherited = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
 }
 
-// dropInherited is called at the end of the data. It subtracts the inherited records that were not
-// read again from the count of read records, because the source no longer has them.
+// dropInherited is called at the end of the data. By now, this run should have read again all
+// records that the previous run read and did not settle. The source no longer has those that it has
+// not read again. dropInherited subtracts these from the count of read records.
 func (k *books) dropInherited() {
 	k.counts.readRecords -= k.inherited.readRecords
 	k.counts.readBytes -= k.inherited.readBytes
@@ -179,9 +181,9 @@ func (k *books) takeNew() []stream.Mark {
 }
 
 // nothingSettled reports whether no data of b's partitions was settled before this run. b is the
-// first batch of the run. If nothing was settled and all records of b are refused, the config is
-// probably wrong. If something was settled, b may consist only of records that a worker refused
-// before a kill. Their refusal does not show that the config is wrong.
+// first batch of the run. The result matters if all records of b are refused. If nothing was
+// settled before, the config is probably wrong. If something was settled, b may be the rest of an
+// earlier batch: the refused records that were not yet dead letters when the process was killed.
 func (k *books) nothingSettled(b *stream.Batch) bool {
 	for i := range b.Spans {
 		mark, _ := k.resume(b.Spans[i].Part.ID)
@@ -192,8 +194,9 @@ func (k *books) nothingSettled(b *stream.Batch) bool {
 	return true
 }
 
-// noteSettledAbove records whether data after b, the first batch of a run, was already settled. If
-// so, b may contain only those records of an earlier batch that were not settled.
+// noteSettledAbove is called with b, the first batch of a run. It records whether data after b was
+// already settled by an earlier run. In that case b may be the rest of an earlier batch, with only
+// the records that were not settled.
 func (k *books) noteSettledAbove(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)
@@ -202,8 +205,9 @@ func (k *books) noteSettledAbove(b *stream.Batch) {
 }
 
 // runError returns an error if a finite run delivered nothing and dead-lettered at least one
-// record. It returns nil if an earlier run had already settled data that comes after this run's
-// first batch: the earlier run may have delivered all good records, and left only refused ones.
+// record. There is one exception: the first batch of the run was perhaps the rest of an earlier
+// batch (see noteSettledAbove). An earlier run may then have delivered all good records, so
+// runError returns nil.
 func (k *books) runError() error {
 	if k.remnant || k.counts.delivered > 0 || k.counts.dead == 0 {
 		return nil
@@ -226,9 +230,9 @@ type batchOutcome struct {
 	unsent       bool // no worker got it, so the sender does not count its bytes as unsaved
 }
 
-// settle settles the spans of b: it adds their ranges to the settled ranges of the partitions. It
-// counts the kept records of b as delivered or, if end.deadLettered is set, as dead. It returns
-// the number of source records by outcome.
+// settle settles the spans of b: it adds their ranges to the settled ranges of the partitions. The
+// kept records of b count as delivered or, if end.deadLettered is set, as dead. settle returns the
+// number of source records by outcome.
 func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, dropped int64,
 	err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)
@@ -297,8 +301,8 @@ func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 }
 
 // countOutcomes counts the source records of b by outcome. Processors may turn one source record
-// into several. Such a source record counts as delivered if any of them is kept, else as dead if
-// any is dead, else as dropped. If deadLettered is set, kept records count as dead.
+// into several records. The source record then counts as delivered if any of these records is kept,
+// else as dead if any is dead, else as dropped. If deadLettered is set, kept records count as dead.
 func countOutcomes(b *stream.Batch, deadLettered bool) (delivered, dead, dropped int64) {
 	if len(b.Records) == 0 || b.Untouched() {
 		if deadLettered {
@@ -325,8 +329,8 @@ func countOutcomes(b *stream.Batch, deadLettered bool) (delivered, dead, dropped
 	return delivered, dead, dropped
 }
 
-// takeUnsaved returns the progress that is not in the checkpoint. From then on it counts as
-// saved. If the caller fails to write it, the caller must call restore.
+// takeUnsaved returns the progress that is not in the checkpoint. From then on, this progress
+// counts as saved. If the caller then fails to write it, it must call restore.
 func (k *books) takeUnsaved() saving {
 	s := saving{bytes: k.unsavedBytes}
 	k.unsavedBytes, k.unsavedParts = 0, 0
@@ -398,8 +402,8 @@ func (k *books) mark(p *partition) stream.Mark {
 	}
 }
 
-// finish records that the source has finished a partition. It returns false if the source has read
-// more data of the partition since all of it was settled.
+// finish records that the source has finished a partition. It returns false if the source has since
+// read more data of the partition, which is not settled yet.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

@@ -51,8 +51,9 @@ type assigned struct {
 	ended  map[uint32]*endedAssignment
 }
 
-// assign opens the account of an assignment that begins with the progress m. unsaid means that
-// the source does not know m yet. assign then makes the next save report m to the source.
+// assign opens the account of an assignment that begins with the progress m. unsaid means that m
+// comes from the sink's ledger, and the source may not know it. The next save then reports m to the
+// source.
 func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	l, err := ledger.New(m.Watermark, m.Above)
 	if err != nil {
@@ -80,9 +81,9 @@ func (k *books) startOf(id string) (stream.Mark, bool) {
 	return p.assignment.start, true
 }
 
-// accept returns an error if the spans of a batch have no or several assignment numbers, or
-// positions with keys. It returns errNotAssigned if their assignment is ending or has ended. It is
-// called before the batch is added to the accounts.
+// accept checks a batch before it is added to the accounts. It returns an error if a span has no
+// assignment number or a position with a key, or if the spans belong to different assignments. It
+// returns errNotAssigned if the assignment is ending or has ended.
 func (k *books) accept(b *stream.Batch) error {
 	number := b.Spans[0].Assignment
 	for i := range b.Spans {
@@ -113,8 +114,8 @@ func (k *books) current(s *stream.Span) *partition {
 	return nil
 }
 
-// addSent adds the number of positions in b to the count of positions that are in the sender, for
-// each assignment. With sign -1 it subtracts them.
+// addSent adds the positions in b to the count of positions that are in the sender. There is one
+// count for each assignment. With sign -1, addSent subtracts them.
 func (k *books) addSent(b *stream.Batch, sign int64) {
 	for i := range b.Spans {
 		s := &b.Spans[i]
@@ -136,8 +137,9 @@ func (k *books) addSent(b *stream.Batch, sign int64) {
 	}
 }
 
-// withdrawal decides whether the sender must withdraw b because its assignment is ending. If the
-// partition was lost, running attempts are cancelled. If it is only being revoked, they may finish.
+// withdrawal decides whether the sender must withdraw b because the assignment of b is ending. If
+// the partition was lost, running attempts are canceled. If it is only being revoked, they may
+// finish.
 func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
 	s := &b.Spans[0]
 	if s.Assignment == 0 {
@@ -160,8 +162,9 @@ func (k *books) withdraw(b *stream.Batch) {
 	k.counts.readBytes -= b.RawBytes() - int64(b.Added)
 }
 
-// settleAssigned updates the counts of sent and stored positions for a settled batch. It does not
-// settle the batch's ranges. late reports that the batch's assignment has ended.
+// settleAssigned updates two things for a settled batch: the count of positions that are in the
+// sender, and the list of ranges that the broker has not stored yet. It does not settle the batch's
+// ranges. late reports that the batch's assignment has ended.
 func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 	late = k.current(&b.Spans[0]) == nil
 	if end.unsent {
@@ -177,8 +180,9 @@ func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 	return late
 }
 
-// stored records that the source has stored marks. It returns the number of bytes that a kill would
-// have repeated until then.
+// stored records that the source has stored marks (the progress of partitions) at the broker. It
+// returns the number of bytes that a kill would have repeated until then, and now no longer
+// repeats.
 func (k *books) stored(marks []stream.Mark) (bytes int64) {
 	for i := range marks {
 		m := &marks[i]
@@ -208,8 +212,9 @@ func covers(m *stream.Mark, p stream.Position) bool {
 	return found || i < len(m.Above) && m.Above[i].From.Compare(p) < 0
 }
 
-// revoke begins to end an assignment. Its batches may still settle. revoke returns the number of
-// the assignment, or 0 if the partition has none or its revocation has already begun.
+// revoke begins to end an assignment. Batches of the assignment may still settle. revoke returns
+// the number of the assignment. It returns 0 if the partition has no assignment, or if its
+// revocation has already begun.
 func (k *books) revoke(id string) uint32 {
 	p := k.parts[id]
 	if p == nil || p.assignment.revoking {
@@ -226,10 +231,11 @@ func (k *books) idle(id string, number uint32) bool {
 	return p == nil || p.assignment.number != number || p.assignment.sent == 0
 }
 
-// end closes the account of an assignment. If lost is set, the broker has already given the
-// partition to another process, so running attempts are cancelled. out is the number of positions
-// of the assignment that the sender has in batches. A worker may still deliver these batches. ok is
-// false if the assignment had already ended.
+// end closes the account of an assignment. lost means that the broker has already given the
+// partition to another process, so running attempts are canceled.
+//
+// out is the number of positions of the assignment that are still in the sender, where a worker may
+// deliver them. ok is false if the assignment had already ended.
 func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	p := k.parts[id]
 	if p == nil || p.assignment.number != number {
@@ -247,8 +253,9 @@ func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	return p.assignment.sent, true
 }
 
-// lose ends the current assignment of a partition and returns its number, or 0 if there is none.
-// Batches in the sender are cancelled, including those of earlier assignments of the partition.
+// lose ends the current assignment of a partition, because the broker has given the partition to
+// another process. It returns the number of the assignment, or 0 if there is none. The sender must
+// then cancel the batches of this assignment, and those of earlier assignments of the partition.
 // cancels reports whether there may be such batches.
 func (k *books) lose(id string) (number uint32, cancels bool) {
 	for _, e := range k.assigned.ended {

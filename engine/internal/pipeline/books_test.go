@@ -97,10 +97,10 @@ func settleAs(t *testing.T, k *books, b *stream.Batch, end batchOutcome) {
 	}
 }
 
-// TestDroppedBytesAreNotSaved checks that bytes of batches that processors drop entirely do not
-// count as saved. The sender never gets such batches, and subtracts saved bytes from the bytes that
-// it has sent. If dropped bytes counted as saved, the replay bound would admit new data although
-// earlier data is not in a checkpoint.
+// TestDroppedBytesAreNotSaved is about batches that processors drop entirely. Their bytes must not
+// count as saved. The sender subtracts saved bytes from the bytes that it has sent, and it never
+// got these batches. If their bytes counted, the replay bound would admit new data although earlier
+// data is not in a checkpoint.
 func TestDroppedBytesAreNotSaved(t *testing.T) {
 	k := newBooks(unknown)
 	part := &stream.Partition{ID: "p"}
@@ -122,8 +122,8 @@ func TestDroppedBytesAreNotSaved(t *testing.T) {
 }
 
 // TestBooksBalance reads, splits and settles batches at random with fixed seeds. At every moment
-// read = delivered + dead + dropped + unsettled, and the unsaved bytes are those sent and settled
-// since the last take. In the end all data is settled in the saved progress.
+// read = delivered + dead + dropped + unsettled. The unsaved bytes are those that were sent and
+// settled since the last call of takeUnsaved. In the end all data is settled in the saved progress.
 func TestBooksBalance(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 3))

@@ -23,7 +23,8 @@ func (k *books) waits(id string) bool {
 }
 
 // handOver settles a range of a batch that waits for a retry, so that the checkpoint can advance
-// beyond the range. By then, the store of waiting batches must have stored the range durably.
+// beyond the range. This is safe, because the store of waiting batches has stored the range durably
+// before.
 func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	if p := k.parts[part.ID]; p != nil {
 		k.settleRange(p, r)

@@ -8,12 +8,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file removes batches from the accounts (counts and progress) if the reader withdraws them
-// before a worker gets them. Such batches count neither as read nor as settled.
+// This file is about batches that the reader withdraws before a worker gets them. They count
+// neither as read nor as settled, so they are removed from the accounts (counts and progress).
 //
-// If a partition may be read again, its account is removed. Otherwise the withdrawn range is
-// settled, as if it had been delivered. Between the two steps, the reader's method Withdrawn must
-// be called:
+// If the source may read a partition again, its account is removed. Otherwise the withdrawn range
+// is settled, as if it had been delivered. Between the two steps, the reader's method Withdrawn
+// must be called:
 //
 //	withdrawAccounts ─▶ Withdrawn ─▶ settleRange
 //	                    │            └ from here on, marks contain the withdrawn ranges as settled
@@ -28,9 +28,9 @@ func canWithdraw(b *stream.Batch) bool {
 }
 
 // withdrawAccounts subtracts b from the counts of k. It removes the accounts of partitions that the
-// source may read again (readsAgain), and returns the spans of the other partitions. The caller
-// calls Withdrawn and then settles these spans. It must not settle a removed partition, which may
-// have a new account by then.
+// source may read again (readsAgain returns true), and returns the spans of all other partitions.
+// The caller then calls Withdrawn, and after that settles the returned spans. It must not settle
+// spans of the removed accounts, because the partition may have a new account by then.
 func withdrawAccounts(
 	k *books, b *stream.Batch, readsAgain func(id string) bool,
 ) (closing []stream.Span) {

@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// budget bounds the memory of a route's batches. A batch is charged twice. Before it is read, it
-// waits until there is room for its estimated size, and is charged that estimate. After it was
-// read, the charge is corrected to the actual size without waiting. A batch never waits while it
-// holds memory, so batches cannot deadlock. The total may exceed its bound by the difference
-// between actual and estimated sizes.
+// budget bounds the memory of a route's batches. Before a batch is read, the reader waits until
+// there is room for its estimated size, and the batch is charged the estimate. After the batch was
+// read, the charge is corrected to its actual size, without a wait. So no batch waits while it uses
+// memory, and batches cannot deadlock. The total may exceed its bound by the difference between the
+// actual and the estimated sizes.
 type budget struct {
 	total int64
 
@@ -22,8 +22,8 @@ type budget struct {
 	wanted chan struct{} // closed when memory is released; nil if no reader waits
 }
 
-// newBudget returns a budget of total bytes. share is the estimated size of a batch until the first
-// one was read.
+// newBudget returns a budget of total bytes. share is the estimated size of a batch, until the
+// first batch was read.
 func newBudget(total, share int64) *budget {
 	return &budget{total: total, usual: min(max(1, share), total/leastBatches), taken: make(map[*stream.Batch]int64)}
 }

@@ -35,8 +35,8 @@ func TestBudgetCountsWhatBatchesTake(t *testing.T) {
 	}
 }
 
-// TestBudgetOfLargeBatches checks that two batches may always exist, even if they are larger than
-// the budget. The next batch is admitted when they are released.
+// TestBudgetOfLargeBatches checks that two batches are always admitted, even if they are larger
+// than the budget. A third one is admitted when one of them is released.
 func TestBudgetOfLargeBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newBudget(1<<20, 256<<10)
@@ -73,8 +73,8 @@ func TestBudgetOfLargeBatches(t *testing.T) {
 	})
 }
 
-// TestBudgetLearns checks that the first large batch corrects an estimate learned from small ones,
-// so that the total is exceeded only slightly.
+// TestBudgetLearns checks the first large batch after small ones, from which the budget has learned
+// its estimate. This batch corrects the estimate, so the total is exceeded only slightly.
 func TestBudgetLearns(t *testing.T) {
 	const total = 8 << 20
 	u := newBudget(total, 64<<10)

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// positionStore stores the progress of routes. For a pipeline that a cluster shares, this is the
-// cluster's bucket. Otherwise it is the checkpoint log in the state directory.
+// positionStore stores the progress of routes. If a cluster shares the pipeline, the store is a
+// bucket of the cluster. Otherwise it is the checkpoint log in the state directory.
 type positionStore interface {
 	Append(route string, marks []stream.Mark, places map[string]string) error
 	Forget(route string, partitionIDs []string) error
@@ -38,9 +38,10 @@ type sharing struct {
 	tenure atomic.Pointer[cluster.Tenure]
 }
 
-// checkSharing decides whether the cluster shares the pipeline, so that one process at a time
-// runs it. A pipeline is not shared if a broker assigns its partitions. checkSharing returns an
-// error if the pipeline must be shared but its source does not allow that.
+// checkSharing decides whether the cluster shares the pipeline, which means that one process at a
+// time runs it. A pipeline is not shared if a broker assigns its partitions: all processes then run
+// it. checkSharing returns an error if the pipeline must be shared but its source does not allow
+// that.
 func (p *pipe) checkSharing() error {
 	assigned, ok := p.source.(stream.AssignedSource)
 	isAssigned := ok && assigned.HasAssignments()
@@ -98,8 +99,8 @@ func (p *pipe) runShared(ctx context.Context) error {
 	})
 }
 
-// lost clears the error of a route that ended only because this process no longer owns the
-// pipeline.
+// lost is called when this process no longer owns the pipeline. It clears the error of the route,
+// because the route ended only for that reason.
 func (s *slot) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,11 +109,11 @@ func (s *slot) lost() {
 	}
 }
 
-// confirm waits until the cluster's bucket confirms that this process owns the pipeline. It must be
+// confirm waits until the cluster's bucket confirms that this process owns the pipeline. It is
 // called after this process has become the owner of the sink's ledger (the record of the progress
-// in the sink's database), and before it delivers. Without confirm, the following could happen:
-// this process is suspended, another process becomes the owner of the pipeline, and this process
-// resumes and takes the ledger from it.
+// in the sink's database), and before the route delivers. It is needed for the following case. This
+// process is suspended, and another process becomes the owner of the pipeline. Then this process
+// resumes, and makes itself the owner of the ledger. confirm must then return an error.
 func (p *pipe) confirm(ctx context.Context) error {
 	t := p.sharing.tenure.Load()
 	switch {
@@ -124,9 +125,9 @@ func (p *pipe) confirm(ctx context.Context) error {
 	return t.Confirm(ctx)
 }
 
-// canRestart makes err allow a restart: it returns err without supervise.ErrStop. It does so only
-// if the pipeline is shared, and another process has taken it over or ctx has ended. In all other
-// cases it returns err unchanged.
+// canRestart turns err into an error that allows a restart, which means without supervise.ErrStop.
+// It does so if the pipeline is shared, and another process has become its owner or ctx has ended.
+// Otherwise it returns err unchanged.
 func (p *pipe) canRestart(ctx context.Context, err error) error {
 	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {
 		return err
@@ -134,9 +135,10 @@ func (p *pipe) canRestart(ctx context.Context, err error) error {
 	return errors.New(err.Error())
 }
 
-// positions returns the store of a route's progress: the checkpoint in the state directory or, if
-// the pipeline is shared, the bucket of the cluster. It returns an error if the bucket has no
-// progress of the route but the state directory has some.
+// positions returns the store of a route's progress. If the pipeline is shared, this is the bucket
+// of the cluster, otherwise the checkpoint in the state directory. If the bucket has no progress of
+// the route but the state directory has some, positions returns an error, because the bucket was
+// probably lost.
 func (p *pipe) positions(route string, s *state) (positionStore, error) {
 	if !p.sharing.on {
 		return s.store()
@@ -203,9 +205,10 @@ func openBucket(ctx context.Context, e *Engine, dir vfs.Dir) error {
 	return nil
 }
 
-// checkBucketFile returns an error if this state directory was used with another bucket before,
-// because the progress is in that bucket. Otherwise it makes sure that the file contains the
-// identity of the bucket.
+// checkBucketFile returns an error if the bucket was deleted and created again since this state
+// directory was last used with it: the progress in the old bucket is then lost. To detect this, it
+// keeps the name and the id of the bucket in a file of the state directory. A bucket with another
+// name is accepted, and its name and id replace those in the file.
 func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 	want := b.Name + " " + b.ID + "\n"
 	f, err := dir.OpenFile(bucketFile, os.O_RDWR|os.O_CREATE, 0o600)

@@ -76,8 +76,8 @@ func sharedEngine(t *testing.T, r *registers, node string, source stream.Source,
 		}})
 }
 
-// TestSharedPipeline checks that one of two engines runs a shared pipeline while the other stands
-// by. When the first one drains, the second one resumes from the stored progress.
+// TestSharedPipeline runs a shared pipeline in two engines. One of them must run it while the other
+// stands by. When the first one drains, the second one resumes from the stored progress.
 func TestSharedPipeline(t *testing.T) {
 	r := &registers{keys: make(map[string]cluster.Stored)}
 	lines := numbered(100)

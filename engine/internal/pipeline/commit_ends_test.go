@@ -40,8 +40,8 @@ func (r slowCommitsReader) Commit(ctx context.Context, _ []stream.Mark) error {
 	return context.Cause(ctx)
 }
 
-// TestCommitAtTheEnd checks that a finite run does not fail if it ends during a Commit of the
-// source, because the last save commits again.
+// TestCommitAtTheEnd checks a finite run that ends during a Commit of the source. The run must not
+// fail, because the last save commits again.
 func TestCommitAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &slowCommits{fakeSource: &fakeSource{lines: numbered(4), size: 1}}
@@ -66,7 +66,7 @@ func TestCommitAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestSaveEndsWithTheRun checks that the end of a run before a save begins does not fail the run,
+// TestSaveEndsWithTheRun checks a run that ends before a save has begun. The run must not fail,
 // because the last save follows.
 func TestSaveEndsWithTheRun(t *testing.T) {
 	a := &assignments{saving: make(chan struct{}, 1)}

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// crashConfig returns the config of a job with all of its files in memory (vfstest.Mem). The config
-// file itself is in a real directory, and the file system in memory has the same paths.
+// crashConfig returns the config of a job with all of its files in memory (vfstest.Mem). Only the
+// config file itself is in a real directory. The file system in memory has the same paths.
 func crashConfig(t *testing.T, fsync, finished string) *config.Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,9 +56,9 @@ func runOn(t *testing.T, m *vfstest.Mem, f *config.Config, boot string) error {
 }
 
 // TestPowerLoss runs a whole pipeline, spool_dir -> file, on a file system that can lose unsynced
-// data. After each call it restarts the pipeline from the state that a crash could have left. Every
-// record is in the output exactly once. No input file is renamed or deleted before its records are
-// in the output.
+// data. It simulates a crash after each call of the file system, and restarts the pipeline from the
+// state that the crash could have left. Every record is in the output exactly once. No input file
+// is renamed or deleted before its records are in the output.
 func TestPowerLoss(t *testing.T) {
 	for _, c := range []struct{ fsync, finished string }{
 		{"ack", "rename"}, {"interval", "rename"}, {"interval", "delete"}, {"ack", "keep"},
@@ -99,8 +99,8 @@ func TestPowerLoss(t *testing.T) {
 // maxCrashes bounds the crashes that are tried after one run. Each of them needs a run of its own.
 const maxCrashes = 2000
 
-// triedOf is the step from one tried crash to the next. It is 1 in long tests, otherwise 5. Since 5
-// and 6 have no common divisor, all six kinds of crash are still tried.
+// triedOf is the step from one tried crash to the next: 1 in long tests, otherwise 5. The six kinds
+// of crash follow each other in turn. As 5 and 6 have no common divisor, all six kinds are tried.
 var triedOf = testsize.Of(5, 1)
 
 // tried returns every triedOf-th crash, the crashes that a test tries.
@@ -169,7 +169,8 @@ func checkOutput(t *testing.T, m *vfstest.Mem, input map[string]string, when str
 }
 
 // TestPowerLossLosesNothing repeats TestPowerLoss with a receiver that has no resume token, such as
-// an HTTP service. Each record is accepted before the crash or after the restart.
+// an HTTP service. The receiver must have each record: accepted before the crash, after the
+// restart, or both.
 func TestPowerLossLosesNothing(t *testing.T) {
 	f := crashConfig(t, "ack", "delete")
 	m := vfstest.New()

@@ -25,8 +25,8 @@ type letterWriter struct {
 	refusers map[*stream.Batch]refuser // by batch: the worker of its last failed attempt
 }
 
-// refuser identifies the worker that made the last failed attempt of a batch. This is the worker
-// that refused the batch, if one has refused it.
+// refuser identifies the worker that made the last failed attempt of a batch. If a worker has
+// refused the batch, it is this worker.
 type refuser struct {
 	worker   string
 	attempts int
@@ -51,9 +51,9 @@ func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 }
 
 // writeRefused writes the kept records of a refused batch as dead letters. It returns when the
-// letters are durable. If the sink keeps the progress in its own database (a ledger), writeRefused
-// also stores the spans (source positions) of the letters there. Otherwise a crash would repeat the
-// records. It runs on a goroutine of the sender.
+// letters are durable. If the sink has a ledger (the progress in its own database), writeRefused
+// also stores the spans of the letters there. Otherwise the records would be repeated after a
+// crash. writeRefused runs on a goroutine of the sender.
 func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
 	refusal error) error {
 	if ctx.Err() != nil { // the route may have been stopped because of too many dead letters
@@ -105,8 +105,8 @@ func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
 // the sink.
 var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// storeSpans calls store to put spans into the sink's ledger. It retries until store succeeds, or
-// until the spans' partition has been assigned to another process.
+// storeSpans calls store, which puts spans into the sink's ledger, until it succeeds. It also ends
+// when the broker has assigned the spans' partition to another process.
 func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	store func(context.Context) error) error {
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1,

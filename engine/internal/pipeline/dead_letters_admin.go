@@ -18,8 +18,8 @@ import (
 )
 
 // SettledLetters returns the dead letters that were settled by a replay or discard. dir is the
-// state directory, and boot is the result of Boot. The keys of the result are "PIPELINE/ROUTE
-// PARTITION", with the partition id that deadletter.PartitionOf returns for a letter.
+// state directory, and boot is the result of Boot. A key of the result is the route's name and the
+// partition of the letter (deadletter.PartitionOf), in the form "PIPELINE/ROUTE PARTITION".
 func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
 	out := map[string]bool{}
 	snap, _, err := checkpoint.Read(dir)

@@ -21,8 +21,8 @@ import (
 // poisoned is the text of a record that kills its worker.
 const poisoned = "poison"
 
-// killer returns a Deliver function that takes perBatch for a batch. If the batch contains poison,
-// it panics after half of that time and adds one to deaths.
+// killer returns a Deliver function that takes the time perBatch for a batch. If the batch contains
+// poison, the function panics after half of that time and adds one to deaths.
 func killer(perBatch time.Duration, deaths *atomic.Int64) func(context.Context, stream.Attempt) error {
 	return func(_ context.Context, a stream.Attempt) error {
 		time.Sleep(perBatch / 2)
@@ -50,8 +50,8 @@ func (s *oneEach) Open(ctx context.Context, o stream.SinkOptions) error {
 }
 
 // TestPoison checks a run in which one record in 10,000 makes its worker panic. All other records
-// are delivered once. After a poison record alone has killed 3 workers, it becomes a dead letter
-// that contains the stack. The run takes at most 1/0.8 of the time without poison.
+// are delivered once. After a poison record has killed 3 workers in a batch of its own, it becomes
+// a dead letter that contains the stack. The run takes at most 1/0.8 of the time without poison.
 func TestPoison(t *testing.T) {
 	const records, each, perBatch, workers = 200_000, 10_000, time.Millisecond, 4
 	run := func(t *testing.T, poison bool) (took time.Duration, deaths int64) {
@@ -97,8 +97,9 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestDiedWithoutPanic checks that two other failures count like a panic: an error that the sink
-// declares to be a death, and runtime.Goexit. Any number of other failures does not count.
+// TestDiedWithoutPanic checks that two other events count like a panic: an error that the sink
+// declares to be a death, and a call of runtime.Goexit. All other errors do not count, however many
+// there are.
 func TestDiedWithoutPanic(t *testing.T) {
 	for name, die := range map[string]func(){
 		"a Died": nil,
@@ -141,8 +142,8 @@ func TestDiedWithoutPanic(t *testing.T) {
 	}
 }
 
-// TestAllWorkersDie checks that, if every batch kills its worker, the guard stops the route before
-// many records are dead-lettered.
+// TestAllWorkersDie checks a run in which every batch kills its worker. The guard must stop the
+// route before many records are dead-lettered.
 func TestAllWorkersDie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{workers: 2, deliver: func(context.Context, stream.Attempt) error { panic("always") }}
@@ -156,7 +157,7 @@ func TestAllWorkersDie(t *testing.T) {
 }
 
 // TestTree checks that the tree of a running engine names the goroutines and workers of each route.
-// Before and after the run the tree shows the state of each route.
+// Before and after the run, the tree shows only the state of each route.
 func TestTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

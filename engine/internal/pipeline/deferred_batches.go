@@ -16,12 +16,12 @@ import (
 )
 
 // waits holds the batches of a route that wait a long time for a retry. It implements
-// flow.WaitStore. Of each batch, it stores only the positions in the source and releases the data.
-// When the batch is due, the source reads the data again.
+// flow.WaitStore. To save memory, it stores only the positions of a batch in the source, and
+// releases the data. When the batch is due, the source reads the data again.
 //
-// When the store has durably stored that a batch waits, the positions of the batch count as
-// settled, so that the checkpoint can advance beyond them. The saved progress of the partition
-// (its mark) then has Waiting set. The source gets the progress only up to the first waiting
+// Once the store has durably stored that a batch waits, the positions of the batch count as
+// settled. So the checkpoint can advance beyond them. The saved progress of the partition (its
+// mark) then has Waiting set. The source is told only the progress before the first waiting
 // position, and does not finish the partition.
 //
 // Some routes keep waiting batches in memory instead. A route does so if its sink is ordered,
@@ -100,8 +100,9 @@ func (w *waits) open(p *pipe) error {
 	return nil
 }
 
-// check returns an error if the store does not exist (exists is false), but batches wait according
-// to the checkpoint. state is the path of the state directory, for the message.
+// check returns an error if batches wait according to the checkpoint, but the store of waiting
+// batches does not exist (exists is false). state is the path of the state directory, for the
+// message.
 func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
@@ -117,9 +118,9 @@ func (w *waits) check(exists bool, state string) error {
 	return nil
 }
 
-// dropSettled removes ranges, or parts of ranges, from the store of waiting batches. It removes
-// those that were delivered or dropped according to the sink's ledger (the progress that the sink
-// has stored in its own database).
+// dropSettled is called when the sink has a ledger, the progress that it stores in its own
+// database. Ranges that wait according to the store may be settled according to the ledger.
+// dropSettled removes such ranges, and such parts of ranges, from the store.
 func (w *waits) dropSettled() {
 	for _, m := range w.saver.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {
@@ -140,7 +141,7 @@ func (w *waits) dropSettled() {
 }
 
 // begin gets the route's reader, which later reads waiting ranges again. It returns an error if
-// batches of an earlier run wait and the reader cannot read their ranges again.
+// batches of an earlier run wait, but the reader cannot read ranges.
 func (w *waits) begin(reader stream.Reader) error {
 	if w.store == nil {
 		return nil
@@ -156,8 +157,9 @@ func (w *waits) begin(reader stream.Reader) error {
 }
 
 // resume adds the waiting ranges to the settled ranges of the progress m, so that the reader skips
-// them. Next reads them later. The argument known reports whether m is stored progress, and not
-// zero because the partition is new. The second result is also true if resume has added a range.
+// them. The method Next reads them when they are due. The argument known is true if m is stored
+// progress, and false if m is zero because the partition is new. The second result is true if known
+// is true or resume has added a range.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known
@@ -178,8 +180,8 @@ func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	return m, known
 }
 
-// limit returns the part of the progress m before its first waiting range. The source and the
-// sink's ledger get only this part.
+// limit returns the progress m, cut off at its first waiting range. The source and the sink's
+// ledger get only this progress.
 func (w *waits) limit(m stream.Mark) stream.Mark {
 	if w.store == nil {
 		return m
@@ -317,8 +319,8 @@ func (w *waits) save() error {
 	return w.failed(w.store.Save())
 }
 
-// sync makes the changes of the store durable. The ranges that are then durably stored as waiting
-// count as settled in the accounts of the route (its books).
+// sync makes the changes of the store durable. Ranges that wait are then durably stored, and count
+// as settled in the books of the route.
 func (w *waits) sync() error {
 	if w.store == nil {
 		return nil
@@ -449,8 +451,9 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// postpone handles ranges that could not be read. If the source has deleted their data, postpone
-// gives them up, and lost is true. Otherwise they wait for another attempt.
+// postpone handles ranges of a waiting batch that could not be read. If the source has deleted
+// their data, postpone removes them from the store, reports them as lost, and returns true for
+// lost. Otherwise the ranges wait for another attempt to read them.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History,
 	cause error) (lost bool, err error) {
 	gone := errors.Is(cause, stream.ErrRangeGone)
@@ -482,8 +485,8 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History,
 	return true, w.books.abandon(ranges)
 }
 
-// found removes the entry of ranges from the missing ranges, because their data was found or
-// counts as deleted. An entry is stored under the first range of a batch.
+// found removes the ranges of a batch from the missing ranges, because their data was found or
+// counts as deleted. The key of a batch in missing is its first range.
 func (w *waits) found(ranges []waiting.Range) {
 	w.lost.Lock()
 	defer w.lost.Unlock()

@@ -106,10 +106,10 @@ func retrying(wait time.Duration) config.Route {
 	return r
 }
 
-// TestWaitsHoldNoData checks that batches that wait a long time are read again when they are due.
-// Meanwhile reading continues, and the accounts always balance. A restart of the process neither
-// loses a wait nor starts it over, and the count of attempts continues. The source finishes the
-// partition only after its last wait.
+// TestWaitsHoldNoData is about batches that wait a long time. They are read again when they are
+// due. Meanwhile reading continues, and the accounts always balance. After a restart of the
+// process, no batch is lost, no wait begins again, and the count of attempts continues. The source
+// finishes the partition only after its last wait.
 func TestWaitsHoldNoData(t *testing.T) {
 	for _, processors := range []int{0, 1} {
 		t.Run(fmt.Sprint(processors, " processors"), func(t *testing.T) {
@@ -188,8 +188,8 @@ func waitsHoldNoData(t *testing.T, processors int) {
 	fails.check(t, wait)
 }
 
-// check checks the times and the numbers of the attempts. The second attempt may come without a
-// wait, because another worker makes it.
+// check checks the times and the numbers of the attempts. It checks no wait before the second
+// attempt, because another worker makes that attempt at once.
 func (f *refusals) check(t *testing.T, wait time.Duration) {
 	t.Helper()
 	for line, at := range f.at {
@@ -217,8 +217,9 @@ func dropping(suffix string) fakeProcessor {
 	}
 }
 
-// accounted checks that the counts of a route balance. If exact is set, it also checks that sender
-// and store together have all unsettled records, except for up to 6 that are being read.
+// accounted checks that the counts of a route balance. If exact is set, it also checks that the
+// sender and the store together have all unsettled records, except for up to 6 records that are
+// being read.
 func accounted(t *testing.T, e *Engine, exact bool) {
 	t.Helper()
 	synctest.Wait()

@@ -7,8 +7,11 @@
 //   - A record is settled when it has been delivered, dead-lettered or dropped.
 //   - The mark of a partition (stream.Mark) is a route's progress in it. The checkpoint stores
 //     marks.
-//   - The books of a route count the records and keep the progress of each partition.
+//   - The books of a route count the records and keep the progress of each partition. The books
+//     have one account for each partition.
 //   - A slot is the fixed place of a route in its pipeline. It creates a new route for each start.
+//   - A ledger is a sink's own record of the progress, which the sink stores in its database
+//     together with the data.
 //
 // Package flow/control decides when and to which worker a batch is sent. This package never reads
 // the content of a record.
@@ -133,16 +136,17 @@ func New(f *config.Config, o Options) (*Engine, error) {
 
 const defaultStall = 5 * time.Minute
 
-// Run runs every route until the data ends (with Once), Drain has finished, or ctx is done. It
-// returns nil if all routes ended normally. It may be called once. Run locks the state directory.
+// Run runs every route until the data ends (with Options.Once), Drain has finished, or ctx is done.
+// It returns nil if all routes ended normally. It may be called once. Run locks the state
+// directory.
 //
 // When ctx ends, Run abandons in-flight batches. They do not count as settled, so the next run
 // delivers them again.
 //
-// A part that fails is restarted after a wait that grows with each failure. A route restarts from
-// its checkpoint. A pipeline restarts with a new source. The admin pages restart as well. Nothing
-// restarts with Once. A route that was stopped because of too many dead letters restarts
-// only after its input has changed.
+// If a part of the engine fails, Run restarts it after a wait that grows with each failure. A route
+// restarts from its checkpoint, and a pipeline restarts with a new source. The admin pages restart
+// as well. There are two exceptions. With Options.Once, nothing restarts. A route that the guard
+// has stopped, because of too many dead letters, restarts only after its input has changed.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
 	if !e.started.CompareAndSwap(nil, &now) {
@@ -196,13 +200,13 @@ func (e *Engine) withRemedy(err error) error {
 	return fmt.Errorf("state directory %s: %w%s", e.cfg.State, err, remedy)
 }
 
-// LockName is the file in the state directory that a running process locks, so that no second
-// process uses the directory.
+// LockName is the name of a file in the state directory. A running process locks this file, so that
+// no second process uses the directory.
 const LockName = "penstock.lock"
 
-// prepare opens the checkpoint and the dead letters of every route. It omits shared pipelines,
-// which only open them when this process becomes their owner. If a route fails, prepare closes
-// all routes.
+// prepare opens the checkpoint and the dead letters of every route, except those of shared
+// pipelines: these open them when this process becomes their owner. If a route fails, prepare
+// closes all routes.
 func (e *Engine) prepare() error {
 	var errs []error
 	for _, p := range e.pipelines() {
@@ -242,8 +246,8 @@ const (
 	pipelinesName = "pipelines"
 )
 
-// supervise runs the pipelines, the admin pages and the export of traces until the pipelines have
-// ended. The pages end last.
+// supervise runs the pipelines, the admin pages and the export of traces. When all pipelines have
+// ended, it stops the pages and the export.
 func (e *Engine) supervise(ctx context.Context, pages *pages) error {
 	children := []supervise.Child{{
 		Name: pipelinesName, Run: e.runPipes, Restart: supervise.Transient, Backoff: waitsOf(true), Significant: true,

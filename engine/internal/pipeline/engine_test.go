@@ -28,7 +28,8 @@ func conserved(t *testing.T, s status.Route) {
 
 // TestRoutesAreIndependent checks that a route delivers everything although another route of the
 // same source fails. The processors drop and dead-letter records, and every record is accounted
-// for. The source is not asked to finish partitions, because the failed route has not settled them.
+// for. The engine does not call the source's Finish, because the failed route has not settled the
+// partitions.
 func TestRoutesAreIndependent(t *testing.T) {
 	m := vfstest.New()
 	source := &fakeSource{lines: numbered(1000), size: 7}
@@ -116,8 +117,8 @@ func TestResumeAndFinish(t *testing.T) {
 	}
 }
 
-// TestDrainFinishesInFlightBatches checks that a drain delivers in-flight batches, or gives up
-// exactly at its bound.
+// TestDrainFinishesInFlightBatches checks that a drain waits for in-flight batches, and gives up
+// exactly at its bound if they are not delivered until then.
 func TestDrainFinishesInFlightBatches(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -189,8 +190,8 @@ func TestStallEndsAFiniteRun(t *testing.T) {
 	})
 }
 
-// TestStallNamesTheProcessor checks that a finite run ends if a processor works on one batch for
-// too long, and that the error names the processor.
+// TestStallNamesTheProcessor checks a finite run in which a processor works on one batch for too
+// long. The run ends with an error that names the processor.
 func TestStallNamesTheProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &steps{took: 10 * time.Minute, step: func(*stream.Batch, int) {}}
@@ -205,8 +206,8 @@ func TestStallNamesTheProcessor(t *testing.T) {
 	})
 }
 
-// TestRefusedRecordIsFound checks that a refused record is separated from its batch by bisection
-// and dead-lettered with the name of the refusing worker. All other records arrive.
+// TestRefusedRecordIsFound checks that a refused record is found by halving its batch, and is
+// dead-lettered with the name of the refusing worker. All other records arrive.
 func TestRefusedRecordIsFound(t *testing.T) {
 	m := vfstest.New()
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
@@ -250,8 +251,8 @@ func TestGuardStopsARoute(t *testing.T) {
 	}
 }
 
-// TestGuardToleratesRefusedRest checks that the guard does not stop a route because of a batch that
-// consists of one refused record after a kill.
+// TestGuardToleratesRefusedRest checks the first batch after a kill, which consists only of a
+// refused record. The guard must not stop the route because of it.
 func TestGuardToleratesRefusedRest(t *testing.T) {
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
 		if bytes.Contains(a.Value.Data, []byte("line 100\n")) {
@@ -274,8 +275,8 @@ func TestGuardToleratesRefusedRest(t *testing.T) {
 	}
 }
 
-// TestSourceErrorComesLast checks that records read before the source failed are delivered and
-// saved.
+// TestSourceErrorComesLast checks that the records that were read before the source failed are
+// delivered and saved.
 func TestSourceErrorComesLast(t *testing.T) {
 	m := vfstest.New()
 	sink := &fakeSink{}
@@ -289,8 +290,8 @@ func TestSourceErrorComesLast(t *testing.T) {
 	}
 }
 
-// TestStateIsLocked checks that a second process gets an error that names the process that owns the
-// state directory.
+// TestStateIsLocked checks the error of a second process with the same state directory. The error
+// names the process that owns the directory.
 func TestStateIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

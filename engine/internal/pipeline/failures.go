@@ -37,9 +37,10 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// recordFailure records a failure of who, a worker or processor. due reports whether the caller
-// must log it, because the text is new or failureEvery has passed since the last log line. times is
-// the number of failures of who since that line, including this one.
+// recordFailure records a failure of a worker or processor, which is named by the first argument.
+// due reports whether the caller must log the failure: its text is new, or the last log line about
+// the same worker or processor is older than failureEvery. times is the number of its failures
+// since that line, including this one.
 func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -88,9 +89,9 @@ func (f *failures) countDeadLetters(letters []deadletter.Letter, path string) {
 	f.reportDead(false)
 }
 
-// reportDead logs the number of dead letters that are not in the log yet. It waits until
-// failureEvery has passed since the last such line, except at the end of a route. The letters
-// contain the details.
+// reportDead logs the number of dead letters that are not in the log yet. If less than failureEvery
+// has passed since the last such line, it logs nothing, except at the end of a route. The dead
+// letters themselves contain the details.
 func (f *failures) reportDead(atEnd bool) {
 	now := time.Now()
 	f.mu.Lock()

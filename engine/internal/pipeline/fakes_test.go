@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// fakeSource returns its lines as one partition, in batches of a given size. Unless once is set, it
-// blocks at the end like a source that waits for more data.
+// fakeSource returns its lines as one partition, in batches of a given size. At the end of the
+// lines it blocks like a source that waits for more data, unless once is set.
 type fakeSource struct {
 	lines []string
 	size  int

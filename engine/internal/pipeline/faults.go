@@ -19,8 +19,9 @@ type faultLog struct {
 	more int
 }
 
-// add records err and reports whether it is new, by its text. Once maxFaults faults are kept, a
-// fault that is not among them is only counted, and add returns true each time.
+// add records err and returns true if its text is new. When maxFaults faults are kept, further
+// faults with other texts are only counted. add then returns true for each of them, even if a text
+// repeats.
 func (f *faultLog) add(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

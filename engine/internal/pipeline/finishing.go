@@ -10,8 +10,8 @@ import (
 )
 
 // finishing is a partition that at least one route has settled: the route has delivered,
-// dead-lettered or dropped all its data. When all routes have settled the partition, the source's
-// method Finish is called. Finish may, for example, rename the file.
+// dead-lettered or dropped all data of the partition. When all routes have settled it, the engine
+// calls the source's method Finish, which may, for example, rename the file.
 type finishing struct {
 	part  stream.Partition
 	done  map[*slot]bool
@@ -52,7 +52,8 @@ func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 }
 
 // finish calls the source's method Finish for each partition that every route has settled. It
-// returns the partitions of route r that the source has now finished.
+// returns the finished partitions of route r. These include partitions that the source has finished
+// in an earlier call.
 func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	var out []stream.Partition
 	for _, f := range p.due(time.Now()) {
@@ -85,8 +86,8 @@ func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	return out
 }
 
-// due returns the partitions for which the caller may call Finish now. The caller claims them: for
-// the time finishClaim from now on, other calls of due do not return them.
+// due returns the partitions for which the caller may call Finish now. It reserves them for the
+// caller: other calls of due do not return them for the time finishClaim.
 func (p *pipe) due(now time.Time) []*finishing {
 	p.mu.Lock()
 	defer p.mu.Unlock()

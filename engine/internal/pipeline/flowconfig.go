@@ -17,10 +17,11 @@ import (
 // windowOf returns the algorithm that sets the window of each worker: the limit on its batches in
 // flight.
 //
-// "auto" means "queue", with one exception. A lane is a worker's place in the sender. If all lanes
-// are ordered and the first has an in-flight limit of its own, as the lane of a file has, "auto"
-// means that fixed limit. Such lanes sync all in-flight batches in one fsync. Their round trip
-// therefore grows with the window although no queue has formed.
+// The config value "auto" means the algorithm "queue", with one exception. It means a fixed window
+// if all lanes are ordered, and the first one has an in-flight limit of its own. The lane of a file
+// is of this kind. It writes all its in-flight batches with one fsync. Its round trip therefore
+// grows with the window although no queue has formed, and "queue" would shrink the window for no
+// reason.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
 	name := f.Window
 	if name == "" || name == "auto" {
@@ -53,8 +54,8 @@ func dispatchOf(f config.Flow) (dispatch.Policy, error) {
 	return dispatch.Find(name, dispatch.Options{Band: f.TieBand}), nil
 }
 
-// budgetOf returns the limit on redeliveries, which is a share of the deliveries plus a number
-// per second. If flow.redeliver is 0, there is no limit.
+// budgetOf returns the limit on redeliveries: a share of the deliveries, plus a number per second.
+// If flow.redeliver is 0, there is no limit.
 func budgetOf(f config.Flow) control.Budget {
 	if f.Redeliver == 0 {
 		return control.Budget{Share: -1}
@@ -62,8 +63,8 @@ func budgetOf(f config.Flow) control.Budget {
 	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
 }
 
-// poisonOf returns the numbers of killed workers and of failures after which a batch counts as
-// poison.
+// poisonOf converts flow.poison, the number of workers that a batch must kill to count as poison,
+// and flow.poisoned. If flow.poison is 0, no batch counts as poison.
 func poisonOf(f config.Flow) control.Poison {
 	if f.Poison == 0 {
 		return control.Poison{Deaths: -1, Failures: -1}
@@ -72,7 +73,8 @@ func poisonOf(f config.Flow) control.Poison {
 }
 
 // endOf returns the maximum number of attempts and the maximum time for retries of a failing batch.
-// After that, the batch is dead-lettered. Without `exhausted: dead_letter` it returns no limits.
+// A batch that reaches one of them is dead-lettered. There are no limits unless `exhausted:
+// dead_letter` is set.
 func endOf(r config.Retry) control.End {
 	if r.Exhausted != "dead_letter" {
 		return control.End{}

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/engine/config"
 )
 
-// TestRetryPolicy checks that a route's policy is retry.policy if that is set. Otherwise it is
-// derived from the other keys of retry.
+// TestRetryPolicy checks that a route's policy is retry.policy, if that is set. Otherwise the
+// policy is made from the other keys of retry.
 func TestRetryPolicy(t *testing.T) {
 	for _, c := range []struct {
 		retry config.Retry

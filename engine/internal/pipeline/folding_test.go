@@ -32,8 +32,8 @@ func (s *failingLedger) Compact(_ context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// TestFoldingIsTriedAgain checks that the next save calls Compact again after a failure, even if
-// nothing more has settled.
+// TestFoldingIsTriedAgain checks that, after a failure of Compact, the next save calls Compact
+// again, even if nothing more has settled.
 func TestFoldingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 20

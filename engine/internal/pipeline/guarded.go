@@ -12,21 +12,21 @@ import (
 
 // guardPauses are the minimum waits before the restart of a route that the guard has stopped
 // because of too many dead letters. They grow with each stop: about 1 s, 4 s, 16 s, up to 10
-// minutes. With a wrong config, a growing log therefore loses only few records to the dead
-// letters.
+// minutes. This is for the case of a wrong config and an input that grows, such as a log: with
+// short waits, each restart would turn more of its records into dead letters.
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
-// guardForgets is the running time, since its last start, after which a route counts as healthy. If
-// the guard stops the route later, its waits (guardPauses) start from the first one.
+// guardForgets is the running time after which a route counts as healthy. If the guard stops a
+// route that has run for longer than this, the waits start again from the shortest.
 const guardForgets = time.Hour
 
 // inputPoll is the interval at which the input is checked for changes after the wait.
 const inputPoll = 2 * time.Second
 
-// inputChanges waits until the input of r has changed since the guard stopped r with err because
-// of too many dead letters. It returns false at once if the guard did not stop r, the source
-// cannot watch its input, or the run is finite. It also returns false if r drains or ctx ends
-// first.
+// inputChanges is called after a run of r has ended with err. If the guard stopped r because of too
+// many dead letters, inputChanges waits until the input of r has changed, and returns true. It
+// returns false at once if the guard did not stop r, if the source cannot watch its input, or if
+// the run is finite. It also returns false if r drains or ctx ends during the wait.
 func (s *slot) inputChanges(ctx context.Context, r *route, err error, pause *backoff.State) bool {
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); !guarded || s.o.Once {
 		return false

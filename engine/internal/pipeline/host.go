@@ -63,8 +63,8 @@ func (h *host) stopped() error {
 	return nil
 }
 
-// scoped returns a copy of the host for one instance of a component. Goroutines that the instance
-// starts with it end with the instance.
+// scoped returns a copy of the host for one instance of a component. If the instance starts
+// goroutines with this copy, they end with the instance.
 func (h *host) scoped(g *supervise.Group) *host {
 	own := &host{log: h.log, fs: h.fs, counter: h.counter, faults: h.faults}
 	own.group.Store(g)

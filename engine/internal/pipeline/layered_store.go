@@ -13,9 +13,9 @@ import (
 
 // layeredStore stores the progress of one route in the checkpoint. Usually it has one layer.
 //
-// If the sink acknowledges data before it is durable (`fsync: interval`), it has two layers.
-// Otherwise the operating system might write the checkpoint to disk before the sink's data, and a
-// power loss between the two would lose data.
+// It has two layers if the sink acknowledges data before the data is durable (`fsync: interval`).
+// With one layer, data could be lost in a power loss: the operating system might have written the
+// checkpoint to disk, but not yet the sink's data.
 //
 //	layer  saved                      valid                        survives
 //	upper  often                      until the system restarts    kill -9
@@ -34,8 +34,9 @@ type layeredStore struct {
 	pendingPlaces map[string]string
 }
 
-// newLayeredStore returns the layered store of a route. It has two layers if lazy is set (the sink
-// acknowledges data before it is durable) and boot is not "" (unknown).
+// newLayeredStore returns the layered store of a route. It has two layers if lazy is set and boot
+// is not "". lazy means that the sink acknowledges data before the data is durable. An empty boot
+// means that the boot id is unknown.
 //
 // If an earlier process was killed before its sink had synced, its last progress is in the upper
 // layer only. The new store copies that progress to the lower layer after the first sync. Otherwise
@@ -53,8 +54,8 @@ func newLayeredStore(store positionStore, key string, lazy bool, boot string) *l
 	return m
 }
 
-// storedProgress returns the layered store of a route, for reading only. A route with one layer has
-// nothing in the upper one.
+// storedProgress returns the layered store of a route, for reading only. It always has two layers
+// if boot is not "". For a route that saves to one layer, the upper layer is empty.
 func storedProgress(store positionStore, key, boot string) *layeredStore {
 	m := &layeredStore{store: store, lower: key, pause: writePause}
 	if boot != "" {
@@ -63,8 +64,8 @@ func storedProgress(store positionStore, key, boot string) *layeredStore {
 	return m
 }
 
-// queueMissing finds the progress that is only in the upper layer (not synced). The next call of
-// synced copies it to the lower layer.
+// queueMissing finds the progress that is in the upper layer but not in the lower one, because it
+// was not synced. The next call of synced copies it to the lower layer.
 func (m *layeredStore) queueMissing() {
 	for mark := range m.store.Marks(m.upper) {
 		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
@@ -114,8 +115,8 @@ func (m *layeredStore) forgetOtherBoots() error {
 	return nil
 }
 
-// save writes marks and resume tokens (places) as one entry. The entry survives kill -9, but not a
-// power loss.
+// save writes marks and the resume tokens of lanes (places) as one entry. The entry survives kill
+// -9, but not a power loss.
 func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error {
 	if !m.layered() {
 		return m.store.Append(m.lower, marks, places)
@@ -128,7 +129,8 @@ func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error
 }
 
 // synced makes all saved progress survive a power loss. The caller must have synced the sink
-// before.
+// before, because the progress includes data that the sink had perhaps not synced when the progress
+// was saved.
 func (m *layeredStore) synced() error {
 	if len(m.pendingMarks)+len(m.pendingPlaces) > 0 {
 		marks := make([]stream.Mark, 0, len(m.pendingMarks))

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// missingFor is the time, from the first attempt that did not find the data, after which the
-	// data counts as deleted. The reader must also have been idle for this time.
+	// missingFor is the time after which missing data counts as deleted. It begins with the first
+	// attempt that did not find the data. The reader must also have been idle for this time.
 	missingFor = 10 * time.Second
-	// missingMost is the maximum number of missing ranges that are kept. At this number, all
-	// entries are deleted, and missingFor starts again for each range.
+	// missingMost is the maximum number of missing ranges that are remembered. When it is reached,
+	// all entries are deleted, so missingFor starts again for each range. This bounds the memory.
 	missingMost = 1 << 16
 )
 
@@ -34,9 +34,10 @@ func keyOf(r *waiting.Range) missingKey { return missingKey{r.Part.ID, r.Range} 
 
 var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
-// failed records a failed attempt to read r at the given time. notFound reports that the source has
-// no data at the positions of r. Other errors do not show whether the data exists. failed returns
-// the wait until the next attempt, and the time for which the data has not been found.
+// failed records a failed attempt to read r at the given time. notFound means that the source has
+// no data at the positions of r. After any other error, it is unknown whether the data exists.
+// failed returns the wait until the next attempt. since is the time for which all attempts have
+// failed with notFound.
 func (m *missingRanges) failed(r *waiting.Range, now time.Time,
 	notFound bool) (wait, since time.Duration) {
 	if *m == nil || len(*m) >= missingMost {

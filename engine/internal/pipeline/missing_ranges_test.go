@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestMissingRanges checks that the time without data is counted for each partition, and only over
-// consecutive attempts that did not find the data.
+// TestMissingRanges checks how the time is counted for which data was not found: for each partition
+// separately, and only over consecutive attempts that did not find the data.
 func TestMissingRanges(t *testing.T) {
 	in := func(part string) *waiting.Range {
 		return &waiting.Range{Part: stream.Partition{ID: part},

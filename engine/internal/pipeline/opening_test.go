@@ -23,8 +23,8 @@ func (s *blockingSink) Open(ctx context.Context, _ stream.SinkOptions) error {
 	return fmt.Errorf("dial: %w", ctx.Err())
 }
 
-// TestDrainWhileOpening checks that a drain immediately ends a route that is still opening, and
-// routes that wait for it, because nothing is in flight.
+// TestDrainWhileOpening drains a route that is still opening, and routes that wait for it to open.
+// All of them must end immediately, because nothing is in flight.
 func TestDrainWhileOpening(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -43,8 +43,8 @@ func TestDrainWhileOpening(t *testing.T) {
 	}
 }
 
-// TestStallWhileOpening checks that a finite run ends if a receiver does not respond while its
-// route opens. The other routes deliver.
+// TestStallWhileOpening checks a finite run in which a receiver does not respond while its route
+// opens. The run must end after the time Stall, and the other routes must deliver.
 func TestStallWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := &fakeSink{}
@@ -64,7 +64,7 @@ func TestStallWhileOpening(t *testing.T) {
 	})
 }
 
-// TestNotReadyWhileOpening checks that a route that has not opened within a minute is not ready.
+// TestNotReadyWhileOpening checks that a route is not ready if it has been opening for a minute.
 // The status has the time since it began to open.
 func TestNotReadyWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

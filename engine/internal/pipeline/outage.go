@@ -13,16 +13,16 @@ const (
 	onceGrace   = 5 * time.Second // time for several attempts of a worker with new credentials
 )
 
-// outageDetector detects an outage: that no worker of a route has been able to deliver for the
-// duration grace.
+// outageDetector detects an outage: no worker of a route has been able to deliver for the time
+// grace.
 type outageDetector struct {
 	refusing bool // workers whose attempts keep failing also count as unable
 	grace    time.Duration
 	since    time.Time // start of the outage; zero if any worker can deliver
 }
 
-// reached reports whether no worker of r has been able to deliver for at least the duration
-// grace. It returns false while an attempt is in flight, because that attempt may succeed.
+// reached reports whether no worker of r has been able to deliver for at least the time grace. It
+// returns false while an attempt is in flight, because that attempt may succeed.
 func (h *outageDetector) reached(r *route) bool {
 	waiting := r.unsettled()
 	status, _ := r.sender.sender.Status()
@@ -45,9 +45,14 @@ func (h *outageDetector) reached(r *route) bool {
 }
 
 // unable reports whether a worker cannot deliver at present. A misconfigured worker cannot. If
-// refusing is set, a worker whose last fault is not a timeout also cannot deliver in three cases:
-// it has a retryable failure, it has at least drainStreak failures in a row without a timeout, or
-// suspected is set. suspected means that the sender expects the attempts of all workers to fail.
+// refusing is not set, any other worker can.
+//
+// If refusing is set, the worker's last fault decides. After a timeout, the worker may still
+// deliver. After any other fault, the worker cannot deliver in each of three cases:
+//
+//   - The fault was a retryable failure.
+//   - The worker has failed at least drainStreak times in a row, and never by a timeout.
+//   - suspected is set, because the sender expects attempts at all workers to fail.
 func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {
 		return true

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedBase has the numbers of records that were in the store of a parking sink when the first run
-// of the route opened it. A parking sink (stream.ParkingSink) keeps records in a store of its own
-// and delivers them later.
+// parkedBase has the counts of a parking sink's store from the time when the first run of the route
+// opened it. A parking sink (stream.ParkingSink) keeps records in a store of its own and delivers
+// them later.
 type parkedBase struct {
 	mu    sync.Mutex // guards the fields below
 	known bool
@@ -63,8 +63,9 @@ func (p *parkedCounts) store() stream.DeliveryStore {
 	return p.sink.Deliveries()
 }
 
-// show replaces the count of records that the sink has accepted by separate counts of delivered,
-// cancelled, dead-lettered and still parked records.
+// show corrects the counts of s. The route counts a record as delivered when the sink has parked
+// it. show replaces this count by the numbers of records that the sink has since delivered,
+// cancelled or dead-lettered, and of those that are still parked.
 func (p *parkedCounts) show(s *status.Route) {
 	p.mu.Lock()
 	open := p.open
@@ -78,10 +79,10 @@ func (p *parkedCounts) show(s *status.Route) {
 	addParked(s, base, p.sink.Parked())
 }
 
-// addParked adds the parked records to the counts of s. base has the numbers of records in the
-// sink's store when it was first opened, and now has the present numbers. If the store is briefly
-// ahead of the route's accounts, the counts are reduced so that they still add up to the records
-// read.
+// addParked corrects the counts of s with two sets of counts from the sink's store. base was taken
+// when the store was first opened, and now has the present counts. The store may briefly be ahead
+// of the route's accounts. addParked then reduces the parked, dead and dropped records, so that the
+// counts still add up to the records read.
 func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.ReadRecords += base.Waiting
 	rest := s.Delivered + base.Waiting

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// addMetadata adds the reader's metadata (such as a fingerprint of a file) to the saved progress
-// of each partition. It omits metadata that is too long. This is harmless, because metadata only
-// saves work or detects mistakes.
+// addMetadata adds the reader's metadata (such as a fingerprint of a file) to the saved progress of
+// each partition. It omits metadata that is too long. A partition without metadata is correct, too:
+// metadata only saves work or detects mistakes.
 func (r *saver) addMetadata(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -24,8 +24,8 @@ func (r *saver) addMetadata(marks []stream.Mark) {
 	}
 }
 
-// forget deletes the progress of partitions that the source reports as deleted. If a partition has
-// unsettled or unsaved data, a later call deletes its progress.
+// forget deletes the progress of partitions that the source reports as deleted. A partition with
+// unsettled or unsaved data stays for now, and a later call deletes its progress.
 func (r *saver) forget() error {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -51,22 +51,22 @@ func (r *saver) forget() error {
 	return nil
 }
 
-// lateTransaction is the time, from the deletion of a partition in the checkpoint, after which no
-// open transaction of this run can still commit data of the partition. It is ample, because
-// databases end the sessions of vanished clients after about a minute.
+// lateTransaction is a time after the deletion of a partition from the checkpoint. When it has
+// passed, no transaction of this run with data of the partition can still be open and commit. The
+// time is ample, because databases end the sessions of vanished clients after about a minute.
 const lateTransaction = time.Hour
 
-// prunedPartition is a deleted partition. Its progress is in the ledger that the sink keeps in its
-// own database, but no longer in the local checkpoint.
+// prunedPartition is a partition that the source has deleted. Its progress was removed from the
+// checkpoint, but is still in the ledger that the sink keeps in its own database.
 type prunedPartition struct {
 	id string
 	at time.Time
 }
 
-// pruneLate stores the partitions of drop for a later deletion from the sink's ledger. It omits
-// those in idle, of which this run has read no data. It returns the partitions that were stored
-// more than lateTransaction ago. No transaction with their data can still be open, so they can be
-// deleted now.
+// pruneLate queues the partitions in drop, which must be removed from the sink's ledger, but only
+// after lateTransaction. It omits the partitions in idle, because this run has read no data of
+// them. It returns the queued partitions for which lateTransaction has passed: no transaction with
+// their data can be open any more.
 func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	now := time.Now()
 	isIdle := make(map[string]bool, len(idle))
@@ -85,18 +85,18 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished is the maximum number of deleted partitions of which the checkpoint keeps the
-// progress, because the sink's ledger still has rows of them. The progress of the oldest is
-// deleted first.
+// maxKeptFinished is the maximum number of deleted partitions that have progress in the checkpoint.
+// This progress stays there while the sink's ledger still has rows of them. Above this number, the
+// progress of the oldest partition is deleted first.
 const maxKeptFinished = 10_000
 
-// keepFinished returns those partitions of now whose progress can be deleted from the checkpoint.
-// It keeps the others in r.resumed.kept.
+// keepFinished decides which of the deleted partitions in now stay in the checkpoint. It appends
+// these to r.resumed.kept, and returns the others: their progress can be deleted.
 //
-// After the source has deleted a partition that this run has read, the sink's ledger keeps its
-// rows for lateTransaction, or until a later run. Until then, the checkpoint must tell the source
-// that the partition is finished. Otherwise the source would read the partition again for another
-// route, if that route has no ledger and has already deleted its own progress.
+// A partition stays if it is finished and this run has read it. The sink's ledger keeps the rows of
+// such a partition for lateTransaction, or until a later run. Until then, the checkpoint must tell
+// the source that the partition is finished. Otherwise the source could read the partition again
+// for another route that has no ledger and has already deleted its own progress.
 func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
@@ -119,14 +119,14 @@ func (r *saver) keepFinished(now, idle []string) (drop []string) {
 // pruneAtOnce is the maximum number of partitions that a sink removes in one transaction.
 const pruneAtOnce = 200
 
-// prune makes a sink with a ledger delete its rows of deleted partitions. By then, their progress
-// must be durably deleted from the checkpoint. In the opposite order, the ledger could have less
-// progress than the checkpoint.
+// prune makes a sink with a ledger delete its rows of deleted partitions. Their progress must have
+// been deleted from the checkpoint durably before. In the opposite order, the ledger could have
+// less progress than the checkpoint after a crash.
 //
 // prune deletes only partitions that Load returned and that this run has not read. Load prevents
-// all earlier transactions from committing, so no late transaction can add rows of these
-// partitions. Other partitions are deleted after lateTransaction or in a later run. If the
-// process is killed, the next run finds that the partitions are deleted and deletes their rows.
+// all transactions of earlier runs from committing, so no late transaction can add rows of these
+// partitions. Other partitions are deleted after lateTransaction or in a later run. If the process
+// is killed, the next run notices the deleted partitions and deletes their rows.
 func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // the partition was put back
@@ -162,8 +162,8 @@ func (r *saver) pruneAll(ctx context.Context) error {
 }
 
 // forget closes the accounts (counts and progress) of those partitions in ids that have no
-// unsettled, waiting or unsaved data. It returns these partitions as now, and the others as
-// later. idle has the partitions of now that this run has not read.
+// unsettled, waiting or unsaved data. It returns these partitions as now, and the others as later.
+// idle lists the partitions of now of which this run has read no data.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -188,10 +188,10 @@ func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts
 // accounts without unsettled or unsaved data.
 const maxIdleAccounts = 1024
 
-// closeIdle closes accounts (counts and progress) of partitions without unsettled or unsaved
-// data, until maxIdleAccounts are left. A hundred thousand files then do not need a hundred
-// thousand accounts in memory. When an account is needed again, it is opened with the progress in
-// the checkpoint.
+// closeIdle closes accounts (counts and progress) of partitions without unsettled or unsaved data,
+// until at most maxIdleAccounts are open. So a hundred thousand files do not need a hundred
+// thousand accounts in memory. When a closed account is needed again, it is opened with the
+// progress in the checkpoint.
 func (k *books) closeIdle(saved []stream.Mark) {
 	for _, m := range saved {
 		if len(k.parts) <= maxIdleAccounts {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestForget checks that a deleted partition is removed once it has no unsettled and no unsaved
-// data. If the source seals the partition later, the seal settles without an error.
+// data. If the source seals the partition later, this causes no error.
 func TestForget(t *testing.T) {
 	for _, waiting := range []waitIndex{nil, noneWait{}} {
 		k := newBooks(unknown)
@@ -55,9 +55,9 @@ func testForget(t *testing.T, k *books) {
 	}
 }
 
-// TestAccountsRest checks that, if there are many accounts (of partitions), idle ones are closed.
-// They are later opened again without losing progress. Accounts stay open if they have unsettled
-// data, or are sealed and not yet finished.
+// TestAccountsRest opens many accounts of partitions. Those without unsettled data are closed, and
+// opened again later without losing progress. Two kinds of accounts stay open: those with unsettled
+// data, and those of partitions that are sealed and not yet finished.
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })
@@ -87,8 +87,9 @@ func TestAccountsRest(t *testing.T) {
 	}
 }
 
-// TestPruneLate checks that the sink removes a partition of this run only when no transaction with
-// its data can be open. pruneLate never returns partitions that this run has not handed out.
+// TestPruneLate checks when the sink may remove a partition that this run has read: only when no
+// transaction with its data can be open. pruneLate never returns partitions of which this run has
+// read nothing.
 func TestPruneLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k resumed

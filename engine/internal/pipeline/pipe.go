@@ -49,17 +49,19 @@ type pipe struct {
 	waits     bool     // the pipeline waits for a restart
 }
 
-// errAllEnded is the cause with which the context of a pipeline or of the engine ends after all
-// its routes have ended.
+// errAllEnded ends the context of a pipeline after all its routes have ended, and the context of
+// the engine after all pipelines have.
 var errAllEnded = errors.New("pipeline: every route has ended")
 
-// atOnce is a value of supervise.Spec.Shutdown, the time in which a supervisor stops its children
-// one by one. It is so short that the children are stopped concurrently.
+// atOnce is the value of supervise.Spec.Shutdown for supervisors that stop their children
+// concurrently. A supervisor stops its children one by one during this time, and after it all
+// remaining children at the same time. The time is so short that all children are stopped at the
+// same time.
 const atOnce = time.Nanosecond
 
 // run runs the routes concurrently until all have ended. It starts the source's goroutines before
-// the first route and stops them after the last one. If one of these goroutines fails, the routes
-// stop.
+// the first route, and stops them after the last one. If one of the source's goroutines fails, run
+// stops the routes.
 func (p *pipe) run(ctx context.Context) error {
 	p.mu.Lock()
 	p.waits = false
@@ -215,8 +217,8 @@ func (p *pipe) waiting() bool {
 	return p.waits
 }
 
-// result returns the failure of the pipeline itself. It returns nil if the pipeline ended because
-// all its routes ended.
+// result returns the error with which the pipeline itself failed. It returns nil if the pipeline
+// ended only because all its routes had ended.
 func (p *pipe) result() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

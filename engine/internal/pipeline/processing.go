@@ -32,8 +32,9 @@ type processors struct {
 // encoder.
 func (r *processors) needed() bool { return len(r.make) > 0 || r.encoder != nil }
 
-// newLine creates a line, the channels from the reader to the sender. The channels jobs and work
-// have room for one batch of each processing goroutine.
+// newLine creates a line: the channels on the way from the reader through the processors to the
+// sender. The channels jobs and work each have room for as many batches as there are processing
+// goroutines.
 func newLine() *line {
 	return &line{
 		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()),
@@ -49,15 +50,15 @@ func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 // maxProcessors is the maximum number of processing goroutines of one route.
 const maxProcessors = 64
 
-// jobsAtOnce is the maximum number of jobs (batches) that are not processed yet. These are the
-// jobs in the channels jobs and work, the jobs that the processors, the reader and the producer
-// hold, and two jobs that were read again. The channel line.again has this capacity, so a send to
-// it never blocks.
+// jobsAtOnce is the maximum number of jobs (batches) that are not processed yet. With n processing
+// goroutines, n jobs are in each of the channels jobs and work, and each goroutine has one. The
+// reader and the producer have one each, and two may be jobs that were read again. The channel
+// line.again has this capacity, so a send to it never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
 // Run runs the processing goroutines. If one of them panics, Run stops the goroutines and child
-// processes that it has started. Run then starts another one, with new instances of every
-// processor in the config.
+// processes that this goroutine has started. Then Run starts another processing goroutine, with new
+// instances of every processor in the config.
 func (r *processors) Run(ctx context.Context) error {
 	children := make([]supervise.Child, processorCount())
 	for n := range children {
@@ -77,9 +78,10 @@ func (r *processors) Run(ctx context.Context) error {
 }
 
 // processorRestarts decides how long to wait before a dead processing goroutine is replaced. Most
-// likely it has died because of a record in its input. The following restarts find that record
-// (see trial). The first freeDeaths restarts therefore do not wait. Further restarts wait with
-// exponential backoff, until a goroutine has finished a batch or a part of it.
+// likely a record has killed it. This record is then found by processing the batch again in smaller
+// and smaller ranges (see trial), which kills more goroutines. So the first freeDeaths restarts do
+// not wait. Further restarts wait with exponential backoff, until a goroutine has finished a batch
+// or a range.
 type processorRestarts struct{ deaths atomic.Int32 }
 
 const freeDeaths = 16
@@ -105,8 +107,8 @@ func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 	}
 }
 
-// process is one run of a processing goroutine. It processes batches until it dies or there are
-// no more batches.
+// process is one run of a processing goroutine. It processes batches until a processor panics or
+// there are no more batches.
 func (r *processors) process(ctx context.Context, name string, idle *processorRestarts,
 	current *atomic.Pointer[step]) error {
 	scope := supervise.NewGroup(ctx)
@@ -135,8 +137,8 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 	}
 }
 
-// nextJob returns the next batch to process. Batches whose processor has died come first. nextJob
-// returns nil if there are no more batches.
+// nextJob returns the next batch to process. If the processor of a batch has died, this batch comes
+// first. nextJob returns nil if there are no more batches.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:
@@ -185,8 +187,8 @@ func (r *processors) longestStep() (longest step, ok bool) {
 	return longest, ok
 }
 
-// work processes j. If the processor panics, work gives j to another processor and returns the
-// cause.
+// work processes j. If the processor panics, work passes j to another processing goroutine and
+// returns the cause.
 func (p *processor) work(ctx context.Context, j *job) (died error) {
 	if j.saved == nil {
 		if p.saved == nil {
@@ -212,9 +214,9 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 	return nil
 }
 
-// steps passes the batch to every processor of the chain and encodes it. Then it writes dead
-// letters for the records that the processors have marked as dead. If earlier processors have
-// died of the batch, steps processes it in ranges of records (see trial).
+// steps passes the batch to every processor of the chain, and then to the encoder. After that, it
+// writes dead letters for the records that the processors have marked as dead. If processors have
+// died of the batch before, steps processes it in ranges of records (see trial).
 func (p *processor) steps(ctx context.Context, j *job) error {
 	b := j.batch
 	if !j.suspect {

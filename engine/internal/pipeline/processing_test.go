@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// steps are processors that call step for each kept record. A processor that failed is created
-// again.
+// steps are processors that call the function step for each kept record. A processor that has
+// failed is created again.
 type steps struct {
 	made atomic.Int64
 	took time.Duration // of each record
@@ -54,11 +54,11 @@ func (p *instance) Process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// TestPoisonedProcessors checks a run in which one record in 10,000 makes its processor panic, or
-// ends its goroutine, after a part of the batch was changed. After the record alone has killed
-// three processors, it becomes a dead letter that contains the stack. All other records are
-// processed exactly once, including added, dropped and dead-lettered ones. The run takes at most
-// 1/0.8 of the time without poison.
+// TestPoisonedProcessors checks a run in which one record in 10,000 kills its processor, by a panic
+// or by runtime.Goexit. The processor has then already changed a part of the batch. After the
+// record alone has killed three processors, it becomes a dead letter that contains the stack. All
+// other records are processed exactly once, including added, dropped and dead-lettered ones. The
+// run takes at most 1/0.8 of the time without such records.
 func TestPoisonedProcessors(t *testing.T) {
 	const records, each = 60_000, 10_000
 	for name, die := range map[string]func(){"panic": func() { panic("poisoned") }, "Goexit": runtime.Goexit} {
@@ -173,8 +173,8 @@ func TestProcessorAlwaysPanics(t *testing.T) {
 	})
 }
 
-// TestEncoderPanics checks that a record that makes the sink's encoder panic is found in the same
-// way as a record that kills a processor.
+// TestEncoderPanics checks that a record that makes the sink's encoder panic is found like a record
+// that kills a processor.
 func TestEncoderPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &picky{fakeSink: &fakeSink{}}

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// deletedSource is a fakeSource that reports partitions as deleted once it was read to its end:
-// those known at Open, and the partition that it has read.
+// deletedSource is a fakeSource that reports partitions as deleted once it was read to its end.
+// These are the partitions known at Open, and the partition that was read.
 type deletedSource struct {
 	*fakeSource
 	known []string
@@ -102,10 +102,11 @@ func heldParts(ids ...string) (marks []stream.Mark) {
 	return marks
 }
 
-// TestPrune checks which deleted partitions a sink with its own ledger removes: those that it had
-// at the start and that were not handed out since. It removes them only after their deletion from
-// the checkpoint is durable. Otherwise a crash could leave a partition that the next run misses. It
-// removes at most pruneAtOnce partitions in one transaction, and retries failures.
+// TestPrune checks which deleted partitions a sink with a ledger removes: those that the ledger had
+// at the start, and of which this run has read nothing. The sink removes them only after their
+// deletion from the checkpoint is durable. Otherwise, after a crash, the checkpoint could have a
+// partition that the ledger lacks. The sink removes at most pruneAtOnce partitions in one
+// transaction, and retries failures.
 func TestPrune(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()
@@ -151,9 +152,10 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestPruneAfterKill checks that the next run removes two kinds of partitions from the sink: those
-// that only the checkpoint had removed before a kill, and those that were deleted in the same run
-// that handed them out. Until then the checkpoint records that they are finished.
+// TestPruneAfterKill checks that the next run removes two kinds of partitions from the sink's
+// ledger. Before a kill, the first kind was already removed from the checkpoint, but not yet from
+// the ledger. The second kind was deleted by the source in the same run that read it. Until they
+// are removed, the checkpoint records that they are finished.
 func TestPruneAfterKill(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

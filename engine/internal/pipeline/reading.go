@@ -49,8 +49,9 @@ func (r *reader) end() {
 	r.estimator.Store(nil)
 }
 
-// leftBytes returns the unread bytes of the source, or -1 if unknown. If the reader can estimate
-// them, the result also grows while the route does not read. It is safe for concurrent use.
+// leftBytes returns the number of bytes in the source that are not read yet, or -1 if unknown. If
+// the reader can estimate them, the number also grows while the route does not read. leftBytes is
+// safe for concurrent use.
 func (r *reader) leftBytes() int64 {
 	if e := r.estimator.Load(); e != nil {
 		return (*e).Remaining()
@@ -72,9 +73,9 @@ type line struct {
 	err   error     // why the reader ended, set before jobs is closed; io.EOF at the end of the data
 }
 
-// job is a batch on its way from the reader through the processors to the sender. Processors may
-// finish jobs in any order. The sender still gets the jobs in read order: it receives them in
-// this order from line.jobs, and waits for each job until it is done.
+// job is a batch on its way from the reader through the processors to the sender. The processors
+// may finish jobs in any order, but the sender gets them in the order in which they were read: it
+// receives jobs in this order from line.jobs, and waits until each is done.
 type job struct {
 	batch *stream.Batch
 	keys  []string
@@ -87,7 +88,7 @@ type job struct {
 	withdrawn bool // guarded by withdrawals.mu
 }
 
-// scope is the context for reading. It ends with its parent context, or earlier when the route
+// scope is the context for reading. It ends when its parent context ends, or earlier when the route
 // stops reading. It is safe for concurrent use.
 type scope struct {
 	mu     sync.Mutex // guards the fields below
@@ -109,8 +110,8 @@ func (s *scope) in(ctx context.Context) context.Context {
 	return s.ctx
 }
 
-// end ends the context with a cause. Only the first cause counts. If end is called before in, the
-// context is already ended when in creates it.
+// end ends the context with a cause. Only the first cause counts. end may be called before in has
+// created the context. The context has then ended from its beginning.
 func (s *scope) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,13 +124,14 @@ func (s *scope) end(cause error) {
 }
 
 // Run reads batches until the data ends or the route drains. It passes them to the processors and
-// then closes the line. An error of the source reaches the sender only after the batches that were
-// read before, so they are still delivered. If ctx ends, Run does not release the batches that were
-// read, and the garbage collector frees them.
+// then closes the line. If the source returns an error, the sender gets it after the batches that
+// were read before, so these are still delivered. If ctx ends, Run does not release the batches
+// that it has read. The garbage collector frees them.
 func (r *reader) Run(ctx context.Context) error {
 	defer close(r.line.jobs)
-	// If there is a store of waiting batches, they may still be read again and processed. The
-	// processors then end with the route, and not with the reader.
+	// Without a store of waiting batches, no batch comes after the last one that was read, and
+	// closing work ends the processors. With a store, the processors end with the route, because
+	// waiting batches may still be read again.
 	if r.waits.store == nil {
 		defer close(r.line.work)
 	}
@@ -202,13 +204,13 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 	return nil, r.ahead
 }
 
-// oneKey is the order key of all batches if the sink has only one worker, and this worker needs the
-// batches in order. Without oneKey, a batch of a thousand small files would need a thousand
-// partition ids as keys.
+// oneKey is the order key of all batches if the sink has only one worker and this worker needs the
+// batches in order. Usually the keys of a batch are the ids of its partitions. A batch of a
+// thousand small files would need a thousand keys, and oneKey replaces them.
 var oneKey = []string{"all"}
 
-// opened counts b, which was just read, in the books. It saves the progress of new partitions in
-// the batch, and returns the batch's job.
+// opened counts b, which was just read, in the books. If b has data of new partitions, it saves
+// their progress in the checkpoint. It returns the batch's job.
 func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.recordRead(ctx, b)
 	if len(met) > 0 {

@@ -41,8 +41,9 @@ func (r *crashingReader) Read(ctx context.Context, b *stream.Batch) error {
 	return r.fakeReader.Read(ctx, b)
 }
 
-// TestReadIsDelivered checks that batches that were read are delivered in order, even if the reader
-// then waits or dies. They do not wait for further input, even if only few batches fit into memory.
+// TestReadIsDelivered checks that batches are delivered in the order in which they were read. They
+// are delivered even if the reader then waits for further input or dies, and even if only few
+// batches fit into memory.
 func TestReadIsDelivered(t *testing.T) {
 	for _, lines := range []int{0, 1, 2, 3, 17} {
 		for _, dies := range []bool{false, true} {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// receiver is a receiver of parked deliveries. With its token, it may query its own deliveries at
-// the admin address.
+// receiver is a party that the deliveries of a parking sink go to. With its token, it may query its
+// own deliveries at the admin address.
 type receiver struct {
 	Token string   `json:"token"`
 	Hosts []string `json:"hosts"`
@@ -51,8 +51,9 @@ func openReceivers(path string) (*receivers, error) {
 	return r, nil
 }
 
-// of returns the receiver with the given token. ok is false if there is none, or the file cannot be
-// read. of compares the token with all tokens, so that its running time reveals nothing about them.
+// of returns the receiver with the given token. ok is false if there is no such receiver, or if the
+// file cannot be read. of compares the token with all tokens, so that its running time does not
+// depend on which one matches.
 func (r *receivers) of(token string) (owner stream.DeliveryOwner, ok bool) {
 	if len(token) < leastToken {
 		return owner, false

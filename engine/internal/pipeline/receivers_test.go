@@ -9,7 +9,8 @@ import (
 )
 
 // TestReceivers checks that a token in the file identifies its receiver. If the file is unusable at
-// the start, that is an error. If it becomes unusable later, the previous receivers stay in effect.
+// the start, the start fails. If the file becomes unusable later, the previous receivers stay in
+// effect.
 func TestReceivers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	now := time.Now()

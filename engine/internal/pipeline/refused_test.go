@@ -36,8 +36,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// TestRefusalsAreLogged checks that every refused record is logged within failureEvery, even if no
-// further record is refused.
+// TestRefusalsAreLogged checks that refused records are logged after at most failureEvery, even if
+// no further record is refused.
 func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer
@@ -115,9 +115,9 @@ func TestReasonsAreGrouped(t *testing.T) {
 	}
 }
 
-// TestPartialAnswersHaveAState checks that a worker with only partial responses is in state NORMAL.
-// Time is virtual, because real round trips of microseconds vary so much that they resemble a
-// queue.
+// TestPartialAnswersHaveAState checks that a worker is in state NORMAL if all its responses report
+// a partly delivered batch. Time is virtual, because real round trips of microseconds vary so much
+// that they look like a queue.
 func TestPartialAnswersHaveAState(t *testing.T) { synctest.Test(t, partialAnswers) }
 
 func partialAnswers(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// replaced is the output of a sink with instances that ask to be opened again. All instances share
-// it.
+// replaced is a sink with an output that can be replaced. Its instances, which share it, then ask
+// to be opened again.
 type replaced struct {
 	fakeSink
 	open   func(n int) error // result of Open number n, from 1
@@ -70,8 +70,8 @@ func (s *replacedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Re
 	return report, err
 }
 
-// TestReopen checks that a sink that asks to be opened again is opened immediately with the resume
-// token that it names. The route does not count as failed.
+// TestReopen checks a sink that asks to be opened again. It is opened immediately with the resume
+// token in its request, and the route does not count as failed.
 func TestReopen(t *testing.T) {
 	s := &replaced{open: func(int) error { return nil }}
 	runReplaced(t, s, time.Second)
@@ -80,9 +80,9 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestReopenFails checks that the requested resume token is kept if the sink cannot be opened with
-// it immediately. The token in the checkpoint belongs to the replaced output, and might be refused
-// forever.
+// TestReopenFails checks a sink that asks to be opened again with a resume token, but cannot be
+// opened immediately. The token must be kept for the next Open. The token in the checkpoint belongs
+// to the replaced output, and might be refused forever.
 func TestReopenFails(t *testing.T) {
 	s := &replaced{open: func(n int) error {
 		if n == 2 || n == 3 {
@@ -96,8 +96,8 @@ func TestReopenFails(t *testing.T) {
 	}
 }
 
-// TestReopenWhileOpening checks that a route backs off if its sink asks to be opened again while it
-// is opening.
+// TestReopenWhileOpening checks that a route waits with backoff if its sink asks to be opened again
+// while it is opening.
 func TestReopenWhileOpening(t *testing.T) {
 	s := &replaced{open: func(n int) error {
 		if n >= 2 && n < 8 {

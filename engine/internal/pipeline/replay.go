@@ -14,10 +14,10 @@ import (
 // replaySource is the name of the source of a replay.
 const replaySource = "dead_letters"
 
-// ReplayConfig returns a config that delivers the dead letters of one route of c. Its source reads
-// the letters that match the filter, each once. They pass through the processors and sink of the
-// route. The route's checkpoint records which letters were delivered. A letter that is refused
-// again becomes a new letter.
+// ReplayConfig returns a config that delivers the dead letters of one route of c again. Its source
+// reads the letters that match the filter, each once. They pass through the processors and the sink
+// of the route. The route's checkpoint records which letters were delivered. A letter that is
+// refused again becomes a new letter.
 //
 // Run the config with Options.Once, while no other process uses the state directory.
 func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadletter.Filter) (config.Config, error) {
@@ -33,8 +33,8 @@ func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadle
 	return config.Config{}, fmt.Errorf("the config has no route %s/%s", pipelineName, routeName)
 }
 
-// replayOf returns a pipeline with one route. Its source is the dead letters of route r of p. If
-// discard is set, this source drops the letters instead of delivering them.
+// replayOf returns a pipeline with one route, like route r of p but with the dead letters of r as
+// its source. If discard is set, the source drops the letters instead of delivering them.
 func replayOf(
 	p config.Pipeline, r config.Route, filter deadletter.Filter, discard bool,
 ) config.Pipeline {

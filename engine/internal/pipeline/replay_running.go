@@ -13,16 +13,18 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// replayStall is the time without deliveries after which a replay ends. It is short, because the
+// replayStall is the time after which a replay without deliveries ends. It is short, because the
 // route is paused during the replay.
 const replayStall = time.Minute
 
-// ReplayLetters delivers the dead letters of a route that match the filter, each once, through the
-// route's processors and sink. With discard, it marks them as settled and does not deliver them.
+// ReplayLetters delivers the dead letters of a route that match the filter again, each once,
+// through the route's processors and sink. If discard is set, it only marks them as settled.
 //
-// The replay uses the route's checkpoint. The route therefore drains before the replay and restarts
-// after it. Other routes continue. ReplayLetters returns when the route has restarted. It returns
-// an error if the engine is not running, is draining, or runs with Once.
+// The replay uses the route's checkpoint. So the route drains before the replay and restarts after
+// it. Other routes continue.
+//
+// ReplayLetters returns when the route has restarted. It returns an error if the engine is not
+// running, is draining, or runs with Options.Once.
 func (e *Engine) ReplayLetters(
 	ctx context.Context, pipeline, route string, filter deadletter.Filter, discard bool,
 ) (result status.Replay, err error) {

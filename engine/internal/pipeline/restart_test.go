@@ -26,9 +26,9 @@ import (
 )
 
 // TestRestarts makes each part of a route or its source panic, end its goroutine or return an
-// error, in its first calls or in later ones. The engine recovers by itself and everything arrives.
-// No record counts as settled before it is settled, and the accounts balance at every moment. The
-// next run finds nothing to deliver.
+// error, in its first calls or in later ones. Each time, the engine must recover by itself, and
+// everything must arrive. Commit gets only settled records, and the accounts balance at every
+// moment. The next run finds nothing to deliver.
 func TestRestarts(t *testing.T) {
 	hows := map[string]func() error{
 		"panic":  func() error { panic("struck") },
@@ -178,8 +178,8 @@ func TestDrainWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestOnceIsNotRestarted checks that a finite run ends with the first failure of a route, including
-// a panic. A stop by the guard is final in other runs, too.
+// TestOnceIsNotRestarted checks that a finite run ends with the first failure of a route, also with
+// a panic. In other runs, a route that the guard has stopped does not restart.
 func TestOnceIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, site := range []string{"sink open", "read", "commit", "sink close"} {
@@ -209,8 +209,9 @@ func TestOnceIsNotRestarted(t *testing.T) {
 	})
 }
 
-// TestFaultEndsOneFinitePipeline lets the source of a finite pipeline report a fault when it ends.
-// The other pipeline must still deliver all of its data.
+// TestFaultEndsOneFinitePipeline runs two finite pipelines. The source of one of them reports a
+// fault when it ends. Run must return this fault, and the other pipeline must still deliver all of
+// its data.
 func TestFaultEndsOneFinitePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := &hosted{fakeSource: &fakeSource{lines: numbered(10), size: 5}}
@@ -244,10 +245,10 @@ func TestFaultEndsOneFinitePipeline(t *testing.T) {
 	})
 }
 
-// TestCheckpointFails makes the checkpoint unwritable for some time. The route neither stops nor
-// delivers anything twice, the replay bound holds, and the checkpoint is written later. After a
-// failed sync, the restarted route opens the checkpoint again. In both cases the next run finds
-// nothing to deliver.
+// TestCheckpointFails makes the checkpoint unwritable for some time. The route must not stop,
+// nothing is delivered twice, the replay bound holds, and the checkpoint is written later. In a
+// second case, a sync fails. The route must then restart and open the checkpoint again. In both
+// cases the next run finds nothing to deliver.
 func TestCheckpointFails(t *testing.T) {
 	for op, starts := range map[vfstest.Op]int{vfstest.OpWrite: 1, vfstest.OpSync: 2} {
 		t.Run(string(op), func(t *testing.T) {

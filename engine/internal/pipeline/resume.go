@@ -14,15 +14,17 @@ import (
 )
 
 // load asks a sink with a ledger for the route's progress. The ledger is the record of the progress
-// that the sink keeps in its own database. This progress counts even if it is behind the local
-// checkpoint, because the database may have been restored from a backup. If the ledger is empty
-// although the checkpoint has progress, load returns an error. The ledger has no names and metadata
-// of partitions, so these come from the checkpoint. load does nothing if the sink has no ledger, or
-// if a broker assigns the partitions.
+// that the sink keeps in its own database. load does nothing if the sink has no ledger, or if a
+// broker assigns the partitions.
+//
+// The progress in the ledger is used even if it is behind the checkpoint, because the database may
+// have been restored from a backup. But if the ledger is empty and the checkpoint has progress,
+// load returns an error. The ledger has no names and metadata of partitions. load takes these from
+// the checkpoint.
 //
 // If o.Keep is set (see stream.SinkOptions), several processes use the same ledger, and load
-// ignores the partitions of the others. If o.OwnLetters is set, the ledger has only the progress of
-// replayed dead letters.
+// ignores the partitions of other processes. If o.OwnLetters is set, the ledger has only the
+// progress of replayed dead letters.
 func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
@@ -125,8 +127,8 @@ func (s *resumed) all() []stream.Mark {
 	return slices.Collect(maps.Values(s.marks))
 }
 
-// forget deletes the progress of the partitions ids. It returns those partitions of idle that had
-// progress. idle must be a subset of ids.
+// forget deletes the progress of the partitions ids. idle lists some of these partitions. forget
+// returns the partitions in idle that had progress.
 func (s *resumed) forget(ids, idle []string) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -67,8 +67,8 @@ func TestRenamedOutput(t *testing.T) {
 }
 
 // TestStrayPlaces checks that the resume token of a lane with another name is removed from both
-// layers of the checkpoint. It checks this even if a run that was killed had removed it from one
-// layer only.
+// layers of the checkpoint. This must also happen if an earlier run was killed when it had removed
+// the token from one layer only.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)
@@ -98,8 +98,8 @@ func TestStrayPlaces(t *testing.T) {
 	}
 }
 
-// TestOwedToTheLowerLayer checks progress that a run saved in the upper layer of the checkpoint
-// without a sync. After the first sync of the next run, the progress must be in both layers,
+// TestOwedToTheLowerLayer checks progress that a run has saved in the upper layer of the checkpoint
+// without a sync. After the first sync of the next run, both layers must have the progress,
 // although that run delivers no data of the partition.
 func TestOwedToTheLowerLayer(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/state", 0o700)
@@ -141,8 +141,8 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 }
 
 // TestOutputThatNeverWas runs a job that delivers nothing, for example because of a wrong path, and
-// leaves an empty output file. If that file is then missing or the config names another one, the
-// next run starts from the beginning.
+// leaves an empty output file. Then this file is missing, or the config names another one. The next
+// run must start from the beginning.
 func TestOutputThatNeverWas(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {
@@ -221,8 +221,8 @@ func (d *countDir) Close() error {
 	return d.Dir.Close()
 }
 
-// TestPrepareLeavesNothingOpen checks that, if one route cannot be prepared, all other routes close
-// everything that they have opened.
+// TestPrepareLeavesNothingOpen checks that all routes close everything that they have opened if one
+// of them cannot be prepared.
 func TestPrepareLeavesNothingOpen(t *testing.T) {
 	counted := &countFS{FS: vfstest.New(), fail: "/full"}
 	e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{},

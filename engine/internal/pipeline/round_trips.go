@@ -23,8 +23,8 @@ func (w *timedWorker) Deliver(ctx context.Context, a stream.Attempt) (stream.Rep
 	return w.Worker.Deliver(ctx, a)
 }
 
-// timed returns the lanes (the sink's workers with their names and limits). If attempts are
-// measured, each worker in the result is replaced by one that measures its attempts.
+// timed returns the lanes, which are the sink's workers with their names and limits. If attempts
+// are measured, each worker in the result also measures its attempts.
 func (o *observers) timed(lanes []stream.Lane) []stream.Lane {
 	if o == nil || o.roundTrips == nil {
 		return lanes

@@ -18,8 +18,7 @@ import (
 var ErrDraining = errors.New("pipeline: draining")
 
 // route passes batches from a source through processors to a sink. It owns everything that it needs
-// while it runs. It runs once. After a failure, its slot, which exists until the route is removed
-// from the config, creates a new route.
+// while it runs. It runs once. After a failure, its slot creates a new route.
 //
 // The work is done by a reader, processors, a sender and a saver. Each has its own goroutines. They
 // share a core.
@@ -75,8 +74,8 @@ func (r *route) run(ctx context.Context) error {
 	return err
 }
 
-// runAll runs the sender and its helpers as one group. If one of them fails, the others end, and
-// the route fails.
+// runAll runs the sender and its helpers as one group. If one goroutine of the group fails, the
+// others end, and the route fails.
 func (r *route) runAll(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	r.host.group.Store(group)
@@ -219,8 +218,8 @@ func (r *route) drain() {
 	})
 }
 
-// watchDrain stops the reader when the route drains. If the drain takes longer than its maximum
-// time, or no worker can deliver, watchDrain stops the route.
+// watchDrain stops the reader when the route drains. Then it watches the drain, and stops the route
+// if the drain takes longer than its maximum time or no worker can deliver.
 func (r *route) watchDrain(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

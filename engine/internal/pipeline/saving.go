@@ -30,8 +30,8 @@ type saver struct {
 	reader  stream.Reader // set before Run
 	resumed *resumed      // progress in the sink's ledger, used instead of the store's; may be nil
 
-	// urgent wakes Run to write immediately, because the unsaved bytes have reached a quarter of
-	// checkpoint.replay or many partitions are new.
+	// urgent wakes Run to write immediately. This is necessary when the unsaved bytes have reached
+	// a quarter of checkpoint.replay, or when many partitions are new.
 	urgent chan struct{}
 
 	syncedAt atomic.Int64 // start of the last successful sync, in ns since 1970; 0 if none
@@ -40,8 +40,8 @@ type saver struct {
 
 	deleted  []string // deleted partitions; used by the checkpoint's goroutine only
 	prunable []string // for the sink to delete, once deleted from the checkpoint
-	// unreported has the progress, by partition id, that was saved since the last report to
-	// source and sink. It is nil if there is none.
+	// unreported has the progress that was saved since the last report to the source and the sink,
+	// by partition id. It is nil if there is none.
 	unreported map[string]stream.Mark
 
 	finisher []stream.Partition // settled partitions that the source must finish; core.mu guards it
@@ -62,25 +62,25 @@ type finishingPipe interface {
 	// resetCommand returns the command that deletes the progress of a route, so that everything is
 	// delivered again.
 	resetCommand(route string) string
-	// finish records that this route has settled the given partitions. It returns the partitions
-	// of this route that the source has finished, for example by renaming the file.
+	// finish records that this route has settled the given partitions. It returns those of the
+	// route's partitions that the source has finished, for example by renaming the file.
 	finish(ctx context.Context, parts []stream.Partition) []stream.Partition
 }
 
 // Run saves the progress until ctx ends. lastSave then saves the rest. Run does the following:
 //
-//   - Soon after records have settled, it writes the checkpoint, if a write only appends to the log
-//     (see writesSoon). It pauses between such writes.
-//   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes the checkpoint
-//     immediately.
-//   - At every interval checkpoint.sync, it syncs the checkpoint to disk. Then the source may finish
-//     (for example rename) settled files.
+//   - Soon after records have settled, it writes the checkpoint if writesSoon is true. It pauses
+//     between such writes.
+//   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes at once.
+//   - At every interval checkpoint.sync, it syncs the checkpoint to disk. Then the source may
+//     finish (for example rename) settled files.
 //
-// If a write fails and may succeed later, for example after a full disk, Run retries it with
-// growing waits. No data is lost, because deliveries stop when the unsaved bytes reach
-// checkpoint.replay. After any other failure, and after any failure of a finite run, Run returns
-// the error. The route then ends and restarts from the checkpoint (a finite run does not restart).
-// After a failed sync, for example, neither the sink's data nor the log can be trusted.
+// A write may fail with an error that passes, such as a full disk. Run then retries it with growing
+// waits. No data is lost, because deliveries stop when the unsaved bytes reach checkpoint.replay.
+//
+// After any other failure, Run returns the error. For example, after a failed sync neither the
+// sink's data nor the log can be trusted. The route then ends and restarts from the checkpoint. In
+// a finite run, Run returns the first error of any kind, and the route does not restart.
 func (r *saver) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
@@ -146,9 +146,9 @@ func (r *saver) Run(ctx context.Context) error {
 	}
 }
 
-// writePause is the pause after a write soon after records have settled. If the process is
-// killed, the records that settled during the pause are delivered again, as well as batches in
-// flight. The pause limits the checkpoint to 200 writes a second, which cost little.
+// writePause is the pause after a write that follows soon after records have settled. If the
+// process is killed, the records that settled during the pause are delivered again, like the
+// batches in flight. The pause limits the checkpoint to 200 writes a second, which cost little.
 const writePause = 5 * time.Millisecond
 
 // bucketPause is the pause after a write to the bucket of a cluster. It is longer than writePause,
@@ -162,20 +162,20 @@ func (r *saver) writesSoon() bool {
 	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.layers.layered())
 }
 
-// saveBackoff is the wait between attempts to save the progress and to report it to source and
-// sink. A successful write does not reset the wait, because the report to the source may have
-// failed. Only a successful sync, which includes the report, resets the wait.
+// saveBackoff is the wait between failed attempts to save the progress and to report it to the
+// source and the sink. A successful write alone does not reset the wait, because the report may
+// still fail. Only a successful sync, which includes the report, resets it.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
-// markPause is the minimum pause after a write, for each partition in it. Writing the progress of a
-// partition (its mark) takes some microseconds and up to 200 bytes of the log. For example, a
-// thousand growing files with a pause of only writePause would use 25 % of a core and write 15
-// MB/s. With markPause, the pause after a thousand marks is 200 ms, and the files use 1 % and write
-// 1 MB/s.
+// After a write, the minimum pause is markPause times the number of marks in the write. A mark is
+// the progress of a partition. Writing a mark takes some microseconds and up to 200 bytes of the
+// log. Example: a thousand files grow. With a pause of only writePause, the writes would use 25 %
+// of a core and write 15 MB/s. With markPause, the pause after a thousand marks is 200 ms, and the
+// writes use 1 % of a core and write 1 MB/s.
 const markPause = 200 * time.Microsecond
 
-// A laterError is a failed attempt to save that has not changed the checkpoint. The caller can
-// retry it.
+// A laterError is the error of a save that has not changed the checkpoint, so the caller can retry
+// the save.
 type laterError struct{ err error }
 
 // Error implements error.
@@ -184,9 +184,9 @@ func (e *laterError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *laterError) Unwrap() error { return e.err }
 
-// writeOffAfter is a time without new data from the source. After this time, the source is
-// assumed to have deleted the records that an earlier run read and did not settle, and that this
-// run has not read again.
+// writeOffAfter is a time without new data from the source. An earlier run may have read records
+// that it did not settle, and that this run has not read again. After this time, the source is
+// assumed to have deleted these records.
 const writeOffAfter = 10 * time.Second
 
 // take returns the progress that is not in the checkpoint. From then on, the accounts of the route
@@ -214,8 +214,8 @@ func (r *saver) restore(s saving, err error) error {
 	return &laterError{err}
 }
 
-// lastSave saves the progress since the end of Run. It also runs after an error of the route, so
-// that delivered data is not delivered again. Nothing settles while it runs.
+// lastSave saves the progress since the last save of Run. It also runs after the route has failed,
+// so that delivered data is not delivered again. Nothing settles while it runs.
 func (r *saver) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
@@ -284,8 +284,8 @@ func (r *saver) syncSink(ctx context.Context) error {
 }
 
 // sync saves the settled progress so that it survives a power loss. It syncs the sink and the
-// checkpoint, and reports the progress to the source. Then it lets the source finish the
-// partitions that are settled to their end.
+// checkpoint, and reports the progress to the source. Then it lets the source finish the partitions
+// that are settled to their end.
 func (r *saver) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err
@@ -379,13 +379,14 @@ func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 }
 
 // manyParts is the number of new partitions after which the checkpoint is synced before the next
-// interval. In a folder of small files, the source uses some kilobytes of memory for each file
-// until it learns that the progress of the file is saved.
+// interval. The source uses some kilobytes of memory for each new file until it learns that the
+// progress of the file is saved. In a folder of many small files, this memory would grow until the
+// interval ends.
 const manyParts = 4096
 
 // wake wakes Run to save immediately if the unsaved bytes reach a quarter of checkpoint.replay, or
 // if manyParts partitions are new. Otherwise it wakes Run to save soon, if there is unsaved data or
-// the reader waits to learn of settled records (settlerOf).
+// if the reader's clients wait for settled records (settlerOf).
 func (r *saver) wake(unsaved int64, parts int) {
 	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 || parts >= manyParts {
 		wake(r.urgent)
@@ -412,11 +413,11 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// announce saves new partitions in the checkpoint before a sink with a ledger gets their data. Only
-// the checkpoint records which file belongs to a partition id. Without announce, a kill could occur
-// after the sink's commit and before the first save of the checkpoint. The sink's ledger would
-// then have progress of an unknown file. If saving fails here, the checkpoint's goroutine retries
-// it or reports the error.
+// announce saves new partitions in the checkpoint before a sink with a ledger gets their data. The
+// sink commits the data and the watermark of a partition id together, but only the checkpoint
+// records which file belongs to this id. Without announce, a kill could come between the sink's
+// commit and the first save of the checkpoint. The ledger would then have progress of an unknown
+// file. If saving fails, the checkpoint's goroutine retries it or reports the error.
 func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
@@ -437,12 +438,12 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 }
 
 // saveToken saves the resume token with which the sink's only lane starts, before the lane gets
-// data. A resume token is a position in the output, such as a file and its length. saved has the
-// resume tokens in the checkpoint.
+// data. A resume token is a position in the output, such as a file and its length. The argument
+// saved has the resume tokens in the checkpoint.
 //
-// saveToken also removes the tokens of lanes with other names. Such a token remains if the output
-// file was changed in the config. If the old file were configured again later, it would otherwise
-// be truncated to the old offset.
+// saveToken also removes the tokens of lanes with other names. They remain if the name of the
+// output file was changed in the config. If the old name were used again later, the old token would
+// truncate the file to the old offset.
 func (r *saver) saveToken(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil

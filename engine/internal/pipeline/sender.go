@@ -89,8 +89,8 @@ func allOrdered(lanes []stream.Lane) bool {
 	return len(lanes) > 0
 }
 
-// saved tells flow control that progress of the given number of bytes was saved. The sender may
-// then send as many bytes more without exceeding checkpoint.replay.
+// saved tells flow control that progress was saved for the given number of bytes. The sender may
+// then send as many more bytes without exceeding checkpoint.replay.
 func (r *sender) saved(bytes int64) { r.sender.Saved(bytes) }
 
 // lanes returns the lanes of the sink's workers.
@@ -100,8 +100,8 @@ func (r *sender) lanes() []stream.Lane {
 	return r.laneSet
 }
 
-// setLanes changes the workers. The sink calls it. If the sender does not exist yet, it will start
-// with these lanes.
+// setLanes changes the workers. The sink calls it, perhaps before the sender exists. The sender
+// then starts with these lanes.
 func (r *sender) setLanes(lanes []stream.Lane) {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
@@ -119,8 +119,8 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 	}
 }
 
-// settled records the outcome of a batch, or of a piece (some of its records) if the batch was
-// split. The sender's event loop calls it.
+// settled records the outcome of a batch. If the batch was split, it records the outcome of one of
+// its pieces, which has some of the records. The sender's event loop calls it.
 func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if s.Withdrawn {
 		r.withdrew(it.Value)
@@ -132,15 +132,16 @@ func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 		deadLettered: s.DeadLettered})
 }
 
-// settleUnsent settles a batch that no worker needs to get, because all its records are dropped
-// or dead.
+// settleUnsent settles a batch that is not sent to a worker, because all its records are dropped or
+// dead.
 func (r *sender) settleUnsent(b *stream.Batch) {
 	r.recordSettled(b, batchOutcome{unsent: true})
 	b.Release()
 }
 
-// recordSettled records the outcome of a batch and wakes the saver. The saver writes the checkpoint
-// immediately if the unsaved bytes have reached a quarter of checkpoint.replay, otherwise soon.
+// recordSettled records the outcome of a batch and wakes the saver. If the unsaved bytes have
+// reached a quarter of checkpoint.replay, the saver writes the checkpoint immediately, otherwise
+// soon.
 func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.progress.Store(int64(r.now()))
 	r.observed.settled(b, end.deadLettered)
@@ -189,8 +190,8 @@ func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.F
 	r.failures.failed(it, f)
 }
 
-// released releases a batch when no attempt of it is running any more. The sender's event loop
-// calls it.
+// released releases a batch. The sender's event loop calls it when the last attempt of the batch
+// has returned.
 func (r *sender) released(it flow.Item[*stream.Batch]) {
 	r.letters.takeRefuser(it.Value)
 	it.Value.Release()
@@ -206,9 +207,9 @@ func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*strea
 	return []flow.Item[*stream.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
-// producer passes batches to the sender in read order. If the route needs no processing
-// goroutines, producer also reads the batches itself. Each batch then goes from the source to a
-// worker without a switch to another goroutine in between.
+// producer passes batches to the sender in read order. If the route needs no processing goroutines,
+// producer also reads the batches itself. Each batch then goes from the source to a worker without
+// a switch between goroutines.
 type producer struct{ r *sender }
 
 // Next implements flow.Producer.
@@ -236,7 +237,7 @@ func (r *sender) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
 	return flow.Item[*stream.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
 }
 
-// nothingToSend reports whether b needs no worker, because none of its records is kept. A sink that
-// stores the progress in its own database (its ledger) also gets such batches, to store their
-// source positions.
+// nothingToSend reports whether b needs no worker, because none of its records is kept. For a sink
+// with a ledger (the progress in its own database), it always returns false: the sink must store
+// the spans of such a batch, too.
 func (r *sender) nothingToSend(b *stream.Batch) bool { return !r.all && b.Kept() == 0 }

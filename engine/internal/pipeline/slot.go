@@ -19,9 +19,9 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// slot stands for one route of a pipeline across restarts. For each start it creates a new route
-// from the checkpoint, so that nothing of a failed route remains in memory. The slot itself keeps
-// counts and the last error across these starts.
+// slot stands for one route of a pipeline across restarts. For each start it creates a new route,
+// which begins from the checkpoint. So nothing of a failed route remains in memory. The slot itself
+// keeps the counts and the last error across restarts.
 type slot struct {
 	key           string // "pipeline/route"
 	pipe          *pipe
@@ -39,7 +39,7 @@ type slot struct {
 	leftOnce   sync.Once
 
 	// reopen has the resume token for the next Open of the sink. It is kept until an Open succeeds.
-	// Nil means that the token in the checkpoint is used.
+	// If reopen is nil, the token in the checkpoint is used.
 	reopen atomic.Pointer[stream.ReopenError]
 
 	mu       sync.Mutex // guards the fields below; taken before the mu of a route or pipeline
@@ -77,8 +77,8 @@ func (s *slot) renew() error {
 	return nil
 }
 
-// A finalError is the error of a route that must not restart. For example, the guard has stopped
-// the route because of too many dead letters, its drain took too long, or the run is finite.
+// A finalError is the error of a route that must not restart: the guard has stopped the route
+// because of too many dead letters, its drain took too long, or the run is finite.
 type finalError struct{ err error }
 
 func noRestart(err error) error { return &finalError{err} }
@@ -101,8 +101,8 @@ func (s *slot) child() supervise.Child {
 	}
 }
 
-// routeShutdown is the maximum time in which a stopped route must end its attempts and its last
-// save.
+// routeShutdown is the maximum time in which a stopped route must end its attempts and make its
+// last save.
 const routeShutdown = lastSaveBound + 30*time.Second
 
 // waitsOf returns the waits before restarts. If once is set, there are no restarts.
@@ -267,7 +267,7 @@ func (s *slot) nextRoute(old *route) error {
 }
 
 // enterBarrier records in the barrier that the route has opened its reader or ended. The other
-// routes of the pipeline wait for this. Only the first call in each run of the pipeline counts.
+// routes of the pipeline wait for this. In each run of the pipeline, only the first call counts.
 func (s *slot) enterBarrier() {
 	if !s.arrived.Swap(true) {
 		s.pipe.barrier().arrive()

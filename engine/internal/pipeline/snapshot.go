@@ -17,9 +17,8 @@ func (e *Engine) elapsed() time.Duration {
 	return 0
 }
 
-// snapshot returns a consistent status of r and the error with which r stopped. The status does not
-// include the counts of earlier runs of the slot, each of which had its own route. addPast adds
-// them.
+// snapshot returns a consistent status of r, and the error with which r stopped. Earlier runs of
+// the slot had other routes, and the status does not include their counts. addPast adds them.
 func (r *route) snapshot() (s status.Route, err error) {
 	s = status.Route{
 		Pipeline: r.pipe.name, Name: r.cfg.Name, Source: r.source, Sink: r.cfg.Sink.Component.Name,
@@ -85,8 +84,8 @@ func (r *route) snapshot() (s status.Route, err error) {
 	return s, err
 }
 
-// addPast adds the counts of the slot's earlier routes to s. It omits the counts that continueFrom
-// has copied already.
+// addPast adds the counts of the slot's earlier routes to s. It omits those counts that r has
+// already taken over from the earlier route (see continueFrom).
 func addPast(s *status.Route, past status.Route) {
 	s.Attempts += past.Attempts
 	s.Redelivered += past.Redelivered

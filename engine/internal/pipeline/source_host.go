@@ -15,8 +15,8 @@ import (
 //
 //	assembled --start--> running --stop--> stopped
 //
-// In the state "assembled", a call of Go does not start its goroutine yet; start does. In the
-// state "stopped", Go refuses to start goroutines. The state directory can be opened in the state
+// In the state "assembled", Go only stores its goroutine, and start starts it later. In the state
+// "stopped", Go refuses to start goroutines. The state directory can be opened in the state
 // "running" only. A sourceHost is safe for concurrent use.
 type sourceHost struct {
 	*host
@@ -125,8 +125,8 @@ func (h *sourceHost) Progress(route string) (stream.OpenOptions, error) {
 	return stream.OpenOptions{Route: route, Resume: saved.mark, Known: ofSource(saved.marks())}, nil
 }
 
-// start starts the goroutines that the source has requested. They do not end with ctx, but with
-// stop. If one fails, the others end, and failed is called with its error.
+// start starts the goroutines that the source has requested. They do not end with ctx, but when
+// stop is called. If one of them fails, the others end, and start calls failed with its error.
 func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) {
 	group := supervise.NewGroup(context.WithoutCancel(ctx))
 	h.watch = supervise.NewGroup(context.Background())

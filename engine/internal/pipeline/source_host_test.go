@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// hosted is a source that starts the goroutine fake/watch in New. It records when its instances
-// start and end.
+// hosted is a source. Its New starts the goroutine fake/watch. It records when its instances start
+// and end.
 type hosted struct {
 	*fakeSource
 	watch func(ctx context.Context, h stream.SourceHost) error // nil waits for the end of ctx
@@ -244,8 +244,8 @@ func (d *closingDir) Close() error {
 	return d.Dir.Close()
 }
 
-// TestSourceStopsAfterRoutes checks, for a drain and a stop, that the source stops after the
-// routes. The source can use its directory to the end.
+// TestSourceStopsAfterRoutes checks that the source stops after the routes, both when the engine
+// drains and when it stops. The source can use its directory to the end.
 func TestSourceStopsAfterRoutes(t *testing.T) {
 	for _, way := range []string{"drain", "stop"} {
 		t.Run(way, func(t *testing.T) {
@@ -329,7 +329,7 @@ func countStarts(h stream.SourceHost) (n int, err error) {
 }
 
 // TestSourceStateSurvives runs a pipeline that restarts three times. Then it runs the pipeline from
-// each state that a crash may have left. The state that the source had synced must always be there.
+// each state that a crash may have left. The state that the source has synced must always be there.
 func TestSourceStateSurvives(t *testing.T) {
 	type cut struct {
 		fs   *vfstest.Mem

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestProgressOfRoutes checks that a source gets the progress of its routes in the checkpoint while
-// none of them can open.
+// TestProgressOfRoutes checks that a source can ask for the progress of its routes while none of
+// them can open. It gets the progress in the checkpoint.
 func TestProgressOfRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

@@ -75,10 +75,11 @@ func (s *spreadSource) Commit(context.Context, []stream.Mark) error {
 // Close implements stream.Reader.
 func (s *spreadSource) Close() error { return nil }
 
-// TestManyPartitionsAreWrittenRarely checks that early writes cost no more for many growing
-// partitions than for a few. The amount of unreported progress does not grow, even if there is no
-// sync for an hour or the source refuses reports. A source that refuses is asked at growing
-// intervals, although writes succeed.
+// TestManyPartitionsAreWrittenRarely runs a route with many growing partitions. Writes soon after
+// records have settled must not cost more than with a few partitions. The amount of unreported
+// progress must not grow, even if there is no sync for an hour or the source refuses reports.
+// Reports to a source that refuses them must come at growing intervals, although writes to the
+// checkpoint succeed.
 func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 	const parts, seconds, marks = 200, 20, 5200 // marks: the limit per second
 	for name, test := range map[string]struct {
@@ -121,8 +122,8 @@ func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 	}
 }
 
-// TestNewPartitionsAreToldEarly checks that many new partitions are reported to the source before
-// the next sync is due. Partitions that only grow cause no additional syncs.
+// TestNewPartitionsAreToldEarly checks that the source learns of the saved progress of many new
+// partitions before the next sync is due. Partitions that only grow cause no additional syncs.
 func TestNewPartitionsAreToldEarly(t *testing.T) {
 	for _, test := range []struct {
 		parts   int

@@ -128,7 +128,7 @@ func fileName(name string) string {
 }
 
 // present returns an error if the state directory, or the checkpoint in it, has been deleted or
-// replaced since it was opened. Later writes would then be lost when the process ends. The error is
+// replaced since it was opened. Further writes would go to deleted files and be lost. The error is
 // final, because only a restart of the process creates a new checkpoint.
 func (s *state) present(files vfs.FS) error {
 	s.mu.Lock()

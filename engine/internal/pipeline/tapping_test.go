@@ -94,8 +94,8 @@ func TestTap(t *testing.T) {
 	})
 }
 
-// outcomesOf receives samples until none has arrived for 5 s. It returns their stages and outcomes
-// by text.
+// outcomesOf receives samples until none has arrived for 5 s. For each text of a record, it returns
+// the stages and outcomes.
 func outcomesOf(t *testing.T, s *tap.Subscription) map[string][]string {
 	t.Helper()
 	seen, ids := map[string][]string{}, map[string]string{}

@@ -39,8 +39,8 @@ func telemetryChild(e *telemetry.Exporter) supervise.Child {
 	return supervise.Child{Name: "telemetry", Run: e.Run}
 }
 
-// observer is the type of flow.Options.Trace: a function that gets each event of the sender and the
-// commands that the event caused.
+// observer is the type of flow.Options.Trace: a function that gets each event of the sender, and
+// the commands that the event has caused.
 type observer = func(*control.Event, []control.Command)
 
 // observe returns a function that passes the sender's events to the trace file of flow.trace and to
@@ -67,8 +67,8 @@ func (r *sender) observe(c control.Config) (observer, error) {
 	}, nil
 }
 
-// laneName returns the name of the new lane (the place of a worker in the sender) if e is a LaneUp
-// event, else "".
+// laneName returns the name of the new lane if e is a LaneUp event, else "". A lane is the place of
+// a worker in the sender.
 func (r *sender) laneName(e *control.Event) string {
 	if e.Kind != control.LaneUp {
 		return ""

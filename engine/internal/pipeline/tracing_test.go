@@ -23,8 +23,8 @@ func traced(file string, most stream.Size) config.Flow {
 	return f
 }
 
-// flakyDeliver refuses the batch with line 77. For any other batch, the number of the attempt
-// determines the outcome: a delivery (in time, late or too late), an error, or a throttling.
+// flakyDeliver refuses the batch with line 77. For any other batch, it decides by the number of the
+// attempt: it delivers (in time, late or too late), fails or throttles.
 func flakyDeliver(ctx context.Context, a stream.Attempt) error {
 	wait := time.Duration(a.ID%7) * 30 * time.Millisecond
 	switch {
@@ -47,8 +47,9 @@ func flakyDeliver(ctx context.Context, a stream.Attempt) error {
 	}
 }
 
-// TestTraceOfARun checks for every algorithm and dispatch policy that the trace of a real run
-// replays bit for bit and names its workers. The trace of the previous run is kept beside it.
+// TestTraceOfARun records the trace of a real run, for every window algorithm and dispatch policy.
+// The replay of the trace must give the same commands bit for bit, and the trace must name the
+// workers. The trace of the previous run is kept beside it.
 func TestTraceOfARun(t *testing.T) {
 	dispatches := []string{"least_completion", "round_robin", "hash"}
 	for i, name := range []string{"auto", "linear", "aimd", "credit", "queue", "fixed"} {
@@ -141,8 +142,8 @@ func TestTraceStopsNobody(t *testing.T) {
 	}
 }
 
-// TestTraceNeverTakesAnothersFile checks that an existing file at the trace's path that is not a
-// trace is kept, and that the route reports it before delivering.
+// TestTraceNeverTakesAnothersFile checks a trace if its path has an existing file that is not a
+// trace. The file must be kept, and the route must report it before it delivers.
 func TestTraceNeverTakesAnothersFile(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/traces/access.log", []byte("GET /\n")); err != nil {

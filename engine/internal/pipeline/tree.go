@@ -9,7 +9,7 @@ const senderName = "sender"
 
 // Tree returns the running parts of the engine as a tree: its pipelines, their routes and all
 // goroutines by name, each with its restarts and last error. The parts are read one after the
-// other, not at one instant. Draw the tree with its method String.
+// other, not at one instant. The method String of the result draws the tree.
 func (e *Engine) Tree() supervise.Status {
 	root := supervise.Status{Name: engineName, State: supervise.Idle}
 	if tree := e.tree.Load(); tree != nil {
@@ -30,8 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill adds the routes of p and their workers to the tree. The supervisors in the tree only know
-// those that are running. fill creates nodes for the others.
+// fill adds the routes of p and their workers to the tree. The supervisors, from which the tree was
+// made, know only the routes that are running. fill creates nodes for the other routes.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {

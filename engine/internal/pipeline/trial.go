@@ -4,9 +4,9 @@ package pipeline
 
 import "github.com/penstock-io/penstock/stream"
 
-// maxDeaths is the number of processors that a batch may kill before trial searches the record that
-// kills them. It is also the number of processors that a single source record may kill before it is
-// dead-lettered.
+// maxDeaths is the number of processors that a batch may kill before trial searches for the record
+// that kills them. It is also the number of processors that a single source record may kill before
+// it is dead-lettered.
 const maxDeaths = 3
 
 // trial finds the source record (origin) of a batch that kills processors. First, the whole batch
@@ -14,12 +14,12 @@ const maxDeaths = 3
 // processed one by one. Each range that kills a processor is split again, until it has a single
 // origin. After maxDeaths deaths of this origin alone, the origin is dead-lettered.
 //
-// Example: record 5 of the records 0 to 7 kills processors. After 3 deaths of the whole batch,
-// the ranges 4-7 (dies), 6-7 (succeeds), 4-5 (dies) and 5 (dies) are processed. After 3 deaths, 5
+// Example: record 5 of the records 0 to 7 kills processors. After 3 deaths of the whole batch, the
+// ranges 4-7 (dies), 6-7 (succeeds), 4-5 (dies) and 5 (dies) are processed. After 3 deaths, 5
 // becomes a dead letter. Then 4 and 0-3 are processed.
 //
-// The last range is processed first, so that records that a processor adds do not move the
-// remaining ranges.
+// Of two ranges, the one with the higher indexes is processed first. If its processor adds records,
+// they move only records behind them, not the remaining range.
 type trial struct {
 	deaths  int           // of processors that processed the whole batch
 	suspect bool          // the batch is processed in ranges
@@ -42,10 +42,13 @@ func (t *trial) next() (recordRange, bool) {
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
 // died records that a processor has died while it processed b. The caller has restored b to its
-// state before that. If deadLetter is true, the records of the range that next returns must be
-// dead-lettered, because they alone have killed maxDeaths processors. If giveUp is true, the batch
-// must fail, because processors still die of it after all ranges were processed. If both are false,
-// another processor processes the batch again.
+// state before that. There are three results:
+//
+//   - deadLetter: the records of the range that next returns must be dead-lettered, because they
+//     alone have killed maxDeaths processors.
+//   - giveUp: the batch must fail, because processors still die of it after all ranges were
+//     processed.
+//   - Both are false: another processor processes the batch again.
 func (t *trial) died(b *stream.Batch) (deadLetter, giveUp bool) {
 	if !t.suspect {
 		if t.deaths++; t.deaths < maxDeaths {

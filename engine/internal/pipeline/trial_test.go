@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestTrial checks that exactly the records that kill are dead-lettered, together with the other
-// records of their origins. Every other record is processed once, with few deaths.
+// TestTrial checks that the records that kill are dead-lettered, together with the other records of
+// their origins, and that no other record is. Every other record is processed once, with few
+// deaths.
 func TestTrial(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -42,8 +43,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// try runs the trial of b. Processors die of each range with an origin in kills. done counts how
-// often each origin was processed.
+// try runs the trial of b. Each range that contains an origin in kills makes the processor die.
+// done counts how often each origin was processed.
 func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done map[stream.Position]int, deaths int) {
 	t.Helper()
 	var tr trial
@@ -90,8 +91,8 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 	return nil, 0
 }
 
-// TestTrialGivesUp checks that a batch is given up if its last step, after all records were
-// processed, kills maxDeaths processors.
+// TestTrialGivesUp checks a batch that kills maxDeaths processors in its last step, after all
+// records were processed. The batch must fail.
 func TestTrialGivesUp(t *testing.T) {
 	b := lines(&stream.Partition{ID: "p"}, 0, 4, false)
 	tr := trial{suspect: true}

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestStrays checks that a start reports state of routes that are not in the config. It must also
-// report routes that start from the beginning while there is such state.
+// TestStrays checks that a start reports state of routes that are not in the config. If there is
+// such state, the start must also report the routes that start from the beginning.
 func TestStrays(t *testing.T) {
 	m := vfstest.New()
 	var log bytes.Buffer

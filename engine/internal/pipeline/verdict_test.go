@@ -37,8 +37,8 @@ func (encodingSink) Encodes() stream.Encoding { return stream.EncodeAll }
 func (encodingSink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return b.AppendRaw(dst), nil }
 
 // TestEveryRecordDead checks that a finite run that dead-letters every record ends with an error.
-// It covers every kind of sink and several numbers of records. It makes many runs, because the
-// order in which goroutines end varies.
+// It tries every kind of sink and several numbers of records. Each case runs many times, because
+// the order in which goroutines end varies.
 func TestEveryRecordDead(t *testing.T) {
 	kinds := map[string]func() any{
 		"plain":       func() any { return refusingSink(1) },

@@ -39,7 +39,7 @@ func (w *withdrawals) add(j *job) {
 	w.queued = append(w.queued, j)
 }
 
-// take removes a job from withdrawals when the sender receives it. It returns false if the job
+// take removes a job from withdrawals when the sender receives the job. It returns false if the job
 // was withdrawn.
 func (w *withdrawals) take(j *job) bool {
 	if w.reader == nil {
@@ -58,9 +58,9 @@ func (w *withdrawals) wants(b *stream.Batch) bool {
 	return w.reader != nil && canWithdraw(b) && w.reader.Unwanted(b)
 }
 
-// withdrawUnsent withdraws the batches that the reader no longer wants to be delivered and that
-// have not reached the sender. Batches in the sender are withdrawn soon after withdrawUnsent has
-// returned.
+// withdrawUnsent withdraws the batches that the reader no longer wants to be delivered. Those that
+// have not reached the sender are withdrawn at once. Those in the sender are withdrawn soon after
+// withdrawUnsent has returned.
 func (r *sender) withdrawUnsent() {
 	w := r.withdrawals
 	w.mu.Lock()
@@ -84,8 +84,9 @@ func (j *job) isProcessed() bool {
 	}
 }
 
-// withdrawal decides whether the sender must return an item without delivering it. sent reports
-// that a worker has got the item before. It is the function for flow.Options.Withdrawn.
+// withdrawal decides whether the sender must withdraw an item instead of delivering it. sent
+// reports that a worker has got the item before. withdrawal is the function for
+// flow.Options.Withdrawn.
 func (r *sender) withdrawal(it stream.Item, sent bool) flow.Withdrawal {
 	switch {
 	case r.assigned != nil:

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestRepeatMeetsWithdrawnAccount withdraws a batch with two ranges: one of a request, which may
-// be read again, and one of other data. The request is read again before the other range is
-// settled. The new account of the request must start at the beginning and stay open.
+// TestRepeatMeetsWithdrawnAccount withdraws a batch with data of two partitions: a request, which
+// may be read again, and other data. The request is read again before the range of the other data
+// is settled. The new account of the request must start at the beginning and stay open.
 func TestRepeatMeetsWithdrawnAccount(t *testing.T) {
 	k := newBooks(unknown)
 	request, other := &stream.Partition{ID: "request-a"}, &stream.Partition{ID: "main"}
@@ -56,8 +56,8 @@ func TestRepeatMeetsWithdrawnAccount(t *testing.T) {
 	balance(t, k, nil, 0)
 }
 
-// eagerSource is a fakeSource that asks its route to withdraw data before the route has opened. No
-// batch is unwanted.
+// eagerSource is a fakeSource that asks its route to withdraw unwanted batches before the route has
+// opened. No batch is unwanted.
 type eagerSource struct{ fakeSource }
 
 // Open implements stream.Source.
@@ -79,8 +79,8 @@ func (eagerReader) Withdrawn(*stream.Batch) {}
 // ReadsAgain implements stream.WithdrawingReader.
 func (eagerReader) ReadsAgain(string) bool { return false }
 
-// TestWithdrawWhileOpening checks that a source may ask a route to withdraw data while the route
-// opens. The route then delivers everything.
+// TestWithdrawWhileOpening checks a source that asks its route to withdraw batches while the route
+// opens. The route must then deliver everything.
 func TestWithdrawWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{}

@@ -14,9 +14,9 @@ import (
 )
 
 // TestSettledIsWrittenAtOnce checks that, once the route has caught up, a kill repeats only
-// in-flight batches. It does not repeat batches that settled since the last sync. A burst of
-// settlements is not written batch by batch. If the sink keeps the ledger, nothing is written
-// before the interval.
+// in-flight batches. Batches that settled since the last sync are not repeated. The checkpoint is
+// not written for each batch of a burst. For a sink with a ledger, nothing is written before the
+// interval.
 func TestSettledIsWrittenAtOnce(t *testing.T) {
 	const records, most = 1000, 100 // writes
 	fault := &faulty{faults: &faults{calls: make(map[string]int)}}

@@ -70,8 +70,9 @@ func counted(t *testing.T) map[string]*Counts {
 	return all
 }
 
-// TestRatchet fails if a package or page got worse. It then has more clauses or long sentences per
-// word, more wide lines per line, or simply more banned words. -v prints the whole table.
+// TestRatchet fails if a package or page has got worse. That means more clauses or long sentences
+// in relation to its words, more wide lines in relation to its lines, or more banned words. With -v
+// it prints the whole table.
 func TestRatchet(t *testing.T) {
 	now := counted(t)
 	if *update {
@@ -104,8 +105,8 @@ func TestRatchet(t *testing.T) {
 	t.Log(row("all", total))
 }
 
-// kept holds the counts that a package must not exceed. If its text has grown, most counts may grow
-// in proportion.
+// kept holds the counts that a package or page must not exceed. If its text has grown, most counts
+// may grow in proportion.
 type kept struct {
 	Counts
 	Banned int `json:"banned,omitempty"`

@@ -101,8 +101,8 @@ func commandsPage(root *cobra.Command) (string, error) {
 	return page.String(), err
 }
 
-// described matches the text that prometheus.Desc.String returns. There is no other way to get a
-// description.
+// described matches the text that prometheus.Desc.String returns. The package prometheus has no
+// other way to get the description of a metric.
 var described = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{([^}]*)\}\}$`)
 

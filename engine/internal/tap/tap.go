@@ -1,10 +1,10 @@
-// Package tap samples the records of running routes, for display to a user. It samples them at the
+// Package tap samples the records of running routes, to show them to a user. It samples them at the
 // source, after each processor, and at the sink. A sample at the sink has the outcome of the
 // record.
 //
 // The pipeline offers each batch to a [Route]. Without a subscription, this costs one atomic load.
 // A [Subscription] limits the rate, size and number of its samples. If its reader is slow, samples
-// are dropped and counted. A route never waits.
+// are dropped and counted. A route never waits for it.
 package tap
 
 import (
@@ -64,8 +64,7 @@ type Sample struct {
 	Attempt int             `json:"attempt,omitempty"` // only at the sink
 	Reason  string          `json:"reason,omitempty"`
 	Record  json.RawMessage `json:"record,omitempty"` // the record as JSON
-	// Truncated is the beginning of a record that is larger than 8 KiB. Record is empty in this
-	// case.
+	// Truncated is the beginning of a record that is larger than 8 KiB. Record is then empty.
 	Truncated string `json:"truncated,omitempty"`
 	Skipped   uint64 `json:"skipped,omitempty"` // samples dropped for a slow reader
 }
@@ -77,8 +76,8 @@ type Registry struct {
 	count  int // number of subscriptions
 }
 
-// Route returns the route with the given name. It creates it at the first call. On a nil Registry,
-// it returns nil.
+// Route returns the route with the given name. The first call for a name creates the route. On a
+// nil Registry, Route returns nil.
 func (g *Registry) Route(name string) *Route {
 	if g == nil {
 		return nil
@@ -121,8 +120,7 @@ type Route struct {
 	subscriptions atomic.Pointer[[]*Subscription] // nil if none; replaced, never changed
 }
 
-// change replaces the list of subscriptions by update(list). The caller holds the mu of the
-// registry.
+// change replaces the list of subscriptions by update(list). The caller holds the registry's mu.
 func (r *Route) change(update func([]*Subscription) []*Subscription) {
 	var all []*Subscription
 	if p := r.subscriptions.Load(); p != nil {
@@ -138,8 +136,8 @@ func (r *Route) change(update func([]*Subscription) []*Subscription) {
 // Active reports whether the route has a subscription.
 func (r *Route) Active() bool { return r != nil && r.subscriptions.Load() != nil }
 
-// Offer offers n records of a batch at a stage to the subscriptions. For a few of the records, it
-// calls sample with the index of the record.
+// Offer offers the n records of a batch at a stage to the subscriptions. For a few of the records,
+// it calls the function sample with the index of the record.
 func (r *Route) Offer(stage Stage, n int, sample func(i int) Sample) {
 	all := r.subscriptions.Load()
 	if all == nil || n == 0 {
@@ -161,8 +159,8 @@ func (r *Route) Offer(stage Stage, n int, sample func(i int) Sample) {
 	}
 }
 
-// picks returns up to k indexes below n. They depend only on k and n. Two stages with the same
-// number of records therefore sample the same records.
+// picks returns up to k indexes below n. They depend only on k and n. So at two stages with the
+// same number of records, the same records are sampled.
 func picks(n, k int) []int {
 	switch min(n, k) {
 	case 0:

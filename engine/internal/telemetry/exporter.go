@@ -46,7 +46,7 @@ type Options struct {
 }
 
 // Exporter pushes metrics and spans while Run is running. It implements prometheus.Collector for
-// its own counters: spans sent and dropped, and pushes with their failures.
+// its own counters: the spans that were sent and dropped, the pushes, and the failed pushes.
 type Exporter struct {
 	o       Options
 	client  *http.Client
@@ -77,8 +77,8 @@ func (e *Exporter) add(s *span) {
 	}
 }
 
-// Run pushes metrics at each interval, and spans soon after they end. When ctx is done, it pushes
-// the spans in the queue and the metrics a last time.
+// Run pushes metrics at each interval, and spans soon after they have ended. When ctx is done, it
+// pushes the spans in the queue and the metrics one last time.
 func (e *Exporter) Run(ctx context.Context) error {
 	metrics := time.NewTicker(e.o.Interval)
 	defer metrics.Stop()

@@ -147,9 +147,9 @@ func (p *point) take(kind dto.MetricType, m *dto.Metric) bool {
 	return false
 }
 
-// histogram converts the cumulative counts of classic buckets to counts of each bucket. Example:
-// the counts 2, 5, 9 become 2, 3, 4. It reports whether the sum of the observed values is a finite
-// number.
+// histogram converts the cumulative counts of classic buckets to separate counts of the buckets.
+// Example: the counts 2, 5, 9 become 2, 3, 4. It reports whether the sum of the observed values is
+// a finite number.
 func (p *point) histogram(h *dto.Histogram) bool {
 	sum, before := h.GetSampleSum(), uint64(0)
 	p.Count, p.Sum = strconv.FormatUint(h.GetSampleCount(), 10), &sum

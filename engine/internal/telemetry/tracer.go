@@ -12,8 +12,9 @@ import (
 
 // Tracer makes OpenTelemetry spans from the events of one route's sender. A batch has a span from
 // its arrival in the sender until it is delivered, dead-lettered or dropped. Each attempt to
-// deliver the batch has a child span, and the span of the batch has a link to that child. Only the
-// goroutine that runs the sender's event loop may use a Tracer.
+// deliver the batch has a child span, and the span of the batch also has links to the child spans
+// of its first attempts (maxLinks). Only the goroutine that runs the sender's event loop may use a
+// Tracer.
 type Tracer struct {
 	to      *Exporter
 	route   string
@@ -50,9 +51,9 @@ func (e *Exporter) NewTracer(route string, started time.Time, share float64, see
 	}
 }
 
-// Event adds an event, and the commands that it has caused, to the spans of their batches. If e is
-// a LaneUp event, name is the name of the new lane (the place of a worker in the sender). Otherwise
-// name is not used.
+// Event adds an event, and the commands that the event has caused, to the spans of their batches.
+// If e is a LaneUp event, name is the name of the new lane (the place of a worker in the sender).
+// For other events, name is not used.
 func (t *Tracer) Event(e *control.Event, do []control.Command, name string) {
 	now := nanos(t.started.Add(e.Now))
 	switch e.Kind {
@@ -117,9 +118,9 @@ func (t *Tracer) open(e *control.Event, now, trace, parent string) {
 	}}
 }
 
-// split handles one piece (some records) of a batch that was split. If the piece must be sent
-// again, split starts a span for it, as a child of the batch's span. The first piece ends the span
-// of the batch.
+// split handles one piece of a batch that was split. A piece has some of the batch's records. If
+// the piece must be sent again, split starts a span for it, as a child of the batch's span. The
+// first piece also ends the span of the batch.
 func (t *Tracer) split(e *control.Event, now string) {
 	if b := t.batches[e.Parent]; b != nil {
 		t.cut, t.cutSeq = b, e.Parent
@@ -176,8 +177,8 @@ func (t *Tracer) answer(e *control.Event, now string) {
 	t.to.add(s)
 }
 
-// end ends the span of a batch with a status code and the outcome how, and adds it to the queue of
-// spans to push.
+// end ends the span of a batch with a status code and an outcome, which is the argument how. It
+// adds the span to the queue of spans to push.
 func (t *Tracer) end(seq uint64, now string, code int, how string) {
 	b := t.batches[seq]
 	if b == nil {

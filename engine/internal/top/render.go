@@ -84,8 +84,8 @@ func (s *State) head() []string {
 	return []string{first}
 }
 
-// columns returns a line of cells. The first cell takes the width that the others leave. The others
-// have fixed widths and are aligned to the right.
+// columns returns a line of cells. All cells but the first have fixed widths and are aligned to the
+// right. The first cell takes the remaining width.
 func (s *State) columns(first string, cells []string, widths []int) string {
 	left := s.Width
 	var b strings.Builder

@@ -73,8 +73,8 @@ func TestParkedColumn(t *testing.T) {
 	}
 }
 
-// TestRenderFits checks that the screen fits the terminal at every size. It has no control
-// characters except those of its own styles, even if names contain them.
+// TestRenderFits checks that the screen fits the terminal at every size. The screen must contain no
+// control characters except those of its own styles, even if names contain them.
 func TestRenderFits(t *testing.T) {
 	f := frame(9, 30)
 	f.Routes[3].Workers[2].Name = "evil\x1b[2J\r\n\u202e" + strings.Repeat("w", 300)
@@ -134,8 +134,8 @@ func TestOrderAndFilter(t *testing.T) {
 	}
 }
 
-// TestSelection checks that the selection, and the details, stay on the same worker while the order
-// changes.
+// TestSelection checks that the selection and the details stay on the same worker when the order of
+// the workers changes.
 func TestSelection(t *testing.T) {
 	s := &State{Width: 120, Height: 24}
 	s.Frame(frame(1, 50))

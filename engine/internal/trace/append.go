@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// appendLine appends the line of the trace for an event of flow control and the commands that it
-// caused. The result equals that of json.Marshal for the type line. appendLine does not allocate,
-// because the engine calls it for each decision. name is the name of the lane (a worker's place
-// in the sender) if e is a LaneUp event, else it is not used.
+// appendLine appends the line of the trace for an event of flow control and the commands that the
+// event has caused. The result equals that of json.Marshal for the type line, but appendLine does
+// not allocate, because the engine calls it for each decision. If e is a LaneUp event, name is the
+// name of the lane (a worker's place in the sender). For other events, name is not used.
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)
 	b = strconv.AppendInt(b, int64(e.Now), 10)
@@ -123,8 +123,8 @@ func appendHistory(b []byte, h *control.History) []byte {
 	return append(b, "}}"...)
 }
 
-// member appends a member of a JSON object with the value n. name includes the comma before it and
-// the colon. If n is 0, member appends nothing.
+// member appends a member of a JSON object with the value n. name includes the comma before the
+// member and the colon. If n is 0, member appends nothing.
 func member(b []byte, name string, n int64) []byte {
 	if n == 0 {
 		return b
@@ -150,8 +150,8 @@ func appendKind(b []byte, words []string, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10) // v has no text in words
 }
 
-// appendFloat appends the shortest text that reads back as v. It is used for the costs of items.
-// NaN and infinities, which JSON does not have, become 0, but costs never have these values.
+// appendFloat appends the shortest text that reads back as v, which is the cost of an item. Costs
+// are never NaN or infinite. JSON has no such values, and appendFloat would append 0.
 func appendFloat(b []byte, v float64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(b, '0')

@@ -54,7 +54,7 @@ func fillValue(v reflect.Value, rnd *rand.Rand) {
 }
 
 // TestEveryFieldIsWritten checks that all fields of events and commands can be read back from a
-// trace. It fails if a new field of an event or command is missing in the format.
+// trace. It fails if a new field of an event or command is not added to the format.
 func TestEveryFieldIsWritten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 9))
 	var text []byte
@@ -89,8 +89,9 @@ func TestEveryFieldIsWritten(t *testing.T) {
 	}
 }
 
-// TestHeaderHoldsTheWholeConfig checks that every field of the config that affects the machine is
-// in the header. It fails if a new field is missing there, because replays would differ.
+// TestHeaderHoldsTheWholeConfig checks that the header of a trace has every field of the config
+// that affects the machine. It fails if a new field is not added to the header, because replays
+// would then differ from their traces.
 func TestHeaderHoldsTheWholeConfig(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var c control.Config

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// header is the first line of a trace. It has everything on which the decisions of flow control
+// header is the first line of a trace. It has all settings on which the decisions of flow control
 // depend.
 type header struct {
 	Version int    `json:"penstock_trace"`
@@ -163,8 +163,8 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	return h, nil
 }
 
-// sameType reports whether a and b have the same type. It is not enough to compare the names of
-// algorithms. An algorithm in another package may have the same name.
+// sameType reports whether a and b have the same type. It is not enough to compare the names of two
+// algorithms, because an algorithm of an embedder may have the same name as one of this program.
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
 // spec returns a policy as text in the syntax of package backoff/compat, or "" if p is nil. It

@@ -37,11 +37,11 @@ type Options struct {
 }
 
 // File is the trace of a running flow control (control.Machine). Event appends only to memory, and
-// Run writes to the disk. Flow control therefore never waits for the disk.
+// Run writes to the disk. So flow control never waits for the disk.
 //
-// If the disk is too slow, or the maximum size is reached, the trace ends with a line that has the
-// reason. Delivery continues. A trace cannot continue in a second file, because a replay needs all
-// events from the start.
+// If the disk is too slow, or the maximum size is reached, the trace ends with a line that states
+// the reason, and delivery continues. The trace cannot continue in a second file, because a replay
+// needs all events from the start.
 type File struct {
 	dir  vfs.Dir
 	file vfs.File
@@ -117,8 +117,8 @@ func (t *File) ours(name string) error {
 	begin := make([]byte, len(magic))
 	n, err := io.ReadFull(f, begin)
 	closeErr := f.Close()
-	// An empty file counts as a trace. A process may have been killed after it had created the file
-	// and before it wrote to it.
+	// An empty file counts as a trace. A process may have created it and then have been killed
+	// before it wrote to it.
 	if n == 0 && errors.Is(err, io.EOF) {
 		return closeErr
 	}
@@ -175,8 +175,8 @@ func (t *File) signal() {
 	}
 }
 
-// Run writes recorded events until ctx is done. It always returns nil, because a failed trace must
-// not stop the route.
+// Run writes recorded events to the disk until ctx is done. It always returns nil, because a failed
+// trace must not stop the route.
 func (t *File) Run(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()

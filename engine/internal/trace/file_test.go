@@ -20,7 +20,7 @@ func created(t *testing.T, m *vfstest.Mem, o Options) *File {
 	return f
 }
 
-// TestFileEndsWhenTheDiskIsBehind checks Event while nothing is written to disk. It must neither
+// TestFileEndsWhenTheDiskIsBehind calls Event while nothing is written to disk. Event must neither
 // block nor need unbounded memory.
 func TestFileEndsWhenTheDiskIsBehind(t *testing.T) {
 	m := vfstest.New()

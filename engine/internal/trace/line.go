@@ -68,8 +68,8 @@ type limits struct {
 	Standby  int  `json:"standby,omitempty"`
 }
 
-// history has the numbers of past attempts and failures of an item (a batch) that waits for a
-// retry, and the state of its retry policy.
+// history describes an item (a batch) that waits for a retry: the numbers of its past attempts and
+// failures, and the state of its retry policy.
 type history struct {
 	Attempts uint32        `json:"attempts,omitempty"`
 	Failures uint32        `json:"failures,omitempty"`

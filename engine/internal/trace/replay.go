@@ -21,8 +21,8 @@ type Player struct {
 	About   About
 	Config  control.Config
 	Machine *control.Machine // its state after Event
-	// Names are the names of the lanes (the places of workers in the sender) that the trace
-	// contains so far, by lane number. A lane that was removed keeps its name.
+	// Names are the names of the lanes that the trace contains so far, by lane number. A lane is
+	// the place of a worker in the sender. A lane that was removed keeps its name.
 	Names    map[int32]string
 	Event    control.Event     // the last event that was replayed
 	Commands []control.Command // commands that it caused
@@ -192,9 +192,10 @@ func text(c []command) string {
 	return string(b)
 }
 
-// OtherProgram explains why a replay may differ from its trace. If err is a *[DiffersError], and
-// the trace names a version other than program or an architecture other than arch, OtherProgram
-// returns a text to append to err. Otherwise it returns "".
+// OtherProgram explains why a replay may differ from its trace: another version or another
+// architecture has written the trace. If err is a *[DiffersError], and the trace names a version
+// other than program or an architecture other than arch, OtherProgram returns a text to append to
+// err. Otherwise it returns "".
 func OtherProgram(err error, program, arch string) string {
 	differs, ok := errors.AsType[*DiffersError](err)
 	if !ok {

@@ -53,8 +53,8 @@ func head(c *control.Config, a *About) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// Event writes an event, and the commands that Machine.Step has returned for it. Call it before the
-// event or the commands are modified.
+// Event writes an event, and the commands that Machine.Step has returned for it. The caller must
+// not have modified the event or the commands.
 func (t *Writer) Event(e *control.Event, do []control.Command) {
 	if t.err != nil {
 		return

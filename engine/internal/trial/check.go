@@ -19,8 +19,9 @@ type Result struct {
 	Steps       []Step
 }
 
-// Test runs a test of the config on c, which has the processors of the test's route. If a record
-// fails, that is part of the result. If a processor itself fails, Test returns an error.
+// Test runs a test of the config on c. The chain c must have the processors of the test's route. If
+// a record does not pass the test, the result describes that. If a processor itself fails, Test
+// returns an error.
 func (c *Chain) Test(ctx context.Context, t *config.Test) (r Result, err error) {
 	lines := make([][]byte, len(t.Input))
 	for i, in := range t.Input {
@@ -138,8 +139,8 @@ func encode(v any) string {
 	return string(text)
 }
 
-// normal replaces each number in v by a form that is the same for equal numbers. Integers keep all
-// their digits.
+// normal returns v with each number replaced by a form that is the same for equal numbers. Integers
+// keep all their digits.
 func normal(v any) any {
 	switch v := v.(type) {
 	case json.Number:

@@ -1,9 +1,9 @@
 // Package trial runs the processors of a route on given lines, without an engine. The commands
 // `penstock try` and `penstock test` use it.
 //
-// A [Chain] has the processors of one route. As in an engine, they change a batch one after
-// another, and may drop, add or dead-letter records. There is no source, sink, checkpoint or
-// dead-letter file.
+// A [Chain] has the processors of one route. As in an engine, they process a batch one after
+// another, and may change, drop, add or dead-letter records. There is no source, sink, checkpoint
+// or dead-letter file.
 package trial
 
 import (
@@ -72,9 +72,9 @@ func New(r *config.Route, log *slog.Logger, fs vfs.FS) (*Chain, error) {
 	return c, nil
 }
 
-// Run calls body. During this call, Process may be called. When Run returns, the goroutines and
-// child processes of the processors have ended. Run returns the error of body and the faults that
-// processors have reported.
+// Run calls body. Only body may call Process, during this call. When Run returns, the goroutines
+// and child processes of the processors have ended. Run returns the error of body, and the faults
+// that processors have reported.
 func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error {
 	group := supervise.NewGroup(ctx)
 	c.host.group = group
@@ -155,9 +155,9 @@ func snapshot(b *stream.Batch, lines [][]byte) []Record {
 	return records
 }
 
-// changes returns the number of records that a processor changed, added or removed, given the
-// records before it and now, after it. A changed record counts once. Example: from a, b, c to a, x
-// there are 2 changes, since b became x, and c was removed.
+// changes returns the number of records that a processor changed, added or removed. before are the
+// records before the processor, and now those after it. A changed record counts once. Example: from
+// a, b, c to a, x there are 2 changes, because b became x, and c was removed.
 func changes(before, now []Record) int {
 	rest := make(map[Record]int, len(before))
 	for _, r := range before {

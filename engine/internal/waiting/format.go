@@ -82,8 +82,9 @@ func parseHeader(b []byte, segment uint64) error {
 	return nil
 }
 
-// checksum returns the checksum of a frame, which is one write in a segment file. It also covers
-// the number of the segment and the offset of the frame in it.
+// checksum returns the checksum of a frame, which is one write in a segment file. The checksum also
+// covers the number of the segment and the offset of the frame in it. So a frame that was moved has
+// a wrong checksum.
 func checksum(segment uint64, offset int64, payload []byte) uint32 {
 	var where [20]byte
 	binary.LittleEndian.PutUint64(where[0:], segment)
@@ -92,8 +93,8 @@ func checksum(segment uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(where[:], castagnoli), castagnoli, payload)
 }
 
-// seal completes frame b. It writes the length and the checksum of the payload into the first
-// frameHead bytes of b.
+// seal completes frame b, which has a gap of frameHead bytes before its payload. seal writes the
+// length and the checksum of the payload into this gap.
 func seal(b []byte, segment uint64, offset int64) {
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-frameHead))
 	binary.LittleEndian.PutUint32(b[4:], checksum(segment, offset, b[frameHead:]))

@@ -18,8 +18,8 @@ func classOf(e *entry) int {
 }
 
 // heap has the entry with the earliest due time first. Entries with the same due time are ordered
-// by batch, partition and position. The ranges of one batch are therefore removed one after
-// another. To remove an entry that is not the first one, the heap searches for it. This is rare:
+// by batch, partition and position, so that the ranges of one batch are removed one after another.
+// To remove an entry that is not the first one, heap must search for it. This is rare, because
 // nearly all entries are removed when they are due.
 type heap struct{ s []uint32 }
 
@@ -92,11 +92,14 @@ func (h *heap) remove(x *index, i uint32) {
 	}
 }
 
-// pick returns the class (heap) of the entry to take next: one of the classes of suspects if
-// suspect is set, else class 0. It returns false if no such entry is due. If several classes of
-// suspects have a due entry, pick returns the class with the earliest due time. If fewest is set,
-// it returns the class with the fewest failures instead. The caller sets fewest for every second
-// suspect. Good data that was suspected by mistake is then delivered soon.
+// pick selects a class (heap), from which the next entry is taken. If suspect is not set, this is
+// class 0. If suspect is set, it is one of the other classes. pick returns false if no such entry
+// is due.
+//
+// Several classes of suspects may have a due entry. Usually pick returns the class with the
+// earliest due time. If fewest is set, it returns the class with the fewest failures. The caller
+// sets fewest for every second suspect, so that good data that is suspected by mistake is delivered
+// soon.
 func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok bool) {
 	from, to := 0, 1
 	if suspect {
@@ -115,7 +118,7 @@ func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok boo
 	return class, ok
 }
 
-// nextDue returns the earliest due time of suspected entries or, if suspect is false, of the other
+// nextDue returns the earliest due time of the suspects if suspect is set, else that of all other
 // entries. It returns false if there is no such entry.
 func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	from, to := 0, 1
@@ -130,9 +133,9 @@ func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// takeDue removes the entry that pick has selected from its heap, and returns its number. The
-// result also has further entries of the same batch and partition, up to the given numbers of
-// records and bytes.
+// takeDue removes the entry that pick has selected from its heap. If further entries of the same
+// batch and partition are due, it removes these, too, up to the given numbers of records and bytes.
+// It returns the numbers of the removed entries.
 func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes int64) []uint32 {
 	class, ok := x.pick(suspect, fewest, now)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// phase is the state of a waiting range. It tells whether the sender has the data in memory, or
-// only the store has the range.
+// phase is the state of a waiting range. It states whether the sender has the data of the range in
+// memory, or only the store knows the range.
 type phase uint8
 
 const (
@@ -165,8 +165,8 @@ func (x *index) partition(part stream.Partition) uint32 {
 	return n
 }
 
-// put adds a waiting range of partition n and returns the number of its entry. The range replaces
-// all ranges that overlap it.
+// put adds a waiting range of partition n and returns the number of its entry. If the range
+// overlaps other waiting ranges, it replaces them.
 func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due time.Duration,
 	h flow.History, ph phase) uint32 {
 	p := x.parts[n]
@@ -199,8 +199,8 @@ func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due 
 	return i
 }
 
-// hold records that only the store has an entry, because the sender has released its data. The
-// entry gets the phase isHeld and is put into the heap of its class.
+// hold records that the sender has released the data of an entry, so only the store knows the
+// range. The entry gets the phase isHeld and is put into the heap of its class.
 func (x *index) hold(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {
@@ -214,8 +214,8 @@ func (x *index) hold(i uint32) {
 	}
 }
 
-// leave removes an entry from its heap, because it is returned to the sender or changed. The
-// phase isHeld becomes isOut.
+// leave removes an entry from its heap, because it is returned to the sender or changed. Its phase
+// changes from isHeld to isOut.
 func (x *index) leave(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {
@@ -244,10 +244,10 @@ func (x *index) kill(i uint32) {
 	x.free = append(x.free, i)
 }
 
-// cutOut removes the range r from all entries that overlap it. handed reports whether any of
-// these entries was durable in the journal (isHanded). If only a part of an entry is removed, the
-// rest keeps the state of the entry. Example: without (20, 30], the entry (10, 50] becomes (10,
-// 20] and (30, 50]. If settled is set, the removal is also written to the journal.
+// cutOut removes the range r from all entries that overlap it. If only a part of an entry is
+// removed, the rest keeps the state of the entry. Example: without (20, 30], the entry (10, 50]
+// becomes (10, 20] and (30, 50]. handed reports whether any of these entries was durable in the
+// journal (isHanded). If settled is set, the removal is also written to the journal.
 func (x *index) cutOut(n uint32, r stream.Range, records int64, settled bool) (handed bool) {
 	p := x.parts[n]
 	if p.order.n == 0 {

@@ -21,11 +21,14 @@ const (
 
 func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
 
-// journal stores the changes of the index in numbered files, the segments. Changes are appended
-// to the last segment. Each segment has its own numbers of partitions. If the files are much
-// larger than the live entries need, the live entries of the oldest segment are appended to the
-// last one, and the oldest segment is removed. The total size of the files is therefore
-// proportional to the number of waiting ranges. A save writes only the changes.
+// journal stores the changes of the index in numbered files, the segments. Changes are appended to
+// the last segment, so a save writes only the changes. Each segment has its own numbers of
+// partitions.
+//
+// Over time, more and more entries in the segments are removed ones. If the files are much larger
+// than the live entries need, the live entries of the oldest segment are appended to the last one,
+// and the oldest segment is removed. So the total size of the files is proportional to the number
+// of waiting ranges.
 type journal struct {
 	dir      vfs.Dir
 	segments []uint64 // ascending; the last one is open for writing, if f is set
@@ -181,9 +184,10 @@ func (j *journal) list() error {
 	return nil
 }
 
-// read calls apply for each record of the i-th segment. parts are the partitions that the segment
-// has defined before the record. A crash may leave an unfinished frame at the end of the last
-// segment. read truncates the segment before such a frame, and makes the last segment durable.
+// read calls apply for each record of the i-th segment. The argument parts of apply has the
+// partitions that the segment has defined before the record. A crash may leave an unfinished frame
+// at the end of the last segment. read then truncates the segment before this frame. It also makes
+// the last segment durable.
 func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) error) error {
 	n, last := j.segments[i], i == len(j.segments)-1
 	f, err := j.dir.OpenFile(segmentName(n), os.O_RDWR, fileMode)
@@ -219,12 +223,12 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork is the maximum number of bytes that the function followed reads to compute checksums.
-// If it would need more, the file is treated as damaged.
+// scanWork is the maximum number of bytes that followed reads to compute checksums. If followed
+// would need more, the file counts as damaged.
 const scanWork = 64 << 20
 
 // followed reports whether a good frame follows the bad frame at offset at. If so, the bad frame is
-// damaged. Otherwise it may be an unfinished write at the end.
+// damaged. If not, it may be the last write, which a crash has interrupted.
 func followed(f vfs.File, segment uint64, at int64) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// blockSize is the maximum number of entries in a block of an order. An insertion therefore moves
-// at most blockSize entries.
+// blockSize is the maximum number of entries in a block of an order. It bounds the entries that an
+// insertion moves.
 const blockSize = 512
 
 // order has the entries of one partition in blocks, sorted by the start of their ranges. The ranges
@@ -35,8 +35,8 @@ func (o *order) seek(x *index, pos stream.Position) cursor {
 	return c
 }
 
-// last returns the position of the last entry that begins at or before pos. If there is none, the
-// field block of the result is -1.
+// last returns the position in o of the last entry that begins at or before pos. If there is none,
+// the field block of the result is -1.
 func (o *order) last(x *index, pos stream.Position) cursor {
 	behind := func(i uint32) bool { return x.at(i).rangeOf().From.Compare(pos) > 0 }
 	b := sort.Search(len(o.blocks), func(b int) bool { return behind(o.blocks[b][0]) }) - 1

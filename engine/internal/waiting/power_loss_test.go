@@ -23,8 +23,8 @@ func openIn(t *testing.T, m *vfstest.Mem) (*Store, vfs.Dir) {
 }
 
 // TestPowerLossAfterKill kills a process that has saved a range and not synced it. The next process
-// opens the store, and the checkpoint then counts the range as settled. A power loss must not lose
-// the range.
+// opens the store, and its checkpoint counts the range as settled. Then there is a power loss,
+// which must not lose the range.
 func TestPowerLossAfterKill(t *testing.T) {
 	m := vfstest.New()
 	killed, _ := openIn(t, m)

@@ -1,12 +1,12 @@
 // Package waiting stores the ranges of a route that wait a long time for their next attempt. It
 // stores positions, due times and histories of ranges, in at most 100 bytes of memory each. It does
-// not store their data. The source reads the data again.
+// not store their data, which the source reads again.
 //
 // A [Store] has an index in memory, and a journal of changes in segment files. See
-// docs/formats/waiting.md. When a range is durable in the journal, the checkpoint counts it as
-// settled, as if it were delivered. A million waiting batches therefore leave no gaps in the
-// checkpoint. The journal is as important as the checkpoint, and Open returns an error if the
-// journal is damaged.
+// docs/formats/waiting.md. Once a range is durable in the journal, the checkpoint counts it as
+// settled, as if it were delivered. So a million waiting batches leave no gaps in the checkpoint.
+// This makes the journal as important as the checkpoint: Open returns an error if the journal is
+// damaged.
 //
 // Package flow/control decides which batches wait, and for how long.
 package waiting
@@ -29,9 +29,9 @@ import (
 // Options of a Store.
 type Options struct {
 	// Boot is the boot id of the operating system, or "" if unknown. SinceBoot returns the time
-	// since that boot, including the time when the system was suspended. After a restart of the
-	// process in the same boot, due times are measured by SinceBoot. Otherwise they are measured by
-	// the wall clock.
+	// since that boot, including the time when the system was suspended. If the process restarts
+	// without a restart of the system, due times are still measured by SinceBoot. After a restart
+	// of the system, they are measured by the wall clock.
 	Boot      string
 	SinceBoot func() time.Duration
 }
@@ -83,8 +83,8 @@ func Remove(dir vfs.Dir) error {
 }
 
 // Open opens the store in dir, and makes the journal durable. All ranges in the journal wait again.
-// Open returns an error if the journal is damaged or a newer program wrote it. The Store does not
-// close dir.
+// Open returns an error if the journal is damaged, or if a newer version of the program wrote it.
+// The Store does not close dir.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(),
 		changed: make(chan struct{})}
@@ -137,9 +137,9 @@ func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 	}
 }
 
-// dueOf converts a due time in the journal to the clock of the store. boot is the boot id that
-// was saved with it, and wait is the original wait. The range does not wait for longer than wait,
-// even if the wall clock was set back.
+// dueOf converts a due time in the journal to the clock of the store. boot is the boot id that was
+// saved with it, and wait is the original wait. Even if the wall clock was set back, the range
+// waits at most for the time wait from now on.
 func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 	left := time.Duration(d.wall - time.Now().UnixNano())
 	if s.o.Boot != "" && boot == s.o.Boot && d.boot != 0 {
@@ -153,8 +153,8 @@ func (s *Store) now() time.Duration { return time.Since(s.start) }
 // Note records that ranges wait, while the sender keeps their data in memory.
 func (s *Store) Note(ranges []Range, w flow.Wait) { s.put(ranges, w, isNoted) }
 
-// Hold records that ranges wait, and that the sender has released their data. Next returns the
-// ranges when they are due.
+// Hold records that ranges wait, and that the sender has released their data. When the ranges are
+// due, Next returns them.
 func (s *Store) Hold(ranges []Range, w flow.Wait) { s.put(ranges, w, isHeld) }
 
 func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
@@ -176,8 +176,8 @@ func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
 
 func clip(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
 
-// Settled removes a range, or a part of one, from the store, because it no longer waits. records
-// is the number of records in it.
+// Settled removes a range, or a part of one, from the store, because the range no longer waits.
+// records is the number of records in the removed range.
 func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,10 +186,11 @@ func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	}
 }
 
-// Next waits until ranges are due. It returns ranges of one batch and the history of their
-// attempts, up to the given numbers of records and bytes. With suspect, it returns only ranges of
-// suspects (batches that fail at workers that deliver other batches), else only other ranges. The
-// store keeps the returned ranges until Settled is called. After Stop, Next returns io.EOF.
+// Next waits until ranges are due, and returns due ranges of one batch and the history of the
+// batch's attempts. The result is limited to the given numbers of records and bytes. If suspect is
+// set, Next returns only ranges of suspects (batches that fail at workers that deliver other
+// batches). If it is not set, Next returns only ranges of other batches. The store keeps the
+// returned ranges until Settled is called. After Stop, Next returns io.EOF.
 func (s *Store) Next(ctx context.Context, suspect bool, records,
 	bytes int64) ([]Range, flow.History, error) {
 	for {
@@ -221,8 +222,8 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 	}
 }
 
-// takeDue takes the due ranges of the next batch, up to the given numbers of records and bytes. If
-// suspect is set, it takes those of a suspect, else those of another batch. The caller holds s.mu.
+// takeDue takes the due ranges of the next batch, up to the given numbers of records and bytes. The
+// batch is a suspect if suspect is set, and otherwise not. The caller holds s.mu.
 func (s *Store) takeDue(suspect bool, records, bytes int64) []uint32 {
 	if s.closed {
 		return nil
@@ -307,9 +308,9 @@ func (s *Store) save() error {
 	return nil
 }
 
-// encode encodes the changes as a frame (one write in the journal). Removed ranges come first,
-// because a part of a removed range may wait again, and a reader applies the changes in order. The
-// caller holds s.mu.
+// encode encodes the changes as a frame (one write in the journal). A reader applies the changes in
+// order, and a part of a removed range may wait again. So the removed ranges come first. The caller
+// holds s.mu.
 func (s *Store) encode(dirty []uint32, settle []done) []byte {
 	frame := make([]byte, frameHead, frameHead+64*(len(dirty)+len(settle)))
 	for i := range settle {
@@ -352,8 +353,8 @@ func (s *Store) name(frame []byte, n uint32) []byte {
 	return frame
 }
 
-// Sync writes the changes and makes them durable. It returns the ranges that have become durable.
-// The checkpoint may now count them as settled. After an I/O error, all later calls fail.
+// Sync writes the changes and makes them durable. It returns the ranges that have become durable
+// and which the checkpoint may now count as settled. After an I/O error, all later calls fail.
 func (s *Store) Sync() (handed []Range, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -443,8 +444,8 @@ func (s *Store) Failed() error {
 	return s.j.failed
 }
 
-// Held returns the numbers of waiting ranges, records and bytes that the sender does not have in
-// memory. Ranges that Next has returned to the sender do not count.
+// Held returns the numbers of waiting ranges, and of the records and bytes in them. It omits ranges
+// that Next has returned, because the sender has their data in memory.
 func (s *Store) Held() (ranges, records, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,8 +56,8 @@ func wait(after time.Duration, attempts uint32) flow.Wait {
 	}}
 }
 
-// cells is a simple model of the store. For each position of each partition it has the history of
-// the waiting range that covers the position, if any.
+// cells is a simple model of the store. It has an element for each position of each partition: the
+// history of the waiting range that covers the position, if any.
 type cells map[[2]int64]uint32
 
 // content reads a store cell by cell, and checks that its sums and orders agree with its ranges.
@@ -98,8 +98,8 @@ func content(t *testing.T, s *Store, parts int) cells {
 	return out
 }
 
-// TestAgainstCells performs random waits, settlements and restarts on a store, and compares it with
-// the model.
+// TestAgainstCells performs random waits, settlements and restarts on a store, and compares the
+// store with the model.
 func TestAgainstCells(t *testing.T) {
 	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -153,7 +153,7 @@ func TestAgainstCells(t *testing.T) {
 }
 
 // TestRestartKeepsDueTimes checks that, after a restart, a range waits only for the rest of its
-// time and keeps its history.
+// wait, and keeps its history.
 func TestRestartKeepsDueTimes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestRestartKeepsDueTimes(t *testing.T) {
 	})
 }
 
-// TestClocks checks that due times refer to the boot clock within one boot, and to the wall clock
-// otherwise. A clock that is set back does not prolong a wait.
+// TestClocks checks the clock of due times. Within one boot of the system, it is the time since the
+// boot, and otherwise the wall clock. A clock that is set back does not prolong a wait.
 func TestClocks(t *testing.T) {
 	const hour = int64(time.Hour)
 	for _, c := range []struct {
@@ -223,8 +223,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestBatchStaysTogether checks that Next returns the ranges of one batch together, within the
-// limits, and returns suspects separately.
+// TestBatchStaysTogether checks that Next returns the ranges of one batch together, as far as the
+// limits allow, and that it does not mix suspects with other batches.
 func TestBatchStaysTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := Open(dirOf(t, t.TempDir()), Options{})
@@ -311,7 +311,7 @@ func TestTornAndDamaged(t *testing.T) {
 }
 
 // TestFilesStayInProportion checks that the files stay bounded although ranges wait again and
-// again. Removing the oldest segments loses no range.
+// again. The oldest segments are then removed, which must lose no range.
 func TestFilesStayInProportion(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

@@ -35,8 +35,8 @@ const (
 	partitionPrefix = "buffer-"
 	// innerRoute is the name of the intake's only route, which moves received data to the store.
 	innerRoute = "buffer"
-	// envelopeBytes is the size of an envelope's data at which the envelope ends: the record that
-	// reaches this size is the last one.
+	// envelopeBytes is the size at which an envelope is complete. The record with which the data of
+	// an envelope reaches this size is the last record of the envelope.
 	envelopeBytes = 512 << 10
 	// envelopeRecords is the number of records at which an envelope ends.
 	envelopeRecords = 64 << 10
@@ -91,9 +91,9 @@ type innerHost struct{ stream.SourceHost }
 func (innerHost) Routes() []string { return []string{innerRoute} }
 
 // New returns the intake of a source, a queue in memory for received data. It also returns the
-// stream.Source from which the routes read. If ack is Buffered, this is a Buffer that stores the
-// data of the intake. Otherwise, it is the intake itself. The options must have passed Check.
-// maxRecord is the maximum size of a record.
+// stream.Source from which the routes read. If ack is Buffered, this source is a Buffer, which
+// stores the data of the intake. Otherwise, it is the intake itself. The options must have passed
+// Check. maxRecord is the maximum size of a record.
 func New(ack string, o Options, maxRecord stream.Size, io intake.Options, h stream.Host) (
 	*intake.Intake, stream.Source, error,
 ) {
@@ -110,7 +110,7 @@ func New(ack string, o Options, maxRecord stream.Size, io intake.Options, h stre
 }
 
 // newBuffer returns a buffer that uses the store returned by open. If open is nil, the buffer opens
-// the store that the options describe.
+// the store that the options in o describe.
 func newBuffer(o Options, io intake.Options, h stream.Host,
 	open func(context.Context) (Store, error)) (*Buffer, error) {
 	host, ok := h.(stream.SourceHost)
@@ -153,8 +153,9 @@ func (b *Buffer) openStore(ctx context.Context) (Store, error) {
 // storeDir is the default directory of the store, in the state directory of the source.
 const storeDir = "buffer"
 
-// openRecords reads the list of envelopes that operators have decided to skip. It also checks that
-// the store contains all acknowledged envelopes.
+// openRecords reads two records that the buffer keeps beside the store. One is the list of
+// envelopes that operators have decided to skip. The other is the number of the last acknowledged
+// envelope. If the store ends before this envelope, openRecords returns an error.
 func (b *Buffer) openRecords(ctx context.Context, store Store) error {
 	state, err := b.host.State()
 	if err != nil {
@@ -253,9 +254,9 @@ func (b *Buffer) recover(ctx context.Context, store Store) error {
 	return nil
 }
 
-// load returns the envelope with the given number. It checks the envelope's checksum, but not the
-// checksum of the preceding envelope. If the error is a storeError, the store cannot be read. Any
-// other error means that the envelope is missing or corrupt.
+// load returns the envelope with the given number. It checks the envelope's own checksum, but not
+// the checksum of the preceding envelope in it. If the error is a storeError, the store cannot be
+// read. Any other error means that the envelope is missing or corrupt.
 func load(ctx context.Context, store Store, number uint64) (*envelope, error) {
 	text, err := store.Get(ctx, number)
 	switch {
@@ -287,8 +288,8 @@ func isDown(err error) bool {
 	return down
 }
 
-// storeAll moves the data of the intake to the store until ctx is done. While all routes drain (end
-// after their remaining data), it waits, because the intake then has no reader.
+// storeAll moves the data of the intake to the store until ctx is done. It waits while all routes
+// drain (end after their remaining data), because its reader of the intake has then ended.
 func (b *Buffer) storeAll(ctx context.Context) error {
 	var mark stream.Mark // of the intake's own partition
 	for {
@@ -391,7 +392,7 @@ func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
 }
 
 // put stores e as the next envelope, and returns its size. It reads the fields last, sum and keys
-// of b without b.mu, because only the goroutine that calls put changes them.
+// of b without b.mu. This is safe, because only the goroutine that calls put changes them.
 func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int, err error) {
 	b.mu.Lock()
 	e.id = strings.TrimPrefix(b.part.ID, partitionPrefix)

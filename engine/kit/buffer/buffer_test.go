@@ -186,9 +186,9 @@ func (r *route) want(t *testing.T, want ...string) *stream.Batch {
 	return b
 }
 
-// TestRoutes checks that two routes read at their own positions, and that each resumes after a
-// restart in the middle of an envelope. Envelopes are deleted only after both routes have committed
-// them.
+// TestRoutes checks that two routes read at their own positions, and that each route resumes after
+// a restart in the middle of an envelope. Envelopes are deleted only after both routes have
+// committed them.
 func TestRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)
@@ -225,8 +225,8 @@ func TestRoutes(t *testing.T) {
 }
 
 // TestCorrupt checks that a route stops at an envelope that is missing, is damaged, or does not
-// follow its predecessor. The error contains the envelope's number. The route continues only if the
-// operator skips the envelope.
+// follow its predecessor. The error must contain the envelope's number. The route may continue only
+// after the operator has decided to skip the envelope.
 func TestCorrupt(t *testing.T) {
 	for name, damage := range map[string]func(*kept){
 		"missing": func(k *kept) { delete(k.texts, 2) },
@@ -275,8 +275,8 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// TestTailIsLost checks that an error is reported if the store ends before the progress that a
-// route has settled.
+// TestTailIsLost checks a store that ends before the position up to which a route has settled its
+// data. An error must be reported.
 func TestTailIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)
@@ -300,8 +300,8 @@ func TestTailIsLost(t *testing.T) {
 	})
 }
 
-// TestHeadIsLost checks that a route stops if the store has lost its first envelopes and the route
-// has not settled all of them. A route without progress begins at the first remaining envelope.
+// TestHeadIsLost checks a store that has lost its first envelopes. A route that has not settled all
+// of them must stop. A route without progress must begin at the first remaining envelope.
 func TestHeadIsLost(t *testing.T) {
 	for last, want := range map[uint64]string{
 		2: "envelope 2 of the buffer is corrupt",
@@ -359,8 +359,8 @@ func TestHeadIsLost(t *testing.T) {
 	}
 }
 
-// TestFull checks a buffer that is full by size or age. It accepts no data until routes have
-// settled some, and loses none.
+// TestFull checks a buffer that is full by size or by age. It must accept no data until routes have
+// settled some, and must lose none.
 func TestFull(t *testing.T) {
 	for name, o := range map[string]Options{
 		"bytes": {Bytes: minBytes, Sync: SyncAlways},
@@ -419,8 +419,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestDrain checks that records that a producer submits during a drain are stored. The route reads
-// them after the next start.
+// TestDrain submits records during a drain. They must be stored, and the route must read them after
+// the next start.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)

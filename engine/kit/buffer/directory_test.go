@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestDirectoryLocked checks that a second store cannot use the directory of an open one. Its
-// server would delete acknowledged data of the first one.
+// TestDirectoryLocked checks that a second store cannot use the directory of an open store.
+// Otherwise the server of the second store would delete acknowledged data of the first one.
 func TestDirectoryLocked(t *testing.T) {
 	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
@@ -43,8 +43,8 @@ func TestDirectoryLocked(t *testing.T) {
 	}
 }
 
-// TestLowerBytes checks that the option bytes can be lowered below the size of the store, and that
-// the store then still has its data.
+// TestLowerBytes lowers the option bytes below the size of the store. The store must then still
+// have its data.
 func TestLowerBytes(t *testing.T) {
 	dir := t.TempDir()
 	o := DefaultOptions()

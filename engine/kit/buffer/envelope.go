@@ -117,15 +117,16 @@ func decodeAs(text []byte, number uint64) (*envelope, error) {
 	return e, err
 }
 
-// chainError returns the error for an envelope e that does not contain the checksum of before, the
-// preceding envelope. The store has then lost or replaced an envelope.
+// chainError returns the error for an envelope e that should contain the checksum of before, the
+// preceding envelope, but contains another one. The store has then lost or replaced an envelope.
 func chainError(e, before *envelope) error {
 	return fmt.Errorf("it follows an envelope with checksum %08x, but %d has %08x",
 		e.previous, before.number, before.sum)
 }
 
-// check returns an error unless the record ends of e are ascending, the last one is the end of the
-// data, and the keys belong to parts of the data. An envelope with copies of keys has no data.
+// check returns an error if e is inconsistent. The record ends must be ascending, and the last one
+// must be the end of the data. The keys must belong to parts of the data. An envelope with copies
+// of keys must have no data.
 func (e *envelope) check() error {
 	if err := checkKeys(e.keys, len(e.data)); err != nil {
 		return err
@@ -171,8 +172,9 @@ func (e *envelope) next(offset int) int {
 	return int(e.ends[lo])
 }
 
-// A position in the buffer is one number: an envelope's number less one in the upper bits, and an
-// offset into its data in the lower offsetBits bits. An envelope is therefore limited to 16 MiB.
+// A position in the buffer is one number. Its lower offsetBits bits are an offset into the data of
+// an envelope. Its upper bits are the envelope's number minus one. The data of an envelope is
+// therefore limited to 16 MiB.
 const offsetBits = 24
 
 // maxEnvelope bounds the data of an envelope.

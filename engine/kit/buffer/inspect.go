@@ -58,7 +58,7 @@ type inspection struct {
 	recorded uint64 // the last envelope that was acknowledged
 }
 
-// Bounds implements stream.OpenBuffer. The numbers also include acknowledged envelopes that the
+// Bounds implements stream.OpenBuffer. The range also includes acknowledged envelopes that the
 // store has lost.
 func (i *inspection) Bounds(ctx context.Context) (first, last uint64, err error) {
 	first, last, _, err = i.store.State(ctx)
@@ -99,7 +99,7 @@ func (i *inspection) Envelope(ctx context.Context, number uint64) (stream.Envelo
 }
 
 // checkChain returns an error if e does not contain the checksum of the preceding envelope. If that
-// envelope is missing or corrupt, checkChain cannot compare and returns no error.
+// envelope is missing or corrupt, checkChain returns no error, because it cannot compare.
 func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 	if e.number == 1 {
 		return nil
@@ -111,8 +111,8 @@ func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 	return chainError(e, before)
 }
 
-// Skip implements stream.OpenBuffer. If the store has lost its last envelopes, they can only be
-// skipped all together. New envelopes then get the numbers of the lost ones.
+// Skip implements stream.OpenBuffer. If the store has lost its last envelopes, all of these must be
+// skipped together. New envelopes then get their numbers.
 func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	if first == 0 || last < first {
 		return fmt.Errorf("there are no envelopes from %d to %d", first, last)
@@ -136,8 +136,8 @@ func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	return addSkip(i.state, s, time.Now())
 }
 
-// shorten lowers the recorded number of the last acknowledged envelope to stored, the last envelope
-// in the store.
+// shorten lowers the recorded number of the last acknowledged envelope to stored, which is the
+// number of the last envelope in the store.
 func (i *inspection) shorten(stored uint64) error {
 	r, err := openLast(i.state)
 	if err != nil {

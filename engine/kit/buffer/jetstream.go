@@ -31,11 +31,11 @@ const (
 	callTime = 30 * time.Second
 	// remoteTime bounds one attempt to store an envelope on external servers.
 	remoteTime = 5 * time.Second
-	// storeSlack is the difference between the size limit of the stream and Options.Bytes. The
-	// buffer itself observes Options.Bytes. With this reserve, the server never has to refuse data.
+	// storeSlack is a reserve: the size limit of the stream exceeds Options.Bytes by storeSlack.
+	// The buffer itself keeps to Options.Bytes, so the server never has to refuse data.
 	storeSlack = 64 << 20
-	// serverBytes is the limit of the embedded server. It must exceed the limits of all streams,
-	// because the server does not open an existing stream with a larger limit.
+	// serverBytes is the limit of the embedded server. It must exceed the limits of all streams. If
+	// an existing stream has a larger limit than the server, the server does not open the stream.
 	serverBytes = 1 << 60
 	// lockName is the file that a process locks while it uses the directory of the store.
 	lockName = "penstock-buffer.lock"
@@ -55,9 +55,10 @@ type jetStream struct {
 	log     *slog.Logger
 }
 
-// OpenStore opens or creates a JetStream stream. If the option nats is set, this is the stream in
-// that option. Otherwise, it is the stream of an embedded server with its files in dir. dir must
-// contain nothing else. OpenStore locks dir, because two servers would delete each other's data.
+// OpenStore opens or creates a JetStream stream. If the option nats is set, it is the stream that
+// this option names. Otherwise, it is the stream of an embedded server with its files in dir, which
+// must contain nothing else. OpenStore locks dir, because two servers would delete each other's
+// data.
 func OpenStore(ctx context.Context, dir string, o Options, log *slog.Logger) (Store, error) {
 	if o.NATS.URL != "" {
 		return openRemote(ctx, o, log)
@@ -125,8 +126,8 @@ func (j *jetStream) connect(ctx context.Context, o Options) (err error) {
 }
 
 // streamConfig returns the configuration of the stream. Only Purge deletes messages: the stream
-// does not limit their age or number, and it refuses new data when it is full. Only the stream's
-// leader answers reads.
+// does not limit their age or number, and refuses new data when it is full. Only the stream's
+// leader answers reads, because a replica may be behind.
 func streamConfig(name, subject string, o Options, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage,

@@ -83,8 +83,8 @@ func (o *Options) largestEnvelope() stream.Size {
 	return envelopeBytes + o.maxRecord + envelopeSlack
 }
 
-// checkStream returns an error if the existing stream is not suitable for a buffer. Examples: the
-// stream deletes messages by itself, or it does not allow the buffer to delete messages.
+// checkStream returns an error if the existing stream is not suitable for a buffer. For example,
+// the stream deletes messages by itself, or it does not allow the buffer to delete messages.
 func checkStream(c *jetstream.StreamConfig, subject string, o Options) error {
 	refused := func(property string, value any) error {
 		const text = "it cannot be a buffer: it has %s %v; name another one, which is created"

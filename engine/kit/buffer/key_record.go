@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxKeys is the maximum number of keys of requests that a buffer remembers. A key identifies a
-// request that may be sent twice. A small buffer remembers fewer keys; see keyShare.
+// maxKeys is the maximum number of keys that a buffer remembers. A key identifies a request that
+// may be sent twice. A small buffer remembers fewer keys (see keyShare).
 const maxKeys = 128 << 10
 
 // recoverKeys restores the remembered keys of requests. It reads the envelopes that contain them,
@@ -48,8 +48,8 @@ func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) e
 	return nil
 }
 
-// copyKeys appends copies of all remembered keys if enough data was stored after the last copies
-// (see copiesEvery). Envelopes with the original keys can then be deleted.
+// copyKeys appends copies of all remembered keys, if enough data was stored since the last copies
+// (see copiesEvery). After that, the envelopes with the original keys can be deleted.
 func (b *Buffer) copyKeys(ctx context.Context) error {
 	if !b.keys.due(int64(b.o.Bytes)) {
 		return nil
@@ -80,9 +80,9 @@ func (b *Buffer) copyKeys(ctx context.Context) error {
 	return nil
 }
 
-// deletableBelow returns the number below which envelopes may be deleted. This is number, or a
-// lower number if envelopes below number contain remembered keys of requests. The caller holds
-// b.mu.
+// deletableBelow returns the number below which envelopes may be deleted. This is the argument
+// number, or a lower number if some envelopes below it contain remembered keys of requests. The
+// caller holds b.mu.
 func (b *Buffer) deletableBelow(number uint64) uint64 {
 	if b.keys.from != 0 {
 		return min(number, b.keys.from)

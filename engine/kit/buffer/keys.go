@@ -43,8 +43,8 @@ const (
 	// limit of servers.
 	copiesEach = 4 << 10
 	// copiesEvery bounds the space for copies of keys. Keys are copied again when the envelopes
-	// since the last copies have reached copiesEvery times the size of these copies, or a quarter
-	// of the buffer's size limit.
+	// after the last copies have a certain size: copiesEvery times the size of these copies, or a
+	// quarter of the buffer's size limit.
 	copiesEvery = 8
 	// leastCopied is the minimum number of bytes of envelopes between two copies.
 	leastCopied = 64 << 10
@@ -103,8 +103,8 @@ func (e *envelope) decodeKeys(rest []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// checkKeys returns an error if a key is malformed, or if the keys are not in the order of the
-// data, or exceed it. size is the number of bytes of the data.
+// checkKeys returns an error if a key is malformed, if the keys are not in the order of the data,
+// or if they exceed the data. size is the number of bytes of the data.
 func checkKeys(keys []key, size int) error {
 	at := uint64(0)
 	for i := range keys {
@@ -154,8 +154,8 @@ func (k *key) mark() stream.Mark {
 	return m
 }
 
-// identities appends an identity for each request that has records of e between the offsets from
-// and to. The identity gives the positions of these records in the request.
+// identities appends an identity to out for each request that has records of e between the offsets
+// from and to. The identity states which positions of the request these records have.
 func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Identity {
 	n, found := slices.BinarySearchFunc(e.keys, from, func(k key, at int) int {
 		return cmp.Compare(int(k.off), at)
@@ -192,9 +192,9 @@ func (r *keyRecord) stored(e *envelope, size int) {
 	r.since += int64(size)
 }
 
-// found updates r for an envelope that recovery has read. Recovery reads the envelopes with
-// remembered keys in order. Copies at their beginning count as the last copies, and all later
-// envelopes as data after the copies.
+// found updates r for an envelope that was read during recovery. Recovery reads the envelopes with
+// remembered keys in order. The first of these envelopes may contain copies of keys, which are then
+// the last copies that the buffer has made. All later envelopes count as data after the copies.
 func (r *keyRecord) found(e *envelope) {
 	if e.records == 0 && r.since == 0 {
 		r.copied += int64(e.size)
@@ -209,8 +209,8 @@ func (r *keyRecord) due(size int64) bool {
 }
 
 // fromOf returns the value of keysFrom for the next envelope, which has the given number and keys.
-// If no keys were remembered before, and the envelope has keys, this is number. Otherwise keysFrom
-// stays as it was.
+// If no keys were remembered before and the envelope has keys, this is the envelope's own number.
+// Otherwise keysFrom stays as it was.
 func (r *keyRecord) fromOf(number uint64, keys []key) uint64 {
 	if r.from == 0 && len(keys) > 0 {
 		return number

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// dying is a store of a process that dies during an append. The envelope may be stored or not, and
-// the sender gets no response.
+// dying is the store of a process that dies during an append. The envelope may then be stored or
+// not, and the sender gets no response.
 type dying struct {
 	*kept
 	left   int  // number of successful appends
@@ -101,9 +101,9 @@ func (r *route) readAll(t *testing.T, commit bool) (ids, texts []string) {
 
 func (r *route) b() *Buffer { return r.reader.(*reader).b }
 
-// TestKeysSurvive checks that repeated requests are stored once, and that their records have the
-// same ids as with `ack: delivered`. A process may die during any append, and a request may be
-// repeated after its envelope was deleted. PENSTOCK_PUSH makes it try 150 seeds.
+// TestKeysSurvive repeats requests. They must be stored once, and their records must have the same
+// ids as with `ack: delivered`. A process may die during any append, and a request may be repeated
+// after its envelope was deleted. With PENSTOCK_PUSH, the test tries 150 seeds.
 func TestKeysSurvive(t *testing.T) {
 	seeds := uint64(8)
 	if os.Getenv("PENSTOCK_PUSH") != "" {
@@ -174,9 +174,9 @@ func TestKeysSurvive(t *testing.T) {
 	}
 }
 
-// TestKeysAreBounded checks that envelopes are deleted although their keys are remembered, that
-// keys expire, and that copies in several envelopes are read back. A restart must also restore the
-// sizes (keyRecord) that decide when keys are copied.
+// TestKeysAreBounded checks that envelopes are deleted although their keys are remembered, and that
+// keys expire. Copies of keys in several envelopes must be read back. A restart must also restore
+// the sizes (keyRecord) that decide when keys are copied.
 func TestKeysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)

@@ -12,8 +12,8 @@ import (
 )
 
 // lastFile is the name of a file in the state directory of the source. It contains the number of
-// the last acknowledged envelope. The file is not synced, so that after a power loss the number may
-// be too low.
+// the last acknowledged envelope. The file is not synced. So after a power loss the number may be
+// too low.
 const lastFile = "buffer-last"
 
 // lastSize is the size of the file: a number, its checksum and a line end.

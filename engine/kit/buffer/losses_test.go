@@ -44,7 +44,7 @@ func (w *watched) Append(ctx context.Context, number uint64, text []byte) error 
 }
 
 // startReal starts a buffer in a directory. If state is not empty, it is the state directory of an
-// earlier buffer, and the new one begins with a copy of it.
+// earlier buffer, and the new buffer begins with a copy of it.
 func startReal(t *testing.T, dir, state string, o Options) *real {
 	t.Helper()
 	r := &real{&process{host: streamtest.NewHost(t)}, make(chan error, 100)}
@@ -126,9 +126,9 @@ func TestLossByInterest(t *testing.T) {
 	r.stop(t)
 }
 
-// TestLossByConsumer checks that positions do not depend on consumers. JetStream deletes a consumer
-// with a corrupt state, and the consumer's position with it. The buffer stores positions in the
-// checkpoint.
+// TestLossByConsumer checks that positions do not depend on consumers. If the state of a consumer
+// is corrupt, JetStream deletes the consumer, and its position with it. The buffer stores positions
+// in the checkpoint instead.
 func TestLossByConsumer(t *testing.T) {
 	dir := t.TempDir()
 	r := startReal(t, dir, "", DefaultOptions())
@@ -152,8 +152,9 @@ func TestLossByConsumer(t *testing.T) {
 	r.stop(t)
 }
 
-// TestLossByBadBlock checks that the buffer reports damage anywhere and delivers nothing after it.
-// The recovery of a stream silently omits blocks that it cannot read.
+// TestLossByBadBlock damages the stream's files in different places. The recovery of a stream
+// silently omits blocks that it cannot read. The buffer must report the damage, and deliver nothing
+// after it.
 func TestLossByBadBlock(t *testing.T) {
 	texts := []string{"first record", "second record", "third record"}
 	for at, text := range texts {
@@ -236,9 +237,9 @@ func readDamaged(t *testing.T, dir, state string) (got []string, err error) {
 	}
 }
 
-// TestLossByRefusedPublish checks that refused data is not acknowledged to a sender. Servers refuse
-// messages of a burst while PublishAsyncComplete reports success; the buffer waits for the
-// acknowledgement of each envelope.
+// TestLossByRefusedPublish checks that data is not acknowledged to a sender if the server has
+// refused it. In a burst, servers refuse messages while PublishAsyncComplete reports success. So
+// the buffer waits for the acknowledgement of each envelope.
 func TestLossByRefusedPublish(t *testing.T) {
 	r := startReal(t, t.TempDir(), "", DefaultOptions())
 	r.add(t, "stored")

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// settledBelow returns the number below which all envelopes are durably settled (delivered,
-// dead-lettered or dropped) by every route. While a route has not opened, or has no progress, this
-// is the first envelope. The caller holds b.mu.
+// settledBelow returns the number below which every route has settled all envelopes durably
+// (delivered, dead-lettered or dropped). While a route has not opened or has no progress, this is
+// the number of the first envelope. The caller holds b.mu.
 func (b *Buffer) settledBelow() uint64 {
 	below := b.last + 1
 	for _, name := range b.host.Routes() {
@@ -70,9 +70,9 @@ func (b *Buffer) purgeBelow(ctx context.Context, store Store, number uint64) err
 }
 
 // findOldest sets b.oldest to the time at which the unsettled envelope with the given number was
-// stored. If number is greater than last, the buffer has no unsettled data. b.oldest then becomes
-// zero, unless an envelope was stored meanwhile. findOldest changes nothing if Options.Age is not
-// set or the envelope is corrupt.
+// stored. A number greater than last means that the buffer has no unsettled data. b.oldest then
+// becomes zero, unless another envelope was stored meanwhile. findOldest changes nothing if
+// Options.Age is not set or the envelope is corrupt.
 func (b *Buffer) findOldest(ctx context.Context, store Store, number, last uint64) error {
 	if b.o.Age == 0 {
 		return nil

@@ -106,9 +106,9 @@ func (r *reader) Read(ctx context.Context, batch *stream.Batch) error {
 	return err
 }
 
-// ended reports whether this route ends because it is draining. If all routes drain, they end only
-// after the data in the intake was moved to the store. The data in the store waits for the next
-// start.
+// ended reports whether this route ends now because it drains. If all routes drain, they must first
+// wait until the data in the intake was moved to the store. The data in the store waits for the
+// next start.
 func (r *reader) ended() (bool, <-chan struct{}) {
 	b := r.b
 	b.mu.Lock()
@@ -178,10 +178,10 @@ func (b *Buffer) stored() uint64 {
 	return b.last
 }
 
-// lostFrom returns the number of the last envelope of a gap, a range of missing envelopes that
-// begins with the given number. If the gap is at the beginning of the store, its last envelope is
-// the one before the first stored envelope. The length of any other gap is unknown, and lostFrom
-// returns the given number.
+// lostFrom returns the number of the last envelope of a gap. A gap is a range of missing envelopes,
+// and this one begins with the given number. If the gap is at the beginning of the store, it ends
+// before the first stored envelope. If it is not, its length is unknown, and lostFrom returns the
+// given number.
 func (b *Buffer) lostFrom(number uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,7 +221,7 @@ func (e *corruptError) Error() string {
 func (e *corruptError) Unwrap() error { return e.err }
 
 // load sets r.current to the envelope with the given number, and checks its checksum. If r.before
-// is the preceding envelope, load also checks that the loaded envelope contains the checksum of
+// is the preceding envelope, load also checks that the new envelope contains the checksum of
 // r.before.
 func (r *reader) load(ctx context.Context, number uint64) error {
 	if r.current != nil && r.current.number == number {

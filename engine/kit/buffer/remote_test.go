@@ -131,8 +131,8 @@ func remoteOptions(url string, replicas int) Options {
 	return o
 }
 
-// TestRemote checks that another process can read all data stored on external servers, and that
-// repeated requests are not stored again. With PENSTOCK_PUSH, there are three servers, and the
+// TestRemote stores data on external servers. Another process must be able to read all of it, and
+// repeated requests must not be stored again. With PENSTOCK_PUSH, there are three servers, and the
 // stream's leader is stopped in the middle of the test.
 func TestRemote(t *testing.T) {
 	count := 1 // as few for the short tests
@@ -257,8 +257,8 @@ func createStream(t *testing.T, js jetstream.JetStream, config jetstream.StreamC
 	}
 }
 
-// TestRemoteOneWriter checks two processes that store in one stream: the second one gets an error,
-// and nothing is stored twice.
+// TestRemoteOneWriter checks two processes that store in one stream. The second one must get an
+// error, and nothing may be stored twice.
 func TestRemoteOneWriter(t *testing.T) {
 	s := startServers(t, 1)
 	o := remoteOptions(s.urls(), 1)
@@ -284,9 +284,9 @@ func TestRemoteOneWriter(t *testing.T) {
 	}
 }
 
-// TestRemoteClosed checks that the source fails, so that the engine restarts it, after the library
-// has closed the connection permanently. The request that was not stored does not succeed, and the
-// next start refuses servers with the lowered max_payload.
+// TestRemoteClosed makes the library close the connection permanently. The source must then fail,
+// so that the engine restarts it. The request that was not stored must not succeed. The next start
+// must refuse the servers, because their max_payload was lowered.
 func TestRemoteClosed(t *testing.T) {
 	s := startServers(t, 1)
 	limit := func(bytes int32) {

@@ -66,9 +66,9 @@ func addSkip(dir vfs.Dir, s span, now time.Time) error {
 }
 
 // currentSkips returns the ranges of envelopes to skip, for a store that ends at envelope last.
-// Numbers in skipFile beyond last are of envelopes that the store has lost, or of an earlier store.
-// currentSkips removes them from the file, because new envelopes will get these numbers. It returns
-// an error if the range of the option `skip` extends beyond last.
+// skipFile may contain numbers beyond last, of envelopes that the store has lost, or of an earlier
+// store. currentSkips removes these from the file, because new envelopes will get these numbers. It
+// returns an error if the range of the option `skip` extends beyond last.
 func currentSkips(o Options, state vfs.Dir, last uint64) ([]span, error) {
 	option, err := o.skipped()
 	if err != nil {

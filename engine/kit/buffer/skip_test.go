@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestFullSkipped checks that a full buffer accepts data again after an operator has skipped intact
-// envelopes. Only the skipped ones are not read, and they are counted and logged.
+// TestFullSkipped checks a full buffer in which an operator skips intact envelopes. The buffer must
+// then accept data again. The skipped envelopes must not be read, and must be counted and logged.
+// All other envelopes must be read.
 func TestFullSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)
@@ -56,8 +57,8 @@ func TestFullSkipped(t *testing.T) {
 	})
 }
 
-// TestStaleSkips checks that a decision to skip envelopes does not apply to new envelopes with the
-// same numbers. A store gives these numbers again if it has lost its last envelopes.
+// TestStaleSkips checks a decision to skip envelopes that the store has then lost. New envelopes
+// get the same numbers. The decision must not apply to them.
 func TestStaleSkips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, path := new(kept), t.TempDir()
@@ -106,8 +107,9 @@ func TestStaleSkips(t *testing.T) {
 	})
 }
 
-// TestSkipFile adds a decision after one that a full disk or a crash has truncated, and removes
-// decisions about envelopes that the store has lost. Each decision keeps its time.
+// TestSkipFile adds a decision after another one that a full disk or a crash has truncated. It also
+// removes decisions about envelopes that the store has lost. Each remaining decision must keep its
+// time.
 func TestSkipFile(t *testing.T) {
 	dir, err := vfs.OS().OpenDir(t.TempDir())
 	if err != nil {

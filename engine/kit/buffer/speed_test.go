@@ -39,7 +39,7 @@ func (p *plainLog) State(context.Context) (first, last uint64, size int64, err e
 	return 1, p.last, p.size, nil
 }
 
-// storedIn returns the time in which each of the senders stores its bodies in a buffer over a
+// storedIn measures the time in which a number of senders store their bodies in a buffer over
 // store.
 func storedIn(b *testing.B, store Store, senders, bodies, size int) time.Duration {
 	b.Helper()
@@ -82,9 +82,9 @@ func storedIn(b *testing.B, store Store, senders, bodies, size int) time.Duratio
 	return took
 }
 
-// BenchmarkStored compares JetStream with a plain log that has the same group commit. Each stores
-// the bodies of 64 senders, in 7 interleaved pairs. The median of the ratios should be at least
-// 0.5.
+// BenchmarkStored compares JetStream with a plain log that has the same group commit. Both store
+// the bodies of 64 senders, in 7 interleaved pairs of runs. The median of the ratios should be at
+// least 0.5.
 func BenchmarkStored(b *testing.B) {
 	for name, size := range map[string]int{"1KiB": 1 << 10, "16KiB": 16 << 10, "256KiB": 256 << 10} {
 		b.Run(name, func(b *testing.B) {

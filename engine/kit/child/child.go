@@ -34,17 +34,17 @@ type Spec struct {
 	// Env lists the names of the environment variables that the child gets from this process. The
 	// child gets no others.
 	Env []string
-	// Extra has values for names in Env. They replace the values in the environment of this
-	// process.
+	// Extra has values for names in Env. The child gets these values instead of those in the
+	// environment of this process.
 	Extra map[string]string
 
 	Memory stream.Size // address space of each process in bytes; 0 means no limit; Linux only
 	// CPU bounds the processor time of each process, rounded up to seconds. Zero means no limit.
 	// Linux only.
 	CPU time.Duration
-	// Grace is the time that the child has to end by itself after its standard input is closed.
-	// After this time it is killed. Zero means 5s. If Grace is negative, the child is killed at
-	// once.
+	// Grace is the time in which the child should end by itself after its standard input was
+	// closed. After this time it is killed. Zero means 5s. If Grace is negative, the child is
+	// killed at once.
 	Grace time.Duration
 	// Terminate makes Run send SIGTERM to the child's process group when its context ends. It is
 	// for programs that do not notice the end of their standard input. It has no effect on systems
@@ -52,8 +52,8 @@ type Spec struct {
 	Terminate bool
 
 	// KeepInput makes [Process.UnreadInput] available. For this purpose, this process keeps the
-	// read end of the child's standard input open. The cost: if the child closes its input, Write
-	// does not fail at once, but blocks until the child ends.
+	// read end of the child's standard input open. This has a cost: if the child closes its input,
+	// Write does not fail at once, but blocks until the child ends.
 	KeepInput bool
 
 	// DiscardOutput makes Run read the child's standard output and discard it, so that the child
@@ -67,9 +67,9 @@ type Spec struct {
 
 const (
 	defaultGrace = 5 * time.Second
-	// lingering bounds the time for which the output of a child is still read after its death.
-	// Without a bound, a process that has left the child's process group could hold the pipes open
-	// forever.
+	// lingering bounds the time for which the output of a child is still read after its death. A
+	// process that has left the child's process group may hold the pipes open. Without a bound, the
+	// reads would then never end.
 	lingering = time.Second
 )
 

@@ -110,8 +110,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestGroupDies checks that a hanging child is killed with its descendants, and that Run returns
-// soon even if another process still holds its pipes.
+// TestGroupDies checks that a hanging child is killed with its descendants. Run must return soon,
+// even if another process still holds the child's pipes.
 func TestGroupDies(t *testing.T) {
 	enough := errors.New("enough")
 	for name, script := range map[string]string{
@@ -176,8 +176,8 @@ func eventually(what func() bool) bool {
 	return true
 }
 
-// TestGrace checks that Run does not kill a child that ends when its input is closed. It checks
-// that Run kills any other child after Grace.
+// TestGrace checks a child that ends when its input is closed, which Run must not kill. Run must
+// kill any other child after Grace.
 func TestGrace(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -196,8 +196,8 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestCauseOfTalk checks that a child is killed with the cause of ctx if talk returns because ctx
-// has ended.
+// TestCauseOfTalk checks a function talk that returns because ctx has ended. The child must be
+// killed with the cause of ctx.
 func TestCauseOfTalk(t *testing.T) {
 	t.Parallel()
 	enough := errors.New("enough")
@@ -214,7 +214,7 @@ func TestCauseOfTalk(t *testing.T) {
 }
 
 // TestWriteToNobody checks that a write to a child that does not read ends when the context ends. A
-// write to a child that has closed its input fails.
+// write to a child that has closed its input must fail.
 func TestWriteToNobody(t *testing.T) {
 	enough := errors.New("enough")
 	big := make([]byte, 4<<20)

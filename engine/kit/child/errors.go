@@ -26,8 +26,8 @@ func (e *StartError) Unwrap() error { return e.Err }
 var ErrEnded = errors.New("exited unexpectedly with status 0")
 
 // EndedCleanly reports whether a child ended by itself with status 0 and without a protocol error.
-// For example, a program ends like this if it serves a limited number of requests. err is the error
-// that [Session.End] receives.
+// A program may do so because it serves only a limited number of requests. err is the error that
+// [Session.End] receives.
 func EndedCleanly(err error) bool {
 	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code == 0 && exit.Protocol == nil && errors.Is(exit.Killed, ErrNotReading)

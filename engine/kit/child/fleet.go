@@ -29,7 +29,8 @@ type Session interface {
 }
 
 // Fleet keeps children running until its context ends, each in a slot of its own. A child that ends
-// is restarted after a wait, which grows from FirstWait to LastWait. There is no wait in two cases:
+// is restarted after a wait. The wait grows with each child that ends without having completed any
+// work, from FirstWait to LastWait. There is no wait in two cases:
 //
 //   - The child has completed work since its start.
 //   - The child died with work in progress, and no child of this slot has died without work since
@@ -56,13 +57,13 @@ const (
 	LastWait  = 30 * time.Second
 )
 
-// maxKilled bounds the deaths with work in progress that do not delay the restart, counted since
-// the last completed work.
+// maxKilled bounds the deaths with work in progress that do not delay the restart. They are counted
+// since the last completed work.
 const maxKilled = 16
 
 // waits is the restart policy of one slot: it determines the wait before the next start. The usual
-// backoff of package supervise is not enough. It does not know whether the last children completed
-// any work, and the wait depends on this.
+// backoff of package supervise cannot be used, because the wait depends on whether the last
+// children completed any work, which this backoff does not know.
 type waits[S Session] struct {
 	backoff.Policy
 	slot *Slot[S]
@@ -116,8 +117,8 @@ func (e *DownError) Error() string {
 // Unwrap returns the error with which the last child ended.
 func (e *DownError) Unwrap() error { return e.Err }
 
-// Soon is the minimum of DownError.Next, the time until the next start. Next is Soon if the time of
-// the next start is unknown or has passed.
+// Soon is the minimum of DownError.Next, which is the time until the next start. If the time of the
+// next start is unknown or has passed, Next is Soon.
 const Soon = 10 * time.Millisecond
 
 // NewFleet creates a fleet; Serve starts the children.
@@ -198,10 +199,9 @@ func (s *Slot[S]) set(session S, err error) {
 	s.changed = make(chan struct{})
 }
 
-// count updates the counters ends and killed after a child has ended. These counters determine the
-// wait before the next start: killed counts the deaths with work in progress that cause no wait,
-// and ends counts the ends that lengthen the wait. worked and busy are the results of
-// [Session.Did].
+// count updates the counters ends and killed after a child has ended. They determine the wait
+// before the next start: killed counts the deaths with work in progress that cause no wait, and
+// ends counts the ends that lengthen the wait. worked and busy are the results of [Session.Did].
 func (s *Slot[S]) count(worked, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

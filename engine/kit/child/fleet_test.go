@@ -37,8 +37,8 @@ func (e *echo) Serve(context.Context) error {
 func (e *echo) End(err error)            { e.ended <- err }
 func (e *echo) Did() (worked, busy bool) { return e.heard > 0, e.busy }
 
-// TestFleetWaits checks that the wait grows for a child that ends without completing any work. A
-// child that has completed work, or dies with work in progress, restarts at once.
+// TestFleetWaits checks that the wait grows if children end without completing any work. A child
+// that has completed work, or has died with work in progress, must be replaced at once.
 func TestFleetWaits(t *testing.T) {
 	for _, c := range []struct {
 		name, script string

@@ -17,9 +17,9 @@ const lineBuffer = 64 << 10
 func Quoted(line []byte) []byte { return line[:min(len(line), QuotedMost)] }
 
 // ServeLines implements [Session.Serve] for a protocol of lines. It calls take with each line of
-// the child's output, until the child ends. If a line is longer than most bytes, or take returns an
-// error, ServeLines kills the child. At the end of the output it returns nil, because the exit
-// status describes the end of the child better than an error of the pipe.
+// the child's output, until the child ends. If a line is longer than the maximum (most, in bytes),
+// or take returns an error, ServeLines kills the child. At the end of the output it returns nil,
+// because the exit status describes the end of the child better than an error of the pipe.
 func ServeLines(p *Process, most int, take func(line []byte) error) error {
 	in := bufio.NewReaderSize(p, lineBuffer)
 	for {

@@ -14,7 +14,7 @@ import (
 )
 
 // Process is a running child. Kill may be called concurrently. Only one goroutine may call Write
-// and CloseInput. Only one goroutine, the same or a different one, may call Read.
+// and CloseInput, and only one goroutine may call Read. These may be two different goroutines.
 type Process struct {
 	name    string
 	cmd     *exec.Cmd
@@ -28,8 +28,8 @@ type Process struct {
 	// when the child dies. Only the goroutine that calls Read uses this field.
 	leftover int
 
-	// mu guards the fields below. It is held while a signal is sent, so that the process cannot be
-	// reaped meanwhile: its id could then belong to another process.
+	// mu guards the fields below. It is held while a signal is sent. So the process cannot be
+	// reaped at that time, after which another process could get its id.
 	mu     sync.Mutex
 	killed error // the reason for the kill; nil if not killed
 	reaped bool
@@ -116,8 +116,8 @@ func (p *Process) Read(text []byte) (int, error) {
 		return n, err
 	}
 	// The read deadline has passed, so the child is dead. Either a process outside its group still
-	// holds the pipe, or this goroutine has not read all output yet. The deadline must be moved
-	// into the future, since no bytes can be read after it.
+	// holds the pipe, or this goroutine has not read all output yet. No bytes can be read after the
+	// deadline, so it must be moved into the future.
 	if err := p.out.SetReadDeadline(time.Now().Add(leftoverWait)); err != nil {
 		return 0, err
 	}
@@ -255,8 +255,8 @@ func start(s Spec) (*Process, error) {
 func (p *Process) wait() error {
 	err := p.cmd.Wait()
 	p.mu.Lock()
-	// Kill the remaining members of the process group. The id of the group, which is that of the
-	// process, has not been reused yet, because the process was reaped only just now.
+	// Kill the remaining members of the process group. The id of the group is that of the process,
+	// which was reaped just now. So this id has not been reused yet.
 	killGroup(p.cmd.Process)
 	p.reaped = true
 	p.mu.Unlock()
@@ -268,8 +268,8 @@ func (p *Process) wait() error {
 	return err
 }
 
-// end closes the child's input when ctx ends or talked is closed, which means that the function
-// talk of Run has returned. It kills the child if the child does not end within its grace period.
+// end closes the child's input when ctx ends, or when talked is closed because the function talk of
+// Run has returned. If the child does not end within its grace period, end kills it.
 func (p *Process) end(ctx context.Context, talked <-chan struct{}, s Spec) {
 	select {
 	case <-p.exited:

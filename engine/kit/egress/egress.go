@@ -1,10 +1,10 @@
 // Package egress restricts requests to URLs that come from data. Without it, a record could make
 // penstock send requests into penstock's own network (server-side request forgery, SSRF).
 //
-// A [Policy] decides which URLs and addresses are allowed; it does no I/O. A [Dialer] resolves a
-// name, checks each address, and then connects to the checked address. The check therefore holds
-// even if the name resolves to another address later (DNS rebinding). A transport of [NewTransport]
-// uses a Dialer and no proxy. Clients must not follow redirects.
+// A [Policy] decides which URLs and addresses are allowed. It does no I/O. A [Dialer] resolves a
+// name, checks each address, and then connects to the checked address. So the check also holds if
+// the name resolves to another address later (DNS rebinding). A transport of [NewTransport] uses a
+// Dialer and no proxy. Clients must not follow redirects.
 package egress
 
 import (

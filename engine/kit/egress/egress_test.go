@@ -102,7 +102,7 @@ func TestAddresses(t *testing.T) {
 }
 
 // resolver is a name server on loopback. It answers the nth question for an IPv4 address with the
-// nth address, and all questions after the last address with that address.
+// nth address. When all addresses were used, it repeats the last one.
 func resolver(t *testing.T, answers ...string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -149,8 +149,8 @@ func respond(q []byte, address func() netip.Addr) []byte {
 
 var errStopped = errors.New("the test lets nothing out")
 
-// TestRebinding checks that each dialed address is checked: a name that resolves first to a public
-// address and then to loopback is refused.
+// TestRebinding checks that each dialed address is checked. A name that resolves first to a public
+// address and then to loopback must be refused.
 func TestRebinding(t *testing.T) {
 	var allowed []string
 	d := Dialer{

@@ -172,8 +172,9 @@ func (p *Policy) Patterns() (out []string) {
 	return out
 }
 
-// Pattern returns the entry of Patterns that allows the host in address, a host:port as returned by
-// Check. It returns "" if the host is listed by its name or not allowed.
+// Pattern returns the entry of Patterns that allows the host in address, which is a host:port as
+// returned by Check. It returns "" if the host is listed by its name, or if the host is not
+// allowed.
 func (p *Policy) Pattern(address string) string {
 	host := address
 	if i := strings.LastIndexByte(address, ':'); i >= 0 {
@@ -190,8 +191,8 @@ func (p *Policy) Pattern(address string) string {
 	return ""
 }
 
-// checkName returns the reason why a host name is malformed, or "". A name with a number as its
-// last part is malformed, because resolvers treat names such as 127.1 or 0x7f000001 as addresses.
+// checkName returns the reason why a host name is malformed, or "". A name whose last part is a
+// number is malformed, because resolvers treat names such as 127.1 or 0x7f000001 as addresses.
 func checkName(name string) string {
 	if name == "" || len(name) > 253 {
 		return "the host is empty or too long"

@@ -52,7 +52,8 @@ type Program struct {
 	meta   bool     // it reads meta
 	result stream.FieldType
 	// lenient means that a comparison with null is false instead of an error. It is set if the
-	// schema is known: then a null cannot come from a misspelled name.
+	// schema is known. In this case the names in the expression are known to be right, so a null is
+	// not the result of a misspelled name.
 	lenient bool
 
 	condition condition   // nil if the virtual machine is needed

@@ -63,9 +63,8 @@ func fromJSON(args ...any) (any, error) {
 	return out.([]any)[0], nil
 }
 
-// orders has an entry for each order operator, such as <: the name of a function and its
-// comparison. The function ordering creates these functions. They return false if an operand is
-// null.
+// orders maps each order operator, such as <, to the name of a function and the comparison of this
+// function. ordering creates these functions. They return false if an operand is null.
 var orders = map[string]struct {
 	name string
 	less func(a, b any) bool

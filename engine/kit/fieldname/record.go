@@ -67,8 +67,9 @@ func (e *Editor) Put(b *stream.Batch, f *stream.Field, o *Object) {
 
 // SetLast sets the field or member with the name r in record i to the value f. It sets the flat
 // field if the record has it, or if the name has no path. Otherwise it sets the member. The fields
-// of record i must be the last ones in b.Fields; call [stream.Batch.OpenFields] before. SetLast
-// returns an error if a value on the path is not an object. The record is then unchanged.
+// of record i must be the last ones in b.Fields. To ensure this, call [stream.Batch.OpenFields]
+// before. SetLast returns an error if a value on the path is not an object. The record is then
+// unchanged.
 func (e *Editor) SetLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	fields := b.FieldsOf(i)
 	for k := range fields {

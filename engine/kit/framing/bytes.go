@@ -42,7 +42,7 @@ func (delimitedLine) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// csv ends a record after a line end that is not inside quotes. A quote inside a quoted field is
+// csv ends a record at a line end that is not inside quotes. A quote inside a quoted field is
 // doubled (RFC 4180). csv treats a doubled quote as the end of one quoted part and the start of
 // another, which has the same effect. Outside of quotes, a quote after an ASCII letter or digit is
 // text. An example is the first quote of `5" disk,"a, b"`.
@@ -77,15 +77,15 @@ func (csv) Next(data []byte, last bool) lines.Frame {
 }
 
 // values finds consecutive JSON values, or the objects of an array. A value ends where its brackets
-// are balanced. It may be invalid JSON; the parser will report that.
+// are balanced. So a value need not be valid JSON. The parser will report an invalid one.
 type values struct{}
 
 // Exact implements lines.Framing.
 func (values) Exact() bool { return false }
 
 // Next implements lines.Framing. A frame includes white space, commas and array brackets before its
-// record, but never those after it. Its end therefore does not depend on the number of bytes that
-// follow.
+// record, but never those after it. So the end of the frame does not depend on the number of bytes
+// that are available after the record.
 func (values) Next(data []byte, last bool) lines.Frame {
 	from := punctuation(data)
 	if from == len(data) {

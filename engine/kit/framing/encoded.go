@@ -16,8 +16,8 @@ type encoded struct {
 	in    charset
 	inner lines.Framing // finds records in the decoded text, or in the raw bytes if bytes is set
 	// bytes means that the framing inner finds records in the raw bytes, without decoding them
-	// first. This is possible if the delimiters have the same bytes in this encoding as in UTF-8,
-	// or if inner searches for encoded delimiters.
+	// first. This is possible in two cases: the delimiters have the same bytes in this encoding as
+	// in UTF-8, or inner searches for encoded delimiters.
 	bytes bool
 	lines bool // inner finds lines
 	onBad bad
@@ -184,8 +184,9 @@ type Text struct {
 	DecodeError string // keep, replace, drop, dead_letter, fail
 }
 
-// Validate returns an error if a key of t is invalid, by itself or in combination with the framing
-// o or with longRecord, the value of the option `long_record`. The error names the key.
+// Validate returns an error if a key of t is invalid by itself, or in combination with o or
+// longRecord. o is the framing, and longRecord is the value of the option `long_record`. The error
+// names the key.
 func (t Text) Validate(o Options, longRecord string) error {
 	in, ok := charsets[t.Encoding]
 	if !ok {
@@ -210,9 +211,9 @@ func (t Text) Validate(o Options, longRecord string) error {
 	return nil
 }
 
-// In returns the framing of files with the encoding t. It returns nil if records are lines of raw
-// bytes. If the encoding depends on a file's first bytes, byHead returns the framing of each file,
-// given these bytes.
+// In returns the framing of files with the encoding t, or nil if records are lines of raw bytes.
+// The encoding may depend on a file's first bytes. In this case, In also returns byHead, a function
+// that returns the framing of a file, given these bytes.
 func (o Options) In(t Text,
 	maxRecord int) (framed lines.Framing, byHead func(head []byte) lines.Framing, err error) {
 	inner, err := o.New(maxRecord)

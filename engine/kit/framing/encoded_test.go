@@ -31,8 +31,8 @@ type got struct {
 	next  int64
 }
 
-// read reads a file in growing steps into batches of a few bytes. Now and then a new reader resumes
-// at a batch's end, or only a part of the records is read again.
+// read reads a file in growing steps into batches of a few bytes. Sometimes a new reader resumes at
+// a batch's end, or reads only a part of the records again.
 func (f file) read(t *testing.T, rng *rand.Rand) (g got) {
 	t.Helper()
 	framed, byHead, err := f.o.In(f.t, 1<<20)

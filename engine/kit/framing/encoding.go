@@ -101,8 +101,8 @@ const (
 var bads = map[string]bad{"keep": keepBad, "replace": replaceBad, "drop": dropBad,
 	"dead_letter": deadLetterBad, "fail": failBad}
 
-// decode appends data to dst as UTF-8. Bytes that are not a character become U+FFFD, or are omitted
-// if onBad is dropBad. The result at is the offset in data of the first such bytes, or -1 if there
+// decode appends data to dst as UTF-8. Bytes that are not a character become U+FFFD or, if onBad is
+// dropBad, are omitted. The result at is the offset in data of the first such bytes, or -1 if there
 // are none.
 func (c charset) decode(dst, data []byte, onBad bad) (out []byte, at int) {
 	at = -1

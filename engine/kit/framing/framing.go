@@ -3,8 +3,8 @@
 // sequence or in an array. File sources use it.
 //
 // A framing ([lines.Framing]) has no state: from a record's start it always finds the same records.
-// It describes the place of a record in the data as a frame ([lines.Frame]). A restarted source can
-// therefore continue at the start of any record. The package does no I/O.
+// So a restarted source can continue at the start of any record. The framing describes the place of
+// a record in the data as a frame ([lines.Frame]). The package does no I/O.
 package framing
 
 import (

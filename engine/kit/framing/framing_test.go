@@ -118,8 +118,8 @@ var cases = []struct {
 	{"json cut off", options("json", nil), `{"a":1}{"b":`, []string{`{"a":1}`, `{"b":`}},
 }
 
-// fill reads a file of text in growing steps into batches of a few bytes, and returns its records
-// and ids. restart starts over at the end of a random batch, as after a kill.
+// fill reads a text in growing steps into batches of a few bytes, and returns its records and their
+// ids. If restart is set, a new reader continues at the end of a random batch, as after a kill.
 func fill(t *testing.T, o framing.Options, text string,
 	rng *rand.Rand) (records []string, ids []int64) {
 	t.Helper()
@@ -173,8 +173,8 @@ func fill(t *testing.T, o framing.Options, text string,
 	return records, ids
 }
 
-// TestFramings checks that the records do not depend on the available part of the file at each
-// read, or on the ends of batches.
+// TestFramings checks that the records do not depend on two things: the part of the file that is
+// available at each read, and the ends of batches.
 func TestFramings(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -80,8 +80,9 @@ func indented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || lin
 
 var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Throwable)(: |$)`)
 
-// javaTrace reports whether line continues the output of Throwable.printStackTrace. Such lines are
-// the class with its message, frames ("\tat ..."), "\t... 3 more", and causes between them.
+// javaTrace reports whether line continues the output of Throwable.printStackTrace. This output
+// consists of the class with its message, frames ("\tat ..."), "\t... 3 more", and causes between
+// them.
 func javaTrace(_, _, line []byte) bool {
 	return indented(line) || javaThrowable.Match(line) ||
 		bytes.HasPrefix(line, []byte("Caused by: ")) ||
@@ -94,8 +95,9 @@ var pythonBetween = [][]byte{
 	[]byte("The above exception was the direct cause of the following exception:"),
 }
 
-// pythonTrace reports whether line continues a Python traceback. Such lines are the header, the
-// indented frames, the exception after them, and the lines that link several tracebacks.
+// pythonTrace reports whether line continues a Python traceback. A traceback consists of the
+// header, the indented frames, and the exception after them. Lines that link several tracebacks
+// also continue it.
 func pythonTrace(_, before, line []byte) bool {
 	for _, p := range pythonBetween {
 		if bytes.HasPrefix(line, p) {
@@ -119,7 +121,8 @@ var goFrame = regexp.MustCompile(
 	`^(goroutine \d+ \[|created by |\[signal |exit status |\S+\(.*\)$|\.\.\.additional frames elided)`)
 
 // goTrace reports whether line continues the output of a Go crash, which begins with first, such as
-// "panic: ...". Such lines are goroutines with their frames, and the empty lines between them.
+// "panic: ...". This output consists of goroutines with their frames, and the empty lines between
+// them.
 func goTrace(first, _, line []byte) bool {
 	return goBegins.Match(first) && (len(line) == 0 || indented(line) || goFrame.Match(line))
 }

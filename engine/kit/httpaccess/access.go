@@ -42,8 +42,8 @@ type Token struct {
 	header string
 }
 
-// NewToken returns the token from the option that is set: basic, bearer or bearerFile. It reads the
-// file of bearerFile. It returns an empty Token if none of them is set.
+// NewToken returns the token of the option that is set: basic, bearer or bearerFile. For
+// bearerFile, it reads the file. If none of the options is set, it returns an empty Token.
 func NewToken(basic *Basic, bearer, bearerFile string) (*Token, error) {
 	switch {
 	case basic != nil:

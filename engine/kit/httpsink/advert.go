@@ -28,16 +28,16 @@ func newAdvert() *advert {
 	return &advert{sender: hex.EncodeToString(id)}
 }
 
-// networkDrift bounds the growth of the stored network time: one response can raise it by at most
+// networkDrift bounds how fast the stored network time grows. One response can raise it by at most
 // 1/256 of its value.
 const networkDrift = 1.0 / 256
 
 // unitRecords is the unit in which the sink states the cost of a batch.
 const unitRecords = "records"
 
-// setHeader sets the header with the sender's name and the cost of the batch. If the field network
-// is known, setHeader adds it as well. This is so after the receiver has advertised its window
-// once.
+// setHeader sets the header with the sender's name and the cost of the batch. It also sets the
+// field network if the network time is known, which is so after the receiver has advertised its
+// window once.
 func (a *advert) setHeader(h nethttp.Header, records int) {
 	value := a.sender + "; unit=" + unitRecords + "; cost=" + strconv.Itoa(records)
 	if n := time.Duration(a.network.Load()); n > 0 {
@@ -47,9 +47,9 @@ func (a *advert) setHeader(h nethttp.Header, records int) {
 }
 
 // read returns the report that the receiver sent with its response. It returns the zero Report if
-// there is none, if it is malformed, or if its unit is neither batches nor records. A valid report
-// also updates the network time, the minimum of recent round trips without queueing and processing
-// at the receiver.
+// there is no report, if the report is malformed, or if its unit is neither batches nor records. A
+// valid report also updates the network time, which is the minimum of recent round trips without
+// queueing and processing at the receiver.
 func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	value := h.Get(stream.CreditHeader)
 	if value == "" {
@@ -75,7 +75,7 @@ func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 }
 
 // isOwnUnit reports whether the unit of a grant is records, which is also the default unit. A grant
-// is the text of an advertised window. The caller must have handled grants with the unit batches.
+// is the text of an advertised window. The caller has already handled grants with the unit batches.
 func isOwnUnit(grant string) bool {
 	_, unit, ok := strings.Cut(grant, "unit=")
 	unit, _, _ = strings.Cut(unit, ";")

@@ -111,8 +111,8 @@ func (b *body) progress() int {
 
 // release ends the use of the body's data, so that the caller can use its memory again. First it
 // waits up to bodyPatience (100 ms) until net/http has closed the body, because only then can the
-// connection serve another request. If net/http has not closed the body by then, release aborts the
-// request with cancel, and closes the connection of a running direct write.
+// connection serve another request. If net/http has still not closed it, release aborts the request
+// with cancel. It also closes the connection if a direct write of the body is running.
 func (b *body) release(cancel context.CancelFunc) {
 	if b.releaseIfClosed() {
 		return // the usual case: a receiver that responds has read everything
@@ -156,8 +156,8 @@ func (b *body) breakOff() {
 }
 
 // beginWrite begins a direct write of the body's data to c, without a copy. It returns the
-// remaining bytes of the data, but at most most bytes. The caller must call endWrite after the
-// write.
+// remaining bytes of the data. If there are more bytes than the limit most, it returns only the
+// first ones. The caller must call endWrite after the write.
 func (b *body) beginWrite(c net.Conn, most int64) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,8 +23,8 @@ func (c *sized) Write(p []byte) (int, error) {
 }
 
 // TestBodyIsWrittenAtOnce checks that each ReadFrom writes the unsent bytes of a body to the
-// connection in a single write, and no more than the io.LimitedReader allows in which net/http
-// passes the body.
+// connection in a single write. net/http passes the body in an io.LimitedReader. ReadFrom must not
+// write more than this reader allows.
 func TestBodyIsWrittenAtOnce(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 16<<10)
 	r := newBody(data)

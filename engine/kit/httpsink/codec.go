@@ -12,13 +12,14 @@ import (
 type Codec interface {
 	// Format returns the properties that are the same for all requests. It is called once.
 	Format() Format
-	// Append appends to dst the body of a request with the records of b, except dropped and
-	// dead-lettered records. If a record cannot be encoded, Append leaves it out and calls refuse
-	// for it.
+	// Append appends the body of a request with the records of b to dst. It omits dropped and
+	// dead-lettered records. If a record cannot be encoded, Append omits it and calls refuse for
+	// it.
 	Append(dst []byte, b *stream.Batch, refuse func(i int, reason error)) []byte
 	// Outcome returns the outcome of the request for b. This is r.Err, or a more precise error from
-	// the response's body. If the request or the response was incomplete, the sink does not trust
-	// an outcome of full or partial delivery, and replaces it by an error.
+	// the response's body. The outcome may be that all or some records were delivered. If the
+	// request or the response was incomplete, the sink does not trust such an outcome, and replaces
+	// it by an error.
 	Outcome(b *stream.Batch, r *Response) error
 }
 
@@ -33,9 +34,10 @@ type Format struct {
 
 	// Keyed means that requests have an idempotency key.
 	Keyed bool
-	// Key returns the key of a batch if Keyed is set. Nil means a key that depends on the route and
-	// on the spans of the batch. It stays the same after a crash. Each route has other keys,
-	// because it may send other records of the same spans to the same receiver.
+	// Key returns the key of a batch. It is used if Keyed is set. If Key is nil, the key depends on
+	// the route and on the spans of the batch, so it stays the same after a crash. Routes have
+	// different keys, because they may send different records of the same spans to the same
+	// receiver.
 	Key func(*stream.Batch) (string, error)
 	// KeyReadsRecords must be set if Key reads the records or fields of a batch.
 	KeyReadsRecords bool

@@ -150,7 +150,7 @@ func (o *DiscoveryOptions) resolver() *net.Resolver {
 // maxDiscovered bounds the workers of one name; further addresses are not used.
 const maxDiscovered = 1000
 
-// discovered is an endpoint that is a DNS name or a NATS subject, with the workers that the last
+// discovered is an endpoint that is a DNS name or a NATS subject. It has the workers that the last
 // lookup found. After Open, only the goroutine that runs lanes.run uses it.
 type discovered struct {
 	written Endpoint

@@ -29,11 +29,11 @@ const (
 	// bytes of a response that are read; a connection with a longer response is closed
 	maxAnswer = 64 << 10
 	maxQuoted = 200 // bytes of a response that an error quotes
-	// maximum wait, from the response on, until net/http has sent the rest of the request, so that
-	// the connection can be used again
+	// bodyPatience is the maximum wait, from the response on, until net/http has sent the rest of
+	// the request. Only then can the connection be used again.
 	bodyPatience = 100 * time.Millisecond
-	// maximum time in which no byte of a request is written after its response has arrived, if the
-	// status of the response may mean that the batch was delivered
+	// stallPatience is a time in which no byte of a request was written after its response has
+	// arrived. It applies if the status of the response may mean that the batch was delivered.
 	stallPatience = 2 * time.Second
 	idlePatience  = 90 * time.Second // how long an unused connection is kept
 	// size of a connection's write buffer in this process: only the header is buffered
@@ -100,8 +100,8 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 type answer struct {
 	Response
 	report stream.Report
-	// the reason why the request was not written completely, if the response may acknowledge the
-	// batch
+	// unsent is the reason why the request was not written completely. It is set if the response
+	// may acknowledge the batch.
 	unsent error
 }
 
@@ -197,7 +197,8 @@ func faultOf(ctx context.Context, err error) error {
 	return err
 }
 
-// readAnswer reads a response up to maxAnswer bytes, and returns its first most bytes.
+// readAnswer reads a response up to maxAnswer bytes. It returns the first bytes of it, at most as
+// many as the argument most.
 func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
 	if cut != nil || len(text) < most {
@@ -219,8 +220,8 @@ func readWhole(r io.Reader, limit int) (text []byte, cut error) {
 	return text, cut
 }
 
-// outcome returns the outcome of a delivery attempt from its response. An outcome of delivery
-// becomes an error if the request was not sent completely.
+// outcome returns the outcome of a delivery attempt from its response. If the outcome is a
+// delivery, but the request was not sent completely, outcome returns an error instead.
 func (l *lane) outcome(b *stream.Batch, a *answer) error {
 	r := &a.Response
 	r.Err = statusOutcome(r, l.sink.format.Keyed)

@@ -45,8 +45,8 @@ func (ls *lanes) close() {
 	ls.all = nil
 }
 
-// drain pauses the lane of a worker that has reported that it drains (will stop soon). For
-// drainPause, the lane is not among the published ones.
+// drain pauses the lane of a worker that has reported that it drains (will stop soon). For the time
+// drainPause, the lane is not among the lanes that the engine gets.
 func (ls *lanes) drain(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -93,8 +93,8 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 }
 
 // look looks up the addresses of a name, and adds and removes lanes to match them. If the lookup
-// fails without any address, the lanes stay. If it fails for only some targets of an SRV name, the
-// lookup is counted as failed, but look still uses the addresses that the lookup has returned.
+// finds no address because of an error, the lanes stay. If it fails for only some targets of an SRV
+// name, it counts as failed, but look still uses the addresses that were found.
 func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)

@@ -101,8 +101,8 @@ func TestDiscovered(t *testing.T) {
 	f.want(fixed, "http://127.0.0.1:8080/in", "http://127.0.0.2:8080/in", "http://[::1]:8080/in")
 	dns.Set("workers.test", "127.0.0.2", "127.0.0.3")
 	changed := []string{fixed, "http://127.0.0.2:8080/in", "http://127.0.0.3:8080/in"}
-	// A lookup sends one query for IPv4 and one for IPv6 addresses. The change may fall between
-	// their answers, so that one more list of lanes is possible.
+	// A lookup sends one query for IPv4 and one for IPv6 addresses. If the addresses change between
+	// the two answers, one more list of lanes is possible.
 	for got := []string(nil); !slices.Equal(got, changed); {
 		if got, _ = f.next(); got[0] != fixed {
 			t.Fatalf("the lanes are %q, want %q first", got, fixed)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// current returns the transport for the lane's requests. If the file of tls.ca has changed or the
-// connections are too old, current first replaces the transport. The connections of the old one
-// close when their requests end.
+// current returns the transport for the lane's requests. If the file of tls.ca has changed, or the
+// connections are too old, current first replaces the transport. The connections of the old
+// transport close when their requests end.
 func (l *lane) current() *nethttp.Transport {
 	trusted := l.sink.trust.Current()
 	l.mu.Lock()
@@ -86,8 +86,9 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 		}
 		return out, nil
 	}
-	// With HTTP/2, wait until the request is written before reading the response: while the request
-	// waits for flow control, the end of ctx would not interrupt a read.
+	// With HTTP/2, wait until the request is written before reading the response. A read could not
+	// be interrupted: while the request waits for flow control, the end of ctx would not end the
+	// read.
 	unsent := body.awaitSent(ctx)
 	if unsent == errStalled || unsent != nil && ctx.Err() != nil {
 		return nil, unsentError(res.StatusCode, unsent)

@@ -91,7 +91,8 @@ func (h *countingHost) Routes() []string {
 }
 
 // TestWaitersCheckTogether checks that many senders that wait for routes cost no more than one.
-// Only one of them checks for routes that have left, which means a look at all submissions.
+// Only one sender at a time may check whether a route has left the pipeline, because this check
+// looks at all submissions.
 func TestWaitersCheckTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &countingHost{Quiet: quiet()}
@@ -158,7 +159,7 @@ func TestLostAtStop(t *testing.T) {
 }
 
 // TestExpandIsBounded checks that a reservation never expands to more records than Submit accepts.
-// So a sender learns at once that its data is too large.
+// So a sender learns of too much data when the reservation expands, and not later.
 func TestExpandIsBounded(t *testing.T) {
 	in := newIntake(t, intake.Options{}, quiet())
 	const body = 128 << 20

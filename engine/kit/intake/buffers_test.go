@@ -97,8 +97,8 @@ func TestBuffersAreReused(t *testing.T) {
 		r.settle(batch)
 	}
 	runtime.ReadMemStats(&after)
-	// Up to half may be allocated again: a garbage collection may free a buffer, and the race
-	// detector makes the pool drop one in four.
+	// Up to half of the bytes may be allocated again. The reasons are that a garbage collection may
+	// free a buffer, and that the race detector makes the pool drop one buffer in four.
 	if got := after.TotalAlloc - before.TotalAlloc; got > rounds*size/2 {
 		t.Errorf("%d bytes were allocated for %d texts of %d", got, rounds, size)
 	}

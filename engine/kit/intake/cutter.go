@@ -86,8 +86,8 @@ func (c *Cutter) End() Records {
 // Pending returns the number of bytes after the last delimiter.
 func (c *Cutter) Pending() int { return len(c.buf) }
 
-// Long returns the number of pieces of maximum length that Cut and Write have cut off longer
-// records since the last call of Long.
+// Long returns a number of pieces. Cut and Write have cut these off from records that are longer
+// than the maximum, since the last call of Long.
 func (c *Cutter) Long() int64 {
 	n := c.long
 	c.long = 0
@@ -129,7 +129,7 @@ func (c *Cutter) each(data []byte, out *Records) {
 	}
 }
 
-// hasLong reports whether a line of data, without its line end, has more than most bytes.
+// hasLong reports whether a line of data is longer than the limit most, without its line end.
 func hasLong(data []byte, most int) bool {
 	for len(data) > most {
 		i := bytes.LastIndexByte(data[:most+1], '\n')

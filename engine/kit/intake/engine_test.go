@@ -86,8 +86,8 @@ pipelines:
 	}
 }
 
-// TestDrainDelivers checks that a drain delivers all accepted data over two routes, one of which
-// fails occasionally.
+// TestDrainDelivers checks that a drain delivers all accepted data over two routes. One of the
+// routes fails occasionally.
 func TestDrainDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in *intake.Intake
@@ -146,9 +146,9 @@ pipelines:
 	})
 }
 
-// TestWithdrawFromEngine checks submissions that are withdrawn at random times. A submission that
-// no worker has got is withdrawn at once and never delivered. Every route delivers the other
-// submissions. The counters of the routes contain only these.
+// TestWithdrawFromEngine withdraws submissions at random times. A submission that no worker has got
+// must be withdrawn at once and never delivered. Every route must deliver the other submissions,
+// and the counters of the routes must contain only these.
 func TestWithdrawFromEngine(t *testing.T) {
 	for name, c := range map[string]struct {
 		routes string

@@ -64,8 +64,9 @@ func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error)
 	return r, nil
 }
 
-// Grow adds bytes to the reservation. It waits until the bytes fit within the memory limit, or
-// until this reservation is the only one that may exceed the limit.
+// Grow adds bytes to the reservation. It waits until the bytes fit within the memory limit.
+// Alternatively, it waits until this reservation may exceed the limit, which only one reservation
+// at a time may do.
 func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	i := r.in
 	i.mu.Lock()
@@ -76,13 +77,13 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	return i.granted(ctx, w)
 }
 
-// expandStep is the minimum number of bytes by which Expand grows a reservation, unless the
-// reservation would then exceed the largest size that Expand allows for this body.
+// expandStep is the minimum number of bytes by which Expand grows a reservation. It grows by less
+// only if the reservation would otherwise exceed the largest size that Expand allows for this body.
 const expandStep = 256 << 10
 
-// maxExpansion bounds the memory of a request that needs more than the limit of the intake, as a
-// multiple of the size of the request's body. Decoded OTLP log records are about ten times as large
-// as their body.
+// A request may need more memory than the limit of the intake. Its memory is then bounded by
+// maxExpansion times the size of its body. For comparison, decoded OTLP log records are about ten
+// times as large as their body.
 const maxExpansion = 16
 
 // Expand grows the reservation to at least body+records bytes: the size of a body, and the
@@ -110,8 +111,8 @@ func (r *Reservation) Release() {
 }
 
 // settle ends the reservation. In the gate, it replaces the reserved bytes by the given number of
-// bytes: the size of the submitted data, which counts until all routes have settled the data
-// (delivered, dead-lettered or dropped it). The caller holds the intake's mu.
+// bytes. This is the size of the submitted data, which counts until all routes have settled the
+// data (delivered, dead-lettered or dropped it). The caller holds the intake's mu.
 func (r *Reservation) settle(bytes int64) {
 	g := &r.in.gate
 	g.held += bytes - r.bytes

@@ -109,10 +109,10 @@ func New(o Options, h stream.Host) (*Intake, error) {
 	return i, nil
 }
 
-// reportRest waits until the source stops. Then it logs and counts the lost records: those that
-// some route has not settled (delivered, dead-lettered or dropped), for example because the route
-// has failed. It does not count records for which a sender waits: this sender gets no response,
-// still has the records, and can send them again.
+// reportRest waits until the source stops. Then it logs and counts the lost records. These are the
+// records that some route has not settled (delivered, dead-lettered or dropped), for example
+// because the route has failed. If a sender waits for a record, the record does not count as lost:
+// the sender gets no response, still has the record, and can send it again.
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()
@@ -200,8 +200,8 @@ func (i *Intake) allDraining() bool {
 }
 
 // Producer registers a goroutine that submits data. If all routes drain and Options.Refuse is not
-// set, they end only after all registered goroutines have called done. The goroutine must watch
-// Draining, and call done after its last submission. done may be called twice.
+// set, the routes end only after all registered goroutines have called done. The goroutine must
+// watch Draining, and call done after its last submission. done may be called twice.
 func (i *Intake) Producer() (done func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -183,8 +183,8 @@ func TestRestartReadsAgain(t *testing.T) {
 	}
 }
 
-// TestLateRoute checks that a route that joins later reads the held records, and gets an empty span
-// for records that the other routes have settled.
+// TestLateRoute checks a route that joins later. It must read the held records. For records that
+// the other routes have already settled, it must get an empty span.
 func TestLateRoute(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)
@@ -405,8 +405,8 @@ func TestGrowing(t *testing.T) {
 }
 
 // TestSubmittedBeyondLimit checks that no reservation can grow while submitted data exceeds the
-// limit. In this test, the records of the first submission exceed it. The second reservation waits
-// until these records are delivered.
+// limit. In this test, the records of the first submission exceed the limit. The second reservation
+// must wait until these records are delivered.
 func TestSubmittedBeyondLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake(t, intake.Options{MaxBytes: 100}, quiet())

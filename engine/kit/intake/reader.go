@@ -290,8 +290,9 @@ func (i *Intake) next(at int64) *Submission {
 	return s
 }
 
-// learn adds the parts of s that the route has already settled, for example before a restart, to
-// r.Above, the ranges that the reader skips. It does so once for each submission.
+// learn is about the parts of s that the route has already settled, for example before a restart.
+// It adds them to r.Above, which has the ranges that the reader skips. It does so once for each
+// submission.
 func (r *reader) learn(s *Submission) {
 	if s.to() <= r.known {
 		return
@@ -304,10 +305,10 @@ func (r *reader) learn(s *Submission) {
 }
 
 // follow moves r.main, the position in the intake's partition, up to position to. It skips the
-// ranges that were settled when the reader was opened. If other positions remain before to, such as
-// those of withdrawn data, it adds an empty span for them to b, and returns true. The span ends at
-// the next settled range. These positions have no data to send, but the ledger of a sink needs the
-// span to advance beyond them.
+// ranges that were settled when the reader was opened. Other positions may remain before to, such
+// as those of withdrawn data. These positions have no data to send, but the ledger of a sink needs
+// a span to advance beyond them. So follow adds an empty span for them to b, which ends at the next
+// settled range, and returns true.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)

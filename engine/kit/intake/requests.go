@@ -97,10 +97,10 @@ func (i *Intake) Requests(route string) []stream.Mark {
 	return marks
 }
 
-// expire removes the oldest requests: those that arrived before the given time, and the oldest of
-// the others while more than most requests remain. It stops at the first request in working, the
-// map of requests with unsettled data. It returns gone with the ids of the removed requests
-// appended.
+// expire removes the oldest requests. First it removes those that arrived before the given time.
+// Then it removes further ones until the number of remaining requests is at most the argument most.
+// It stops at the first request in working, the map of requests with unsettled data. It returns
+// gone with the ids of the removed requests appended.
 func (q *requests) expire(
 	gone []string, before time.Time, most int, working map[string]*Submission,
 ) []string {

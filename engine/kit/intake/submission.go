@@ -69,8 +69,8 @@ type Submission struct {
 	err     error         // why it was not delivered; set before done is closed
 
 	unwanted bool // Withdraw was called after a route had read it; guarded by in.mu
-	// a second route, or an earlier reader of the route, has read the data and may have sent it;
-	// guarded by in.mu
+	// mayBeSent means that a second route, or an earlier reader of the route, has read the data and
+	// may have sent it. in.mu guards this field.
 	mayBeSent bool
 }
 
@@ -80,7 +80,7 @@ func (s *Submission) position(at int64) int64 { return at - s.shift }
 
 func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
 
-// Submit hands records to the routes and ends the reservation. The records may be larger than the
+// Submit passes records to the routes and ends the reservation. The records may be larger than the
 // reservation. Set awaited if a sender waits until the records are settled: a batch with them is
 // then sent at once. If the error is [ErrDraining] or [ErrTooLarge], the records were not accepted.
 func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error) {
@@ -165,8 +165,8 @@ func (i *Intake) lose(records Records) {
 		records.count, "bytes", records.Size())
 }
 
-// split returns the first records, which cost at most the parameter most of the memory limit, and
-// the remaining ones. If the first record alone costs more, first has only this record.
+// split divides r into two parts. The part first has as many records as fit into the given number
+// of bytes of the memory limit, but at least one.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}

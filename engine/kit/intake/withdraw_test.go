@@ -192,8 +192,9 @@ func TestRepeatWithdrawn(t *testing.T) {
 	wantOutcomes(t, []*intake.Submission{first, second}, intake.ErrWithdrawn, nil)
 }
 
-// TestWithdrawWithRoutes checks that data is not withdrawn if one of two routes has read it. If the
-// second route opens just before the first one withdraws the data, the outcome is unknown.
+// TestWithdrawWithRoutes checks that data is not withdrawn if one of two routes has read it. In one
+// case, the second route opens just before the first one withdraws the data. The outcome is then
+// unknown.
 func TestWithdrawWithRoutes(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)

@@ -21,9 +21,10 @@ const MaxDepth = 1000
 
 // Value is the range and kind of one value in the scanned bytes.
 type Value struct {
-	// Kind is Text for a string, and the range of the value in data then excludes the quotes. It is
-	// JSON for an array or object, otherwise Number, Bool or Null. A string with an unpaired
-	// surrogate cannot be written in UTF-8. Its kind is JSON, and its range includes the quotes.
+	// Kind is the kind of the value. It is Text for a string, and the range of the value then
+	// excludes the quotes. It is JSON for an array or object, otherwise Number, Bool or Null. A
+	// string with an unpaired surrogate is an exception, because it cannot be written in UTF-8: its
+	// kind is JSON, and its range includes the quotes.
 	Kind stream.Kind
 	// Escaped means that a Text has escapes. [AppendUnescaped] decodes them.
 	Escaped  bool
@@ -95,8 +96,9 @@ func (s *Scanner) Next() bool {
 	return s.pos >= 0
 }
 
-// NextIs is a faster Next for an expected key, given with its quotes. If the next member has this
-// key, NextIs sets Value, but not Key, and returns true. If it returns false, call Next.
+// NextIs is like Next, but faster, for a caller that expects a certain key. The argument key is
+// this key with its quotes. If the next member has it, NextIs sets Value, but not Key, and returns
+// true. If it returns false, nothing has changed, and the caller must call Next.
 func (s *Scanner) NextIs(key []byte) bool {
 	before := byte('{')
 	if s.begun {

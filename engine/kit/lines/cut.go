@@ -11,8 +11,8 @@ import (
 // nextMultiple returns the first multiple of step that is greater than the offset off.
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
-// target determines where a batch ends if it does not reach its record limit: at the first record
-// end that is not before the field at, an offset in the file.
+// target determines where a batch ends if it does not reach its record limit first. The batch ends
+// at the first record end that is not before the field at, an offset in the file.
 type target struct {
 	at, begun int64 // begun is the offset at which the batch began
 	multiple  bool  // at is a multiple of the byte limit from the file's start
@@ -45,9 +45,9 @@ func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 }
 
 // firstLong returns the offset of the first record in data that is too long, or -1 if there is
-// none. The parameter most is the maximum length of a record without its line end. data must begin
-// at a record's start. firstLong looks for the last line end in each window of most+1 bytes, so
-// that its cost does not grow with the number of records.
+// none. most is the maximum length of a record without its line end. data must begin at a record's
+// start. firstLong only looks for the last line end in each window of most+1 bytes. So its cost
+// does not grow with the number of records.
 func firstLong(data []byte, most int) int {
 	for pos := 0; len(data)-pos > most; {
 		i := bytes.LastIndexByte(data[pos:pos+most+1], '\n')
@@ -60,8 +60,8 @@ func firstLong(data []byte, most int) int {
 }
 
 // endOf returns the length of the first n records of data with their line ends. ok is false if data
-// has fewer than n line ends. endOf finds the place by binary search, counting the line ends of
-// half of the remaining data, so that its cost does not grow with the number of records.
+// has fewer than n line ends. endOf uses a binary search: it repeatedly counts the line ends in
+// half of the remaining data. So its cost does not grow with the number of records.
 func endOf(data []byte, n int) (int, bool) {
 	if n <= 0 {
 		return 0, true
@@ -96,11 +96,11 @@ type cut struct {
 	full    bool // the batch ends at n, because it has reached a limit
 }
 
-// decide finds the end of the batch in data, which begins at a record's start. The parameters off
-// and target are offsets in the file: the start of data, and the offset that the batch must reach.
-// The batch ends with the first record that ends at the target or after it, or after as many
-// records as the parameter room. If data contains neither end, the batch takes all whole records in
-// data, and is not full.
+// decide finds the end of the batch in data, which begins at a record's start. off is the offset of
+// data in the file, and target is the offset that the batch must reach. room is the number of
+// records that the batch may still get. The batch ends with the first record that ends at the
+// target or after it, or after room records. If data contains neither end, the batch takes all
+// whole records in data, and is not full.
 func decide(data []byte, off, target int64, room int) cut {
 	var c cut
 	if before := target - 1 - off; before < int64(len(data)) {

@@ -10,9 +10,9 @@ import (
 // Framing splits bytes into records that are not lines. It keeps no state between calls. A reader
 // that resumes at a record's start therefore finds the same records.
 type Framing interface {
-	// Next returns the first record of data, which must begin at a record's start. A frame of size
-	// 0 means that the end of the record is not in data. last means that no bytes follow data. With
-	// last, Next always returns a frame unless data is empty.
+	// Next returns the first record of data, which must begin at a record's start. If the end of
+	// the record is not in data, the frame has size 0. last means that no bytes follow data. Next
+	// then always returns a frame, unless data is empty.
 	Next(data []byte, last bool) Frame
 	// Exact reports whether a record in the file consists of exactly its text and a line end. If
 	// not, a raw sink must not copy the file's bytes.
@@ -30,10 +30,10 @@ type Frame struct {
 // is decoded or joined from several parts.
 type Writer interface {
 	Framing
-	// Write appends the texts of the frame's records to dst, and for each text its end in dst to
-	// ends. data begins with the frame. The frame has at least one record. If it has several, all
-	// of them have the end of the frame as their origin. If bytes are not valid text, Write appends
-	// the texts as well and returns a *TextError.
+	// Write appends the texts of the frame's records to dst, and the end of each text in dst to
+	// ends. data begins with the frame, which has at least one record. If the frame has several
+	// records, all of them have the end of the frame as their origin. If bytes are not valid text,
+	// Write still appends the texts, and returns a *TextError.
 	Write(dst []byte, ends []int, data []byte, frame Frame) ([]byte, []int, error)
 	// Whole returns the length of the longest prefix of data that has at most n bytes and ends
 	// after a whole character. If the first character is longer than n bytes, it returns the length
@@ -74,9 +74,9 @@ func (e *TextError) Group() (reason, detail string) {
 		"correct encoding, or choose decode_error: replace", e.Encoding), e.Error()
 }
 
-// framed appends records found by a Framing, from c.Next up to the offset end, or until the batch
-// is full. The parameter closed means that the last record ends at end. If there is no Framing,
-// stretch does the same for lines.
+// framed appends records that a Framing finds, from c.Next up to the offset end, or until the batch
+// is full. closed means that the last record ends at end. If there is no Framing, stretch does the
+// same for lines.
 func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits := b.Limits()
@@ -263,9 +263,9 @@ const (
 	seenTail = 64
 )
 
-// Seen returns the first and the last bytes of the file between two offsets. ok is false unless the
-// last Fill read exactly this part and its records were decoded or joined. In other cases the batch
-// itself holds these bytes.
+// Seen returns the first and the last bytes of a part of the file, which is between two offsets. ok
+// is true only if the last Fill read exactly this part, and its records were decoded or joined. In
+// other cases the batch itself has these bytes.
 func (l *Filler) Seen(from, to int64) (head, tail []byte, ok bool) {
 	s := &l.seen
 	return s.head, s.tail, s.size > 0 && s.from == from && s.from+int64(s.size) == to

@@ -54,7 +54,7 @@ const firstLook = 512 << 10
 const readMax = 1 << 20
 
 // alignFrom is the minimum size of a read for which the memory of the batch is aligned to pages.
-// Alignment may waste a page, which is too much for smaller reads.
+// Alignment may waste a page, which is too much for a smaller read.
 const alignFrom = 64 << 10
 
 // Rules determine how records are found and how long records are treated.
@@ -77,8 +77,8 @@ type Cursor struct {
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
 	searched int64 // if DeadLetter is set: the record at Next has no line end before this
-	// beyond is the number of bytes by which the last batch exceeded its byte limit because of a
-	// long last record.
+	// beyond is the number of bytes by which the last batch exceeded its byte limit. It did so
+	// because its last record was long.
 	beyond int
 	// guess is the estimated size of the next batch in bytes, with a reserve. It is 0 if unknown.
 	guess int
@@ -113,8 +113,8 @@ type File struct {
 	// if all its available bytes fit.
 	Growing bool
 	// Before has at most MaxBefore bytes, which must be in the file just before Cursor.Next. Fill
-	// reads them together with the bytes after them. If the file contains other bytes there, Fill
-	// adds nothing and returns ErrOther. Nil means no check. Before must be nil if there is a
+	// reads these bytes together with the bytes after them. If the file contains other bytes there,
+	// Fill adds nothing and returns ErrOther. Nil means no check. Before must be nil if there is a
 	// framing, or if the cursor has settled ranges.
 	Before []byte
 }
@@ -158,11 +158,11 @@ type deadLettered struct {
 }
 
 // Fill appends the records of f from c.Next on to b, with their spans. If b is empty, or contains
-// only the bytes of this file just before c.Next, Fill appends as much as possible. If b has other
-// files, Fill appends only a whole file, or the seal of a file without further bytes.
+// only the bytes of this file just before c.Next, Fill appends as much as possible. If b contains
+// other files, Fill appends only a whole file, or the seal of a file without further bytes.
 //
-// The error is ErrOther, that of a read, or io.ErrUnexpectedEOF if f has fewer than Size bytes.
-// After an error, b and c are unchanged.
+// The error is ErrOther, the error of a read, or io.ErrUnexpectedEOF if f has fewer than Size
+// bytes. After an error, b and c are unchanged.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	saved, before := l.Save(b), *c
 	c.skip()
@@ -411,9 +411,9 @@ func ReadFull(f io.ReaderAt, buf []byte, off int64) error {
 }
 
 // readBehind fills data[base:] with the bytes of the file at the offset off. It also compares the
-// bytes of the file before this offset with f.Before. It reads both with one call: it overwrites
-// the last bytes of data[:base] for a moment and restores them afterwards. If data[:base] is too
-// short for this, it reads the preceding bytes with a second call.
+// bytes of the file before this offset with f.Before. One call of the system reads both parts. For
+// this, readBehind overwrites the last bytes of data[:base] for a moment and restores them
+// afterwards. If data[:base] is too short for this, a second call reads the part before off.
 func (f *File) readBehind(data []byte, base int, off int64) error {
 	n := len(f.Before)
 	if base < n {

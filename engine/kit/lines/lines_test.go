@@ -251,8 +251,8 @@ func settle(rng *rand.Rand, cuts []int64) (m stream.Mark) {
 	return m
 }
 
-// TestFillGrowing reads a growing file: whole records come as soon as they are complete, the rest
-// when the file is sealed, and nothing twice.
+// TestFillGrowing reads a growing file. Each whole record must be read as soon as it is complete,
+// and the rest when the file is sealed. Nothing may be read twice.
 func TestFillGrowing(t *testing.T) {
 	data := []byte("one\ntwo\r\nthree\na long record of forty bytes ..........\nlast")
 	for _, deadLetter := range []bool{false, true} {
@@ -279,8 +279,8 @@ func TestFillGrowing(t *testing.T) {
 }
 
 // TestFillGrowingWhole checks that the available bytes of a growing file are not cut at a multiple
-// of the limit if all of them fit. That holds for a batch of this file alone, and for a batch that
-// has other files before it. Larger amounts, and sealed files, are cut.
+// of the limit if all of them fit into the batch. This holds for a batch with this file alone, and
+// for a batch that has other files before it. Larger amounts, and sealed files, are cut.
 func TestFillGrowingWhole(t *testing.T) {
 	data := bytes.Repeat([]byte("12345\n"), 10)
 	for _, c := range []struct {

@@ -32,10 +32,10 @@ func (e *LongRecordError) Group() (reason, detail string) {
 	return fmt.Sprintf("the record is longer than max_record (%d)", e.Max), e.Error()
 }
 
-// long appends the record at c.Next, which has more than MaxRecord bytes. Without DeadLetter, it
-// appends the first MaxRecord bytes as a record. With DeadLetter, the record becomes a dead letter
-// with these bytes, and its span covers the whole record. These bytes must be in memory after
-// b.Data. more is false if DeadLetter is set and the end of the record is not in the file yet.
+// long appends the record at c.Next, which has more than MaxRecord bytes. The first MaxRecord bytes
+// must be in memory after b.Data. Without DeadLetter, long appends these bytes as a record. With
+// DeadLetter, they become a dead letter whose span covers the whole record. more is false if
+// DeadLetter is set and the end of the record is not in the file yet.
 func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (more bool, err error) {
 	base, size := len(b.Data), int64(l.MaxRecord)

@@ -21,9 +21,8 @@ import (
 const (
 	// maxDatagram is the maximum size of a UDP datagram, rounded up.
 	maxDatagram = 64 << 10
-	// pendingBytes bounds the total size of the datagrams that were received and wait for room in
-	// the intake. More datagrams are dropped and counted, because their senders cannot be made to
-	// wait.
+	// pendingBytes bounds the total size of the datagrams that wait for room in the intake. Further
+	// datagrams are dropped and counted, because their senders cannot be made to wait.
 	pendingBytes  = 4 << 20
 	receiveBuffer = 4 << 20
 	dropsEvery    = time.Second

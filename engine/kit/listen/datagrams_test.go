@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestDatagramsAtStop checks that datagrams that were received but not submitted when the source
-// stops are counted as dropped, and that the log names the address of most of them.
+// TestDatagramsAtStop checks datagrams that were received but are not submitted when the source
+// stops. They must be counted as dropped, and the log must name the address from which most of them
+// came.
 func TestDatagramsAtStop(t *testing.T) {
 	h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
 	in, err := intake.New(intake.Options{Name: "test"}, h)

@@ -5,11 +5,11 @@ package listen
 import "time"
 
 // lastReads bounds the reads from a connection during a drain. While the memory of the source
-// (package intake) was full, the connection was not read. So the operating system may hold data
-// that was received from it. The sender believes that this data has arrived, and does not send it
-// again. Therefore the data is read until none is left. But a sender that goes on sending must not
-// delay the drain. A connection gets no more reads once its reads have returned lastBytes, or have
-// taken lastTime in total.
+// (package intake) was full, the connection was not read, so the operating system may hold data
+// that it has received. The sender believes that this data has arrived, and does not send it again.
+// So the source must read it. But it must not read forever if the sender goes on sending. A
+// connection gets no more reads once its reads have returned lastBytes, or have taken lastTime in
+// total.
 type lastReads struct {
 	bytes int
 	spent time.Duration

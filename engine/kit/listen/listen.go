@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// CheckAddress checks the HOST:PORT of the option `listen`. If the source is not protected, the
-// host must be loopback. The error then contains remedy, which names the options that protect the
-// source.
+// CheckAddress checks address, the HOST:PORT of the option `listen`. If the source is not protected
+// and the host is not loopback, it returns an error. The error contains remedy, which names the
+// options that protect the source.
 func CheckAddress(address string, protected bool, remedy string) error {
 	if address == "" {
 		return stream.OptionErrorf("listen", "is missing: write HOST:PORT, such as 127.0.0.1:8080")

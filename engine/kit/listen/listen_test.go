@@ -89,8 +89,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestClosedIsNotIdle checks that a connection does not count as idle after it was closed, even if
-// its last request ends later. Otherwise new connections would wait although others are idle.
+// TestClosedIsNotIdle closes a connection before its last request ends. After that, the connection
+// must not count as idle. Otherwise new connections would wait although others are idle.
 func TestClosedIsNotIdle(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

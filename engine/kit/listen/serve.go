@@ -27,11 +27,12 @@ type Framer interface {
 // handshakeTime bounds the time between the start of a TLS connection and its first byte.
 const handshakeTime = 10 * time.Second
 
-// pump submits the records of a connection to the intake, until the connection ends, has no
-// complete record for too long, or the intake drains and all received data was read. If the intake
-// is full, pump stops reading, and the sender must wait (backpressure). pump calls evict(true)
-// before a read if it has no part of a record: the connection may then be closed to accept another
-// one. After the read, it calls evict(false).
+// pump submits the records of a connection to the intake. It ends when the connection ends, when a
+// record stays incomplete for too long, or when the intake drains and all received data was read.
+// If the intake is full, pump stops reading, and the sender must wait (backpressure).
+//
+// Before a read, pump calls evict(true) if it has no part of a record. The connection may then be
+// closed to accept another one. After the read, it calls evict(false).
 func (s *Streams) pump(ctx context.Context, c net.Conn, evict func(bool)) {
 	h, peer := s.Host, peerOf(c)
 	f := s.Framer(peer)

@@ -82,7 +82,8 @@ func TestSlowRecord(t *testing.T) {
 }
 
 // TestAcceptedAtStop checks a connection that is added just after all connections were closed. It
-// is closed as well. Otherwise the source would stop only when the idle time has passed.
+// must be closed as well. Otherwise the source would stop only after the idle time of this
+// connection.
 func TestAcceptedAtStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := streamtest.NewHost(t)

@@ -163,9 +163,8 @@ func (s *Streams) remove(c net.Conn) {
 	delete(s.open, c)
 }
 
-// setReadDeadline sets the deadline of the next read from c to t. While the intake drains, the
-// deadline of lastReads (the parameter last) is set instead. setReadDeadline reports whether the
-// intake drains.
+// setReadDeadline sets the deadline of the next read from c to t, and returns false. While the
+// intake drains, it sets the deadline of last instead, and returns true.
 func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) (drains bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,9 +175,9 @@ func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) (dra
 	return s.drain
 }
 
-// setDraining(true) makes the reads from all connections return at once. The next reads from each
-// connection get only data that the system has received before; see lastReads. setDraining(false)
-// ends this: the next setReadDeadline of a connection lets it be read again.
+// setDraining(true) makes the running reads from all connections return at once. The next reads
+// from a connection get only data that the system has already received (see lastReads).
+// setDraining(false) ends this: the next setReadDeadline of a connection lets it be read again.
 func (s *Streams) setDraining(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,8 +208,8 @@ func (s *Streams) isDraining() bool {
 // waitEvery is the interval of checks in wait.
 const waitEvery = 10 * time.Millisecond
 
-// wait waits until all connections are closed, and so all their records submitted, or until ctx is
-// done.
+// wait waits until all connections are closed, which means that all their records are submitted. It
+// ends earlier when ctx is done.
 func (s *Streams) wait(ctx context.Context) {
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()

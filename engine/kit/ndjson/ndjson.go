@@ -16,11 +16,11 @@ import (
 
 // Append appends each record of b with the state [stream.Kept] as one line to dst.
 //
-// Append does not change b if its records have been split. Otherwise it splits them
+// If the records of b have been split, Append does not change b. Otherwise Append splits them
 // ([stream.Batch.Split]), and no other goroutine may use b during the call.
 //
-// JSON and Number fields are copied without a check: they must be valid JSON. Line ends in them,
-// which JSON allows as white space, become spaces, so that each record is one line.
+// JSON and Number fields are copied without a check, so they must be valid JSON. JSON allows line
+// ends as white space. Append replaces them by spaces, so that each record is one line.
 func Append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	var k keys

@@ -113,8 +113,9 @@ const (
 func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
 
 // control is like special, but ignores quotes and backslashes. Only the top bit of each byte in the
-// result has a meaning. For a byte less than 0x80: w - ones*' ' sets its top bit if the byte is
-// less than a space. w + ones sets it if the byte is 0x7F (Hacker's Delight, section 6-1).
+// result has a meaning. For a byte less than 0x80, two terms set this bit: w - ones*' ' sets it if
+// the byte is less than a space, and w + ones sets it if the byte is 0x7F (Hacker's Delight,
+// section 6-1).
 func control(w uint64) uint64 { return w | (w - ones*' ') | (w + ones) }
 
 // quoting is like control, but looks for quotes and backslashes among bytes less than 0x80.

@@ -100,8 +100,8 @@ var token = regexp.MustCompile(`\{([^{}]*)\}|\*|[^{*]+|.`)
 
 // compile compiles a path pattern. In a pattern, {name} matches one or more characters except
 // slashes, as few as possible. * matches any number of characters except slashes. A pattern that
-// begins with a slash must match the whole path. Any other pattern is compared with the last parts
-// of the path: as many parts as the pattern has. Example: for /logs/web/a.log, the pattern
+// begins with a slash must match the whole path. Any other pattern must match the end of the path:
+// as many parts of the path as the pattern has. Example: for /logs/web/a.log, the pattern
 // {app}/*.log gives the app "web".
 func compile(text string) (p pattern, err error) {
 	if text == "" {

@@ -15,8 +15,8 @@ type shape struct {
 	fields map[protowire.Number]*shape
 }
 
-// The bytes that each decoded message takes: its struct, and the pointers to it. The pointers are
-// in a slice with a capacity of up to twice its length, so that there may be two for each struct.
+// The bytes that a decoded message takes: its struct, and the pointers to it. The pointers are in a
+// slice with a capacity of up to twice its length. So two pointers are counted for each struct.
 const (
 	sizeRecord  = 208
 	sizeMessage = 144
@@ -39,9 +39,9 @@ var requestShape = func() *shape {
 	return &shape{sizeMessage, map[protowire.Number]*shape{1: resourceLogs}}
 }()
 
-// ProtobufMemory estimates the memory that the decoded form of a request takes. It may be much more
-// than the size of the request: two bytes can encode a log record, and its struct takes a hundred
-// times as much. The memory of the records that [Protobuf] makes is not included.
+// ProtobufMemory estimates the memory of the decoded form of a request. This may be much more than
+// the size of the request: two bytes can encode a log record, and its struct takes a hundred times
+// as much. The estimate does not include the memory of the records that [Protobuf] makes.
 func ProtobufMemory(request []byte) int64 {
 	return int64(len(request)) + requestShape.memory(request, maxDepth)
 }

@@ -51,8 +51,8 @@ func asJSON(t *testing.T, request []byte) []byte {
 	return text
 }
 
-// TestMemory checks that the estimates are not below the memory that decoding takes, for requests
-// of the smallest messages, and not far above.
+// TestMemory decodes requests that consist of the smallest messages. The estimates must not be
+// below the memory that decoding takes, and not far above it.
 func TestMemory(t *testing.T) {
 	const count = 20_000
 	many := func(message string) []byte { return []byte(strings.Repeat(message, count)) }

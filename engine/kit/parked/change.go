@@ -122,12 +122,13 @@ func hashOf(key string) int64 {
 	return int64(binary.LittleEndian.Uint64(h.Sum(nil)))
 }
 
-// Record makes changes durable. Meanwhile, since the delivery was read, an operator may have
-// changed it. A cancelled delivery stays cancelled, but the entries are added to its history. If an
-// operator has asked for another attempt, Record makes this attempt due, unless the delivery has
-// ended: it changes the field To of the change. Record returns the hosts to which deliveries have
-// moved: while the operation of a delivery is polled, the delivery belongs to the host of the
-// poll's URL.
+// Record makes changes durable. An operator may have changed a delivery after it was read. If it
+// was cancelled, it stays cancelled, and only the history entries of the change are added. If the
+// operator has asked for another attempt, Record changes the field To of the change, so that this
+// attempt is due, unless the delivery has ended.
+//
+// Record returns the hosts to which deliveries have moved. A delivery moves when its operation is
+// polled: it then belongs to the host of the poll's URL.
 func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err error) {
 	err = s.run(ctx, func(t *transaction) error {
 		for i := range changes {
@@ -195,9 +196,9 @@ func latest(entries []Entry) time.Time {
 	return e.At.Add(e.Took)
 }
 
-// advance stores the progress of a delivery. It stores nothing if the delivery's state in the file
-// differs from the parameter from. If the delivery has moved from host to another host, advance
-// returns the other host, otherwise nil.
+// advance stores the progress of a delivery. If the delivery's state in the file is not the
+// parameter from, advance stores nothing. If the delivery has moved from host to another host,
+// advance returns the other host, otherwise nil.
 func (t *transaction) advance(
 	from State, to Progress, host string, weight int, now time.Time,
 ) (moved *Host, err error) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDuePlan checks that the query for due deliveries, which has no LIMIT, reads them in index
-// order.
+// TestDuePlan checks how SQLite executes the query for due deliveries. The query has no LIMIT, so
+// SQLite must read the rows in the order of an index.
 func TestDuePlan(t *testing.T) {
 	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), FileName)})
 	if err != nil {

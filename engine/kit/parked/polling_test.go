@@ -124,8 +124,8 @@ func TestPollEvents(t *testing.T) {
 	}
 }
 
-// TestExhausted checks that a delivery can be kept for an operator at the end of its schedule, and
-// that the operator's attempts are extra ones.
+// TestExhausted checks that a delivery can be kept for an operator at the end of its schedule. The
+// attempts that the operator starts must be extra ones.
 func TestExhausted(t *testing.T) {
 	kept := payment
 	kept.Keep = true

@@ -76,8 +76,8 @@ func deliveriesOf(
 type readStatements struct{ due, next, retried *sql.Stmt }
 
 // dueQuery has no LIMIT, because SQLite recompiles a statement whenever a parameter of LIMIT is
-// bound. Instead, the caller stops reading after enough rows. SQLite reads the rows in the order of
-// an index, so that the remaining rows cost nothing.
+// bound. Instead, the caller stops reading when it has enough rows. SQLite reads the rows in the
+// order of an index, so the rows that are not read cost nothing.
 const dueQuery = "SELECT " + columns + joined +
 	"WHERE d.host = ? AND d.state = 0 AND d.due <= ? ORDER BY d.due"
 
@@ -127,9 +127,9 @@ type HostPage struct {
 	After int64  // argument for the next page; zero at the end of the store
 }
 
-// Hosts examines the next n hosts of the store, and returns those with waiting deliveries. For the
-// first page, after is zero; for a later page, it is HostPage.After of the preceding one. Hosts
-// makes one index search for each of the n hosts.
+// Hosts examines the next n hosts of the store, and returns those with waiting deliveries. The
+// argument after is zero for the first page, and HostPage.After of the preceding page for a later
+// one. Hosts makes one index search for each of the n hosts.
 func (s *Store) Hosts(ctx context.Context, after int64, n int) (out HostPage, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT id, name,
 		(SELECT min(due) FROM deliveries WHERE host = hosts.id AND state = 0)

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// TestRetryWhileInFlight checks that an operator's retry during an attempt survives the end of the
-// attempt, and that the end of a forced attempt does not repeat it.
+// TestRetryWhileInFlight checks an operator's retry during an attempt. The retry must survive the
+// end of this attempt. When the forced attempt ends, it must not be repeated.
 func TestRetryWhileInFlight(t *testing.T) {
 	at := path(t)
 	s, other := open(t, at, 0), open(t, at, 0)

@@ -56,8 +56,8 @@ type Delivery struct {
 	Ended time.Time // zero if it has not ended
 }
 
-// Schedule returns the schedule of the delivery: s, the schedule of its route, with the delivery's
-// own waits if it has some.
+// Schedule returns the schedule of the delivery. This is s, the schedule of its route. If the
+// delivery has waits of its own, they replace those of s.
 func (d *Delivery) Schedule(s Schedule) Schedule {
 	if d.Waits != nil {
 		s.Waits = d.Waits

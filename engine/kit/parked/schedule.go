@@ -74,9 +74,9 @@ func (s Schedule) Attempts() int { return len(s.Waits) + 1 }
 // isLast reports whether attempt n, counted from 0, is the last one of the schedule.
 func (s Schedule) isLast(n int) bool { return n >= len(s.Waits) }
 
-// Planned returns the time between the start of the delivery and its attempt n, counted from 0. If
-// n is beyond the last attempt, Planned returns the time of the last one. id is the id of the
-// delivery.
+// Planned returns the planned time of attempt n of a delivery, relative to the delivery's start.
+// Attempts are counted from 0. If n is beyond the last attempt, Planned returns the time of the
+// last one. id is the id of the delivery.
 func (s Schedule) Planned(id int64, n int) time.Duration {
 	n = min(n, len(s.Waits))
 	var at time.Duration

@@ -211,8 +211,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// TestAnyEventsEnd applies random events. No attempt may begin before its planned time unless it
-// was forced, and every delivery must end with at most as many scheduled attempts as planned.
+// TestAnyEventsEnd applies random events. No attempt may begin before its planned time, unless it
+// was forced. Every delivery must end, with at most as many scheduled attempts as planned.
 func TestAnyEventsEnd(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 26))

@@ -168,9 +168,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	return err
 }
 
-// whileBusy repeats the upgrade of a file to a newer format, which fails while another process uses
-// the file. SQLite does not wait by itself for the lock that it needs to switch a file to a
-// write-ahead log.
+// whileBusy are the options for retrying the upgrade of a file to a newer format. The upgrade fails
+// while another process uses the file. It must be retried, because SQLite itself does not wait for
+// the lock that it needs to switch a file to a write-ahead log.
 var whileBusy = retry.Options{
 	Policy: backoff.Fixed(20 * time.Millisecond), MaxElapsed: busyWait,
 	Classify: func(err error) retry.Action {
@@ -227,8 +227,8 @@ func (s *Store) Path() string { return s.o.Path }
 // Totals reads the sums from the file. They include changes by other processes.
 func (s *Store) Totals(ctx context.Context) (Totals, error) { return readTotals(ctx, s.read) }
 
-// Refresh updates LastTotals with the changes by other processes. It runs in the queue of writes,
-// between two commits of this process, so that no commit is counted twice or missed.
+// Refresh updates LastTotals with the changes of other processes. It runs in the queue of writes,
+// between two commits of this process. So it neither misses a commit nor counts it twice.
 func (s *Store) Refresh(ctx context.Context) error {
 	return s.run(ctx, func(t *transaction) error {
 		totals, err := readTotals(ctx, t.tx)

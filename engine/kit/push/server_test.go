@@ -322,8 +322,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestRetryAfter checks that a refused client is told the time that the held bytes take at the
-// measured rate.
+// TestRetryAfter checks the time that a refused client is told to wait. It must be the time in
+// which the held bytes are settled at the measured rate.
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, serverOptions())
@@ -371,8 +371,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// load sends concurrent requests and returns the outcome of each one that was admitted, by record.
-// The deadlines and the starts are random.
+// load sends concurrent requests with random starts and deadlines. It returns the outcome of each
+// request that was admitted, by record.
 func (f *fixture) load(ctx context.Context, requests int, room stream.Size) map[string]string {
 	var mu sync.Mutex
 	outcomes := make(map[string]string)
@@ -413,8 +413,9 @@ func (f *fixture) load(ctx context.Context, requests int, room stream.Size) map[
 	return outcomes
 }
 
-// TestConcurrentRequests checks many concurrent requests against a route that settles slowly: each
-// accepted record was read once, a withdrawn one was never read, and no memory leaks.
+// TestConcurrentRequests sends many concurrent requests to a route that settles slowly. Each
+// accepted record must be read once, a withdrawn one must never be read, and all memory must be
+// free at the end.
 func TestConcurrentRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := serverOptions()

@@ -77,8 +77,8 @@ func (f *fixture) ask(want string, isWanted func(got []string, err error) bool) 
 	}
 }
 
-// limit changes the server's max_payload. The server does not tell its clients. It closes a
-// connection that sends a larger message, and the library does not restore it.
+// limit changes the server's max_payload, of which clients are not told. The server then closes a
+// connection that sends a larger message, and the library does not restore the connection.
 func (f *fixture) limit(bytes int32) {
 	changed := f.config.Clone()
 	changed.MaxPayload = bytes

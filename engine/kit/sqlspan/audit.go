@@ -30,8 +30,9 @@ type Audited[C Session] struct {
 	// At is an SQL value. Its type becomes the type of the column for record ids in the temporary
 	// table.
 	At string
-	// Same returns an SQL expression over a column, for use in comparisons. The expression has
-	// equal results for two rows exactly if the column has equal values in these rows.
+	// Same returns an SQL expression for a column, for use in comparisons. For two rows, the
+	// results of the expression are equal if the rows have the same value in the column, and
+	// different otherwise.
 	Same func(column string) string
 	// Value returns a cell of an expected row as an argument of the INSERT statement. The database
 	// converts the argument to the column's type.
@@ -210,10 +211,10 @@ func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifferenc
 }
 
 // compareSQL returns the query for the differences between the expected and the stored rows. Each
-// expected row counts 1, and each stored row counts -1. For each set of equal rows with at least
-// one expected row, the query returns the sum if it is not 0. Example: a row that is expected twice
-// and stored once has the sum 1. In mode upsert, the query returns the expected keys that no stored
-// row has.
+// expected row counts 1, and each stored row counts -1. The query forms sets of equal rows, and
+// returns the sum of each set that has at least one expected row and whose sum is not 0. Example: a
+// row that is expected twice and stored once has the sum 1. In mode upsert, the query returns the
+// expected keys that no stored row has.
 func (a *audit[C]) compareSQL() string {
 	columns, expected, stored, differs := a.Key, "1", "-1", "SUM(penstock_n) <> 0"
 	if len(columns) == 0 {

@@ -13,18 +13,18 @@ import (
 // are called concurrently.
 type Database[C Session] interface {
 	Server[C]
-	// Find determines the columns that the sink fills. If the table of the records exists, it reads
-	// the table's columns. Otherwise it uses the columns listed in the config. If there are none,
-	// the first batch determines the columns later. Load and Take call Find after they have opened
-	// the ledger.
+	// Find determines the columns that the sink fills. If the table for the records exists, it
+	// reads the columns of the table. Otherwise it uses the columns listed in the config. If none
+	// are listed, the first batch determines the columns later. Load and Take call Find after they
+	// have opened the ledger.
 	Find(ctx context.Context, c C) error
 	// Transient reports whether [Connections.Load] should retry after err.
 	Transient(err error) bool
 	// Writer returns a writer for use by one goroutine at a time.
 	Writer() Writer[C]
-	// Outcome maps an error of [Deliver] to the error that a worker returns. If the database's
-	// error shows whether to retry, to refuse records or to correct the configuration, the result
-	// is an outcome of package flow, such as [stream.Misconfigured].
+	// Outcome maps an error of [Deliver] to the error that a worker returns. The error of the
+	// database may show what must be done: retry, refuse records, or correct the configuration. The
+	// result is then an outcome of package flow, such as [stream.Misconfigured].
 	Outcome(err error) error
 }
 
@@ -72,9 +72,10 @@ func Workers(n int, mode string) (int, error) {
 	return n, nil
 }
 
-// Open creates the lanes, and does not connect them. Their names begin with the destination (the
-// parameter to). The Ledger must be open. kind is the sink's name, as in the config. It is part of
-// the name of a goroutine, which ends the route when another process has taken over the ledger.
+// Open creates the lanes, and does not connect them. Their names begin with the text of to, the
+// destination. The Ledger must be open. kind is the sink's name, as in the config. It is part of
+// the name of a goroutine that ends the route when another process has become the owner of the
+// ledger.
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own = NewLane[C](s.database)
 	for range workers {
@@ -100,7 +101,7 @@ func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return dst, nil
 }
 
-// Ahead connects all lanes in goroutines and returns at once. The first batches therefore need not
+// Ahead connects all lanes in goroutines and returns at once, so that the first batches need not
 // wait for a connection. If f is not nil, it prepares each new connection. Errors are ignored,
 // because the first batch of the lane will get the same error. kind is the sink's name, for the
 // names of the goroutines.

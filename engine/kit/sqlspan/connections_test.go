@@ -119,8 +119,9 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestMaking checks that one goroutine at a time creates a table, and only once. After a failure,
-// or after the table was dropped, it is created again. Waiting callers can be canceled.
+// TestMaking checks that only one goroutine at a time creates a table, and that a table is created
+// once. After a failure, or after the table was dropped, it is created again. Waiting callers can
+// be canceled.
 func TestMaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqlspan.NewConnections[session](host{}, &callLog{}, nil).Table

@@ -25,9 +25,9 @@ type Dialect struct {
 	Present Statement
 	Create  []string
 
-	// Load runs Alone, which waits until the transactions of earlier processes have ended. To make
-	// this wait possible, every other transaction runs Share, and appends Lock to its query for the
-	// route's epoch.
+	// Load runs Alone, which waits until the transactions of earlier processes have ended. This
+	// wait needs the help of all other transactions: they run Share, and append Lock to their query
+	// for the route's epoch.
 	Alone, Share []Statement
 	Lock         string
 
@@ -41,8 +41,8 @@ type Dialect struct {
 	// route, part, from_num, from_key, to_num, to_key.
 	InsertSpan string
 
-	// Arrays means that a statement for several rows has an array for each argument after the
-	// route, and that parameters are written $1, $2 and so on. InsertSpan then returns part,
+	// Arrays means that one statement stores several rows: it has an array for each argument after
+	// the route. Its parameters are written $1, $2 and so on. InsertSpan then returns part,
 	// from_num and from_key of the inserted rows. With Arrays, the texts below are required.
 	// Without it, they have defaults.
 	Arrays bool
@@ -82,10 +82,10 @@ type Dialect struct {
 	PresentEpochs Statement
 	CreateEpochs  string
 	// TakeParts returns statements that wait for all transactions that write to the given
-	// partitions. They run before the epochs of the partitions are raised. To make this wait
-	// possible, all other transactions run the statements of ShareParts, and append Lock to their
-	// query for the epochs. Both functions are nil if Lock suffices, or if the database has one
-	// writer at a time. ids must be sorted.
+	// partitions. They run before the epochs of the partitions are raised. This wait needs the help
+	// of all other transactions: they run the statements of ShareParts, and append Lock to their
+	// query for the epochs. Both functions are nil if Lock is sufficient, or if the database has
+	// one writer at a time. ids must be sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
 	// RaiseEpoch increments the epoch of a partition, which fences its earlier owner. If the
 	// partition has no epoch, RaiseEpoch inserts 1. Arguments: route, part.

@@ -153,11 +153,13 @@ func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 	return presence, nil
 }
 
-// before returns, for each span, the end of the row with the same start that was stored earlier, or
-// nil if this transaction has inserted the row. folded means that a row prevented the insert and
-// has disappeared since then. This happens if an earlier attempt has delivered the batch and its
-// result arrived late. Another transaction has then deleted the row and raised the watermark above
-// the one in e.marks.
+// before returns an element for each span. If this transaction has inserted the row of the span,
+// the element is nil. Otherwise it is the end of the row with the same start, which was stored
+// earlier.
+//
+// folded means that a row prevented the insert and has disappeared since then. This happens if an
+// earlier attempt has delivered the batch and its result arrived late. Another transaction has then
+// deleted the row, and raised the watermark above the one in e.marks.
 func (e *entry) before(ctx context.Context,
 	s Session) (ends []*stream.Position, folded bool, err error) {
 	ends = make([]*stream.Position, len(e.spans))

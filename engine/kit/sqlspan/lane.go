@@ -94,9 +94,9 @@ func (l *Lane[C]) Close() {
 	}
 }
 
-// Lanes returns a [stream.Lane] for each worker. Its name consists of the destination (the
-// parameter to) and a number. Each lane delivers one batch at a time. If there is a single lane, it
-// is ordered: it delivers the records of each partition in order.
+// Lanes returns a [stream.Lane] for each worker. The name of a lane consists of the destination
+// (the parameter to) and a number. Each lane delivers one batch at a time. If there is a single
+// lane, it is ordered: it delivers the records of each partition in order.
 func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	lanes := make([]stream.Lane, len(workers))
 	for i, w := range workers {

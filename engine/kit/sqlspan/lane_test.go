@@ -148,8 +148,8 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// TestLane checks that one caller at a time uses the connection, and that the connection is reused
-// until an error leaves its state unknown. It is not used after Close.
+// TestLane checks that one caller at a time uses the connection. The connection is reused until an
+// error leaves its state unknown, and is not used after Close.
 func TestLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &callLog{}

@@ -42,8 +42,8 @@ type Statement struct {
 // ledger. It is safe for concurrent use after Open.
 type Ledger struct {
 	Name string // name of the ledger, as in its tables
-	// ASCII means that the names of partitions are stored in ASCII, because the database may lack
-	// their characters.
+	// ASCII means that the names of partitions are stored in ASCII, because the database may be
+	// unable to store other characters.
 	ASCII atomic.Bool
 
 	d     Dialect
@@ -51,9 +51,9 @@ type Ledger struct {
 	route any    // rows, in the form of an argument
 	fence any    // key of the row with the epoch; equal to route unless keep is set
 
-	// These fields are set only in a ledger of RequestFormat: the time for which requests are kept,
-	// and the id of this process. In RoutesTable, the statements of byRoute lock the row with the
-	// ledger's Name, and those of d the row of this process.
+	// keep, own and byRoute are set only in a ledger of RequestFormat. keep is the time for which
+	// requests are kept, and own is the id of this process. In RoutesTable, the statements of
+	// byRoute lock the row with the ledger's Name, and those of d lock the row of this process.
 	keep    time.Duration
 	own     string
 	byRoute Dialect
@@ -71,8 +71,8 @@ type Ledger struct {
 // NewLedger returns a ledger without a name. The ledger logs to h.
 func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
 
-// Open sets the ledger's name and its SQL dialect. The name is configured. If configured is "", the
-// name is PIPELINE/ROUTE. table is the name of the table for the data.
+// Open sets the ledger's name and its SQL dialect. The name is configured or, if configured is "",
+// PIPELINE/ROUTE. table is the name of the table for the data.
 func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	dialect func(name string) Dialect) {
 	route := o.Pipeline + "/" + o.Route
@@ -94,16 +94,17 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	l.route, l.fence = l.d.ID(l.rows), l.d.ID(fence)
 }
 
-// lettersSuffix ends the name of a ledger for dead letters that are sent again. If the ledger of
-// the route has SharedFormat, they have this separate ledger ([stream.SinkOptions].OwnLetters).
-// Names in the config contain no space, so none of them equals the name of the separate ledger.
+// lettersSuffix ends the name of a ledger for dead letters that are sent again. Dead letters have
+// such a separate ledger if the ledger of the route has SharedFormat
+// ([stream.SinkOptions].OwnLetters). Names in the config contain no space, so no ledger in the
+// config can have the name of the separate ledger.
 const lettersSuffix = " letters"
 
 // LedgerName implements [stream.TransactionalSink].
 func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.rows) }
 
 // Watch waits until the route must end, and returns the reason. For example, another process may
-// have taken over the ledger. If ctx ends first, Watch returns nil.
+// have become the owner of the ledger. If ctx ends first, Watch returns nil.
 func (l *Ledger) Watch(ctx context.Context) error {
 	select {
 	case err := <-l.lost:
@@ -318,9 +319,9 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 
 // fold raises the watermarks of partitions to those in marks, and deletes the rows of spans at or
 // below the new watermarks. Both changes must be in one transaction, so that a late second copy of
-// a batch is detected: as soon as its span can be inserted again, the raised watermark is visible.
-// fold locks the rows of the marks table in the order of the partition ids, as claims do. Two
-// transactions therefore cannot deadlock.
+// a batch is detected: when its span can be inserted again, the raised watermark is already
+// visible. fold locks the rows of the marks table in the order of the partition ids, as claims do.
+// So two transactions cannot deadlock.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
@@ -397,10 +398,12 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 }
 
 // Begin begins a transaction, and checks that the epoch of the route in the ledger is still that of
-// this process. This epoch cannot change until the transaction ends. Begin returns a FencedError if
-// another process has taken over the ledger. It also runs the statements of the parameter more in
-// the transaction. In a ledger with several owners, Begin checks no epoch: Add then checks the
-// epochs of the partitions.
+// this process. This epoch cannot change until the transaction ends. If another process has become
+// the owner of the ledger, Begin returns a FencedError. It also runs the statements in more in the
+// transaction.
+//
+// If the ledger has several owners, Begin checks no epoch, and Add checks the epochs of the
+// partitions.
 func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
 	return l.begin(ctx, s, nil, more)
 }

@@ -17,9 +17,9 @@ type ownership struct {
 	confirmed  bool
 }
 
-// ownerships has the partitions that this process owns, by the number of the assignment with which
-// the broker gave them to this process. The zero value is ready for use. It is safe for concurrent
-// use.
+// ownerships has the partitions that this process owns. The key is the number of the assignment by
+// which the broker has given a partition to this process. The zero value is ready for use. It is
+// safe for concurrent use.
 type ownerships struct {
 	mu  sync.Mutex // guards the other fields
 	all map[uint32]ownership
@@ -64,9 +64,9 @@ func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool)
 	return own, ok && own.confirmed && own.part.ID == part
 }
 
-// guard ensures that the epochs in the ledger are those of this process during a transaction:
-// statements read and lock the epochs in the ledger, and check compares them with the epochs of
-// this process.
+// guard ensures that the epochs in the ledger are those of this process during a transaction. Its
+// statements read and lock the epochs in the ledger. Its method check then compares them with the
+// epochs of this process.
 type guard struct {
 	statements []*Statement
 	check      func() error // to be called after the statements have run

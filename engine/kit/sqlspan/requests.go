@@ -28,18 +28,18 @@ const (
 	maxRequests = 128 << 10
 	// maxExpired is the number of expired requests that Load deletes in one transaction.
 	maxExpired = 1000
-	// A request expires when it is older than the time keep of the ledger. Load deletes it when it
-	// has been expired for the time expiredFor. Until then, an open transaction of another process
-	// may still need the request.
+	// expiredFor is an additional time. A request expires when it is older than the time keep of
+	// the ledger. Load deletes it only when it has been expired for expiredFor. Until then, an open
+	// transaction of another process may still need the request.
 	expiredFor = time.Hour
 	// expireTime is the time after which Load ends this deletion, so that the route can start.
 	expireTime = 5 * time.Second
 )
 
 // rowsOfTarget returns the value of the column route for the rows of a ledger of RequestFormat. The
-// value depends on the route and the table of the data. Therefore, if two routes or two tables have
-// the same configured ledger, a request that one of them has stored does not count as stored for
-// the other.
+// value depends on the route and on the table of the data. So two routes or two tables can have the
+// same configured ledger: a request that one of them has stored does not count as stored for the
+// other.
 func rowsOfTarget(name, route, table string) string {
 	sum := sha256.Sum256([]byte(route + "\x00" + table))
 	return name + " " + hex.EncodeToString(sum[:8])

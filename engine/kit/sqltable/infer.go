@@ -76,8 +76,8 @@ func Infer(d *Dialect, b *stream.Batch) []Column {
 	return columns
 }
 
-// first returns the state with which type inference begins for a field: no values seen yet. decl is
-// the type declared by the source, or "".
+// first returns the state with which type inference begins for a field, before it has seen a value.
+// decl is the type that the source has declared, or "".
 func first(d *Dialect, name, decl string) *valueKinds {
 	s := &valueKinds{column: Column{Name: name}}
 	if decl != "" && d.Standard != nil {
@@ -132,8 +132,9 @@ func (s *valueKinds) of() Type {
 }
 
 // Made returns the columns of a table to create: the given columns, the key columns that are
-// missing among them, and the JSON column if the policy needs one. It omits columns with names that
-// the database considers equal to those of the key or the JSON column.
+// missing among them, and the JSON column if the policy needs one. The database may consider the
+// names of two columns equal, such as ID and id. Made omits a given column whose name is equal to
+// that of a key column or the JSON column.
 func Made(d *Dialect, columns []Column, o *Options) []Column {
 	all := append([]Column(nil), columns...)
 	for _, k := range o.Key {

@@ -63,8 +63,8 @@ func (n Name) String() string {
 // Beside returns the name of another table in the same schema.
 func (n Name) Beside(table string) Name { return Name{n.Schema, table} }
 
-// ParseName parses "table" or, if schemas is set, also "schema.table". Each part may be in double
-// quotes, with "" for a quote inside. Names without quotes keep their case.
+// ParseName parses "table". If schemas is set, it also parses "schema.table". Each part may be in
+// double quotes, with "" for a quote inside. Names without quotes keep their case.
 func ParseName(text string, schemas bool) (Name, error) {
 	var parts []string
 	for rest := text; ; {

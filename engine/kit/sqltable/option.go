@@ -32,8 +32,8 @@ type Options struct {
 // DefaultOptions returns the default options.
 func DefaultOptions() Options { return Options{Mode: Append, JSONColumn: "_extra"} }
 
-// Policy returns the policy of the option on_new_field. If the option is not set, the policy is
-// Ignore if the option columns lists columns, and otherwise JSONColumn.
+// Policy returns the policy of the option on_new_field. If the option is not set, the policy
+// depends on the option columns: Ignore if it lists columns, and JSONColumn otherwise.
 func (o *Options) Policy() Policy {
 	switch {
 	case o.OnNewField != "":

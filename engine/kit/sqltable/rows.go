@@ -81,9 +81,9 @@ func (r *Rows) Over(t *Table, b *stream.Batch) {
 const ahead = 4 << 10
 
 // clean reports whether the batch's data up to offset end is known to contain only text that the
-// database accepts. It may return false for acceptable data if later data is not acceptable. The
-// data is checked once, in steps of at least the constant ahead. At the first byte that is NUL or
-// not ASCII, all remaining data is checked at once.
+// database accepts. It may return false for acceptable data, if later data is not acceptable. The
+// data is checked once, in steps of at least ahead bytes. When a byte is NUL or not ASCII, all
+// remaining data is checked at once.
 func (r *Rows) clean(end int) bool {
 	return end <= r.seen || r.look(end)
 }

@@ -53,10 +53,11 @@ func (s *Shape) settle(columns []Column) {
 	s.table.Store(t)
 }
 
-// Found sets the columns to fill, and reports whether the table exists. The parameter there has the
-// columns of the existing table. It is empty if there is no table. Then Found uses the columns
-// listed in the config. If the table exists, the config's columns must be in it. If the config
-// lists no columns, Found uses the table's columns that have no default value in the database.
+// Found sets the columns to fill, and reports whether the table exists. there has the columns of
+// the existing table, and is empty if there is no table. If there is no table, Found uses the
+// columns listed in the config. If the table exists, the config's columns must be in it. If the
+// config lists no columns, Found uses the table's columns that have no default value in the
+// database.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,9 +104,9 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 var errNoJSONColumn = errors.New("add it to the table, list the wanted `columns`, or set " +
 	"`on_new_field` to ignore or dead_letter")
 
-// Unfit returns an error if a refusal with the given reason is a fault of the table: the policy
-// stores values in the JSON column, and the table has no such column. If Unfit returns nil, the
-// records are refused.
+// Unfit is called with the reason of a refusal. It returns an error if the refusal is a fault of
+// the table, and not of the records: the policy stores values in the JSON column, and the table has
+// no such column. If Unfit returns nil, the records are refused.
 func (s *Shape) Unfit(reason string) error {
 	if t := s.table.Load(); t == nil || t.New != JSONColumn || t.Extra >= 0 {
 		return nil

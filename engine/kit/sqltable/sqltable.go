@@ -43,8 +43,8 @@ type Column struct {
 	// Decl is the database's name of the type, if Type is Other. "" means the dialect's name of
 	// Type.
 	Decl string
-	// Own means that the column has a default value in the database. The default is used unless the
-	// config lists the column.
+	// Own means that the column has a default value in the database. The sink then does not fill
+	// the column, unless the config lists it.
 	Own bool
 
 	// Nested means that the name of the column can also be a path. Example: if a record has no

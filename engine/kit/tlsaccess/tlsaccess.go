@@ -101,8 +101,8 @@ func NewTrust(o *TLS, log *slog.Logger) (*Trust, error) {
 	return t, err
 }
 
-// Current returns the configuration. If the file of tls.ca has changed, this is a new
-// configuration. While the changed file is invalid, Current returns the old one.
+// Current returns the configuration. If the file of tls.ca has changed, Current returns a new
+// configuration. If the changed file is invalid, it returns the old one.
 func (t *Trust) Current() *tls.Config {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -31,8 +31,8 @@ func authority(t *testing.T, serial int64) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// TestTrustFollowsItsFile checks that a changed file of authorities is read again, and that the old
-// ones stay while it cannot be used.
+// TestTrustFollowsItsFile checks that a changed file of authorities is read again. While the file
+// cannot be used, the old authorities must stay in use.
 func TestTrustFollowsItsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	write := func(text []byte, age time.Duration) {

@@ -83,8 +83,8 @@ func (a *ahead) take() (p piece, ok bool) {
 	}
 }
 
-// begin starts to decompress at the last known mark at or before hi, the end of the bytes
-// decompressed so far. It discards the bytes between the mark and hi.
+// begin starts to decompress at the last known mark at or before hi, which is the end of the bytes
+// decompressed so far. It discards the decompressed bytes between the mark and hi.
 func (f *File) begin() error {
 	m := f.marks[0]
 	for _, o := range f.marks {
@@ -161,8 +161,8 @@ func (f *File) add(p piece) {
 	}
 }
 
-// note adds m to the positions at which decompression can start. If there are maxMarks already,
-// note first removes every second mark. It ignores m if m is not after the last of these positions.
+// note adds m to the marks, the positions at which decompression can start. If there are already
+// maxMarks, note first removes every second one. If m is not after the last mark, note ignores it.
 func (f *File) note(m mark) {
 	if m.at <= f.marks[len(f.marks)-1].at {
 		return

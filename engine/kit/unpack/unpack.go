@@ -105,8 +105,8 @@ type File struct {
 }
 
 // mark is a position at which decompression can start: the start of a member, or the end of an
-// input that was decompressed completely. raw is the offset of the position in the compressed
-// input, and at its offset in the decompressed stream.
+// input that was decompressed completely. The field raw is the offset of this position in the
+// compressed input. The field at is its offset in the decompressed stream.
 type mark struct{ raw, at int64 }
 
 // New returns a closed File. Call Attach before any other method.
@@ -157,9 +157,9 @@ func (f *File) Kind() Kind { return f.kind }
 // was read. The File uses at most about n bytes of memory.
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
-// Size decompresses up to an offset (the parameter to), or to the end of the stream. It returns the
-// number of bytes that the stream is known to have. The result end reports whether the stream has
-// no more bytes. Err then returns the reason.
+// Size decompresses up to the offset to, or to the end of the stream. It returns the number of
+// bytes that the stream is known to have. The result end reports whether the stream has no more
+// bytes. If it has none, Err returns the reason.
 func (f *File) Size(to int64) (size int64, end bool) {
 	for f.total < 0 && f.hi < to && f.in != nil {
 		f.more()

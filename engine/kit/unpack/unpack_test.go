@@ -124,9 +124,9 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
-// TestTruncated checks that every prefix of a compressed file gives a prefix of its content. It
-// must be reported as truncated, unless it ends with a member. When the file has grown, reading
-// must continue.
+// TestTruncated reads every prefix of a compressed file. It must give a prefix of the file's
+// content, and must be reported as truncated, unless it ends with a member. When the file has
+// grown, reading must continue.
 func TestTruncated(t *testing.T) {
 	for _, kind := range kinds {
 		texts := []string{text(300, 1), text(500, 2), text(2000, 3)}

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options has the names of the fields to remove. A name with dots means both the flat field and the
-// member at that path; see package fieldname.
+// Options has the names of the fields to remove. A name with dots means two things: the flat field,
+// which has exactly this name, and the member at that path. Both are removed. See package
+// fieldname.
 type Options []string
 
 // Component returns the component for the registry.
@@ -141,8 +142,8 @@ func (p *Processor) drop(b *stream.Batch, i int) error {
 	return nil
 }
 
-// field reports whether the whole field f must be removed. If not, and f is an object, it removes
-// members from f.
+// field reports whether the whole field f must be removed. If it must not, and f is an object,
+// field removes the named members from f.
 func (p *Processor) field(b *stream.Batch, f *stream.Field) (gone bool, err error) {
 	for k := range p.names {
 		name := &p.names[k]

@@ -45,8 +45,8 @@ func TestDropNested(t *testing.T) {
 	}
 }
 
-// TestDropUnreadable checks that a record is not passed on if its object cannot be parsed, because
-// the member to drop may remain in it.
+// TestDropUnreadable checks a record whose object cannot be parsed. It must not be passed on,
+// because the member to drop may be in the object.
 func TestDropUnreadable(t *testing.T) {
 	b := connectortest.Records(t, `{"user":{"\ud800":1,"email":"a@b"}}`)
 	if err := drop.New([]string{"user.email"}).Process(t.Context(), b); err != nil {

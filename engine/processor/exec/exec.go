@@ -1,10 +1,10 @@
-// Package exec implements the processor that passes records to a child process, which can run a
-// program in any language, and replaces them by the child's results.
+// Package exec implements the processor that passes records to a child process and replaces them by
+// the child's results. The child can run a program in any language.
 //
 // Each instance of the processor has one child. It starts the child at the first batch and uses it
 // for all batches. A child that ends, hangs or breaks the protocol is restarted. If a child dies,
-// the next one gets the records that are not answered one by one, to find the record that kills
-// children. After this record has killed three children, it is dead-lettered.
+// the next one gets the unanswered records one by one, so that the record that kills children is
+// found. After this record has killed three children, it is dead-lettered.
 //
 // The processor changes a record only after a complete answer. The program runs without a shell.
 package exec
@@ -153,9 +153,9 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// ended returns the error to report when the processor cannot get a child, which has failed with
-// err. If the program cannot be started, this is the StartError within err. If ctx has ended, it is
-// the cause of ctx.
+// ended is called when the processor cannot get a child, which has failed with err. It returns the
+// error to report. If the program cannot be started, this is the StartError within err. If ctx has
+// ended, it is the cause of ctx.
 func (p *Processor) ended(ctx context.Context, err error) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return start
@@ -174,10 +174,11 @@ func (e *protocolError) Error() string   { return e.err.Error() }
 func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
 // judge decides whether the unanswered records are blamed for the end of a child. died is the
-// reason of this end, or nil if the child lives. They are not blamed if the child has ended by
-// itself with status 0 after an answer, or because of a stray line (see phase). They are then
-// passed to the next child. If maxStray children in a row have written stray lines, judge returns
-// an error, and the route stops.
+// reason of this end, or nil if the child lives.
+//
+// In two cases, the records are not blamed, and the next child gets them: the child has ended by
+// itself with status 0 after an answer, or it was ended because of a stray line (see phase). If
+// maxStray children in a row have written stray lines, judge returns an error, and the route stops.
 func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	if died == nil {
 		p.stray = 0
@@ -194,8 +195,8 @@ func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	return !worked || !child.EndedCleanly(died), nil
 }
 
-// blame increments the number of deaths of each unanswered record in part. It dead-letters a record
-// that has caused mayKill deaths.
+// blame increments the number of deaths of each unanswered record in part. If a record has caused
+// mayKill deaths, blame dead-letters it.
 func (p *Processor) blame(part []*state, died error) {
 	for _, s := range part {
 		if s.done {

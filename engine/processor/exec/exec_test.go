@@ -87,8 +87,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestNDJSON checks that a record can become another one, several, none, or a dead letter, and that
-// numbers keep their digits.
+// TestNDJSON checks that a child can replace a record by another one, by several, by none, or by a
+// dead letter. Numbers must keep their digits.
 func TestNDJSON(t *testing.T) {
 	t.Parallel()
 	answers := []string{
@@ -123,8 +123,8 @@ func TestNDJSON(t *testing.T) {
 	}
 }
 
-// TestDeaths checks that a record that kills three children is dead-lettered, wherever it is in a
-// batch, and that all others pass.
+// TestDeaths checks a record that kills three children. It must be dead-lettered, wherever it is in
+// a batch, and all other records must pass.
 func TestDeaths(t *testing.T) {
 	t.Parallel()
 	const obey = `case $l in *exit*) exit 3;; *kill*) kill -9 $$;; *hang*) sleep 1000;; ` +
@@ -260,8 +260,8 @@ while hear; do
   esac
 done`
 
-// TestStorm checks that tuples emitted for an acked tuple become records of its origin, and that
-// failed tuples are sent again.
+// TestStorm checks the tuples that a child emits for an acked tuple. They must become records with
+// the origin of that tuple. Failed tuples must be sent again.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	p, _ := processor(t, bolt, func(o *exec.Options) {
@@ -344,8 +344,8 @@ func TestStrayLinesOfEveryChild(t *testing.T) {
 	}
 }
 
-// TestStrayLineAfterAnswer checks that a stray line after a released answer is an error of the run,
-// even after the last answer.
+// TestStrayLineAfterAnswer checks that a stray line after a released answer causes an error of the
+// run. This must also hold after the last answer.
 func TestStrayLineAfterAnswer(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{

@@ -13,8 +13,8 @@ import (
 // The values of the option protocol.
 const (
 	Lines = "lines" // a line for each record, a line for each answer
-	// the child reads one line for each batch, and answers with one line for all of its records;
-	// docs/formats/exec-ndjson.md
+	// the child reads one line for each batch, and answers with one line for all of the batch's
+	// records (see docs/formats/exec-ndjson.md)
 	NDJSON = "ndjson"
 	Storm  = "storm" // Storm's multilang protocol; the child is a bolt
 )

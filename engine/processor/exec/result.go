@@ -83,8 +83,8 @@ func kindOf(value []byte) stream.Kind {
 	return stream.Number
 }
 
-// resultsOf parses the result for one record. It is an object, a text, null (the record is
-// dropped), or a list of objects and texts.
+// resultsOf parses the result for one record. It is an object, a text, a list of objects and texts,
+// or null. With null, the record is dropped.
 func resultsOf(value json.RawMessage) ([]result, error) {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
@@ -160,8 +160,8 @@ func fieldsOf(object []byte) ([]field, error) {
 }
 
 // ofTuple returns the record for an emitted tuple. If names is not empty, the record has fields
-// with these names and the tuple's values. Otherwise it has a text: that of the tuple if the tuple
-// is a single text, else the JSON of the tuple.
+// with these names and the tuple's values. Otherwise the record has only a text. If the tuple is a
+// single text, it is this text, else the JSON of the tuple.
 func ofTuple(names []string, tuple []json.RawMessage) (result, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {

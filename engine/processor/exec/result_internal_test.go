@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestResultsKeepText checks that each record by which a record was replaced has a text. A dead
-// letter stores nothing else of it.
+// TestResultsKeepText checks that each record in a result has a text. If such a record becomes a
+// dead letter, only its text is stored.
 func TestResultsKeepText(t *testing.T) {
 	fields := func(value string) result {
 		return result{fields: []field{{name: "n", value: []byte(value)}}}

@@ -24,8 +24,9 @@ const maxLine = 64 << 20
 //	fresh ──ask──▶ asking ──released──▶ answered ──ask──▶ asking
 //
 // The processor asks by sending records. The answer has a known number of lines. A line that comes
-// after these, or before the child was asked, is a stray line. The answer is held back for a short
-// time, to detect stray lines, and then released: its records are changed.
+// after the answer, or before the child was asked, is a stray line. The processor holds the answer
+// back for a short time, to detect stray lines. Then it releases the answer, which means that it
+// changes the records.
 type phase uint8
 
 const (
@@ -35,7 +36,7 @@ const (
 )
 
 // strayError means that a child has written a stray line. In the protocol `lines`, it is then
-// unknown to which records the other lines of this child belong.
+// unknown to which records the child's other lines belong.
 type strayError struct{ line string }
 
 func (e *strayError) Error() string {
@@ -254,7 +255,8 @@ func (t *session) understand(line []byte, part []*state) error {
 }
 
 // send writes text to the child, and returns the n lines of the answer. It returns an error if the
-// child has died, has written a stray line, or was silent for too long and was therefore killed.
+// child has died or has written a stray line. It also returns one if the child was silent for too
+// long, and send has therefore killed it.
 func (t *session) send(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	t.mu.Lock()
 	quiet := t.quietLocked()
@@ -330,13 +332,14 @@ func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 	return t.lines, true
 }
 
-// firstQuiet is a factor: the first answer of a child is held back for at least firstQuiet times
-// the option quiet, and later answers for at least the option itself. Output that the program
-// writes at its start comes together with the first answer.
+// firstQuiet is a factor for the first answer of a child, which is held back for at least
+// firstQuiet times the option quiet. Later answers are held back for at least the option itself.
+// The first answer needs more time, because output that the program writes at its start comes
+// together with it.
 const firstQuiet = 10
 
-// gapsOfQuiet is a factor: an answer is held back for at least gapsOfQuiet times the longest
-// pause between its lines. A child that pauses within an answer may also pause before a stray line.
+// gapsOfQuiet is a factor. An answer is held back for at least gapsOfQuiet times the longest pause
+// between its lines. A child that pauses within an answer may also pause before a stray line.
 const gapsOfQuiet = 2
 
 // quietLocked returns the time for which a complete answer is held back to detect a stray line. In
@@ -358,9 +361,9 @@ func (t *session) silent() error {
 	return fmt.Errorf("it wrote nothing for %v while it had records", t.o.Timeout)
 }
 
-// workStorm sends a tuple for each record. If the child acks the tuple, the tuples that it has
-// emitted for this one are the results. If it has emitted none, the record is dropped. If the child
-// fails the tuple, the record is sent again.
+// workStorm sends a tuple for each record. The child may emit tuples for this tuple before it acks
+// or fails it. If it acks the tuple, the emitted tuples are the results, and a record without
+// results is dropped. If it fails the tuple, the record is sent again.
 func (t *session) workStorm(ctx context.Context, b *stream.Batch, part []*state) error {
 	if err := t.bolt.Ready(ctx); err != nil {
 		return err

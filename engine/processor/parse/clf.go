@@ -70,8 +70,8 @@ func (c *clf) begin(b *stream.Batch) {
 	}
 }
 
-// escaped reports whether Data[from:to] has a backslash. It remembers the range that it has
-// searched. If the calls have ascending offsets, each byte is therefore searched only once.
+// escaped reports whether Data[from:to] has a backslash. It remembers the range that it has already
+// searched. So if the offsets of the calls ascend, each byte is searched only once.
 func (c *clf) escaped(data []byte, from, to int) bool {
 	return (from < c.from || to > c.plain) && c.look(data, from, to)
 }
@@ -224,9 +224,9 @@ func closing(s []byte, i int) int {
 	}
 }
 
-// request splits `METHOD TARGET PROTOCOL`. The target may contain spaces. Without a protocol, it is
-// an HTTP/0.9 request. Any other text, such as the TLS bytes of a client at a plain port, becomes
-// the path, so that nothing is lost.
+// request splits `METHOD TARGET PROTOCOL`. The target may contain spaces. If there is no protocol,
+// it is an HTTP/0.9 request. If the text has another form, such as the TLS bytes of a client at a
+// plain port, the whole text becomes the path, so that nothing is lost.
 func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
 	i := from
 	for i < to && s[i] >= 'A' && s[i] <= 'Z' {

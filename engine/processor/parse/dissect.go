@@ -12,11 +12,12 @@ import (
 )
 
 // dissect splits a text at the literal texts in a pattern. Example: the pattern `%{method} %{path}`
-// splits "GET /a b" into method "GET" and path "/a b".
+// has the literal " ". It splits "GET /a b" into method "GET" and path "/a b".
 //
 // `%{name}` takes the text up to the next literal, or to the end if there is none. `%{}` ignores
 // this text. After `%{name->}`, the literal may occur several times in a row. Each literal is
-// matched at its first occurrence, without backtracking, so that the time is linear.
+// matched at its first occurrence, without backtracking. So the time grows only linearly with the
+// text.
 type dissect struct {
 	columns
 	parts []part
@@ -138,9 +139,9 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 	return problem{}
 }
 
-// indexOf is like bytes.Index. It is faster in the usual case that the literal is found where its
-// first byte occurs for the first time. first reports this case, and is also true if s does not
-// contain this byte.
+// indexOf is like bytes.Index. It is faster in the usual case: the literal is found where its first
+// byte occurs for the first time. first reports this case. It is also true if s does not contain
+// this byte.
 func indexOf(s []byte, literal string) (at int, first bool) {
 	at = bytes.IndexByte(s, literal[0])
 	if at < 0 || len(s)-at >= len(literal) && string(s[at:at+len(literal)]) == literal {

@@ -12,7 +12,8 @@ import (
 )
 
 // FuzzQuick checks that the fields, the error and the JSON of a line do not depend on its position
-// in the arena. The position determines whether the line is parsed by words or by bytes.
+// in the data of the batch. This position determines whether the line is parsed eight bytes at a
+// time or byte by byte.
 func FuzzQuick(f *testing.F) {
 	for _, s := range []string{
 		sample(1),
@@ -61,8 +62,8 @@ func FuzzQuick(f *testing.F) {
 	})
 }
 
-// FuzzParse checks that any line leads to an error, or to a record that has the fields of its
-// format and can be encoded as JSON.
+// FuzzParse checks that each line leads either to an error, or to a record. The record must have
+// the fields of its format, and it must be possible to encode it as JSON.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		`1.2.3.4 - - [t] "GET / HTTP/1.1" 200 1 "-" "a"`,

@@ -79,8 +79,8 @@ func TestJSONManyRecords(t *testing.T) {
 	}
 }
 
-// TestJSONManyNames checks that an unbounded number of keys needs bounded memory and causes no
-// errors.
+// TestJSONManyNames checks records with more and more different keys. They must need only bounded
+// memory and cause no errors.
 func TestJSONManyNames(t *testing.T) {
 	p := processor(t, parse.Options{Format: "json"})
 	for batch := range 3 {

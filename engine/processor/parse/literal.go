@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// needs returns the longest text that is a part of every match of a regular expression, or "". A
-// text without it cannot match. To search for it is about a hundred times faster than a failed
+// needs returns the longest text that every match of a regular expression contains, or "". A text
+// without it cannot match, and searching for it is about a hundred times faster than a failed
 // match.
 func needs(pattern string) string {
 	re, err := syntax.Parse(pattern, syntax.Perl)

@@ -9,8 +9,8 @@ import "github.com/penstock-io/penstock/stream"
 const maxNames = 10_000
 
 // names finds the index of a key in Batch.Names. In most records, the same keys follow each other.
-// Therefore it first tries the key that came after the previous key in an earlier record. The zero
-// value is ready for begin.
+// So names first tries the key that followed the previous key in an earlier record. The zero value
+// is ready for begin.
 type names struct {
 	all   []name // the first entry stands for the start of a record
 	known map[string]uint32

@@ -178,8 +178,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return out, nil
 }
 
-// discarded returns the names of fields that records have before parsing and lose when their whole
-// text is parsed. Examples are the fields of `meta`.
+// discarded returns the names of fields that records have before parsing, such as the fields of
+// `meta`, and lose when their whole text is parsed.
 func (o *Options) discarded(in stream.Schema) (lost []string) {
 	if in.Open || len(in.Fields) == 0 || in.Fields[0].Name != stream.MessageName {
 		return nil // an earlier processor has parsed the record

@@ -21,10 +21,10 @@ const (
 	sixBytes  = 1<<48 - 1
 )
 
-// quick is a fast version of split for typical lines: without escapes, with a time of the usual
-// length, a request with method and protocol, and a size of at most seven digits. It processes
-// eight bytes at a time. For any other line it returns false; then split must be called. d is the
-// line and eight more bytes. The line must not contain a backslash.
+// quick is a fast version of split for typical lines. It processes eight bytes at a time. A typical
+// line has no escapes, a time of the usual length, a request with method and protocol, and a size
+// of at most seven digits. For any other line quick returns false, and the caller must call split.
+// d is the line and eight more bytes. The line must not contain a backslash.
 func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	n := len(d) - word
 	at := c.quickHead(d, off, f)
@@ -150,8 +150,9 @@ func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 
 func load(d []byte, at int) uint64 { return binary.LittleEndian.Uint64(d[at:]) }
 
-// spaceIn returns the index of the first space of d at or after i. If the result is len(d)-word or
-// more, the line has no such space, because the last word bytes of d are not part of the line.
+// spaceIn returns the index of the first space of d at or after i. The last 8 bytes of d (the
+// constant word) are not part of the line. So a result of len(d)-word or more means that the line
+// has no such space.
 func spaceIn(d []byte, i int) int {
 	for ; i+word <= len(d); i += word {
 		if hit := equals(load(d, i), ' '); hit != 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestShapeKeepsOrigin checks that parsing the whole record is refused if it would discard the
-// source's fields.
+// TestShapeKeepsOrigin checks a config in which parsing the whole text of records would discard the
+// source's fields. It must be refused.
 func TestShapeKeepsOrigin(t *testing.T) {
 	in := stream.UnparsedSchema()
 	in.Fields = append(in.Fields, stream.SchemaField{Name: "file"},

@@ -10,14 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// straight matches certain regular expressions in one pass, without backtracking. They are typical
-// for logs. Example: `^(?P<host>\S+) \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$`. Such an expression is
-// a sequence of literals and runs. A run is a repeated character class, such as \S+.
+// straight matches certain regular expressions, which are typical for logs, in one pass without
+// backtracking. Example: `^(?P<host>\S+) \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$`. Such an expression
+// is a sequence of literals and runs. A run is a repeated character class, such as \S+.
 //
-// Each run must have only one possible end, so that a text has at most one match. There are four
-// cases: the run has a fixed length, or no character of its class can begin the next step, or only
-// literals follow up to the end of the text, or the match may end after the run, which takes as
-// many characters as it can. For all other expressions, package regexp is used.
+// Each run must have only one possible end, so that a text has at most one match. This is so in
+// four cases:
+//
+//   - The run has a fixed length.
+//   - No character of its class can begin the next step.
+//   - Only literals follow up to the end of the text.
+//   - The match may end after the run, and the run takes as many characters as it can.
+//
+// For all other expressions, package regexp is used.
 type straight struct {
 	steps []step
 	at    []int // positions of the groups, as in the result of regexp's FindSubmatchIndex
@@ -123,8 +128,8 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 		st.least, st.most = 1, 1
 	}
 	st.run = classOf(re)
-	// Lengths are in bytes, but a character outside ASCII has several bytes. For a class with such
-	// characters, only the lengths "at least one" and "any" can be checked.
+	// Lengths of runs are counted in bytes, but a character outside ASCII has several bytes. So for
+	// a class with such characters, only two lengths can be checked: "at least one" and "any".
 	return st, st.run != nil && (!st.run.wide || st.least <= 1 && st.most == -1)
 }
 
@@ -197,10 +202,10 @@ func (s *straight) onlyMarks(from int) bool {
 }
 
 // ends reports whether a run always extends to the first character that is not in its class.
-// s.steps[from:] are the steps after the run. A match of these steps must not begin with a
-// character of the class. If it may be empty, the run must be greedy and have no maximum length.
-// For example, ends returns false for `^\d{1,3}` and `^\d+?`, which match only a part of the digits
-// of 2026.
+// s.steps[from:] are the steps after the run. For this, a match of these steps must not begin with
+// a character of the class. If they can match an empty text, the run must also be greedy and have
+// no maximum length. For example, ends returns false for `^\d{1,3}` and `^\d+?`, which match only a
+// part of the digits of 2026.
 func (s *straight) ends(from int, run *step) bool {
 	c := run.run
 	for _, st := range s.steps[from:] {

@@ -23,7 +23,8 @@ type taken struct {
 //	only the new one    member               -
 //	both                flat field           member
 //
-// After an error, the record is unchanged, and the result is the pair that has failed.
+// The result is nil, or the pair of names that has failed, with the error. The record is then
+// unchanged.
 func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)
@@ -81,12 +82,12 @@ func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	return moved
 }
 
-// given reports whether the record already has another value for the new name of t. The value of t
-// must then be dropped. The new name must not be a path.
+// given reports whether the record already has another value for the new name of t, which must not
+// be a path. The value of t must then be dropped.
 //
-// Example: a.b is renamed to c, and a record has the flat field a.b and also the member b of a.
-// Then c gets the value of the flat field, and that of the member is dropped. If there are several
-// such members, c gets the value of the first one.
+// Example: a.b is renamed to c, and a record has both the flat field a.b and the member b of a.
+// Then c gets the value of the flat field, and the value of the member is dropped. If there are
+// several such members, c gets the value of the first one.
 func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool {
 	if slices.ContainsFunc(earlier, func(e taken) bool { return e.pair == t.pair }) {
 		return true
@@ -130,7 +131,7 @@ func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	return nil, moved, nil
 }
 
-// member renames one member of its object. If the new name is outside the object, it removes the
+// member renames one member of its object. If the new name is not in the object, member removes the
 // member from the object.
 func (p *Processor) member(b *stream.Batch, q *pair, o *fieldname.Object, f stream.Field,
 	moved *[]taken) (found bool, err error) {

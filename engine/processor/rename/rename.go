@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options has pairs of an old and a new name. An old name with dots means both the flat field and
-// the member at that path, and each of them is renamed; see package fieldname.
+// Options has pairs of an old and a new name. An old name with dots means two things: the flat
+// field, which has exactly this name, and the member at that path. Both are renamed. See package
+// fieldname.
 type Options []Pair
 
 // Pair has the old and the new name of one field.
@@ -152,8 +153,9 @@ func New(pairs []Pair) *Processor {
 	return p
 }
 
-// Process implements stream.Processor. All fields are renamed at the same time, so that two fields
-// can exchange their names. If another field already has the new name, it is replaced.
+// Process implements stream.Processor. It renames all fields at the same time, so that two fields
+// can exchange their names. If a record has another field with the new name, that field is
+// replaced.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.pairs))

@@ -17,8 +17,9 @@ import (
 // Options has the fields to set, in order.
 type Options []Assignment
 
-// Assignment is one field, with the expression of its value. A name with dots means the flat field
-// if the record has it. Otherwise it means the member at that path; see package fieldname.
+// Assignment is the name of one field, with the expression of its value. If the name has dots and
+// the record has the flat field, which has exactly this name, this field is set. Otherwise the
+// member at that path is set. See package fieldname.
 type Assignment struct {
 	Field string    `yaml:",key"`
 	Value expr.Text `yaml:",value"`
@@ -157,7 +158,7 @@ func (p *Processor) evaluate(i int) (*field, error) {
 	return nil, nil
 }
 
-// assign sets the values in record i. If the record already has all these fields, it changes them
+// assign sets the values in record i. If the record already has all the fields, assign changes them
 // in place. Otherwise it changes a copy of the record's fields.
 func (p *Processor) assign(b *stream.Batch, i int) {
 	inPlace := b.Records[i].Parsed
@@ -180,8 +181,8 @@ func (p *Processor) assign(b *stream.Batch, i int) {
 	}
 }
 
-// assignPaths is assign for names with paths. After an error, the record is unchanged, and the
-// result is the field that could not be set.
+// assignPaths does the work of assign if names have paths. The result is nil, or the field that
+// could not be set, with the error. The record is then unchanged.
 func (p *Processor) assignPaths(b *stream.Batch, i int) (*field, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)

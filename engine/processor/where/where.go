@@ -32,10 +32,11 @@ func (o *Options) UnmarshalText(text []byte) error {
 // Expression tells the config reader that such a text is an expression.
 func (*Options) Expression() {}
 
-// Otherwise returns the condition of the route with `otherwise: true`. Each list has the conditions
-// of one other route, as *Options. The result is true for a record that none of these routes keeps:
-// each of them has a condition that is false. If the result cannot be evaluated for a record, the
-// `on_error` of the last processor `parse` applies, not that of the other routes.
+// Otherwise returns the condition of the route with `otherwise: true`. Each element of lists has
+// the conditions of one other route, as *Options. The result is true for a record that none of
+// these routes keeps, which means that each of them has a condition that is false. If the condition
+// cannot be evaluated for a record, the `on_error` of the last processor `parse` applies, and not
+// that of the other routes.
 func (*Options) Otherwise(lists [][]any) any {
 	var all []string
 	for _, list := range lists {

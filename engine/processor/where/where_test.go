@@ -103,9 +103,9 @@ func TestWhereAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestOtherwise checks the conditions of a route with `otherwise: true` beside two other routes.
-// One of their conditions ends in a comment, which must not hide the conditions that are appended
-// to it.
+// TestOtherwise checks the condition of a route with `otherwise: true` beside two other routes. One
+// of the other routes' conditions ends in a comment. This comment must not hide the conditions that
+// are appended after it.
 func TestOtherwise(t *testing.T) {
 	condition := func(text string) any { return &where.Options{Expr: expr.Text(text)} }
 	rest := new(where.Options).Otherwise([][]any{

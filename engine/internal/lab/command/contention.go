@@ -33,8 +33,8 @@ type contentionFlags struct {
 }
 
 // contentionResult is a line of the output of `sim backoff --json`. The names of its fields are
-// stable. Its standard deviations describe single trials. For the standard deviation of the mean,
-// divide them by the square root of the number of trials.
+// stable. Its standard deviations describe single trials. To get the standard deviation of the
+// mean, divide them by the square root of the number of trials.
 type contentionResult struct {
 	Policy   string  `json:"policy"` // as given on the command line
 	Clients  int     `json:"clients"`
@@ -205,8 +205,8 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 	return f.finish(out, rows, func() plot.Figure { return outageFigure(f, results) })
 }
 
-// finish prints the table, except with --json, and draws the figure if requested. It omits columns
-// that contain only zeros.
+// finish prints the table, unless --json is set, and draws the figure if one was requested. It
+// omits columns that contain only zeros.
 func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() plot.Figure) error {
 	if f.plot != "" {
 		if err := writePlot(f.plot, figure()); err != nil {

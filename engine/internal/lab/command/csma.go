@@ -34,8 +34,8 @@ type csmaResult struct {
 	Ideal     float64 `json:"ideal"`
 	BEB       float64 `json:"beb"`        // utilisation with the real backoff
 	LostShare float64 `json:"lost_share"` // share of frames that were given up
-	// WinsInARow is the share of frames that were sent by the sender of the previous frame
-	// (capture effect).
+	// WinsInARow is the share of frames with the same sender as the frame before. It measures the
+	// capture effect: a station that has sent is more likely to send again.
 	WinsInARow float64 `json:"wins_in_a_row"`
 	Longest    int     `json:"longest_in_row"` // most frames in a row by one station
 }
@@ -147,9 +147,9 @@ func (f csmaFlags) run(out io.Writer) error {
 
 func share(x float64) string { return strconv.FormatFloat(x, 'f', 4, 64) }
 
-// figure draws two panels against the number of stations: the share of the time in which the cable
-// carries frames (utilisation), and the share of frames sent by the sender of the previous frame
-// (capture effect).
+// figure draws two panels against the number of stations. One has the utilisation, which is the
+// share of the time in which the cable carries frames. The other has the share of frames with the
+// same sender as the frame before (the capture effect).
 func (f csmaFlags) figure(results []csmaResult) plot.Figure {
 	stations := plot.Axis{Label: "stations", Log: true}
 	use := plot.Panel{Title: "Share of the time that carries frames", X: stations,

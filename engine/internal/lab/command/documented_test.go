@@ -9,8 +9,8 @@ import (
 )
 
 // TestDocumentedCommands runs every `$ penstock` command of docs/which-backoff.md and docs/origins.
-// It compares the output, and the files that the command draws, with those of the page. -update
-// rewrites both.
+// It compares the output with that on the page, and the files that the command draws with those of
+// the page. With -update, it rewrites both.
 func TestDocumentedCommands(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(top, "docs", "origins", "*.md"))
 	if err != nil {
@@ -64,8 +64,8 @@ func runPage(t *testing.T, page string) (commands int) {
 	return commands
 }
 
-// runDocumented runs one command. If the command draws a plot, runDocumented draws it in a
-// temporary folder and compares it with the plot of the page.
+// runDocumented runs one command. If the command draws a plot, it draws into a temporary folder,
+// and runDocumented compares the result with the plot of the page.
 func runDocumented(t *testing.T, docs string, args []string) string {
 	t.Helper()
 	shown, drawn := "", ""

@@ -63,8 +63,9 @@ func (f *flowFlags) runAblate(cmd *cobra.Command) error {
 	return nil
 }
 
-// ablateMarkdown writes an experiment as Markdown for the page with the path page. It adds a link,
-// relative to the page, to the experiment's plot in the directory plots, if there is one.
+// ablateMarkdown writes an experiment as Markdown for a page. page is the path of the page, and
+// plots is the directory of the plots. If the experiment has a plot there, ablateMarkdown adds a
+// link to it, relative to the page.
 func ablateMarkdown(w io.Writer, x *flowsim.Experiment, plots, page string) {
 	fmt.Fprintf(w, "\n### %s\n\n%s.\n\n| |", x.Name, x.Question)
 	for _, c := range x.Columns {

@@ -30,8 +30,8 @@ func part(t *testing.T, what string) string {
 
 var numbers = regexp.MustCompile(`[0-9][0-9.,]*(e[+-][0-9]+)?|NaN`)
 
-// form returns a generated part of the page without its figures, which change with the machine, and
-// without the lines about missed bounds.
+// form returns a generated part of the page without its figures and without the lines about missed
+// bounds, because both change with the machine.
 func form(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {

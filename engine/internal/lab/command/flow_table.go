@@ -109,8 +109,8 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 			return usagef("sim flow: %v", err)
 		}
 		algorithms := slices.Clone(f.algorithms)
-		// Algorithms with bounds in the scenario file are checked, even if they are not in the
-		// table.
+		// The scenario file may set bounds for algorithms that are not in the table. These
+		// algorithms run as well, so that their bounds are checked.
 		for _, e := range s.Expect {
 			if !slices.Contains(algorithms, e.Algorithm) {
 				algorithms = append(algorithms, e.Algorithm)
@@ -137,8 +137,8 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 	return err
 }
 
-// seedsLine returns a sentence for the page. It states the number of runs for each figure of the
-// page, and the command that reproduces the figures.
+// seedsLine returns a sentence for the page: the number of runs for each figure of the page, and
+// the command that reproduces the figures.
 func seedsLine(seeds int, first uint64, what string) string {
 	const text = "Medians of %d seeds, from seed %d on: " +
 		"`penstock sim flow --seeds %d --seed %d %s`.\n"

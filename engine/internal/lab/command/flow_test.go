@@ -146,8 +146,8 @@ func TestSimFlowRefusals(t *testing.T) {
 	}
 }
 
-// TestSimFlowTable checks that the tables are written to a page, and that the text around them
-// stays.
+// TestSimFlowTable checks that the tables are written into a page, and that the text around the
+// tables stays.
 func TestSimFlowTable(t *testing.T) {
 	file := scenarioFile(t, trickle)
 	got := try(t, "sim", "flow", "--table", "--seeds", "1", "--algorithm", "fixed:4", "--algorithm",

@@ -1,15 +1,15 @@
 //penstock:pure
 
 // Package contention measures backoff policies in two situations: many clients compete for one
-// resource, and a service fails for some time.
+// resource, or a service fails for some time.
 //
-// [Run] is the simulator of the AWS Architecture Blog ("Exponential Backoff And Jitter", M. Brooker
-// 2015; code: aws-arch-backoff-simulator). Clients read a row and write it back together with the
-// version that they have read. The write fails if another client has written the row in between.
-// [Outage] simulates a service that does not respond for some time.
+// [Run] simulates the competition. It is the simulator of the AWS Architecture Blog ("Exponential
+// Backoff And Jitter", M. Brooker 2015; code: aws-arch-backoff-simulator). Clients read a row and
+// write it back together with the version that they have read. The write fails if another client
+// has written the row in between. [Outage] simulates a service that does not respond for some time.
 //
-// Both use the production policies, random numbers from a seed, and virtual time. The package does
-// no I/O.
+// Both simulators use the production policies, random numbers from a seed, and virtual time. The
+// package does no I/O.
 package contention
 
 import (
@@ -21,8 +21,9 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// The settings of the AWS simulator. A message from client to server or back (a hop) takes the
-// absolute value of a normal random variable with mean HopMean and standard deviation HopDeviation.
+// The settings of the AWS simulator. A message takes one hop from a client to the server, and its
+// response takes another hop back. The time of a hop is the absolute value of a normal random
+// variable with mean HopMean and standard deviation HopDeviation.
 const (
 	HopMean      = 10 * time.Millisecond
 	HopDeviation = 2 * time.Millisecond
@@ -30,8 +31,8 @@ const (
 	Latency = 4 * HopMean
 )
 
-// MaxCalls is the number of writes at which a trial ends. Without this limit, a million clients
-// with a policy that never waits would not finish.
+// MaxCalls is the number of writes at which a trial ends. Without this limit, a trial with a
+// million clients and a policy that never waits would not end.
 const MaxCalls = 10_000_000
 
 // Trial is the result of one simulated contention.
@@ -131,8 +132,8 @@ type Figures struct {
 }
 
 // Measure runs trials and summarizes their results. The standard deviations are those of single
-// trials. For the standard deviation of the mean, divide them by the square root of the number of
-// trials.
+// trials. To get the standard deviation of the mean, divide them by the square root of the number
+// of trials.
 func Measure(p backoff.Policy, clients, trials int, seed uint64) Figures {
 	var times, calls, gaveUp sum
 	for i := range trials {

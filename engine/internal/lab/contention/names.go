@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// Named is a policy in the comparison of docs/which-backoff.md. Unless About says otherwise, the
-// first wait is at most 10 ms, and no wait is longer than 2 s. (The AWS simulator has a base of 5
-// ms, and doubles it before the first wait.)
+// Named is a policy in the comparison of docs/which-backoff.md. The first wait is at most 10 ms and
+// no wait is longer than 2 s, unless About states other values. (The AWS simulator reaches the same
+// 10 ms from a base of 5 ms, which it doubles before the first wait.)
 type Named struct {
 	Name   string
 	Policy backoff.Policy
@@ -80,9 +80,9 @@ func Resolve(text string) (backoff.Policy, error) {
 }
 
 // decorrelated is the policy min(cap, U(base, 3 * last)) of the AWS blog, with base 5 ms. last is
-// the previous wait, and U(a, b) is a random number from a to b. A drawn wait above the cap becomes
-// the cap, which happens to a fifth of the waits in a long sequence. In backoff.Decorrelated, the
-// cap limits the upper end b instead, so that few waits equal the cap.
+// the previous wait, and U(a, b) is a random number from a to b. If the drawn number is above the
+// cap, the wait is the cap. In a long sequence, this happens to a fifth of the waits. The policy
+// backoff.Decorrelated limits b by the cap instead, so that few waits equal the cap.
 type decorrelated struct{}
 
 // Next implements backoff.Policy.

@@ -13,8 +13,8 @@ import (
 // Window is the length of the interval in which the attempts of a burst are counted.
 const Window = 50 * time.Millisecond
 
-// maxAttempts is the maximum number of attempts of a client in an outage. It ends the simulation of
-// policies that never wait.
+// maxAttempts is the maximum number of attempts of a client in an outage. With a policy that never
+// waits, the simulation would not end without it.
 const maxAttempts = 1_000_000
 
 // Loss is the cost of an outage for clients with a policy. MeasureOutage returns the means over
@@ -47,13 +47,13 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 }
 
 // Outage simulates clients of a service that fails from time 0 to length. A random time of up to
-// length/10 is added to length. Without it, the delay of a policy without jitter would depend on
-// the moment within a wait at which the service recovers.
+// length/10 is added to length, so that the service recovers at different moments within the waits
+// of a policy. Otherwise the delay of a policy without jitter would depend on that one moment.
 //
 // Each client makes its first call within the first Latency. This call fails, and the client
 // retries according to p until a call succeeds. A failed attempt takes twice HopMean. After the
-// recovery, the service can serve all clients at once. The result therefore depends only on the
-// waits of the clients.
+// recovery, the service can serve all clients at once. So the result depends only on the waits of
+// the clients.
 func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
 	rng := kernel.Rand(seed, trial)
 	length += time.Duration(rng.Int64N(int64(length/10) + 1))

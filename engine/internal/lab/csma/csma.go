@@ -39,8 +39,8 @@ const (
 	GapBits      = 96
 )
 
-// maxStations is the maximum number of stations, which are simulated one by one. No real Ethernet
-// has as many.
+// maxStations is the maximum number of stations. It bounds the time of a simulation, and no real
+// Ethernet has as many stations.
 const maxStations = 100_000
 
 // MaxExponent is the number of collisions after which the backoff no longer grows.
@@ -85,9 +85,9 @@ func Formula(n Network) float64 {
 	return frame / (frame + (1-a)/a*n.Slot.Seconds())
 }
 
-// CollisionProbability returns the probability that the nth retry of a station collides (retry >=
-// 1). It assumes that all stations have collided equally often, and that each chooses one of
-// 2^min(retry, MaxExponent) slots:
+// CollisionProbability returns the probability that the nth retry of a station collides (n is the
+// argument retry, at least 1). It assumes that all stations have collided equally often, and that
+// each chooses one of 2^min(retry, MaxExponent) slots:
 //
 //	1 - (1 - 2^-min(retry, MaxExponent))^(stations - 1)
 func CollisionProbability(stations, retry int) float64 {
@@ -95,8 +95,8 @@ func CollisionProbability(stations, retry int) float64 {
 	return 1 - math.Pow(free, float64(stations-1))
 }
 
-// Ideal simulates the model of Formula until the given number of frames has been sent, and returns
-// the same share.
+// Ideal simulates the model of Formula until the given number of frames has been sent. Like
+// Formula, it returns the share of the time in which frames are sent.
 func Ideal(n Network, frames int, seed uint64) float64 {
 	rng := kernel.Rand(seed, uint64(n.Stations))
 	lost := 0
@@ -141,8 +141,8 @@ func (r Result) LostShare() float64 {
 	return float64(r.Lost) / float64(r.Delivered+r.Lost)
 }
 
-// WinsInARow returns the share of frames that were sent by the sender of the previous frame. It
-// measures the capture effect. With fewer than two frames, it returns 0.
+// WinsInARow returns the share of frames with the same sender as the frame before. It measures the
+// capture effect. With fewer than two frames, it returns 0.
 func (r Result) WinsInARow() float64 {
 	if r.Delivered < 2 {
 		return 0
@@ -153,10 +153,10 @@ func (r Result) WinsInARow() float64 {
 // Run simulates the protocol until the given number of frames was delivered or lost. At the start,
 // all stations are ready to send.
 //
-// A station notices a transmission half a slot after it has begun. This is the delay of the longest
-// cable between two stations. If the backoff of another station ends in this half slot, that
-// station also sends, and the frames collide. A collision takes a slot and the jam signal. Then the
-// backoff begins. The backoff also runs while other stations send.
+// A station notices a transmission half a slot after it has begun, because this is the delay of the
+// longest cable between two stations. The backoff of another station may end in this half slot.
+// That station then also sends, and the frames collide. A collision takes a slot and the time of
+// the jam signal. Then the backoff begins. The backoff also runs while other stations send.
 func Run(n Network, frames int, seed uint64) Result {
 	e := ether{
 		Network: n, rng: kernel.Rand(seed, uint64(n.Stations)<<32|uint64(n.FrameBits)),
@@ -229,8 +229,8 @@ func (e *ether) transmit() {
 	e.result.Longest = max(e.result.Longest, e.row)
 }
 
-// collide starts the backoff of the stations in e.senders. Their transmissions have collided. The
-// parameter begin is the time at which they began.
+// collide starts the backoff of the stations in e.senders. Their transmissions have collided. begin
+// is the time at which the transmissions began.
 func (e *ether) collide(begin time.Duration) {
 	end := begin + e.Slot + e.jam
 	e.idle = end + e.gap

@@ -57,8 +57,8 @@ func TestFormulaReproducesTheTable(t *testing.T) {
 	}
 }
 
-// TestCollisionProbability compares the formula with stations that draw their waits from the
-// policy.
+// TestCollisionProbability compares the formula with a simulation in which stations draw their
+// waits from the policy.
 func TestCollisionProbability(t *testing.T) {
 	const rounds = 20_000
 	policy := backoff.Slotted(1, csma.MaxExponent, 0)
@@ -126,9 +126,9 @@ func TestRealBackoff(t *testing.T) {
 	}
 }
 
-// TestCapture checks that the last winner is likely to win again, because a success resets its
-// backoff. With two stations, it nearly always wins again. A network with one station has no
-// collisions.
+// TestCapture checks that the station that has sent last is likely to send again, because a success
+// resets its backoff. With two stations, it nearly always sends again. A network with one station
+// has no collisions.
 func TestCapture(t *testing.T) {
 	two := csma.Run(network(t, csma.Network{Stations: 2, FrameBits: 12144, BitRate: 10e6}),
 		20000, 2)
@@ -149,8 +149,9 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// TestLongestWaits checks the sums of the longest waits and of the mean waits. 802.3 gives up at
-// the 16th collision, and so after 15 waits. The articles count 16 retries and 16 waits.
+// TestLongestWaits checks the sum of the longest waits and the sum of the mean waits of a frame.
+// 802.3 gives up at the 16th collision, and so after 15 waits. The articles count 16 retries and 16
+// waits.
 func TestLongestWaits(t *testing.T) {
 	const slot = 51200 * time.Nanosecond
 	for attempts, want := range map[int]struct {

@@ -9,8 +9,8 @@ import (
 )
 
 // Experiment tests one claim of the article on which flow control is based (docs/flow-control.md).
-// Its result is a table. The rows are variants of flow control, and the columns are figures of one
-// or two scenarios.
+// Its result is a table. Each row is a variant of flow control. The columns are figures of one or
+// two scenarios.
 type Experiment struct {
 	Name, Question string
 	Columns        []Column
@@ -205,8 +205,8 @@ func batchRecords() (rows []Row) {
 	return rows
 }
 
-// run computes the values of the table. A scenario of a row may begin with a line that has the name
-// of an algorithm. Then run uses that algorithm for it.
+// run computes the values of the table. A scenario of a row may begin with a line that names an
+// algorithm. run then uses this algorithm for the scenario.
 func (x *Experiment) run(ctx context.Context, first uint64, seeds int) error {
 	var plans []Plan
 	for _, r := range x.Rows {

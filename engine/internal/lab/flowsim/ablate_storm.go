@@ -31,8 +31,8 @@ var stormMeasured = []stormRow{
 // stormRun is the duration of a measurement of Storm, and stormWarmup its omitted first part.
 const stormRun, stormWarmup = 60 * time.Second, 20 * time.Second
 
-// oneLimit returns the experiment that compares one limit for all workers with windows, without
-// results. runOneLimit adds the results.
+// oneLimit returns the experiment that compares one limit for all workers with one window for each
+// worker. It has no results yet. runOneLimit adds them.
 func oneLimit() Experiment {
 	x := Experiment{
 		Name: "one_limit", Question: "All workers share one limit, as in Storm's own flow " +

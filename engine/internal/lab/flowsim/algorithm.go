@@ -75,10 +75,10 @@ func allPolicies() (all []dispatch.Policy) {
 	return append(all, peers.LeastInFlight{}, peers.TwoChoices{}, peers.PeakEWMA{}, hashOnce{})
 }
 
-// hashOnce is hash dispatch, but a batch may change its lane (the place of a worker). If the lane
-// of a batch is not free, for example after a failure, the batch goes to the free lane with the
-// next highest hash. The comparison with dispatch.Hash shows whether a batch should return to the
-// same worker after a timeout.
+// hashOnce is like hash dispatch, but a batch may change its lane (the place of a worker). If the
+// lane of a batch is not free, for example after a failure, the batch goes to the free lane with
+// the next highest hash. A comparison with dispatch.Hash shows whether it is better that a batch
+// returns to the same worker after a timeout.
 type hashOnce struct{ dispatch.Hash }
 
 func (hashOnce) Name() string                     { return "hash_once" }
@@ -125,9 +125,9 @@ func DispatchNames() []string {
 	return names
 }
 
-// Find returns the algorithm with a name such as "linear", "fixed:10" or "queue+round_robin". If
-// the name contains no dispatch policy, policy is used. If policy is empty as well, DefaultDispatch
-// is used.
+// Find returns the algorithm with a name such as "linear", "fixed:10" or "queue+round_robin". The
+// part after the plus is a dispatch policy. If the name has none, the parameter policy names it. If
+// policy is empty as well, DefaultDispatch is used.
 func Find(name, policy string) (*Spec, error) {
 	s := &Spec{Name: name, Dispatch: policy}
 	base, carried, carries := strings.Cut(name, "+")

@@ -19,15 +19,17 @@ import (
 
 // family is one scenario with bad data. Its goodput is compared with that of an omniscient sender,
 // which knows the bad batches and attempts each of them once. Bad data costs its worker nothing. So
-// the omniscient sender delivers as much as if there were no bad data and no errors. With keys, it
-// delivers the good batches that do not follow a bad batch of their key.
+// the omniscient sender delivers as much as if there were no bad data and no errors. If batches
+// have keys, a bad batch blocks the later batches of its key. The omniscient sender then delivers
+// the good batches that are not blocked.
 type family struct {
 	workers int
 	bad     float64 // share of the batches
 	kind    string  // how a bad batch fails, as in the scenario
 	chance  float64 // with which a worker fails anything
-	// further trouble: "", "worker" (one fails everything), "data" (only one refuses bad data),
-	// "outage", "start" (a short run, most of which the start-up determines)
+	// trouble is a further problem: "worker" means that one worker fails everything, "data" that
+	// only one worker refuses bad data, "outage" an outage, and "start" a short run that consists
+	// mostly of the start-up. "" means none.
 	trouble string
 	order   string // "free", "key", "strict"
 	hedge   bool
@@ -255,8 +257,8 @@ func (f family) figures(t testing.TB, seeds int) familyFigures {
 
 // families returns the families to run. If whole is set, these are all families. Otherwise these
 // are the families with at most half bad data and without trouble, errors and order, and a sample
-// of the others. Of all these, go test runs a fifth. If the variable PENSTOCK_FAMILY is set, it
-// selects families by words of their names instead.
+// of all other families. go test runs a fifth of them. If the variable PENSTOCK_FAMILY is set, it
+// selects the families by words of their names instead.
 func families(whole bool) (all []family) {
 	for _, workers := range []int{1, 2, 12} {
 		for _, bad := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {
@@ -301,9 +303,9 @@ func families(whole bool) (all []family) {
 	return kept[:(len(kept)+every-1)/every]
 }
 
-// least returns the minimum goodput of a family, as a share of the omniscient sender's: 95 %, or 92
-// % for a single seed, because its random draws vary. It returns 0 for families that do not reach
-// this yet (ADR 17).
+// least returns the minimum goodput of a family, as a share of the omniscient sender's goodput.
+// This is 95 %, or 92 % for a single seed, because the random draws of one run vary. For families
+// that do not reach this yet (ADR 17), least returns 0.
 func (f family) least(seeds int) float64 {
 	switch {
 	case f.order != "free" || f.trouble != "" || f.bad > 0.5:
@@ -370,8 +372,8 @@ func TestFamilies(t *testing.T) {
 
 // TestRefusalsAtTheStart checks that bad data in the first moments does not keep a worker at one
 // batch in flight for long. In these runs, the first refusals look as if the worker refused all
-// attempts above a certain number in flight. For one worker, batches 3 and 13 are bad, as in
-// [TestFamiliesOverHTTP].
+// attempts above a certain number in flight. In the case with one worker, batches 3 and 13 are bad,
+// as in [TestFamiliesOverHTTP].
 func TestRefusalsAtTheStart(t *testing.T) {
 	for workers, seeds := range map[int][]uint64{
 		1: {7495, 10735, 19006},

@@ -45,8 +45,8 @@ func (c *collector) begin(s *scenario.Scenario, series *Series) {
 	}
 }
 
-// advance adds to c.area, an integral over time: the in-flight cost times the seconds from one
-// event to the next. It omits the warm-up.
+// advance adds the time between two events to c.area, which is an integral over time: the in-flight
+// cost times the seconds. It omits the warm-up.
 func (c *collector) advance(from, to time.Duration) {
 	if from = max(from, c.warm); to > from {
 		c.area += c.inFlight * (to - from).Seconds()
@@ -194,8 +194,8 @@ func mean(d []time.Duration) float64 {
 	return ratio(sum, float64(len(d)))
 }
 
-// quantile returns the q-quantile of a sorted slice, in milliseconds. This is the smallest value v
-// such that at least the share q of the values is at most v. For an empty slice it returns 0.
+// quantile returns the q-quantile of a sorted slice, in milliseconds: the smallest value v in it
+// such that at least the share q of all values is at most v. For an empty slice it returns 0.
 func quantile(d []time.Duration, q float64) float64 {
 	if len(d) == 0 {
 		return 0

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// TestDropsAboveALevel runs generated scenarios with a receiver that drops attempts above a number
-// in flight, and with automatic timeouts. Dropped attempts are overdue although later ones are
-// delivered, as with bad data that is never answered. The bound holds for the median.
+// TestDropsAboveALevel runs generated scenarios with automatic timeouts and a receiver that drops
+// attempts above a number in flight. A dropped attempt becomes overdue although later ones are
+// delivered. Bad data that is never answered looks the same. The bound holds for the median.
 // PENSTOCK_FAMILIES=unequal runs 20 seeds.
 func TestDropsAboveALevel(t *testing.T) {
 	const least = 0.95

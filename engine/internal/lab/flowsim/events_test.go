@@ -64,8 +64,8 @@ func TestOptimum(t *testing.T) {
 	}
 }
 
-// TestWStar compares WStar, the smallest sufficient total window, with a search of all windows in
-// small systems.
+// TestWStar checks WStar, which computes the smallest sufficient total window. In small systems, it
+// compares the result with a search of all windows.
 func TestWStar(t *testing.T) {
 	for _, rates := range [][3]int{{100, 50, 5}, {10, 10, 10}, {200, 3, 1}} {
 		s := parse(t, fmt.Sprintf("duration: 10s\nload: saturated\nnetwork: { rtt: 20ms }\n"+
@@ -131,8 +131,8 @@ func TestEvents(t *testing.T) {
 			}},
 		{"a restart", "{ at: 30s, workers: all, restart: true }",
 			func(t *testing.T, f scenario.Figures) {
-				// three of the four batches in flight are lost; the fourth is in the network and
-				// continues
+				// three of the four batches in flight are lost, and the fourth continues, because
+				// it is in the network
 				near(t, "rate", f[scenario.RateMean], 75, 0.01)
 			}},
 		{"errors", "{ at: 30s, for: 6s, workers: all, fail: { after: 6ms } }",
@@ -157,8 +157,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestThrottleTakesItsRate checks a throttled worker. It never refuses a sender that is not faster
-// than its rate, and gives a faster one no more than this rate.
+// TestThrottleTakesItsRate checks a throttled worker. It never refuses a batch of a sender that is
+// not faster than the throttle's rate. From a faster sender, it accepts no more than this rate.
 func TestThrottleTakesItsRate(t *testing.T) {
 	text := "duration: 20s\nworkers: [ { rate: 1000 } ]\nservice: deterministic\ntimeout: 1h\n" +
 		"events: [ { at: 0s, workers: all, throttle: { rate: 100, retry_after: 1ms } } ]\nload: "
@@ -192,8 +192,8 @@ func TestSharedServer(t *testing.T) {
 	near(t, "round trip", f[scenario.RTTMean], 48*5, 0.01)
 }
 
-// TestSenders checks that a joining sender gets its share, and that fairness is measured from then
-// on.
+// TestSenders checks that a sender that joins later gets its share, and that fairness is measured
+// from that time on.
 func TestSenders(t *testing.T) {
 	s := parse(t, "duration: 100s\nwarmup: 10s\nload: saturated\ntimeout: 1h\nsenders: 2\njoins: "+
 		"[0s, 50s]\n"+twelve)
@@ -246,8 +246,8 @@ func TestLinkDelay(t *testing.T) {
 	near(t, "attempts", f[scenario.AttemptsPerBatch], 25.0/20, 1e-9)
 }
 
-// TestSettling checks that a run with a window that keeps every slot busy converges at once, and
-// that one with a smaller window never does. Lost or repeated work must not count.
+// TestSettling checks the time to converge. A run with a window that keeps every slot busy
+// converges at once. A run with a smaller window never does. Lost or repeated work must not count.
 func TestSettling(t *testing.T) {
 	base := "duration: 40s\nwarmup: 1s\nload: saturated\nworkers: [ { rate: 100 }, { count: " +
 		"2, rate: 8, slots: 8 } ]\n" +

@@ -11,7 +11,7 @@ import (
 )
 
 // grouped runs a scenario and reports whether its sender treats the lanes as a group at the end.
-// The parameter reports states whether the workers report their load.
+// The parameter reports is set if the workers report their load.
 func grouped(t *testing.T, s *scenario.Scenario, algorithm string, reports bool,
 	seed uint64) (f scenario.Figures, together bool) {
 	t.Helper()
@@ -56,8 +56,9 @@ func TestNoGroupWithCredit(t *testing.T) {
 }
 
 // TestLanesThatShare checks that a server shared by all workers is detected for any service
-// distribution. Its queue must then stay as short as that of a single worker. If the workers report
-// how long batches wait, their windows may be short enough without a group.
+// distribution. Its queue must then stay as short as that of a single worker. There is one
+// exception: if the workers report how long batches wait, their windows may be short enough without
+// a group.
 func TestLanesThatShare(t *testing.T) {
 	for _, service := range []string{"deterministic", "exponential"} {
 		for _, slots := range []int{1, 4} {
@@ -74,8 +75,8 @@ func TestLanesThatShare(t *testing.T) {
 	}
 }
 
-// TestLanesOnTheirOwn checks that independent workers are not treated as a group, even if all
-// change at the same time.
+// TestLanesOnTheirOwn checks that independent workers are not treated as a group, even if all of
+// them change at the same time.
 func TestLanesOnTheirOwn(t *testing.T) {
 	for _, text := range []string{
 		"service: exponential\n" + twelve,

@@ -58,8 +58,8 @@ func (x *sim) reachLink(a *attempt) {
 	x.reply(a, d, control.Delivered, 0)
 }
 
-// refuse refuses an attempt. The sender gets an error after the delay or, if drop is set, no
-// response.
+// refuse refuses an attempt. If drop is set, the sender gets no response. Otherwise it gets an
+// error after the delay.
 func (x *sim) refuse(a *attempt, drop bool) {
 	if drop {
 		x.link.inFlight--

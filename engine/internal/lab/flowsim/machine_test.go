@@ -116,9 +116,9 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	}
 }
 
-// TestHashTakesFiveTimesAsLong checks the article's comparison for a finite job. If its items are
-// bound to workers by hash and windows do not adapt, the job waits for the slowest worker. It takes
-// at least five times as long as with linear windows and least completion.
+// TestHashTakesFiveTimesAsLong checks the article's comparison for a finite job. In one variant,
+// items are bound to workers by hash and windows do not adapt, so the job waits for the slowest
+// worker. It must take at least five times as long as with linear windows and least completion.
 func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	job := func(algorithm, timeout string) float64 {
 		s := parse(t, "duration: 1h\nload: { batches: 5000 }\ntimeout: "+timeout+"\n"+twelve)
@@ -135,8 +135,8 @@ func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	}
 }
 
-// TestColdStart checks the start with one worker that responds in 100 ms regardless of the load. If
-// the window grows by one per round trip, 500 batches take 31 round trips.
+// TestColdStart checks the start with one worker that responds in 100 ms regardless of the load.
+// With a window that grows by one per round trip, 500 batches take 31 round trips.
 func TestColdStart(t *testing.T) {
 	s := parse(t, "duration: 1m\nload: { batches: 500 }\nservice: deterministic\nworkers: "+
 		"[ { rate: 2000, slots: 200 } ]\n")

@@ -14,8 +14,8 @@ import (
 )
 
 // These tests change the environment of the flow machine in a known way, and check that its
-// decisions change as expected. They cover each kind of window and each dispatch policy. They find
-// inverted formulas, which tables of expected values do not find (elasticsearch #70283).
+// decisions change as expected. They do so for each kind of window and each dispatch policy. They
+// find inverted formulas, which tables of expected values do not find (elasticsearch #70283).
 
 const ms = time.Millisecond
 
@@ -47,8 +47,8 @@ func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Po
 
 // TestWorseIsNotChosenMore checks that a receiver that becomes worse does not get a larger share of
 // the attempts, under half and full load. Worse means a longer network delay, service or queue, or
-// failures. Round robin is omitted under half load: its windows are never full there, and each
-// failure causes one more attempt, which any receiver with room may get.
+// failures. Round robin is tested only under full load. Under half load its windows are never full,
+// so each failure causes one more attempt, which any receiver with room may get.
 func TestWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 60 * ms },
@@ -104,8 +104,8 @@ func (h *harness) share(i int, p dispatch.Policy) float64 {
 	return float64(mine) / float64(all)
 }
 
-// TestWorseCandidate checks, for every policy, that making a candidate worse never makes it the
-// chosen one.
+// TestWorseCandidate makes a candidate worse that a policy has not chosen. The policy must not
+// choose it then. This is checked for every policy.
 func TestWorseCandidate(t *testing.T) {
 	worse := map[string]func(c *dispatch.Candidate){
 		"round trip": func(c *dispatch.Candidate) { c.Service *= 2 },
@@ -142,8 +142,8 @@ func TestWorseCandidate(t *testing.T) {
 	}
 }
 
-// TestWorseRank checks that a receiver that becomes worse does not rise in the ranking of least
-// completion, and that the other receivers keep their order.
+// TestWorseRank makes a receiver worse. It must not rise in the ranking of least completion, and
+// the other receivers must keep their order.
 func TestWorseRank(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 25 * ms },
@@ -178,8 +178,8 @@ func TestWorseRank(t *testing.T) {
 	}
 }
 
-// rank returns the order in which a machine chooses the receivers when all are idle. The machine
-// has measured them before.
+// rank returns the order in which a machine chooses the receivers when all of them are idle. Before
+// that, the machine has measured all of them.
 func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) []int {
 	t.Helper()
 	m, err := control.New(control.Config{Window: win, Dispatch: p, Timeout: -1,
@@ -238,8 +238,8 @@ func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) [
 	}
 }
 
-// TestPermutedReceivers checks that permuting the receivers' lanes changes nothing else. If the
-// policy is deterministic, the attempts must be equal. Otherwise, the receivers' shares must be
+// TestPermutedReceivers exchanges the lanes of the receivers, which must change nothing else. If
+// the policy is deterministic, the attempts must be equal. Otherwise, the receivers' shares must be
 // equal. Hash is omitted, because it binds items to lane numbers.
 func TestPermutedReceivers(t *testing.T) {
 	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
@@ -286,9 +286,9 @@ func TestPermutedReceivers(t *testing.T) {
 	})
 }
 
-// TestScaledTime checks that if all times are three times as long, the windows are the same after
-// each response. The receivers are so slow that limits in seconds, as opposed to round trips, have
-// no effect.
+// TestScaledTime makes all times three times as long. The windows must then be the same after each
+// response. The receivers are so slow that limits in seconds have no effect, in contrast to limits
+// in round trips.
 func TestScaledTime(t *testing.T) {
 	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
 		play := func(k time.Duration) *harness {

@@ -2,8 +2,9 @@
 
 package flowsim
 
-// occurrence is an event of the simulation. Of the events at one time, timer events of senders come
-// last. This is the order of flow.Sender, which processes available responses before timers.
+// occurrence is an event of the simulation. If several events have the same time, the timer events
+// of senders come last. The order is that of flow.Sender, which processes available responses
+// before timers.
 type occurrence struct {
 	kind occurs
 	gen  uint32

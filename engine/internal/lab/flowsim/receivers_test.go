@@ -81,8 +81,8 @@ type event struct {
 	report   control.Report
 }
 
-// newHarness returns a harness with receiver i as lane i. Items arrive at intervals of every. If
-// every is 0, the next item is always available.
+// newHarness returns a harness with receiver i as lane i. Items arrive at intervals of the duration
+// every. If every is 0, the next item is always available.
 func newHarness(t *testing.T, c control.Config, every time.Duration, r ...receiver) *harness {
 	t.Helper()
 	m, err := control.New(c)
@@ -155,9 +155,9 @@ func (h *harness) happen(e event) {
 	}
 }
 
-// served ends the service of the first item in the queue, and starts that of the next. The id 0
-// stands for another sender's item, which goes back to the end of the queue. Other items get a
-// response.
+// served ends the service of the first item in the queue of receiver i, and starts that of the next
+// item. The id 0 stands for an item of another sender. Such an item goes back to the end of the
+// queue, so that this load stays. All other items get a response.
 func (h *harness) served(i int) {
 	r, q := &h.receivers[i], h.queues[i]
 	id := q[0]

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// TestReportingWorkers checks that queues at workers that report their load are as short as at
-// workers that do not: about 3 batches are in flight for each worker.
+// TestReportingWorkers compares workers that report their load with workers that do not. Their
+// queues must be equally short: about 3 batches are in flight for each worker.
 func TestReportingWorkers(t *testing.T) {
 	const unequal = ` # as in the test of worker processes
 duration: 120s

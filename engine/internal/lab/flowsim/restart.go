@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// crashScenario is a minute at 60 % load that ends with a crash. A worker hangs from 1 s before the
-// crash, so that the watermark (the position up to which everything is delivered) does not advance.
+// crashScenario is a minute at 60 % load that ends with a crash. One second before the crash, a
+// worker hangs. So the watermark, the position up to which everything is delivered, does not
+// advance.
 const crashScenario = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59s, for: " +
 	"1s, workers: [0], hang: true } ]\n" + article
 
@@ -31,9 +32,9 @@ func restarted() Experiment {
 }
 
 // restarts counts the batches that are sent again after a crash although they were delivered. It
-// compares three systems. One has no acks and no checkpoint, so it sends all batches again. One has
-// a checkpoint with a cumulative ack (a watermark). One also has the delivered ranges above the
-// watermark in its checkpoint.
+// compares three systems. The first has no acks and no checkpoint, so it sends all batches again.
+// The second has a checkpoint with a cumulative ack (a watermark). The checkpoint of the third also
+// has the delivered ranges above the watermark.
 func restarts(first uint64, seeds int) (Experiment, error) {
 	x := restarted()
 	var repeated [3][]scenario.Figures

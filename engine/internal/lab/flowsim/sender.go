@@ -59,8 +59,8 @@ func (x *sim) plan(d *sender, planned time.Duration) {
 	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
 }
 
-// maxOmitted is the maximum number of batches that a sender may omit. In production, Config.Waiting
-// limits the batches that wait for a retry in the same way.
+// maxOmitted is the maximum number of batches that a sender may omit. It corresponds to
+// Config.Waiting, which limits the batches that wait for a retry in production.
 const maxOmitted = 1e6
 
 // feed offers batches to the state machine of d while it accepts them, and schedules the next timer
@@ -184,8 +184,8 @@ func (x *sim) cancel(d *sender, id uint64) {
 	}
 }
 
-// end passes the outcome of attempt a to the state machine of its sender. hint is the wait that the
-// worker requested before a retry.
+// end passes the outcome of attempt a to the state machine of its sender. hint is the wait before a
+// retry that the worker has requested.
 func (x *sim) end(a *attempt, out control.Outcome, hint time.Duration) {
 	if a.over {
 		return

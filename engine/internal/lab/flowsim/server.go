@@ -101,8 +101,8 @@ func (x *sim) reach(v *server, a *attempt) {
 	x.serve(v)
 }
 
-// admits reports whether the throttle accepts another batch. It does so if it has accepted fewer
-// batches in the last second than its rate.
+// admits reports whether the throttle accepts another batch. In any second, it accepts at most as
+// many batches as its rate allows.
 func (v *server) admits(now time.Duration) bool {
 	for v.accepted.len() > 0 && *v.accepted.first() <= now-time.Second {
 		v.accepted.take()
@@ -216,8 +216,8 @@ func (x *sim) lose(v *server) {
 	v.waits = 0
 }
 
-// restart restarts a worker if e is an event of kind Restart for this worker. The worker loses all
-// its batches, and its epoch (which the senders see in its reports) grows by 1.
+// restart restarts worker i if e is an event of kind Restart for it. The worker loses all its
+// batches. Its epoch, which the senders see in its reports, grows by 1.
 func (x *sim) restart(v *server, e *scenario.Event) {
 	if e.Kind == scenario.Restart && e.About(v.num) {
 		v.epoch++

@@ -37,11 +37,11 @@ const (
 	spanRounds = 10
 )
 
-// settling returns two times in seconds: the time until the deliveries converge after the start,
-// and the time until they recover after the last event. Deliveries have converged or recovered when
-// they are at least 0.95 of the optimum in each later interval. An interval has 1 s, or 10 round
-// trips without a queue if that is longer. If the deliveries never reach that level, the result is
-// the time until the end. The time to converge is measured up to the first event only.
+// settling returns two times in seconds: the time from the start until the deliveries have
+// converged, and the time from the last event until they have recovered. Both are the case when the
+// deliveries are at least 0.95 of the optimum in each later interval. An interval has 1 s, or 10
+// round trips without a queue if that is longer. If the deliveries never reach that level, the
+// result is the time until the end. The time to converge is measured up to the first event only.
 //
 // With a backlog from the start, settling does not count deliveries, because random service times
 // alone would put one interval in ten below 0.95. It counts the busy time of each parallel slot of
@@ -91,8 +91,9 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled returns the time, in seconds, from the bin with the index from until got is at least 0.95
-// of best in each later interval of span bins. It uses only the bins before the index to.
+// settled returns a time in seconds. The time begins with the bin from. It ends when, from then on,
+// got is at least 0.95 of best in each interval of span bins. Only the bins before the index to are
+// used.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

@@ -1,9 +1,9 @@
 //penstock:pure
 
-// Package flowsim runs flow-control scenarios in virtual time. It simulates workers and network.
-// The flow control itself is the production code of package control: each sender has a
-// control.Machine, a state machine that decides when to send a batch to which worker. The cost of
-// a batch is the amount of work in it. Rates are in cost per second.
+// Package flowsim runs flow-control scenarios in virtual time. It simulates the workers and the
+// network. The flow control itself is the production code of package control: each sender has a
+// control.Machine, a state machine that decides when to send a batch to which worker. The cost of a
+// batch is the amount of work in it. Rates are in cost per second.
 //
 // A run has one thread and one queue of events. On one GOARCH, its figures depend only on scenario,
 // algorithm and seed, bit for bit. See docs/flow-control.md for the figures.
@@ -77,8 +77,8 @@ type Options struct {
 	Omit func(seq uint64, key uint32) bool
 }
 
-// Numbers of the random streams of a run. Each part of the simulation has its own stream. All
-// algorithms therefore get the same arrivals, sizes, service times and pauses.
+// Numbers of the random streams of a run. Each part of the simulation has its own stream. So all
+// algorithms get the same arrivals, sizes, service times and pauses.
 const (
 	arrivalStream = iota + 1
 	costStream
@@ -104,9 +104,9 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the time from the start of an attempt after which it is abandoned, as in
-// flow.Sender. A longer timeout of the scenario takes precedence. With a link, a shorter timeout
-// takes precedence as well, because there is no other worker.
+// abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. If the timeout
+// of the scenario is longer, the timeout is used instead. With a link, a shorter timeout is used as
+// well, because there is no other worker to which the batch could be sent.
 const abandonAfter = time.Minute
 
 // Run runs a scenario once and returns its figures.
@@ -212,8 +212,8 @@ type Sent interface {
 }
 
 // sendingKeeper is an algorithm that records the windows that it creates, so that the simulator can
-// notify them of attempts. The state machine of a sender creates the windows in the order of its
-// lanes.
+// notify them of attempts. It can assign each window to a lane, because the state machine of a
+// sender creates the windows in the order of its lanes.
 type sendingKeeper struct {
 	window.Algorithm
 	x *sim

@@ -16,9 +16,9 @@ type Plan struct {
 	Specs    []*Spec
 }
 
-// NewPlan returns the plan for a scenario. If algorithms is empty, the plan has the algorithms with
-// bounds in the scenario or, if there are none, queue. dispatch is the policy of an algorithm if
-// its name contains none. "" means the default policy.
+// NewPlan returns the plan for a scenario. If algorithms is empty, the plan has the algorithms for
+// which the scenario has bounds. If there are none, it has the algorithm queue. dispatch is the
+// dispatch policy of algorithms whose name contains none. "" means the default policy.
 func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, error) {
 	names := algorithms
 	if len(names) == 0 {
@@ -62,9 +62,9 @@ type Summary struct {
 	OK       bool
 }
 
-// RunAll runs every plan with as many seeds as the parameter seeds: first, first+1, and so on. It
-// uses GOMAXPROCS goroutines. It calls done with each summary, in the order of the plans. If done
-// returns an error, RunAll ends and returns it.
+// RunAll runs every plan with the seeds first, first+1, and so on. The parameter seeds is their
+// number. RunAll uses GOMAXPROCS goroutines. It calls done with each summary, in the order of the
+// plans. If done returns an error, RunAll ends and returns it.
 func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 	done func(*Summary) error) error {
 	type task struct {
@@ -85,8 +85,8 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 			}
 		}
 	}
-	// mu guards next, left and reported. It is held while done is called, so that done gets the
-	// summaries in the order of the plans.
+	// mu guards next, left and reported. The goroutines also hold it while they call done, so that
+	// done gets the summaries in the order of the plans.
 	var mu sync.Mutex
 	next, reported := 0, 0
 	work := func(ctx context.Context) error {
@@ -150,8 +150,8 @@ func (s *Summary) judge() {
 	}
 }
 
-// is reports whether bounds for the given name apply to s. They do if algorithm and dispatch policy
-// are the same.
+// is reports whether bounds for the given name apply to s. They do if the name has the same
+// algorithm and the same dispatch policy.
 func (s *Spec) is(name string) bool {
 	if name == s.Name {
 		return s.namesDispatch() || s.Dispatch == DefaultDispatch

@@ -63,8 +63,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameBytes checks that a run depends only on its seed, even if other runs are
-// concurrent.
+// TestSameSeedSameBytes checks that the result of a run depends only on its seed, even if other
+// runs are concurrent.
 func TestSameSeedSameBytes(t *testing.T) {
 	s := parse(t, "duration: 20s\nload: { poisson: 0.7 }\nservice: hyper\nsize: { lognormal: "+
 		"1 }\nsenders: 2\n"+
@@ -213,9 +213,9 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestLateAcksEndTheGlobalBackoff checks that the machine requests a probe when late acks have
-// settled all items. The windows are far too wide for the one server behind all workers, so that
-// every ack is late.
+// TestLateAcksEndTheGlobalBackoff checks the state in which late acks have settled all items. The
+// machine must then request a probe. In the test, the windows are far too wide for the one server
+// behind all workers, so every ack is late.
 func TestLateAcksEndTheGlobalBackoff(t *testing.T) {
 	const shared = `
 name: too-wide

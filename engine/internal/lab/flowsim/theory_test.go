@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// TestThroughputIsMeanValueAnalysis compares the closed form with the recursion of Reiser and
-// Lavenberg for one server, and with published figures.
+// TestThroughputIsMeanValueAnalysis checks the closed form of Throughput. It compares the results
+// with the recursion of Reiser and Lavenberg for one server, and with published figures.
 func TestThroughputIsMeanValueAnalysis(t *testing.T) {
 	for _, think := range []float64{0, 0.001, 0.01, 0.2} {
 		const rate = 100.0

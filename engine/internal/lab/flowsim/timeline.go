@@ -81,8 +81,8 @@ func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, 
 	return t.w.Flush()
 }
 
-// windows returns a curve of the window of each worker. Workers with the same rate have the same
-// color. The first worker of each color is labeled with the rate.
+// windows returns one curve for each worker: its window over time. Workers with the same rate have
+// the same color. The first worker of each color is labeled with the rate.
 func (t *timeline) windows(r *Series) []curve {
 	var curves []curve
 	var rates []float64

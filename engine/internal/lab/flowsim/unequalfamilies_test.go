@@ -21,8 +21,8 @@ type unequalFamily struct {
 	text      func(r *rand.Rand) string
 }
 
-// rates returns n workers with the given number of speeds. Each speed is a third to a half of the
-// previous one.
+// rates returns n workers with the given number of different speeds. Each speed is a third to a
+// half of the next higher one.
 func rates(r *rand.Rand, n, speeds int) string {
 	var b strings.Builder
 	for i, rate := 0, 100.0; i < speeds; i++ {
@@ -55,8 +55,8 @@ var unequalFamilies = []unequalFamily{
 	},
 	{
 		// The bound of the scenario s04 is an absolute time: 195 ms at 90 % load, with a slowest
-		// worker of 5 batches a second. The optimum of these scenarios varies, so their bound is
-		// relative to the result of credit windows.
+		// worker of 5 batches a second. The scenarios of this family have different optima. So
+		// their bound is relative to the result with credit windows.
 		name: "open loop at 80 %", algorithm: "queue",
 		figure: scenario.LatencyP99, most: 1.1,
 		text: func(r *rand.Rand) string {

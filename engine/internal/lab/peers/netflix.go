@@ -12,8 +12,8 @@ import (
 )
 
 // limiter is a concurrency limit of Netflix' library. The type windowed updates it at most once per
-// second. The arguments of an update are the mean round trip of at least ten attempts, the maximum
-// number of in-flight attempts, and dropped, which reports whether an attempt failed or timed out.
+// second. An update gets the mean round trip of at least ten attempts and the maximum number of
+// in-flight attempts. dropped reports whether one of the attempts failed or timed out.
 type limiter interface {
 	update(rtt time.Duration, inFlight float64, dropped bool)
 	size() float64
@@ -27,7 +27,7 @@ const (
 )
 
 // windowed is Netflix' WindowedLimit. It collects measurements for a second, and then updates the
-// limiter inside it. It discards the measurements if there are fewer than leastSamples.
+// limiter inside it. If it has collected fewer than leastSamples, it discards them instead.
 type windowed struct {
 	simple
 	inner   limiter
@@ -95,9 +95,10 @@ type vegas struct {
 
 const (
 	vegasAlpha, vegasBeta = 3, 6
-	// After f * vegasProbe * limit updates, the next round trip becomes the new base, which is
-	// otherwise the shortest round trip and stands for one without a queue. f is a random number
-	// from 0.5 to 1.
+	// vegasProbe determines when the base is replaced. The base is usually the shortest round trip,
+	// which stands for a round trip without a queue. As it may be outdated, the next round trip
+	// becomes the new base after f * vegasProbe * limit updates. f is a random number from 0.5 to
+	// 1.
 	vegasProbe = 30
 	vegasSeed  = 5681
 )
@@ -185,8 +186,8 @@ const (
 	longWarmup        = 10
 )
 
-// gradient2 compares the present round trip with a moving mean of many round trips, and lowers its
-// limit if the present one is much longer than the mean.
+// gradient2 compares the present round trip with a moving mean of many round trips. If the present
+// one is much longer than the mean, gradient2 lowers its limit.
 type gradient2 struct {
 	limit, min, max float64
 	long, sum       float64 // seconds

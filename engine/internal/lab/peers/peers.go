@@ -5,9 +5,9 @@
 // Finagle's Peak EWMA, and TCP Reno (RFC 5681).
 //
 // Each type implements window.Algorithm or dispatch.Policy, and is used with the production code of
-// package control. The production code adds the features that surround the algorithm in its
-// original program, such as timeouts, redelivery and the breaker. Constants are the defaults of the
-// original programs. Only the simulator imports this package.
+// package control. In its original program, an algorithm is surrounded by features such as
+// timeouts, redelivery and a breaker. Here the production code has these features. Constants are
+// the defaults of the original programs. Only the simulator imports this package.
 package peers
 
 import (
@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// simple is the common part of all windows of this package. Such a window counts batches, ignores
-// restarts of workers, and does not undo the reduction by a timeout if the response arrives later.
+// simple is the common part of all windows of this package. Such a window counts batches and
+// ignores restarts of workers. After a timeout it shrinks, and it does not grow back if the
+// response arrives later.
 type simple struct{ state window.State }
 
 func (simple) Batches() bool          { return true }

@@ -51,7 +51,7 @@ func TestVegasSequences(t *testing.T) {
 }
 
 // TestVegasAdoptsASampleAsTheBase checks that Vegas adopts a new base even if batches are queued.
-// It does so after a number of updates that is 15 to 30 times the limit.
+// It does so after some updates, whose number is 15 to 30 times the limit.
 func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	v := newVegas(1, 1)
 	v.update(10*ms, 1, false)
@@ -138,8 +138,8 @@ func TestGradient2(t *testing.T) {
 	}
 }
 
-// TestWindowedThrowsAwayThinWindows checks that seconds with fewer than ten samples never change a
-// limit.
+// TestWindowedThrowsAwayThinWindows checks that a second with fewer than ten samples never changes
+// a limit.
 func TestWindowedThrowsAwayThinWindows(t *testing.T) {
 	w := NetflixVegas{}.New()
 	for i := range 200 {

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Reno is TCP's congestion window (RFC 5681), counted in batches. In slow start, it grows by one
-// for each ack until it reaches ssthresh. Then it grows by one for each window of acks. A nack
-// shows that the receiver is alive and halves the window, as in fast retransmit. A timeout reduces
-// it to one.
+// Reno is TCP's congestion window (RFC 5681), counted in batches. In slow start, the window grows
+// by one for each ack until it reaches ssthresh. Then it grows by one for each window of acks. A
+// nack shows that the receiver is alive, so it only halves the window, as in fast retransmit. A
+// timeout reduces the window to one.
 type Reno struct{}
 
 // Name returns "reno".
@@ -66,8 +66,9 @@ func (r *reno) OnNack(now time.Duration, _ float64) {
 	}
 }
 
-// cut handles a lost attempt and reports whether it has reduced the window. Further losses within a
-// round trip have the same cause and do not reduce the window again.
+// cut handles a lost attempt. It halves the threshold and returns true, and the caller then reduces
+// the window. But if the window was already reduced within the last round trip, the losses have the
+// same cause, and cut only returns false.
 func (r *reno) cut(now time.Duration) bool {
 	r.state = window.Busy
 	if now < r.deaf {

@@ -10,13 +10,13 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// VectorARC is Vector's adaptive request concurrency. The interval between two updates of its limit
-// is the moving mean of the round trips. Zero fields mean Vector's defaults.
+// VectorARC is Vector's adaptive request concurrency. Zero fields mean Vector's defaults. Its limit
+// is updated at intervals of the moving mean of the round trips.
 //
 // The limit grows by one if three conditions hold: it was reached, no response signaled back
 // pressure, and the mean round trip of the interval is not above the moving mean. The limit shrinks
-// to nine tenths, rounded down, after back pressure, or if the mean of the interval is at least 2.5
-// standard deviations above the moving mean.
+// to nine tenths, rounded down, in each of two cases: a response signaled back pressure, or the
+// mean of the interval is at least 2.5 standard deviations above the moving mean.
 type VectorARC struct {
 	Initial, Max int     // in batches; 0 means 1 and 200
 	Decrease     float64 // factor; 0 means 0.9
@@ -72,8 +72,8 @@ type vectorARC struct {
 
 func (v *vectorARC) Limit() float64 { return float64(v.limit) }
 
-// Sent records whether the in-flight attempts have reached the limit. If they have not, the limit
-// does not grow.
+// Sent records whether the in-flight attempts have reached the limit. If they never do in an
+// interval, the limit does not grow.
 func (v *vectorARC) Sent(inFlight int) { v.reached = v.reached || inFlight >= v.limit }
 
 func (v *vectorARC) OnSample(s window.Sample) {

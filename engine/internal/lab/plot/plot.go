@@ -1,8 +1,9 @@
 //penstock:pure
 
 // Package plot draws figures as SVG or PNG. A figure has one or more panels with lines, bands,
-// points or bars over linear or logarithmic axes. `penstock backoff --plot` and the plots in docs/
-// use it. Values have no units. The format functions of the axes add them.
+// points or bars over linear or logarithmic axes. `penstock backoff --plot` uses it, and so do the
+// programs that make the plots in docs/. Values have no units. The format functions of the axes add
+// them.
 package plot
 
 import (
@@ -345,6 +346,6 @@ func (a Axis) format(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// textWidth returns an estimate of the width of a text in pixels. It is used to place texts side by
-// side.
+// textWidth returns an estimate of the width of a text in pixels, which is needed to place texts
+// side by side.
 func textWidth(s string, size float64) float64 { return float64(len([]rune(s))) * size * .52 }

@@ -107,8 +107,8 @@ func TestPNGShowsTheSeries(t *testing.T) {
 	}
 }
 
-// FuzzFigure checks that any values, even NaN and infinities, give a figure of limited size that
-// contains no NaN and no infinity.
+// FuzzFigure draws figures of random values, including NaN and infinities. The figure must have a
+// limited size, and must contain no NaN and no infinity.
 func FuzzFigure(f *testing.F) {
 	f.Add(1.0, 2.0, 3.0, false, false)
 	f.Add(math.NaN(), math.Inf(1), math.Inf(-1), true, true)

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// pixels is the number of pixels of a PNG for each pixel of the layout. A number above one keeps
-// the image sharp on high-resolution screens.
+// pixels is the number of pixels of a PNG, in each direction, for each pixel of the layout. A
+// number above one keeps the image sharp on high-resolution screens.
 const pixels = 2
 
 // WritePNG writes the figure as PNG. The image is twice as large as the nominal size of the SVG.
@@ -92,8 +92,8 @@ func (r *raster) area(points []point, c color.RGBA, opacity float64) { r.fill(c,
 func (r *raster) dot(at point, radius float64, c color.RGBA) { r.fill(c, 1, circle(at, radius)) }
 
 // circle returns the outline of a circle. Its points have the same sense of rotation as the
-// outlines of line segments. Otherwise, the areas of a joint and of a segment would cancel each
-// other where they overlap.
+// outlines of line segments. With the opposite sense, the areas of a joint and of a segment would
+// cancel each other where they overlap.
 func circle(at point, radius float64) []point {
 	const corners = 20
 	outline := make([]point, corners)
@@ -163,8 +163,8 @@ func dashes(points []point, on, off float64) (parts [][]point) {
 	return parts
 }
 
-// face returns the font for a style's size and weight. If that fails, it records the error in r.err
-// and returns nil.
+// face returns the font for a style's size and weight. If there is an error, face records it in
+// r.err and returns nil.
 func (r *raster) face(st style) font.Face {
 	key := style{size: st.size, bold: st.bold}
 	if f, ok := r.faces[key]; ok {

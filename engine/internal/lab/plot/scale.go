@@ -108,8 +108,9 @@ func roundDown(x float64) float64 {
 	return unit
 }
 
-// roundTime rounds up a number of seconds, for the step between two ticks. Up to one second, it is
-// the same as round. Above, its results are round numbers of seconds, minutes, hours or days.
+// roundTime rounds up a number of seconds, for the step between two ticks. Up to one second, its
+// results are those of the function round. Above, they are round numbers of seconds, minutes, hours
+// or days.
 func roundTime(x float64) float64 {
 	if x <= 1 {
 		return round(x)

@@ -104,8 +104,8 @@ type throttle struct {
 	RetryAfter time.Duration `yaml:"retry_after" min:"1ms" max:"1h"`
 }
 
-// chosen are the workers of an event: all workers, those with the listed indices, or the fastest
-// ones, of which the number is given.
+// chosen are the workers of an event. In the file, they are all workers, the workers with the
+// listed indices, or a number of the fastest workers.
 type chosen struct {
 	Fastest int   `yaml:"fastest" min:"1"`
 	Listed  []int `yaml:",list" min:"0"`
@@ -192,8 +192,8 @@ func (d *document) read(err error) (*Scenario, error) {
 	return &d.Scenario, nil
 }
 
-// Validate converts the document into its Scenario. Its error contains missing keys, and keys that
-// exclude each other.
+// Validate converts the document into its Scenario. It returns an error if keys are missing, or if
+// keys exclude each other.
 func (d *document) Validate() error {
 	d.RTT, d.Jitter, d.Scenario.Timeout = d.Network.RTT, d.Network.Jitter, time.Duration(d.Timeout)
 	if err := errors.Join(d.translateWorkers(), d.translateSize(), d.checkLoad(),

@@ -182,8 +182,7 @@ worst:
 	}
 }
 
-// TestFormOfALink reads a scenario with a link, and with a load and a size that are scalars, not
-// mappings.
+// TestFormOfALink reads a scenario with a link. Its load and its size are scalars, not mappings.
 func TestFormOfALink(t *testing.T) {
 	s, err := scenario.Parse("l.yaml", []byte(
 		"duration: 1s\nload: saturated\ncost: 5\ntimeout: auto\n"+

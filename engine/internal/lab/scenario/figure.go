@@ -107,8 +107,8 @@ func Worst(runs []Figures) Figures {
 	})
 }
 
-// Extreme returns the value of a bound's figure in the run that is closest to a violation of the
-// bound. For a lower bound it is the minimum over the runs, and for an upper bound the maximum.
+// Extreme returns the worst value of a bound's figure over the runs: the minimum for a lower bound,
+// and the maximum for an upper bound.
 func Extreme(runs []Figures, b *Bound) float64 {
 	v := sorted(runs, b.Field)
 	if b.Op == ">=" || b.Op == ">" {

@@ -16,15 +16,16 @@ func (k *Knee) Growth(level float64) float64 {
 // Above reports whether the link refuses batches at a level.
 func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
 
-// linkLevels is the maximum level (number of in-flight batches) that Best considers. Without a
-// maximum, a link without a limit might become faster at every level. Vector's published tests use
-// the same maximum.
+// linkLevels is the maximum level (number of in-flight batches) that Best considers. It is needed
+// for a link without a limit, which might become faster with every level. Vector's published tests
+// use the same maximum.
 const linkLevels = 200
 
-// Best returns the maximum delivery rate of a link, and the number of in-flight batches (level) at
-// which the link reaches it without refusing batches. At level l, the delay of a batch is delay *
-// (1 + jitter + g(l) + h(rate)). g and h are the methods Growth of the knees Concurrency and Rate,
-// and rate is the resulting number of batches per second.
+// Best returns the maximum delivery rate of a link, and the level at which the link reaches it. The
+// level is the number of in-flight batches. Levels at which the link refuses batches do not count.
+// At level l, the delay of a batch is delay * (1 + jitter + g(l) + h(rate)). g and h are the
+// methods Growth of the knees Concurrency and Rate, and rate is the resulting number of batches per
+// second.
 func (l *Link) Best() (rate float64, level int) {
 	most := linkLevels
 	if l.Concurrency.Limit > 0 {

@@ -6,8 +6,8 @@ import "math"
 
 // Throughput returns the throughput of one worker with a fixed number of in-flight batches
 // (window). A batch is served at the worker and then spends think seconds in the network. The
-// worker has slots parallel servers with exponential service times, which together serve rate
-// batches per second.
+// worker has a number of parallel servers (slots) with exponential service times. Together they
+// serve rate batches per second.
 //
 // The model is a closed queueing network. The result equals that of mean-value analysis (Reiser and
 // Lavenberg 1980), and is computed from the birth-death process of the worker.

@@ -24,8 +24,8 @@ func (s *Scenario) Nominal() float64 {
 	return sum
 }
 
-// Capacity returns the highest possible delivery rate at a time, in cost per second. It takes the
-// events at that time into account.
+// Capacity returns the highest possible delivery rate at a time, in cost per second. It includes
+// the effects of the events at that time.
 func (s *Scenario) Capacity(at time.Duration) float64 {
 	if s.Link != nil {
 		return s.Nominal()
@@ -43,8 +43,8 @@ func (s *Scenario) Capacity(at time.Duration) float64 {
 	return sum
 }
 
-// able returns the rate of worker i at a time. If a worker advertises an empty window, it must not
-// be used, and its rate is 0.
+// able returns the rate of worker i at a time. If the worker advertises an empty window, it must
+// not be used, and able returns 0.
 func (s *Scenario) able(i int, at time.Duration) float64 {
 	rate, limit := s.Workers[i].Rate, math.Inf(1)
 	if s.Shared != nil {
@@ -77,8 +77,8 @@ func (s *Scenario) able(i int, at time.Duration) float64 {
 	return min(rate, limit)
 }
 
-// Offered returns the mean rate of the load in cost per second. Zero means that all batches wait
-// from the start: an endless backlog, or a given number of batches.
+// Offered returns the mean rate of the load in cost per second. It returns 0 if all batches wait
+// from the start, both for an endless backlog and for a given number of batches.
 func (s *Scenario) Offered() float64 {
 	switch {
 	case s.Load.Poisson > 0:
@@ -90,8 +90,8 @@ func (s *Scenario) Offered() float64 {
 }
 
 // Ideal returns the maximum cost that can be delivered from one time to another. At each moment,
-// the ideal rate is the smaller of capacity and offered load. If a backlog has built up, the ideal
-// rate is the capacity.
+// the ideal rate is the smaller of the capacity and the offered load. While there is a backlog, the
+// ideal rate is the capacity.
 func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	lambda := s.Offered()
 	backlog, sum := 0.0, 0.0
@@ -142,8 +142,8 @@ func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 	return slices.Compact(t)
 }
 
-// Product returns the cost that must be in flight to keep every worker just busy: the sum of each
-// worker's rate times the round trip of a batch that does not queue.
+// Product returns the cost that must be in flight to keep every worker just busy. It is the sum
+// over the workers of the rate times the round trip of a batch that does not queue.
 func (s *Scenario) Product() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()

@@ -62,12 +62,12 @@ const (
 // Workload is the load of all senders together.
 type Workload struct {
 	Saturated bool // an endless backlog
-	// Poisson makes batches arrive at random times (a Poisson process). It is their mean rate, as a
-	// share of the nominal rate of all workers.
+	// Poisson makes batches arrive at random times (a Poisson process). Its value is their mean
+	// rate, as a share of the nominal rate of all workers.
 	Poisson float64       `yaml:"poisson" min:"1e-6" max:"1000"`
 	Every   time.Duration `yaml:"every" min:"1us" max:"1h"` // interval between batches
-	// Batches is the number of batches. All arrive at time 0, or at intervals of Every. 0 means
-	// that the load has no end.
+	// Batches is the number of batches. They arrive at intervals of Every or, if Every is 0, all at
+	// time 0. If Batches is 0, the load has no end.
 	Batches int   `yaml:"batches" min:"1" max:"10000000"`
 	Burst   Burst `yaml:"burst"`
 }
@@ -150,8 +150,8 @@ const (
 	Rate  EventKind = iota + 1 // changes the service rate
 	Hang                       // accepts batches and responds to none, including earlier ones
 	Pause                      // stops serving, and continues after the event
-	// responds with an error to a share of the batches (Event.Share), when the time Event.After has
-	// passed since their arrival
+	// responds with an error to a share of the batches (Event.Share). It responds when the time
+	// Event.After has passed since the arrival of the batch.
 	Fail
 	Throttle // responds with 429 to batches above Limit per second
 	Restart  // loses its queue and has a new epoch
@@ -164,13 +164,13 @@ type Event struct {
 	At, For time.Duration // For 0 means until the end
 	Workers []int
 	Factor  float64 // Rate: multiple of the nominal rate; 0 means that Limit is used
-	// Limit is in cost per second for Rate, in batches per second for Throttle, and the advertised
-	// window for Credit.
+	// Limit is the number of an event of kind Rate, Throttle or Credit. For Rate it is in cost per
+	// second, for Throttle in batches per second. For Credit it is the advertised window.
 	Limit float64
 	After time.Duration // Fail
 	Share float64       // Fail
-	// Outcome is the outcome of the responses, for Fail. 0 means control.Retryable. A file cannot
-	// set it.
+	// Outcome is the outcome of the responses, for the kind Fail. 0 means control.Retryable. A file
+	// cannot set it.
 	Outcome control.Outcome
 	Hint    time.Duration // Throttle: Retry-After; 0 means none
 }
@@ -183,8 +183,7 @@ func (e *Event) Until(duration time.Duration) time.Duration {
 	return min(duration, e.At+e.For)
 }
 
-// Pauses are periodic pauses of every worker. The pauses of different workers begin at different
-// times.
+// Pauses are periodic pauses of every worker. Each worker begins its pauses at another time.
 type Pauses struct {
 	Every time.Duration `yaml:"every" min:"1ms" max:"24h"`
 	For   time.Duration `yaml:"for" min:"1ms" max:"24h"`
@@ -194,8 +193,8 @@ type Pauses struct {
 // Link is a receiver with a delay that depends on its load. It replaces the workers of a scenario.
 type Link struct {
 	Delay time.Duration `yaml:"delay" required:"true" min:"1us" max:"1h" doc:"of a batch alone, such as 100ms"`
-	// Jitter is the mean of a random addition to the delay, as a multiple of Delay. The addition is
-	// exponentially distributed.
+	// Jitter is the mean of a random time that is added to the delay, as a multiple of Delay. The
+	// random time is exponentially distributed.
 	Jitter      float64 `yaml:"jitter" min:"0" max:"1000"`
 	Concurrency Knee    `yaml:"concurrency"` // effect of the in-flight batches on the delay
 	// Rate describes how the batches that were begun in the last second affect the delay.
@@ -203,8 +202,8 @@ type Link struct {
 	FailFirst FailFirst `yaml:"fail_first"`
 }
 
-// FailFirst makes a link respond with errors to a number of batches in a row (Failures), after it
-// has delivered a number of others (After).
+// FailFirst makes a link fail for a while: after it has delivered After batches, it responds with
+// errors to the next Failures batches.
 type FailFirst struct {
 	After    int `yaml:"after" min:"0" max:"10000000"`
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
@@ -218,7 +217,7 @@ type Knee struct {
 	Exp   float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means that the delay does not grow
 	Limit int     `yaml:"limit" min:"1" max:"10000000"` // 0 means no limit
 	// Action is the treatment of batches above Limit. With "defer", the default, the link responds
-	// with an error after the delay. With "drop", it does not respond.
+	// to them with an error after the delay. With "drop", it does not respond.
 	Action string `yaml:"action" enum:"defer,drop"`
 }
 

@@ -2,9 +2,9 @@
 // the inputs filestream, log and container, and the outputs Elasticsearch, Kafka, file and console.
 // The positions in Filebeat's registry become the first checkpoint of the new config.
 //
-// Options and their defaults are those of the Filebeat reference. The registry has a snapshot
-// NNN.json and a log of later changes, log.json. The file active.dat contains the name of the
-// snapshot.
+// Options and their defaults are those of the Filebeat reference. The registry consists of a
+// snapshot NNN.json and a log of later changes, log.json. The file active.dat contains the name of
+// the current snapshot.
 package filebeat
 
 import (

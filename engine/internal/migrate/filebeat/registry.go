@@ -96,8 +96,9 @@ type entry struct {
 	} `json:"meta"`
 }
 
-// position returns the read position in the entry with the given key. It returns false if the entry
-// belongs to another input, or has no usable position, such as offset 0.
+// position returns the read position in the entry with the given key. It returns false in two
+// cases: the entry belongs to another input, or it has no usable position (for example, its offset
+// is 0).
 func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 	part := strings.Split(key, "::")
 	if len(part) < 4 || part[0] != "filebeat" && part[0] != "filestream" {
@@ -213,8 +214,9 @@ func readSnapshot(text []byte, into map[string]entry) error {
 }
 
 // readChanges applies a log of changes to into. Each change has two lines: the operation with its
-// number, and the key with its value. Changes with numbers up to last are in the snapshot already
-// and are skipped. The log ends at the first damaged line, which may remain after a crash.
+// number, and the key with its value. The snapshot already has the changes with numbers up to last,
+// so they are skipped. A crash may leave damaged lines at the end. readChanges stops at the first
+// damaged line.
 func readChanges(text []byte, last uint64, into map[string]entry) {
 	lines := bytes.Split(text, []byte("\n"))
 	for i := 0; i+1 < len(lines); i += 2 {

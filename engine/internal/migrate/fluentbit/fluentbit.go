@@ -173,7 +173,7 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 }
 
 // matches reports whether the filter or output v gets the records with a tag. A star in the tag
-// stands for the path of a file.
+// stands for the path of the file from which a record was read.
 func matches(v *migrate.Value, tag string) bool {
 	tag = strings.ReplaceAll(tag, "*", "x")
 	if pattern := v.Text("match_regex"); pattern != "" {
@@ -224,7 +224,7 @@ func (c *converter) grep(f *migrate.Value, p *migrate.Pipeline) {
 var identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
 // value returns the expression for the value of a field. In Fluent Bit, a name that begins with $
-// leads to a member of a field, such as $kubernetes['labels'].
+// is a path to a member of a field, such as $kubernetes['labels'].
 func value(field string) string {
 	if member, ok := strings.CutPrefix(field, "$"); ok {
 		return member
@@ -235,9 +235,9 @@ func value(field string) string {
 	return "$env[" + strconv.Quote(field) + "]"
 }
 
-// flat returns the name of a field in the options of set, drop and rename. In these options, an
-// unquoted name with dots is a path to a member of an object. flat therefore puts quotes around
-// such a name.
+// flat returns the name of a field for the options of set, drop and rename. In these options, an
+// unquoted name with dots is a path to a member of an object. A name of Fluent Bit with dots is not
+// a path, so flat puts quotes around it.
 func flat(field string) string {
 	if strings.Contains(field, ".") {
 		field = strconv.Quote(field)
@@ -284,9 +284,10 @@ func (c *converter) modify(f *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
-// added returns the value of the rule `Add FIELD TEXT`: the text, unless a record has the field. An
-// expression can test for a field only if records may have it. Without a parser of the format json,
-// the result is the text alone.
+// added returns the value of the rule `Add FIELD TEXT`. In Fluent Bit, the rule has no effect on a
+// record that already has the field. So the value is an expression: the field if the record has it,
+// else the text. An expression can test for a field only if records may have it. Without a parser
+// of the format json, records do not, and the value is the text alone.
 func (c *converter) added(rule *migrate.Value, field, text string, p *migrate.Pipeline) string {
 	parsed := strings.Join(p.Processors, "\n")
 	switch {

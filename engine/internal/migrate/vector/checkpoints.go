@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stored has the directory of a file source's checkpoints, and the options of the checksums that
-// identify its files.
+// stored describes the stored positions of a file source. It has the directory of the source's
+// checkpoints, and the options of the checksums that identify files.
 type stored struct {
 	name             string
 	include, exclude []string
@@ -50,8 +50,9 @@ type checkpoints struct {
 	} `json:"checkpoints"`
 }
 
-// carry converts the stored positions of the source's files. A checkpoint of Vector has no path.
-// Therefore carry compares each file that the source would read with all checkpoints.
+// carry converts the stored positions of the source's files. A checkpoint of Vector does not
+// contain the path of its file. So carry compares each file that the source would read with all
+// checkpoints.
 func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c := &migrate.Carrier{Files: files, Base: dir, Program: "Vector"}
 	name := c.Path(filepath.Join(s.data, s.name, "checkpoints.json"))
@@ -95,9 +96,9 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	return c.Carried, err
 }
 
-// marks records the positions of all files. Vector takes files with equal first lines for one, and
-// reads only one of them. So if several files have the checksum of a checkpoint, each of them is
-// read from its beginning.
+// marks records the positions of all files. If several files have equal first lines, Vector
+// considers them the same file and reads only one of them. It is unknown which one. So marks lets
+// each of them be read from its beginning.
 func (s stored) marks(c *migrate.Carrier, all checkpoints) error {
 	type file struct {
 		path  string
@@ -208,8 +209,8 @@ func ecma182(data []byte) (sum uint64) {
 
 var reflected = crc64.MakeTable(crc64.ECMA)
 
-// legacy returns the checksum that Vector used before version 0.14: the CRC-64/XZ of the lines,
-// padded with zeros to the maximum length.
+// legacy returns the checksum that Vector used before version 0.14: the CRC-64/XZ of the first
+// lines, padded with zeros to their maximum length.
 func legacy(lines []byte, longest int) uint64 {
 	padded := make([]byte, longest)
 	copy(padded, lines)

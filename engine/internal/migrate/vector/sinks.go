@@ -64,9 +64,9 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	return s
 }
 
-// format returns the format of a sink's records: "raw" if the codec writes only the message of a
-// record. Otherwise it returns the parameter object, the sink's format for whole records, such as
-// "json".
+// format returns the format of a sink's records. If the codec writes only the message of a record,
+// it returns "raw". Otherwise it returns the parameter object, which is the sink's name of the
+// format for whole records, such as "json".
 func format(v *migrate.Value, object string) string {
 	switch v.Text("encoding", "codec") {
 	case "text", "raw_message":
@@ -75,8 +75,8 @@ func format(v *migrate.Value, object string) string {
 	return object
 }
 
-// template adds a note if text, the value of v, contains a template, because templates have no
-// equivalent.
+// template adds a note if text, the value of v, contains a template. Penstock has no equivalent of
+// templates.
 func (c *converter) template(v *migrate.Value, text string) {
 	if strings.Contains(text, "{{") || strings.Contains(text, "%") {
 		c.Note(v, migrate.Differs, "templates are expressions in penstock, where the option "+

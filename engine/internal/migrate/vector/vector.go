@@ -20,8 +20,8 @@ import (
 // DefaultData is the data directory of an installed package of Vector.
 const DefaultData = "/var/lib/vector"
 
-// Convert converts a configuration, which is TOML or, if isTOML is false, YAML. If data is not "",
-// it replaces data_dir.
+// Convert converts a configuration, which is TOML if isTOML is set and YAML otherwise. If data is
+// not "", it replaces the option data_dir.
 func Convert(text string, isTOML bool, data string) (migrate.Result, error) {
 	var top *migrate.Value
 	var err error

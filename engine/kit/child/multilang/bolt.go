@@ -38,8 +38,8 @@ type Options struct {
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	// maximum number of task ids and heartbeats that were sent to a child and that the child has
-	// not read; a child that exceeds it is killed
+	// maxWaiting is the maximum number of task ids and heartbeats that were sent to a child and
+	// that the child has not read. A child that exceeds it is killed.
 	maxWaiting = 10_000
 )
 
@@ -53,9 +53,9 @@ type Tuple struct {
 // Emit is a tuple that a child has emitted.
 type Emit struct {
 	Message
-	// Number is the number of the tuple that is the first anchor of the emit: the child names the
-	// tuples from which it has made the emit as its anchors. Without an anchor, Number is that of
-	// the oldest unanswered tuple.
+	// Number is the number of a tuple to which the emit belongs. The child names the tuples from
+	// which it has made the emit as its anchors, and Number is that of the first anchor. Without an
+	// anchor, Number is that of the oldest unanswered tuple.
 	Number int
 }
 
@@ -77,9 +77,9 @@ func NewWork(n int) *Work {
 		Blamed: -1, open: n}
 }
 
-// Bolt is the exchange of messages with one child over Storm's multilang protocol, in which a bolt
-// is a component that processes tuples. It implements child.Session. Give may be called
-// concurrently.
+// Bolt is the exchange of messages with one child over Storm's multilang protocol. In this
+// protocol, a bolt is a component that processes tuples. Bolt implements child.Session. Give may be
+// called concurrently.
 type Bolt struct {
 	o     Options
 	p     Process
@@ -235,9 +235,9 @@ func (b *Bolt) Ready(ctx context.Context) error {
 // maxOut is the number of queued bytes above which Give waits.
 const maxOut = 256 << 10
 
-// Give sends one tuple to the child. It waits while the child has the maximum of unanswered tuples
-// (Pending), and while maxOut or more bytes wait to be written to the child. If ctx ends first,
-// Give returns its cause. If Give returns an error, the tuple was not sent.
+// Give sends one tuple to the child. It waits while the child has the maximum number of unanswered
+// tuples (Pending). It also waits while maxOut or more bytes wait to be written to the child. If
+// ctx ends first, Give returns its cause. If Give returns an error, the tuple was not sent.
 func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	select {
 	case b.room <- struct{}{}:
@@ -384,8 +384,9 @@ func (b *Bolt) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
-	// Blame the oldest unanswered tuple for the death of the child. Blame none if the child has
-	// worked and then ended cleanly, since a child may serve a limited number of tuples.
+	// The oldest unanswered tuple is blamed for the death of the child. But no tuple is blamed if
+	// the child has worked and then ended cleanly, because a child may serve only a limited number
+	// of tuples.
 	blamed := b.worked && child.EndedCleanly(err)
 	for _, g := range b.oldest {
 		if g.answered {

@@ -21,8 +21,8 @@ type line struct {
 
 const endOfStream = "(end of stream)"
 
-// sessions reads the transcript in PENSTOCK_RECIPES: the streams of each session without the `end`
-// lines.
+// sessions reads the recorded sessions in PENSTOCK_RECIPES. It returns the messages of each
+// session, without the `end` lines.
 func sessions(t *testing.T) [][]line {
 	t.Helper()
 	dir := os.Getenv("PENSTOCK_RECIPES")
@@ -85,8 +85,8 @@ func speak(t *testing.T, session int, lines []line) {
 	for at, l := range lines {
 		switch {
 		case l.text == endOfStream && l.to == '>':
-			// Storm's worker had crashed here. The bolt keeps running, with the answered tuples
-			// settled.
+			// At this point of the recording, Storm's worker had crashed. The bolt must keep
+			// running, with the answered tuples settled.
 			if err := c.killed(); err != nil {
 				t.Errorf("session %d: killed: %v", session, err)
 			}
