@@ -137,20 +137,22 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	var o onTimeAttempts
 	var plain []*attempt
+	var id uint64
 	now := time.Duration(0)
 	for range 20_000 {
 		now += time.Duration(rnd.IntN(3)) * time.Millisecond
 		if len(plain) == 0 || rnd.IntN(2) == 0 && len(plain) < 40 {
-			a := &attempt{sent: now, cost: float64(1 + rnd.IntN(3))}
+			id++
+			a := &attempt{id: id, sent: now, cost: float64(1 + rnd.IntN(3)), placed: true}
 			o.add(a)
 			plain = append(plain, a)
 		} else {
 			i := rnd.IntN(len(plain))
 			a := plain[i]
 			plain = append(plain[:i], plain[i+1:]...)
+			o.deliver(a, a.cost)
 			o.drop(a)
 			o.drop(a) // a second drop has no effect
-			o.delivered = max(o.delivered, a.sent)
 		}
 		limit := 20 * time.Millisecond
 		o.markLost(now, limit)
@@ -159,7 +161,7 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 			if a.presumedLost {
 				n++
 				cost += a.cost
-			} else if a.sent < o.delivered && now-a.sent > limit {
+			} else if a.id < o.newest && now-a.sent > limit {
 				t.Fatalf("sent at %v, overtaken, and no suspect at %v", a.sent, now)
 			}
 		}

@@ -225,6 +225,7 @@ func (r *familyRun) accused() float64 {
 // familyFigures sums up the runs of a family.
 type familyFigures struct {
 	goodput float64 // median of its ratio to that of the omniscient sender
+	worst   float64 // minimum of that ratio
 	accused float64 // mean
 	probes  int     // in the run with most
 	early   int     // sum
@@ -250,7 +251,7 @@ func (f family) figures(t testing.TB, seeds int) familyFigures {
 	}
 	slices.Sort(ratios)
 	if len(ratios) > 0 {
-		x.goodput = ratios[len(ratios)/2]
+		x.goodput, x.worst = ratios[len(ratios)/2], ratios[0]
 	}
 	return x
 }
@@ -343,8 +344,8 @@ func TestFamilies(t *testing.T) {
 	group.Wait()
 	for i, f := range all {
 		x := found[i]
-		t.Logf("%-75v goodput %.3f, accused %.4f, probes %d, early %d, settled %d", f,
-			x.goodput, x.accused, x.probes, x.early, x.settled)
+		t.Logf("%-75v goodput %.3f, worst %.2f, accused %.4f, probes %d, early %d, settled %d",
+			f, x.goodput, x.worst, x.accused, x.probes, x.early, x.settled)
 		if least := f.least(seeds); x.goodput < least {
 			t.Errorf("%v: goodput is %.3f of the omniscient sender's, want at least %v", f,
 				x.goodput, least)
