@@ -96,13 +96,11 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		return
 	}
 	l.est.sample(seconds, a.cost)
-	if l.onTime.hasOvertaken() {
-		l.onTime.markLost(t.now, l.est.overdueSoon())
-	}
+	l.onTime.markLost(t.now, &l.est)
 	if t.overtakeOverdue(l, a.late) {
 		l.win.OnUndo(t.now)
 	}
-	suspects := l.onTime.lost
+	suspects := l.onTime.lost.n
 	if l.hanging.isRecent() {
 		t.giveUpOvertaken(l)
 		suspects = 0
@@ -265,18 +263,14 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 		return
 	}
 	if a.ranked && !a.late {
-		earlier := l.heldBefore(a, a.overtaken+taken)
+		held := l.rank(a, taken)
 		l.hanging.overtakers += 0.05 * (a.overtaken - l.hanging.overtakers)
 		a.lostCost = 0
-		held := a.cost
-		if earlier > 0 {
-			held += earlier + l.hanging.overtakers
+		if a.rank > 0 {
+			held += l.hanging.overtakers
 		}
 		// Attempts that seem to hang are load of the worker if they are only slow.
-		a.ahead += l.hanging.ranks.real() * (held - a.ahead)
-		if a.hungIn == nil {
-			a.rank = l.est.count(earlier)
-		}
+		a.ahead += l.hanging.ranks.real() * (held + a.cost - a.ahead)
 	}
 	l.hanging.countDelivered(a, seconds)
 	t.assessHanging(l)

@@ -161,7 +161,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	l.inFlightCost += a.cost
 	l.lastStart = t.now
 	t.lanes.inFlightCost += a.cost
-	a.ahead, a.progress = l.inFlightCost-l.hanging.cost, l.est.delivered
+	a.ahead, a.progress = l.inFlightCost-l.hanging.excluded.cost, l.est.delivered
 	if g := l.win.widen; g > 1 { // it is among the delivered ones if ahead is used
 		a.ahead = a.cost + (a.ahead-a.cost)/g
 	}
@@ -193,7 +193,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 // It returns the deadline, at which the attempt becomes overdue, or 0 for never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
-	a.lostCost, a.level = l.onTime.lostCost, l.win.held(l.win.load.n-l.onTime.lost)
+	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)
 	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
 	if g := t.group; g.win != nil {

@@ -277,7 +277,7 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	evident = l.onTime.newest > a.id
 	if why == TimedOut {
 		need, rounds = overtaken, timeoutRounds
-		evident = a.overtakenThrice(a.overtaken)
+		evident = overtakenThrice(a, a.overtaken)
 	}
 	switch {
 	case !l.est.known:
@@ -290,9 +290,9 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	return false
 }
 
-// overtakenThrice reports whether the cost that was delivered of attempts sent after attempt a is
-// that of three.
-func (a *attempt) overtakenThrice(cost float64) bool { return cost >= overtaken*a.cost-1e-6 }
+// overtakenThrice reports whether this cost, which was delivered of attempts sent after attempt a,
+// is that of three items like its own.
+func overtakenThrice(a *attempt, cost float64) bool { return cost >= overtaken*a.cost-1e-6 }
 
 // confirmFailures is called after attempt a was delivered. It turns pending failures of its lane
 // into evidence, and drops those that no delivery can confirm any more.

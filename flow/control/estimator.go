@@ -2,10 +2,7 @@
 
 package control
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // estimator learns one lane's round trip, timeout and rate. Times are in seconds.
 //
@@ -186,14 +183,6 @@ func (e *estimator) spurious() {
 func (e *estimator) inTime() {
 	e.shift = 0
 	e.timeoutFactor *= timeoutFactorDecay
-}
-
-// count returns the number of items of mean cost in the given cost.
-func (e *estimator) count(cost float64) int {
-	if e.mean <= 0 {
-		return 0
-	}
-	return int(math.Round(cost / e.mean))
 }
 
 // smoothed returns the smoothed round trip of an item of mean cost.

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -22,10 +23,9 @@ import (
 // number is limited to that of bad items that may occur in a row. Otherwise a worker that hangs
 // would get more and more attempts.
 type hanging struct {
-	// cost of the running attempts that do not count as load of the worker: the hanging ones
-	// described above, and those of suspect items
-	cost          float64
-	n             int        // number of these attempts
+	// running attempts that do not count as load of the worker: the hanging ones described above,
+	// and those of suspect items
+	excluded      load
 	notOvertaken  []*attempt // overdue, and not overtaken yet
 	recent        float64    // attempts that were overdue and overtaken, decayed with each delivery
 	sinceDelivery int        // places given up since the last delivery
@@ -46,21 +46,21 @@ func (s *hanging) isRecent() bool { return s.recent >= minHanging }
 
 // exclude records that attempt a runs but does not count as load of the worker.
 func (s *hanging) exclude(a *attempt) {
-	if !a.excluded {
-		a.excluded = true
-		s.n++
-		s.cost += a.cost
-		if a.ofSuspect {
-			return
-		}
-		if s.ranks == nil {
-			s.ranks = &hangRanks{}
-		}
-		if a.ranked {
-			a.hungIn = s.ranks
-			s.ranks.add(a.rank, true, a.heldFor)
-			s.ranks.overdue += float64(one(a.overdue))
-		}
+	if a.excluded {
+		return
+	}
+	a.excluded = true
+	s.excluded.add(a.cost)
+	if a.ofSuspect {
+		return
+	}
+	if s.ranks == nil {
+		s.ranks = &hangRanks{}
+	}
+	if a.ranked {
+		a.hungIn = s.ranks
+		s.ranks.add(a.rank, true, a.heldFor)
+		s.ranks.overdue += float64(one(a.overdue))
 	}
 }
 
@@ -109,11 +109,7 @@ func (s *hanging) returned(a *attempt) {
 	if !a.overdue && !a.ofSuspect {
 		s.early--
 	}
-	if s.n--; s.n == 0 {
-		s.cost = 0 // remove the rounding errors of the sum
-	} else {
-		s.cost -= a.cost
-	}
+	s.excluded.remove(a.cost)
 }
 
 // hangingAfter returns the time that attempt a may take before it gives up its place. The attempt
@@ -175,7 +171,7 @@ func (t *attempts) giveUpOvertaken(l *lane) {
 	}
 	later := l.onTime.overtaken(a)
 	for ; a != nil && later > 0 && t.now-a.sent >= old; a = a.later {
-		if a.placed && a.overtakenThrice(later) {
+		if a.placed && overtakenThrice(a, later) {
 			t.giveUpPlace(a)
 		}
 		later -= a.overtakers
@@ -204,25 +200,25 @@ func (t *attempts) giveUpPlace(a *attempt) {
 // endPlace ends the place of attempt a in the window, if it has one, and determines its rank.
 func (t *attempts) endPlace(a *attempt) {
 	l := a.lane
-	if !a.overtakenThrice(a.overtaken) {
+	if !overtakenThrice(a, a.overtaken) {
 		a.overtaken = l.onTime.overtaken(a)
 	}
 	if a.placed {
 		a.heldFor = (t.now - a.sent).Seconds()
-		a.rank = l.est.count(l.heldBefore(a, a.overtaken))
+		l.rank(a, 0)
 		l.win.ended(a)
 		l.onTime.endPlace(a)
 	}
 }
 
-// heldBefore returns the cost that the worker held when attempt a was sent: cost that was delivered
-// since, except that of later attempts and of a itself (later).
-func (l *lane) heldBefore(a *attempt, later float64) float64 {
-	earlier := l.est.delivered - a.progress - later
-	if earlier < 1e-6 { // a rounding error, or the worker has restarted
-		return 0
+// rank determines the rank of attempt a, of which the given cost (taken) was delivered. It returns
+// the cost that the worker held when a was sent: that of earlier attempts, delivered since.
+func (l *lane) rank(a *attempt, taken float64) (held float64) {
+	held = max(0, l.est.delivered-a.progress-taken-a.overtaken) // 0 if the worker has restarted
+	if l.est.mean > 0 && a.hungIn == nil {
+		a.rank = int(math.Round(held / l.est.mean))
 	}
-	return earlier
+	return held
 }
 
 // hung handles an attempt that is counted as hanging.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -138,6 +139,8 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 	var o onTimeAttempts
 	var plain []*attempt
 	var id uint64
+	var e estimator
+	e.sample(0.02/3, 1) // the limit is 20 ms
 	now := time.Duration(0)
 	for range 20_000 {
 		now += time.Duration(rnd.IntN(3)) * time.Millisecond
@@ -154,19 +157,18 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 			o.drop(a)
 			o.drop(a) // a second drop has no effect
 		}
-		limit := 20 * time.Millisecond
-		o.markLost(now, limit)
+		o.markLost(now, &e)
 		n, cost := 0, 0.0
 		for _, a := range plain {
 			if a.presumedLost {
 				n++
 				cost += a.cost
-			} else if a.id < o.newest && now-a.sent > limit {
+			} else if a.id < o.newest && now-a.sent > e.overdueSoon() {
 				t.Fatalf("sent at %v, overtaken, and no suspect at %v", a.sent, now)
 			}
 		}
-		if o.lost != n || o.lostCost < cost-1e-9 || o.lostCost > cost+1e-9 {
-			t.Fatalf("%d suspects of cost %v, want %d of %v", o.lost, o.lostCost, n, cost)
+		if o.lost.n != n || math.Abs(o.lost.cost-cost) > 1e-9 {
+			t.Fatalf("%d suspects of cost %v, want %d of %v", o.lost.n, o.lost.cost, n, cost)
 		}
 	}
 }

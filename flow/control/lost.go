@@ -15,9 +15,8 @@ type onTimeAttempts struct {
 	first, last *attempt
 	firstPlaced *attempt // first attempt with a place in the window; nil: there is none
 	newest      uint64   // highest ID of a delivered attempt
-	lost        int
-	lostCost    float64 // of the attempts presumed lost
-	ofSuspects  int     // attempts of suspect items
+	lost        load     // attempts presumed lost
+	ofSuspects  int      // attempts of suspect items
 }
 
 // minLostAge is the minimum age of an attempt presumed lost, in smoothed round trips.
@@ -62,19 +61,15 @@ func (o *onTimeAttempts) overtaken(a *attempt) (cost float64) {
 func (o *onTimeAttempts) endPlace(a *attempt) {
 	if a.presumedLost {
 		a.presumedLost = false
-		if o.lost--; o.lost == 0 {
-			o.lostCost = 0 // remove the rounding errors of the sum
-		} else {
-			o.lostCost -= a.cost
-		}
+		o.lost.remove(a.cost)
 	}
 	if o.firstPlaced == a {
-		o.firstPlaced = a.nextPlaced()
+		o.firstPlaced = placedAfter(a)
 	}
 }
 
-// nextPlaced returns the next attempt in the list with a place, or nil if there is none.
-func (a *attempt) nextPlaced() *attempt {
+// placedAfter returns the first attempt with a place after attempt a in the list, or nil.
+func placedAfter(a *attempt) *attempt {
 	for a = a.later; a != nil && !a.placed; {
 		a = a.later
 	}
@@ -102,19 +97,14 @@ func (o *onTimeAttempts) drop(a *attempt) {
 	a.earlier, a.later = nil, nil
 }
 
-// hasOvertaken reports whether an attempt with a place has been overtaken.
-func (o *onTimeAttempts) hasOvertaken() bool {
-	return o.firstPlaced != nil && o.firstPlaced.id < o.newest
-}
-
-// markLost marks overtaken attempts that have run longer than limit as presumed lost.
-func (o *onTimeAttempts) markLost(now time.Duration, limit time.Duration) {
-	for a := o.firstPlaced; a != nil && a.id < o.newest && now-a.sent > limit; a = a.nextPlaced() {
+// markLost marks overtaken attempts that have run longer than nearly all others as presumed lost.
+func (o *onTimeAttempts) markLost(now time.Duration, e *estimator) {
+	for a := o.firstPlaced; a != nil && a.id < o.newest && now-a.sent > e.overdueSoon(); {
 		if !a.presumedLost {
 			a.presumedLost = true
-			o.lost++
-			o.lostCost += a.cost
+			o.lost.add(a.cost)
 		}
+		a = placedAfter(a)
 	}
 }
 

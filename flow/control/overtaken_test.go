@@ -18,21 +18,14 @@ func TestOvertaken(t *testing.T) {
 		overtaken float64 // cost delivered of attempts sent later
 	}
 	rnd := rand.New(rand.NewPCG(3, 3))
-	m, err := New(Config{Window: window.Fixed{Size: 12}, Poison: Poison{Failures: -1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, stepAt := steps(t)
 	var all []*running
 	now, seq := time.Duration(0), uint64(0)
 	step := func(e Event) {
-		e.Now = now
-		for _, c := range m.Step(e, nil) {
-			if c.Kind == Start {
-				all = append(all, &running{a: m.attempts.table.find(c.ID), id: c.ID})
-			}
+		for _, a := range stepAt(now, e) {
+			all = append(all, &running{a: a, id: a.id})
 		}
 	}
-	step(Event{Kind: LaneUp})
 	l := m.lanes.up[0]
 	for round := range 20_000 {
 		l.hanging.recent = 10 // attempts may give up their places
@@ -91,7 +84,7 @@ func TestOvertaken(t *testing.T) {
 // the attempts that start.
 func steps(t *testing.T) (m *Machine, step func(now time.Duration, e Event) []*attempt) {
 	t.Helper()
-	m, err := New(Config{Window: window.Fixed{Size: 6}, Poison: Poison{Failures: -1}})
+	m, err := New(Config{Window: window.Fixed{Size: 12}, Poison: Poison{Failures: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +134,8 @@ func TestTrialIsOvertakenAfterItsTimeout(t *testing.T) {
 	l := m.lanes.up[0]
 	trial := step(0, Event{Kind: Offer, Seq: 1, Cost: 1, Bytes: 1})[0]
 	l.level = level{from: 1, wait: levelWait, trial: trial}
-	step(4*time.Second, Event{Kind: Tick})
+	due, _ := m.Wake()
+	step(due, Event{Kind: Tick})
 	if !trial.overdue || l.level.trial != trial {
 		t.Fatalf("the trial is overdue: %v, and still runs: %v", trial.overdue,
 			l.level.trial == trial)
