@@ -266,7 +266,7 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 		held := l.rank(a, taken)
 		l.hanging.overtakers += 0.05 * (a.overtaken - l.hanging.overtakers)
 		a.lostCost = 0
-		if a.rank > 0 {
+		if held > 1e-6 { // not a rounding error
 			held += l.hanging.overtakers
 		}
 		// Attempts that seem to hang are load of the worker if they are only slow.
