@@ -389,3 +389,12 @@ func TestRefusalsAtTheStart(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstAttemptsHang checks that a worker soon delivers although its first attempts all hang
+// because of bad data. In this run, ten failures must not open its breaker.
+func TestFirstAttemptsHang(t *testing.T) {
+	f := family{2, 0.9, "hang: true", 0, "", "free", false}
+	if got := f.play(t, 3, false).goodput / f.omniscient(t, 3); got < 0.8 {
+		t.Errorf("%v: goodput is %.3f, want at least 0.8", f, got)
+	}
+}
