@@ -55,8 +55,8 @@ func TestRankBuckets(t *testing.T) {
 	}
 }
 
-// TestOverdueAttemptsAreRanked checks that an overdue attempt that did not give up its place before
-// counts as overdue in the ranks as soon as it is overtaken, before its timeout or after it.
+// TestOverdueAttemptsAreRanked checks that an overdue attempt counts as overdue in the ranks as soon
+// as it is overtaken, before its timeout or after it. It has not given up its place before.
 func TestOverdueAttemptsAreRanked(t *testing.T) {
 	m, _ := steps(t)
 	l := m.lanes.up[0]

@@ -8,8 +8,8 @@ import "time"
 // in which they were sent. It knows for each of them how much was delivered of attempts sent later.
 //
 // An attempt with a place in the window is presumed lost if it has run longer than nearly all
-// others, and attempts sent after it have been delivered (as in RACK, RFC 8985). Its item is still
-// not sent again before the timeout. But a window does not grow while its lane has attempts
+// others and was overtaken (as in RACK, RFC 8985): attempts sent later have been delivered. Its
+// item is still not sent again before the timeout. But a window does not grow while its lane has attempts
 // presumed lost, and these do not count as load of the worker.
 type onTimeAttempts struct {
 	first, last *attempt

@@ -102,7 +102,7 @@ func steps(t *testing.T) (m *Machine, step func(now time.Duration, e Event) []*a
 }
 
 // TestOvertakenAfterAnother checks that an attempt that was overtaken three times gives up its
-// place, even if an earlier and larger one was not overtaken by three times its own cost.
+// place. An earlier and larger one, which three times its own cost has not overtaken, keeps its own.
 func TestOvertakenAfterAnother(t *testing.T) {
 	const ms = time.Millisecond
 	m, step := steps(t)
