@@ -88,3 +88,13 @@ func TestRanksAreMadeAgain(t *testing.T) {
 			h.ranks.slow)
 	}
 }
+
+// TestWideningWithoutTime checks that the widening is a number, at least 1, if attempts hang or are
+// delivered in no time.
+func TestWideningWithoutTime(t *testing.T) {
+	for _, h := range []hangRanks{{}, {overdue: 1}, {hungFor: 1}, {overdue: 1, hungFor: 1}} {
+		if w := h.widening(0); !(w >= 1 && w <= maxWidening) {
+			t.Errorf("%+v: widening %v, want 1 to %v", h, w, maxWidening)
+		}
+	}
+}
