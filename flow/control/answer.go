@@ -26,8 +26,19 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	if a.at >= 0 {
 		t.overdue.removeAt(a.at)
 	}
-	if e.Outcome == Delivered && l.hanging.isRecent() {
-		l.onTime.rank(a)
+	taken := 0.0 // cost that was delivered or rejected
+	switch e.Outcome {
+	case Delivered:
+		taken = a.cost
+	case Split:
+		taken = min(e.Cost, a.cost)
+		a.partial = taken > 0 // the worker has processed the whole item
+	}
+	if a.listed && (l.hanging.ranks != nil || e.Outcome == TimedOut) {
+		a.overtaken = l.onTime.overtaken(a)
+	}
+	if taken > 0 {
+		l.onTime.deliver(a, taken)
 	}
 	l.onTime.drop(a)
 	a.late = a.overdue
@@ -49,13 +60,10 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	l.lastAnswer = t.now
 	a.answered, a.outcome, a.after, a.died = true, e.Outcome, e.After, e.Died
 	t.lanes.restarted(l, &e.Report)
-	if e.Outcome == Delivered {
-		t.measure(a, a.cost, &e.Report, full)
+	if taken > 0 {
+		t.measure(a, taken, &e.Report, full)
 	}
 	if e.Outcome == Split {
-		if a.partial = e.Cost > 0; a.partial { // the worker has processed the whole item
-			t.measure(a, min(e.Cost, a.cost), &e.Report, full)
-		}
 		t.settlement.expectPieces(a, e.Pieces)
 	}
 	if a.ordered {
@@ -88,19 +96,16 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		return
 	}
 	l.est.sample(seconds, a.cost)
-	l.onTime.delivered = max(l.onTime.delivered, a.sent)
-	if l.onTime.overtaken() {
-		l.onTime.markLost(t.now, l.est.overdueSoon())
-	}
-	if l.hanging.delivered(l.onTime.delivered, a.late) {
+	l.onTime.markLost(t.now, &l.est)
+	if t.overtakeOverdue(l, a.late) {
 		l.win.OnUndo(t.now)
 	}
-	suspects := l.onTime.lost
+	suspects := l.onTime.lost.n
 	if l.hanging.isRecent() {
 		t.giveUpOvertaken(l)
 		suspects = 0
 	}
-	t.measureRank(a, seconds)
+	t.measureRank(a, taken, seconds)
 	l.reportsTimes = l.reportsTimes || r.QueueWait > 0 || r.Service > 0
 	sample := window.Sample{
 		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
@@ -252,24 +257,23 @@ const maxThrottle = 5 * time.Minute
 
 // measureRank corrects the load that attempt a, which has been delivered, found at its worker. It
 // counts the attempt in the ranks.
-func (t *attempts) measureRank(a *attempt, seconds float64) {
+func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	l := a.lane
+	if l.hanging.ranks == nil {
+		return
+	}
 	if a.ranked && !a.late {
-		earlier := float64(a.rank) * l.est.mean
-		later := max(0, l.est.delivered-a.progress-a.cost-earlier)
-		l.hanging.overtakers += 0.05 * (later - l.hanging.overtakers)
+		held := l.rank(a, taken)
+		l.hanging.overtakers += 0.05 * (a.overtaken - l.hanging.overtakers)
 		a.lostCost = 0
-		held := a.cost
-		if a.rank > 0 {
-			held += earlier + l.hanging.overtakers
+		if held > 1e-6 { // not a rounding error
+			held += l.hanging.overtakers
 		}
 		// Attempts that seem to hang are load of the worker if they are only slow.
-		a.ahead += l.hanging.ranks.real() * (held - a.ahead)
+		a.ahead += l.hanging.ranks.real() * (held + a.cost - a.ahead)
 	}
-	if l.hanging.ranks != nil {
-		l.hanging.countDelivered(a, seconds)
-		t.assessHanging(l)
-	}
+	l.hanging.countDelivered(a, seconds)
+	t.assessHanging(l)
 }
 
 // raised reports whether attempt a was sent before the first delivery of l, when timeouts had

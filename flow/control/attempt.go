@@ -43,11 +43,14 @@ type attempt struct {
 	listed         bool     // in the list: running and not overdue
 	presumedLost   bool     // probably lost, see onTimeAttempts
 	lostCost       float64  // cost of the attempts presumed lost when it was sent
-	excluded       bool     // counted as not at the worker, see hanging
-	ranked         bool     // rank is known, see hangRanks
-	countedHung    bool     // counted as hung in hangRanks
-	rank           int
-	heldFor        float64 // seconds for which it had a place before it was counted as hung
+	// cost delivered of attempts sent between it and the next in the list
+	overtakers float64
+	overtaken  float64    // cost delivered of attempts sent later, when it left the list
+	excluded   bool       // counted as not at the worker, see hanging
+	ranked     bool       // counted in hangRanks
+	hungIn     *hangRanks // counted as hung there
+	rank       int        // see hangRanks
+	heldFor    float64    // seconds for which it had a place before it was counted as hung
 
 	// The group.
 	totalCost    float64 // cost in flight in all lanes just after it was sent
@@ -125,7 +128,7 @@ func (t *attemptTable) find(id uint64) *attempt {
 
 // remove frees attempt a, which has been concluded.
 func (t *attemptTable) remove(a *attempt) {
-	a.id, a.item, a.lane, a.next, a.earlier, a.later = 0, nil, nil, nil, nil, nil
+	a.id, a.item, a.lane, a.next, a.earlier, a.later, a.hungIn = 0, nil, nil, nil, nil, nil, nil
 	t.free = append(t.free, a)
 }
 
@@ -158,7 +161,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	l.inFlightCost += a.cost
 	l.lastStart = t.now
 	t.lanes.inFlightCost += a.cost
-	a.ahead, a.progress = l.inFlightCost-l.hanging.cost, l.est.delivered
+	a.ahead, a.progress = l.inFlightCost-l.hanging.excluded.cost, l.est.delivered
 	if g := l.win.widen; g > 1 { // it is among the delivered ones if ahead is used
 		a.ahead = a.cost + (a.ahead-a.cost)/g
 	}
@@ -174,6 +177,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	if t.lanes.shared.full(t.now) {
 		t.lanes.refreshAll()
 	}
+	l.onTime.add(a)
 	if a.ofSuspect {
 		l.onTime.ofSuspects++
 		l.hanging.exclude(a)
@@ -189,8 +193,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 // It returns the deadline, at which the attempt becomes overdue, or 0 for never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
-	l.onTime.add(a)
-	a.lostCost, a.level = l.onTime.lostCost, l.win.held(l.win.load.n-l.onTime.lost)
+	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)
 	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
 	if g := t.group; g.win != nil {

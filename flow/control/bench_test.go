@@ -19,7 +19,14 @@ type loop struct {
 	flying []uint64 // ring of attempts
 	head   int
 	keys   uint64 // number of keys, which items have in turn; 0: none
+	hang   uint64 // of so many items in turn, one hangs; 0: none
+	hung   []hungAttempt
 	key    [1]uint32
+}
+
+type hungAttempt struct {
+	id, seq uint64
+	at      time.Duration
 }
 
 func newLoop(tb testing.TB, lanes int, w window.Algorithm) *loop {
@@ -50,7 +57,11 @@ func (l *loop) step(e control.Event) {
 	e.Now = l.now
 	l.cmds = l.m.Step(e, l.cmds[:0])
 	for _, c := range l.cmds {
-		if c.Kind == control.Start {
+		switch {
+		case c.Kind != control.Start:
+		case l.hang > 0 && c.Seq%l.hang == 0:
+			l.hung = append(l.hung, hungAttempt{c.ID, c.Seq, l.now})
+		default:
 			l.flying = append(l.flying, c.ID)
 		}
 	}
@@ -73,6 +84,11 @@ func (l *loop) ack() {
 		n := copy(l.flying, l.flying[l.head:])
 		l.flying, l.head = l.flying[:n], 0
 	}
+	for l.head == len(l.flying) { // all hang
+		l.now, _ = l.m.Wake()
+		l.step(control.Event{Kind: control.Tick})
+		l.fill()
+	}
 	id := l.flying[l.head]
 	l.head++
 	l.now += 100 * time.Microsecond
@@ -80,6 +96,30 @@ func (l *loop) ack() {
 	l.fill()
 	if at, ok := l.m.Wake(); ok && at <= l.now {
 		l.step(control.Event{Kind: control.Tick})
+	}
+	for len(l.hung) > 0 && l.now-l.hung[0].at > 300*time.Millisecond {
+		h := l.hung[0]
+		l.hung = l.hung[:copy(l.hung, l.hung[1:])]
+		l.step(control.Event{Kind: control.Abort, Seq: h.seq})
+		l.step(control.Event{Kind: control.Answer, ID: h.id, Outcome: control.TimedOut})
+	}
+}
+
+// BenchmarkAckHanging is BenchmarkAckHeld with one lane, at which one in 100 items hangs. These are
+// aborted after 300 ms.
+func BenchmarkAckHanging(b *testing.B) {
+	for _, size := range []int{10, 100, 1_000} {
+		b.Run(fmt.Sprintf("each=%d", size), func(b *testing.B) {
+			l := newLoop(b, 1, window.Fixed{Size: size})
+			l.hang = 100
+			for range 10_000 {
+				l.ack()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				l.ack()
+			}
+		})
 	}
 }
 

@@ -274,10 +274,10 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	rtt := l.est.smoothed()
 	first := it.rank.width == 0
 	need, rounds := 1, time.Duration(pendingRounds)
-	evident = l.onTime.delivered > a.sent
+	evident = l.onTime.newest > a.id
 	if why == TimedOut {
 		need, rounds = overtaken, timeoutRounds
-		evident = overtakenThrice(a)
+		evident = overtakenThrice(a, a.overtaken)
 	}
 	switch {
 	case !l.est.known:
@@ -290,16 +290,9 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	return false
 }
 
-// overtakenThrice reports whether three attempts sent after attempt a have been delivered, or as
-// much cost.
-func overtakenThrice(a *attempt) bool {
-	earlier := a.ahead - a.cost
-	if a.ranked {
-		earlier = float64(a.rank) * a.lane.est.mean
-	}
-	later := a.lane.est.delivered - a.progress - earlier // cost delivered of later ones
-	return later >= overtaken*a.cost-1e-6
-}
+// overtakenThrice reports whether this cost, which was delivered of attempts sent after attempt a,
+// is that of three items like its own.
+func overtakenThrice(a *attempt, cost float64) bool { return cost >= overtaken*a.cost-1e-6 }
 
 // confirmFailures is called after attempt a was delivered. It turns pending failures of its lane
 // into evidence, and drops those that no delivery can confirm any more.

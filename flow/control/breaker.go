@@ -68,7 +68,7 @@ const (
 	defaultFailures  = 3
 	scoreWeight      = 0.1
 	minScore         = 0.5
-	minScoreOutcomes = 10
+	minScoreOutcomes = 10 // least outcomes of good data for which score counts
 	// share of bad data from which failures among deliveries are weak evidence against a lane
 	minBadShare    = 0.02
 	massFailureFor = 3 * time.Second // duration of a mass failure after a breaker has opened
@@ -231,7 +231,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	}
 	limit := bs.lanes.blame.streak(bs.cfg.Breaker.Failures)
 	good := 1 - bs.lanes.blame.observed()
-	poor := b.n >= minScoreOutcomes && b.score < minScore*good*good &&
+	poor := float64(b.n)*good >= minScoreOutcomes && b.score < minScore*good*good &&
 		bs.lanes.blame.first >= minScoreOutcomes && bs.lanes.blame.share() < minBadShare
 	enough := limit > 0 && (b.streak >= limit || poor)
 	// In a mass failure one failure is enough, or two if data is bad.

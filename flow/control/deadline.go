@@ -169,12 +169,9 @@ const startTimeouts = 8
 func (t *attempts) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true
+	t.endPlace(a)
 	l.onTime.drop(a)
-	if !a.excluded {
-		a.heldFor = (t.now - a.sent).Seconds()
-	}
-	l.win.ended(a)
-	overtaken := a.sent < l.onTime.delivered
+	overtaken := a.id < l.onTime.newest
 	l.hanging.overdue(a, overtaken)
 	if a.excluded {
 		t.hung(a)

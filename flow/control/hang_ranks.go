@@ -4,6 +4,7 @@ package control
 
 import (
 	"math"
+	"time"
 	"math/bits"
 )
 
@@ -121,7 +122,8 @@ func (h *hangRanks) below() (sum hangCount) {
 // widening returns the number of attempts per attempt that the worker holds. The others hang
 // because of bad data, and have a place until they are recognized.
 func (h *hangRanks) widening(least float64) float64 {
-	return min(1+h.real()*h.hungFor/max(h.deliveredFor, least), maxWidening)
+	delivered := max(h.deliveredFor, least, time.Nanosecond.Seconds()) // round trips may take no time
+	return min(1+h.real()*h.hungFor/delivered, maxWidening)
 }
 
 // real returns the share of the attempts counted as hung that are not only slow. It is 0 for a

@@ -54,3 +54,47 @@ func TestRankBuckets(t *testing.T) {
 		}
 	}
 }
+
+// TestOverdueAttemptsAreRanked checks that an overdue attempt counts as overdue in the ranks as soon
+// as it is overtaken, before its timeout or after it. It has not given up its place before.
+func TestOverdueAttemptsAreRanked(t *testing.T) {
+	m, _ := steps(t)
+	l := m.lanes.up[0]
+	l.hanging = hanging{recent: 10, ranks: &hangRanks{}}
+	h := l.hanging.ranks
+	l.hanging.overdue(&attempt{id: 1, lane: l, ranked: true, overdue: true}, true)
+	if h.overdue != 1 {
+		t.Errorf("overtaken before its timeout: %v overdue, want 1", h.overdue)
+	}
+	l.hanging.overdue(&attempt{id: 2, lane: l, ranked: true, overdue: true}, false)
+	l.onTime.newest = 3
+	m.attempts.overtakeOverdue(l, false)
+	if h.overdue != 2 {
+		t.Errorf("overtaken after its timeout: %v overdue, want 2", h.overdue)
+	}
+}
+
+// TestRanksAreMadeAgain checks that the delivery of an attempt that was counted as hung in earlier
+// ranks does not undo a count of the current ones.
+func TestRanksAreMadeAgain(t *testing.T) {
+	h := hanging{recent: 10}
+	before, after := &attempt{ranked: true}, &attempt{ranked: true}
+	h.exclude(before)
+	h.ranks = nil
+	h.exclude(after)
+	h.countDelivered(before, 1)
+	if c := h.ranks.ranks[0]; c.hung < 0.9 || c.delivered < 0.9 || h.ranks.slow > 0 {
+		t.Errorf("the ranks have %+v and %v slow attempts, want one of each and none", c,
+			h.ranks.slow)
+	}
+}
+
+// TestWideningWithoutTime checks that the widening is a number, at least 1, if attempts hang or are
+// delivered in no time.
+func TestWideningWithoutTime(t *testing.T) {
+	for _, h := range []hangRanks{{}, {overdue: 1}, {hungFor: 1}, {overdue: 1, hungFor: 1}} {
+		if w := h.widening(0); !(w >= 1 && w <= maxWidening) {
+			t.Errorf("%+v: widening %v, want 1 to %v", h, w, maxWidening)
+		}
+	}
+}

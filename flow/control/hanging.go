@@ -3,6 +3,7 @@
 package control
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -22,10 +23,9 @@ import (
 // number is limited to that of bad items that may occur in a row. Otherwise a worker that hangs
 // would get more and more attempts.
 type hanging struct {
-	// cost of the running attempts that do not count as load of the worker: the hanging ones
-	// described above, and those of suspect items
-	cost          float64
-	n             int        // number of these attempts
+	// running attempts that do not count as load of the worker: the hanging ones described above,
+	// and those of suspect items
+	excluded      load
 	notOvertaken  []*attempt // overdue, and not overtaken yet
 	recent        float64    // attempts that were overdue and overtaken, decayed with each delivery
 	sinceDelivery int        // places given up since the last delivery
@@ -46,34 +46,30 @@ func (s *hanging) isRecent() bool { return s.recent >= minHanging }
 
 // exclude records that attempt a runs but does not count as load of the worker.
 func (s *hanging) exclude(a *attempt) {
-	if !a.excluded {
-		a.excluded = true
-		s.n++
-		s.cost += a.cost
-		if !a.ofSuspect {
-			s.countHung(a)
-		}
+	if a.excluded {
+		return
 	}
-}
-
-// countHung counts attempt a as hung in ranks.
-func (s *hanging) countHung(a *attempt) {
+	a.excluded = true
+	s.excluded.add(a.cost)
+	if a.ofSuspect {
+		return
+	}
 	if s.ranks == nil {
 		s.ranks = &hangRanks{}
 	}
-	if a.ranked && !a.countedHung {
-		a.countedHung = true
+	if a.ranked {
+		a.hungIn = s.ranks
 		s.ranks.add(a.rank, true, a.heldFor)
+		s.ranks.overdue += float64(one(a.overdue))
 	}
 }
 
 // countDelivered counts attempt a as delivered in ranks.
 func (s *hanging) countDelivered(a *attempt, seconds float64) {
 	switch {
-	case s.ranks == nil:
 	case !s.isRecent() && s.ranks.level == 0:
 		s.ranks = nil
-	case a.countedHung:
+	case a.hungIn == s.ranks:
 		s.ranks.undo(a.rank, a.overdue, a.heldFor)
 		s.ranks.add(a.rank, false, a.heldFor)
 	case a.ranked:
@@ -113,11 +109,7 @@ func (s *hanging) returned(a *attempt) {
 	if !a.overdue && !a.ofSuspect {
 		s.early--
 	}
-	if s.n--; s.n == 0 {
-		s.cost = 0 // remove the rounding errors of the sum
-	} else {
-		s.cost -= a.cost
-	}
+	s.excluded.remove(a.cost)
 }
 
 // hangingAfter returns the time that attempt a may take before it gives up its place. The attempt
@@ -132,11 +124,11 @@ func hangingAfter(a *attempt, e *estimator) time.Duration {
 
 // overdue records that attempt a is overdue, and whether later attempts have overtaken it.
 func (s *hanging) overdue(a *attempt, overtaken bool) {
-	if a.excluded && !a.ofSuspect {
+	if a.excluded {
 		s.early--
-	}
-	if a.countedHung && s.ranks != nil {
-		s.ranks.overdue++
+		if a.hungIn != nil && a.hungIn == s.ranks {
+			s.ranks.overdue++
+		}
 	}
 	if overtaken {
 		s.recent++
@@ -146,65 +138,87 @@ func (s *hanging) overdue(a *attempt, overtaken bool) {
 	}
 }
 
-// delivered records a delivery by the lane. The latest delivered attempt of the lane was sent at
-// the given time (sent). Overdue attempts sent earlier have been overtaken, so they do not wait in
-// a queue. The result reports whether an overdue attempt was overtaken since the last call.
-func (s *hanging) delivered(sent time.Duration, late bool) (overtaken bool) {
+// overtakeOverdue handles a delivery by l. Overdue attempts sent before the latest delivered attempt
+// have been overtaken, so they do not wait in a queue. The result reports whether one of them was
+// overtaken since the last call.
+func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
+	s := &l.hanging
 	s.sinceDelivery = 0
 	if s.recent *= hangingMemory; late {
 		s.recent = max(0, s.recent-1) // the attempt was only slow
 	}
-	if len(s.notOvertaken) == 0 {
-		return false
-	}
+	before := len(s.notOvertaken)
 	s.notOvertaken = slices.DeleteFunc(s.notOvertaken, func(b *attempt) bool {
-		if b.sent >= sent {
+		if b.id > l.onTime.newest {
 			return false
 		}
-		overtaken = true
 		s.recent++
 		s.exclude(b)
+		t.hung(b)
 		return true
 	})
-	return overtaken
+	return len(s.notOvertaken) < before
 }
 
-// giveUpOvertaken makes the oldest attempts of l give up their places. Three later ones must have
-// been delivered, and the attempt must have run for at least 1.5 round trips (minLostAge). Three is
-// the number of duplicate acknowledgments in RFC 5681.
+// giveUpOvertaken makes attempts of l give up their places. Three later ones must have been
+// delivered, and the attempt must have run for at least 1.5 round trips (minLostAge). Three is the
+// number of duplicate acknowledgments in RFC 5681.
 func (t *attempts) giveUpOvertaken(l *lane) {
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
-	for {
-		a := l.onTime.first
-		if a == nil || t.now-a.sent < old || !overtakenThrice(a) {
-			return
+	a := l.onTime.firstPlaced
+	if a == nil || t.now-a.sent < old {
+		return
+	}
+	later := l.onTime.overtaken(a)
+	for ; a != nil && later > 0 && t.now-a.sent >= old; a = a.later {
+		if a.placed && overtakenThrice(a, later) {
+			t.giveUpPlace(a)
 		}
-		t.giveUpPlace(a)
-		if l.onTime.first == a {
-			return
-		}
+		later -= a.overtakers
 	}
 }
 
 // giveUpPlace makes attempt a, which probably hangs, give up its place in the window.
 func (t *attempts) giveUpPlace(a *attempt) {
 	l := a.lane
-	if a.excluded || a.ofSuspect {
+	if !a.placed {
 		return
 	}
-	if a.sent >= l.onTime.delivered {
+	if a.id > l.onTime.newest {
 		if l.hanging.sinceDelivery >= t.evidence.blame.streak(t.cfg.Breaker.Failures)-1 {
 			return
 		}
 		l.hanging.sinceDelivery++
 	}
-	a.heldFor = (t.now - a.sent).Seconds()
-	l.win.ended(a)
-	l.onTime.drop(a)
+	t.endPlace(a)
 	l.hanging.exclude(a)
 	l.hanging.early++
 	t.hung(a)
 	t.lanes.refresh(l)
+}
+
+// endPlace ends the place of attempt a in the window, if it has one, and determines its rank.
+func (t *attempts) endPlace(a *attempt) {
+	l := a.lane
+	if !overtakenThrice(a, a.overtaken) {
+		a.overtaken = l.onTime.overtaken(a)
+	}
+	if a.placed {
+		a.heldFor = (t.now - a.sent).Seconds()
+		l.rank(a, 0)
+		l.win.ended(a)
+		l.onTime.endPlace(a)
+	}
+}
+
+// rank determines the rank of attempt a, of which the given cost (taken) was delivered. It returns
+// the cost that the worker held when a was sent: that of earlier attempts, delivered since.
+func (l *lane) rank(a *attempt, taken float64) (held float64) {
+	held = max(0, l.est.delivered-a.progress-taken-a.overtaken) // 0 if the worker has restarted
+	if l.est.mean > 0 && a.hungIn == nil {
+		a.rank = int(math.Round(held / l.est.mean))
+	}
+	return held
 }
 
 // hung handles an attempt that is counted as hanging.

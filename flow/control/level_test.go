@@ -1,6 +1,7 @@
 package control
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -137,34 +138,37 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	var o onTimeAttempts
 	var plain []*attempt
+	var id uint64
+	var e estimator
+	e.sample(0.02/3, 1) // the limit is 20 ms
 	now := time.Duration(0)
 	for range 20_000 {
 		now += time.Duration(rnd.IntN(3)) * time.Millisecond
 		if len(plain) == 0 || rnd.IntN(2) == 0 && len(plain) < 40 {
-			a := &attempt{sent: now, cost: float64(1 + rnd.IntN(3))}
+			id++
+			a := &attempt{id: id, sent: now, cost: float64(1 + rnd.IntN(3)), placed: true}
 			o.add(a)
 			plain = append(plain, a)
 		} else {
 			i := rnd.IntN(len(plain))
 			a := plain[i]
 			plain = append(plain[:i], plain[i+1:]...)
+			o.deliver(a, a.cost)
 			o.drop(a)
 			o.drop(a) // a second drop has no effect
-			o.delivered = max(o.delivered, a.sent)
 		}
-		limit := 20 * time.Millisecond
-		o.markLost(now, limit)
+		o.markLost(now, &e)
 		n, cost := 0, 0.0
 		for _, a := range plain {
 			if a.presumedLost {
 				n++
 				cost += a.cost
-			} else if a.sent < o.delivered && now-a.sent > limit {
+			} else if a.id < o.newest && now-a.sent > e.overdueSoon() {
 				t.Fatalf("sent at %v, overtaken, and no suspect at %v", a.sent, now)
 			}
 		}
-		if o.lost != n || o.lostCost < cost-1e-9 || o.lostCost > cost+1e-9 {
-			t.Fatalf("%d suspects of cost %v, want %d of %v", o.lost, o.lostCost, n, cost)
+		if o.lost.n != n || math.Abs(o.lost.cost-cost) > 1e-9 {
+			t.Fatalf("%d suspects of cost %v, want %d of %v", o.lost.n, o.lost.cost, n, cost)
 		}
 	}
 }

@@ -5,19 +5,18 @@ package control
 import "time"
 
 // onTimeAttempts is the list of the running attempts of a lane that are not overdue, in the order
-// in which they were sent.
+// in which they were sent. It knows for each of them how much was delivered of attempts sent later.
 //
-// Such an attempt is presumed lost if it has run longer than nearly all others, and attempts sent
-// after it have been delivered (as in RACK, RFC 8985). Its item is still not sent again before the
-// timeout. But a window does not grow while its lane has attempts presumed lost, and these do not
-// count as load of the worker.
+// An attempt with a place in the window is presumed lost if it has run longer than nearly all
+// others and was overtaken (as in RACK, RFC 8985): attempts sent later have been delivered. Its
+// item is still not sent again before the timeout. But a window does not grow while its lane has
+// attempts presumed lost, and these do not count as load of the worker.
 type onTimeAttempts struct {
-	first, last  *attempt
-	firstNotLost *attempt      // first attempt not presumed lost; nil: there is none
-	delivered    time.Duration // latest send time of a delivered attempt
-	lost         int
-	lostCost     float64 // of the attempts presumed lost
-	ofSuspects   int     // attempts of suspect items, which are not in the list
+	first, last *attempt
+	firstPlaced *attempt // first attempt with a place in the window; nil: there is none
+	newest      uint64   // highest ID of a delivered attempt
+	lost        load     // attempts presumed lost
+	ofSuspects  int      // attempts of suspect items
 }
 
 // minLostAge is the minimum age of an attempt presumed lost, in smoothed round trips.
@@ -31,36 +30,62 @@ func (o *onTimeAttempts) add(a *attempt) {
 		o.first = a
 	}
 	o.last = a
-	if o.firstNotLost == nil {
-		o.firstNotLost = a
+	if o.firstPlaced == nil && a.placed {
+		o.firstPlaced = a
 	}
 }
 
-// rank increments the ranks of the attempts sent after attempt a, which has been delivered.
-func (o *onTimeAttempts) rank(a *attempt) {
-	for b := o.last; b != nil && b.id > a.id; b = b.earlier {
-		b.rank++
+// deliver records that this cost of attempt a was delivered: attempts sent earlier were overtaken.
+func (o *onTimeAttempts) deliver(a *attempt, cost float64) {
+	o.newest = max(o.newest, a.id)
+	before := a.earlier
+	if !a.listed {
+		for b := o.first; b != nil && b.id < a.id; b = b.later {
+			before = b
+		}
+	}
+	if before != nil {
+		before.overtakers += cost
 	}
 }
 
-// drop removes attempt a, which was answered, is overdue or has given up its place.
+// overtaken returns the cost that was delivered of attempts sent later than attempt a.
+func (o *onTimeAttempts) overtaken(a *attempt) (cost float64) {
+	for ; a != nil && a.id < o.newest; a = a.later {
+		cost += a.overtakers
+	}
+	return cost
+}
+
+// endPlace records that attempt a has no place in the window any more.
+func (o *onTimeAttempts) endPlace(a *attempt) {
+	if a.presumedLost {
+		a.presumedLost = false
+		o.lost.remove(a.cost)
+	}
+	if o.firstPlaced == a {
+		o.firstPlaced = placedAfter(a)
+	}
+}
+
+// placedAfter returns the first attempt with a place after attempt a in the list, or nil.
+func placedAfter(a *attempt) *attempt {
+	for a = a.later; a != nil && !a.placed; {
+		a = a.later
+	}
+	return a
+}
+
+// drop removes attempt a, which was answered or is overdue.
 func (o *onTimeAttempts) drop(a *attempt) {
 	if !a.listed {
 		return
 	}
+	o.endPlace(a)
 	a.listed = false
-	if a.presumedLost {
-		if o.lost--; o.lost == 0 {
-			o.lostCost = 0 // remove the rounding errors of the sum
-		} else {
-			o.lostCost -= a.cost
-		}
-	}
-	if o.firstNotLost == a {
-		o.firstNotLost = a.later
-	}
 	if a.earlier != nil {
 		a.earlier.later = a.later
+		a.earlier.overtakers += a.overtakers
 	} else {
 		o.first = a.later
 	}
@@ -72,18 +97,14 @@ func (o *onTimeAttempts) drop(a *attempt) {
 	a.earlier, a.later = nil, nil
 }
 
-// overtaken reports whether an attempt not presumed lost has been overtaken.
-func (o *onTimeAttempts) overtaken() bool {
-	return o.firstNotLost != nil && o.firstNotLost.sent < o.delivered
-}
-
-// markLost marks overtaken attempts that have run longer than limit as presumed lost.
-func (o *onTimeAttempts) markLost(now time.Duration, limit time.Duration) {
-	for a := o.firstNotLost; a != nil && a.sent < o.delivered && now-a.sent > limit; a = a.later {
-		a.presumedLost = true
-		o.lost++
-		o.lostCost += a.cost
-		o.firstNotLost = a.later
+// markLost marks overtaken attempts that have run longer than nearly all others as presumed lost.
+func (o *onTimeAttempts) markLost(now time.Duration, e *estimator) {
+	for a := o.firstPlaced; a != nil && a.id < o.newest && now-a.sent > e.overdueSoon(); {
+		if !a.presumedLost {
+			a.presumedLost = true
+			o.lost.add(a.cost)
+		}
+		a = placedAfter(a)
 	}
 }
 

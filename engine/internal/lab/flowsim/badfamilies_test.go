@@ -225,6 +225,7 @@ func (r *familyRun) accused() float64 {
 // familyFigures sums up the runs of a family.
 type familyFigures struct {
 	goodput float64 // median of its ratio to that of the omniscient sender
+	worst   float64 // minimum of that ratio
 	accused float64 // mean
 	probes  int     // in the run with most
 	early   int     // sum
@@ -250,7 +251,7 @@ func (f family) figures(t testing.TB, seeds int) familyFigures {
 	}
 	slices.Sort(ratios)
 	if len(ratios) > 0 {
-		x.goodput = ratios[len(ratios)/2]
+		x.goodput, x.worst = ratios[len(ratios)/2], ratios[0]
 	}
 	return x
 }
@@ -343,8 +344,8 @@ func TestFamilies(t *testing.T) {
 	group.Wait()
 	for i, f := range all {
 		x := found[i]
-		t.Logf("%-75v goodput %.3f, accused %.4f, probes %d, early %d, settled %d", f,
-			x.goodput, x.accused, x.probes, x.early, x.settled)
+		t.Logf("%-75v goodput %.3f, worst %.2f, accused %.4f, probes %d, early %d, settled %d",
+			f, x.goodput, x.worst, x.accused, x.probes, x.early, x.settled)
 		if least := f.least(seeds); x.goodput < least {
 			t.Errorf("%v: goodput is %.3f of the omniscient sender's, want at least %v", f,
 				x.goodput, least)
@@ -386,5 +387,14 @@ func TestRefusalsAtTheStart(t *testing.T) {
 				t.Errorf("%v, seed %d: goodput is %.3f, want at least 0.9", f, seed, got)
 			}
 		}
+	}
+}
+
+// TestFirstAttemptsHang checks that a worker soon delivers although its first attempts all hang
+// because of bad data. In this run, ten failures must not open its breaker.
+func TestFirstAttemptsHang(t *testing.T) {
+	f := family{2, 0.9, "hang: true", 0, "", "free", false}
+	if got := f.play(t, 3, false).goodput / f.omniscient(t, 3); got < 0.8 {
+		t.Errorf("%v: goodput is %.3f, want at least 0.8", f, got)
 	}
 }
