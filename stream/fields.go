@@ -80,8 +80,8 @@ func (b *Batch) AppendData(text []byte) (off, n uint32) {
 	return off, uint32(len(text))
 }
 
-// A processor calls Refuse if it cannot process record i. Refuse handles the record according to
-// onError: dead_letter (or "") dead-letters it with the reason, drop drops it, and pass leaves it
+// Refuse handles record i, which the calling processor cannot process, according to onError:
+// dead_letter (or "") dead-letters the record with the reason, drop drops it, and pass leaves it
 // unchanged.
 func (b *Batch) Refuse(i int, onError string, reason error) {
 	switch onError {

@@ -4,8 +4,8 @@ package control
 
 import (
 	"math"
-	"time"
 	"math/bits"
+	"time"
 )
 
 // hangRanks separates two causes of attempts that hang. Bad data hangs regardless of the number of
