@@ -1,9 +1,9 @@
 package rival
 
-// Share is the result of another program on a workload: its speed, divided by the speed of the
-// limit on the same machine. The shares were measured on two machines with two virtual cores each.
-// vector was measured on the second one. Of eight input lines, five were access log and three JSON.
-// A share is the median of four rounds.
+// Share is the result of another program on a workload: its speed, divided by that of the limit, a
+// minimal program that does the same work on the same machine. Two machines with two virtual cores
+// each were used, the second one for vector. Of eight input lines, five were access log and three
+// JSON. A share is the median of four rounds.
 type Share struct {
 	Program string
 	OfLimit float64
@@ -69,8 +69,8 @@ var Elsewhere = map[string][]Share{
 }
 
 // Fault is the result of another program that was killed, or whose receiver failed. It was measured
-// on other machines than those of the page. Each field has two numbers of records: "lost /
-// repeated".
+// on other machines than those of docs/performance.md. Each field has two numbers of records: "lost
+// / repeated".
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start

@@ -40,11 +40,10 @@ var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store. Zero values select the defaults.
 type Options struct {
-	// Factor bounds the garbage in the log, which are the bytes that later entries have replaced or
-	// deleted. The other bytes are live. A snapshot replaces the log when the garbage exceeds
-	// Factor-1 times the live bytes, or 16 MiB if that is less. But it never does so before the
-	// garbage exceeds Slack. Zero means 2. Example: a log with 3 MiB of live bytes is replaced when
-	// it has grown to 6 MiB.
+	// Factor bounds the garbage in the log: the bytes that later entries have replaced or deleted.
+	// The other bytes are live. A snapshot replaces the log when the garbage exceeds Factor-1 times
+	// the live bytes. This limit on the garbage is at most 16 MiB and at least Slack. Zero means 2.
+	// Example: a log with 3 MiB of live bytes is replaced when it has grown to 6 MiB.
 	Factor int
 	// Slack is the number of bytes of garbage that the log may always have. Zero means 1 MiB.
 	Slack int64
