@@ -69,8 +69,8 @@ func (s *flakyServer) tried(n int) (lines, sent int) {
 }
 
 // quiet returns a condition, which must be called at intervals of at least 5 ms. It is true when
-// all bad lines were sent n times, and then none was sent during 100 calls. On a busy machine these
-// calls take longer, so the program has then saved the responses.
+// all bad lines were sent n times, and then none was sent during 100 calls. These calls take at
+// least half a second, and longer on a busy machine. So the program has then saved the responses.
 func (s *flakyServer) quiet(bad, n int) func() bool {
 	calls, before := 0, 0
 	return func() bool {
@@ -104,9 +104,9 @@ func waitingLines(bad int) string {
 }
 
 // waitingBatches returns the number of batches that wait, the time for which they wait, and the
-// number that is sent again per second. PENSTOCK_WAITING selects the values. A kill also repeats
-// the attempts that were answered since the last save. Beside other tests, a save can take 100 ms,
-// in which there are about 10 or 100 attempts.
+// maximum number of batches that are sent again per second. PENSTOCK_WAITING selects the values.
+// The rate is low because a kill also repeats the attempts that were answered since the last save.
+// Beside other tests, a save can take 100 ms, and 10 or 100 attempts are answered in this time.
 func waitingBatches() (bad int, wait time.Duration, rate int) {
 	switch os.Getenv("PENSTOCK_WAITING") {
 	case "short":
