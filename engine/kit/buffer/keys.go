@@ -43,8 +43,8 @@ const (
 	// limit of servers.
 	copiesEach = 4 << 10
 	// copiesEvery bounds the space for copies of keys. Keys are copied again when the envelopes
-	// after the last copies have a certain size: copiesEvery times the size of these copies, or a
-	// quarter of the buffer's size limit.
+	// after the last copies are copiesEvery times as large as these copies, but at least
+	// leastCopied, or when they take a quarter of the buffer's size limit.
 	copiesEvery = 8
 	// leastCopied is the minimum number of bytes of envelopes between two copies.
 	leastCopied = 64 << 10
