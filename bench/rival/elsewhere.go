@@ -11,8 +11,8 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere has the shares by workload. If a program has settings that lose nothing in a kill, it
-// had the fastest of these settings. Otherwise it had its fastest settings.
+// Elsewhere has the shares by workload. A program was run with its fastest settings among those
+// that lose nothing in a kill. If there are none, it was run with its fastest settings.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},

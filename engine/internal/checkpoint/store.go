@@ -30,9 +30,10 @@ import (
 // Name is the name of the log in the state directory.
 const Name = "checkpoint.log"
 
-// BootMark separates the key of a route from a boot id of the operating system. Under such a key,
-// the log has progress that was saved before the sink had synced its data. This progress is valid
-// only until the next boot. See docs/adr/0004-two-layers-of-checkpoint.md.
+// BootMark is a part of the keys under which the log has progress that was saved before the sink
+// had synced its data. Such a key is the key of the route, BootMark, and a boot id of the operating
+// system. The progress is valid only until the next boot. See
+// docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
 // ErrClosed is the error of all methods of a Store after Close.

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// flakyServer receives batches of lines. It fails the batch of a bad line twice and then accepts
-// it. It refuses a hopeless line at the third attempt.
+// flakyServer receives batches of good, bad and hopeless lines. It fails a batch with a bad or
+// hopeless line twice. At the third attempt, it accepts a bad line and refuses a hopeless one.
 type flakyServer struct {
 	mu    sync.Mutex // guards the fields below
 	tries map[string][]time.Time
@@ -117,9 +117,9 @@ func waitingBatches() (bad int, wait time.Duration, rate int) {
 	return 100, 4 * time.Second, 100
 }
 
-// TestKillWaiting kills the program while thousands of batches wait for a retry: once after each
-// batch has failed once, and once in the middle of the second attempts. No batch may be lost or
-// sent too early, and the attempt counts must continue.
+// TestKillWaiting kills the program while many batches wait for a retry: once after each batch has
+// failed once, and once in the middle of the second attempts. No batch may be lost or sent too
+// early, and the attempt counts must continue.
 func TestKillWaiting(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bad, wait, rate := waitingBatches()

@@ -26,9 +26,9 @@ pipelines:
 
 // TestReplayedPartition replays dead letters of partitions that a broker assigns. For these, the
 // sink's ledger has one owner per partition, and not a single one. Two kinds of letters must not be
-// delivered again: those that the ledger has although their progress in the state directory was
-// lost, and those that were replayed earlier, when the pipeline had another source and the ledger a
-// single owner. After the replay, the route must resume from its own ledger.
+// delivered again. The first kind is in the ledger, but its progress in the state directory was
+// lost. The second kind was replayed when the pipeline had another source, and the ledger a single
+// owner. After the replay, the route must resume from its own ledger.
 func TestReplayedPartition(t *testing.T) {
 	t.Parallel()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in"),

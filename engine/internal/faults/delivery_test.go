@@ -80,7 +80,7 @@ type delivery struct {
 	keepsFailing bool     // the fault is permanent: there is no second run
 	batchRecords int      // records per batch, to bound repetitions; 0: 100
 	// anyRedelivery means that the number of repeated records is not checked. It is for runs
-	// without a complete count of them in the summary, such as killed runs.
+	// without a complete count of them in the summary, such as interrupted runs.
 	anyRedelivery bool
 }
 
