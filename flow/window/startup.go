@@ -239,10 +239,9 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 			return bdp + low
 		}
 		// The worker serves several batches at once, and their answers come in bursts. The worker
-		// needs work until the next batches arrive, so the queue there is the middle between low
-		// and high, and not low. If two bursts came within one round trip, bdp is too high.
-		// Therefore the level is at most the number of answers of one round, plus the queue for
-		// that number.
+		// needs work until the next batches arrive, so the queue there is halfway between low and
+		// high, and not low. If two bursts came within one round trip, bdp is too high. Therefore
+		// the level is at most the number of answers of one round, plus the queue for that number.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

@@ -61,8 +61,8 @@ func linesTo(n int) string {
 }
 
 // finish checks a restart after a fault. It opens the sink over files with the resume token place,
-// and checks that the file holds exactly the first lines, as many as done. Then it delivers the
-// other lines, and checks that the file holds all lines, as many as total.
+// and checks that the file holds exactly the lines that were delivered before (done of them). Then
+// it delivers the other lines, and checks that the file holds all lines (total of them).
 func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done,
 	total int) {
 	t.Helper()
