@@ -193,8 +193,9 @@ func TestPacerFollowsAdvice(t *testing.T) {
 	want(now+time.Minute, 0, "after a window whose successor is unknown")
 }
 
-// TestPacerPlansWindows checks that events beyond the next window of a quota wait for later
-// windows, and that each window that passes pays for them.
+// TestPacerPlansWindows checks the wait of events that do not fit into the next window of a quota:
+// they wait for later windows. If the events were reserved, they use up the windows that pass
+// meanwhile.
 func TestPacerPlansWindows(t *testing.T) {
 	p := newPacer(Options{}.withDefaults())
 	advice := Advice{Remaining: 0, Reset: 10 * time.Second, Limit: 10, Window: 10 * time.Second}

@@ -246,8 +246,8 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 	m.advance(now)
 }
 
-// wasStopped handles the return of a child that was told to stop, by Restart or because its group
-// restarts. It reports whether the child is restarted.
+// wasStopped handles the return of a child that was told to stop, by Restart or because the
+// strategy restarts it together with a failed child. It reports whether the child is restarted.
 func (m *machine) wasStopped(now time.Duration, c *child) bool {
 	switch {
 	case c.afterEnd == thenJudge && c.Restart == Temporary:

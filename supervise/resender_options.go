@@ -152,8 +152,9 @@ func (e *DeadError) LogValue() slog.Value {
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
 	// Fallback, if its New is set, replaces Child while Child does not work. It does so after
-	// FallbackAfter crashes (0 means 10) without a recovery between them. Child comes back after as
-	// many crashes of Fallback, and at the latest after FallbackFor, if that is above 0.
+	// FallbackAfter crashes of Child (0 means 10) without a recovery between them. Child comes back
+	// after FallbackAfter crashes of Fallback, and at the latest after FallbackFor, if that is
+	// above 0.
 	//
 	// When FallbackFor has passed, Child is on trial for the time FallbackFor. If Child crashes in
 	// this time, Fallback replaces it at once. Example: FallbackAfter is 10 and FallbackFor is 1

@@ -57,8 +57,9 @@ func (d *eventLog) event(_ context.Context, e supervise.Event) {
 	}
 }
 
-// child returns a child that crashes after each of lives in turn, and then runs until it is told to
-// stop. The child records its stop, which takes the time slow.
+// child returns a child that crashes once for each duration in lives: the first time after
+// lives[0], after its restart after lives[1], and so on. Then it runs until it is told to stop. It
+// records its stop, which takes the time in the parameter slow.
 func (d *eventLog) child(name string, slow time.Duration, lives ...time.Duration) supervise.Child {
 	n := 0
 	return supervise.Child{Name: name, Run: func(ctx context.Context) error {

@@ -6,9 +6,9 @@ import (
 )
 
 // programs are the other programs. Each has the fastest of the measured settings that follow the
-// documentation of its vendor. The workload w3 posts records to a receiver. There, the settings
-// must ensure that a record counts as read only after the receiver has got it, if the program
-// supports that.
+// documentation of its vendor. For the workload w3, which posts records to a receiver, there is one
+// more condition: the program must move its position in the input past a record only when the
+// receiver has got the record, if it supports that.
 var programs = []Program{
 	{Name: "rsyslog", Part: 8, parts: map[string]int64{"w3": 64}, names: []string{"rsyslogd"},
 		probe: []string{"-v"}, files: rsyslog,
@@ -211,8 +211,8 @@ func loggie(j Job) map[string]string {
 	}
 }
 
-// flume returns the config of Flume. The channel keeps events in a file. If the workload drops all
-// events, it keeps them in memory.
+// flume returns the config of Flume. Flume's channel keeps events in a file, except in the workload
+// w1, which drops all events. There, the channel keeps them in memory.
 func flume(j Job) map[string]string {
 	var sinks []string
 	kinds := map[string][]string{

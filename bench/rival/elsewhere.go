@@ -1,9 +1,9 @@
 package rival
 
 // Share is the result of another program on a workload: its speed, divided by the speed of the
-// limit on the same machine. The shares were measured on two machines with two virtual cores each.
-// vector was measured on the second one. Of eight input lines, five were access log and three JSON.
-// A share is the median of four rounds.
+// workload's limit on the same machine. The limit is, for example, a minimal program that does only
+// the same work. Two machines with two virtual cores each were used, the second one for vector. Of
+// eight input lines, five were access log and three JSON. A share is the median of four rounds.
 type Share struct {
 	Program string
 	OfLimit float64
@@ -11,8 +11,8 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere has the shares by workload. If a program has settings that lose nothing in a kill, it
-// had the fastest of these settings. Otherwise it had its fastest settings.
+// Elsewhere has the shares by workload. A program was run with its fastest settings among those
+// that lose nothing in a kill. If there are none, it was run with its fastest settings.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},
@@ -69,8 +69,8 @@ var Elsewhere = map[string][]Share{
 }
 
 // Fault is the result of another program that was killed, or whose receiver failed. It was measured
-// on other machines than those of the page. Each field has two numbers of records: "lost /
-// repeated".
+// on other machines than those of docs/performance.md. Each field has two numbers of records: "lost
+// / repeated".
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start

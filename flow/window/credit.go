@@ -53,8 +53,8 @@ const (
 // Leased is a Window with a limit that was granted by the worker and expires.
 type Leased interface {
 	Window
-	// LeaseEnds returns the time at which the worker's grant expires, counted from the sender's
-	// start. It returns 0 if there is no grant. After that time, one batch at a time should be
+	// LeaseEnds returns the time at which the worker's last advertisement expires, counted from the
+	// sender's start. It returns 0 if there is none. After that time, one batch at a time should be
 	// sent.
 	LeaseEnds() time.Duration
 	Binding() string // "credit" or "window": the smaller of the two

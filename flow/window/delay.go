@@ -232,7 +232,8 @@ func (d *delay) endRound() *verdict {
 }
 
 // grow widens the window by one batch. If almost nothing was queued in several consecutive rounds,
-// it adds more batches in each of them, to catch up with a worker that has become much faster.
+// the step doubles from round to round, up to half of the window. So the window catches up with a
+// worker that has become much faster.
 //
 // If round trips hardly vary, the effect of each step is measured before the next one: answers to
 // batches sent before the last step do not count. If a step only lengthened the queue,

@@ -132,9 +132,9 @@ func (u *startup) isFaster(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startVerySlow) && batches > startFasterPace*u.before*x
 }
 
-// mayBeRandom reports whether the slow ones of n round trips may be slow by chance. This is so if
-// they are few. It is also so if there is only one, and a batch was not slow although more batches
-// were in flight when it was sent. But very slow round trips must be few in any case.
+// mayBeRandom reports whether the slow ones of n round trips may be slow by chance. This is so in
+// two cases: they are few, or there is only one, and a batch that was sent with more batches in
+// flight was not slow. In both cases, very slow round trips must be few.
 func (u *startup) mayBeRandom(n int) bool {
 	return startChance*u.verySlow <= n && (startChance*u.slow <= n || u.slow == 1 &&
 		u.slowAt < u.normalAt)
@@ -239,9 +239,9 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 			return bdp + low
 		}
 		// The worker serves several batches at once, and their answers come in bursts. The worker
-		// needs work until the next batches arrive, so more batches than the usual minimum (low)
-		// must wait there. bdp is too high if two bursts came within one round trip. Therefore the
-		// level is at most the number of answers of one round, plus a queue.
+		// needs work until the next batches arrive, so the queue there is halfway between low and
+		// high, and not low. If two bursts came within one round trip, bdp is too high. Therefore
+		// the level is at most the number of answers of one round, plus the queue for that number.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

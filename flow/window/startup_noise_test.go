@@ -137,8 +137,9 @@ func TestStartUpStall(t *testing.T) {
 	}
 }
 
-// TestStartUpQueueIsNoStall checks that batches that wait at the worker end the start-up near the
-// number of batches that it serves at once. It must not take them for a stall.
+// TestStartUpQueueIsNoStall checks that the start-up ends as soon as batches wait at the worker,
+// near the number of batches that it serves at once. The start-up must not take this waiting for a
+// stall.
 func TestStartUpQueueIsNoStall(t *testing.T) {
 	for _, slots := range []int{3, 8, 11, 15, 20, 27, 31} {
 		for seed := range uint64(10) {

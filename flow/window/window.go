@@ -157,8 +157,8 @@ func (s *Sample) batches() float64 {
 	return 1
 }
 
-// drained reports whether the worker was drained when the item was sent, which means that it had no
-// other item of this sender.
+// drained reports whether the worker was drained when the batch was sent, which means that it had
+// no other batch of this sender.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
 // overtaken reports whether another item came back while this one was in flight.

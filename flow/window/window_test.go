@@ -99,8 +99,8 @@ func TestQueueEstimate(t *testing.T) {
 	}
 }
 
-// TestAutoThresholdConverges simulates a worker that serves an item in 10 ms behind a network of 10
-// ms. The window must converge to a size with a few waiting items, and must not drift.
+// TestAutoThresholdConverges simulates a worker that serves a batch in 10 ms behind a network of 10
+// ms. The window must converge to a size with a few waiting batches, and must not drift.
 func TestAutoThresholdConverges(t *testing.T) {
 	w := Linear{}.New()
 	rtt := func() time.Duration { return max(20*ms, time.Duration(w.Limit())*10*ms) }

@@ -40,10 +40,10 @@ import (
 // use.
 type Interceptor struct {
 	// Retry are the settings of the retries of a client's unary calls. If Classify is nil or
-	// returns Undecided, the code decides. The code unavailable is retried, and so is
-	// resource_exhausted if the server sends a retry delay. The codes unknown, deadline_exceeded,
-	// aborted and internal are retried if the schema declares the procedure idempotent. Handlers do
-	// not use Retry.
+	// returns Undecided, the Connect code of the error decides. The code unavailable is retried,
+	// and so is resource_exhausted if the server sends a retry delay. The codes unknown,
+	// deadline_exceeded, aborted and internal are retried if the schema declares the procedure
+	// idempotent. Handlers do not use Retry.
 	Retry *retry.Options
 	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable
 	// or data_loss.

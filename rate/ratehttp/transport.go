@@ -87,7 +87,8 @@ func (t *Transport) limiter(req *http.Request) (*rate.Limiter, error) {
 }
 
 // Status returns a snapshot of the limiter for a host, such as "example.com:8080", or false if the
-// host has no limiter yet. If Limiter is set, Status ignores host and returns its snapshot.
+// host has no limiter yet. If the field Limiter is set, Status ignores the host and returns a
+// snapshot of that Limiter.
 func (t *Transport) Status(host string) (rate.Status, bool) {
 	limiter := t.Limiter
 	if limiter == nil {

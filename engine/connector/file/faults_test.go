@@ -60,9 +60,9 @@ func linesTo(n int) string {
 	return all.String()
 }
 
-// finish checks a restart after a fault. It opens the sink over files with a resume token (place).
-// The file must then hold the lines that were delivered before; done is their number. finish
-// delivers the remaining lines, of total lines in all, and checks the file again.
+// finish checks a restart after a fault. It opens the sink over files with the resume token place,
+// and checks that the file holds exactly the lines that were delivered before (done of them). Then
+// it delivers the other lines, and checks that the file holds all lines (total of them).
 func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done,
 	total int) {
 	t.Helper()

@@ -265,8 +265,8 @@ func TestReplacedWhileWritten(t *testing.T) {
 }
 
 // TestRenamedBetweenRuns checks a file that is renamed between two runs. The sink must truncate it
-// to the length in the checkpoint, and then begin a new file. The checkpoint may be from before the
-// first delivery.
+// to the length in the checkpoint, and then begin a new file. If the checkpoint is from before the
+// first delivery, the renamed file must become empty.
 func TestRenamedBetweenRuns(t *testing.T) {
 	for _, settled := range []string{"settled\n", ""} {
 		path := filepath.Join(t.TempDir(), "out")

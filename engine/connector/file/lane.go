@@ -113,8 +113,8 @@ func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	return data
 }
 
-// enter adds d to the deliveries to write when all earlier attempts of the same run have been added
-// (see [stream.Attempt].Index).
+// enter adds d to the deliveries to write, as soon as all earlier attempts of its run have been
+// added. A run is a sequence of attempts that a failure ends (see [stream.Attempt].Run).
 func (l *lane) enter(a stream.Attempt, d *delivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,8 +150,8 @@ func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	}
 }
 
-// fail makes all unanswered deliveries of the lane and of groups fail with err. The writer will
-// reopen the file before the next write.
+// fail makes all unanswered deliveries of the lane fail with err, and also those in the argument
+// groups. The writer will reopen the file before the next write.
 func (l *lane) fail(err error, groups ...[]*delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

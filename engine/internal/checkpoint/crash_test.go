@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// promise holds the guarantees that a store has given so far. The fields are indexes into the list
-// of the store's contents after each step.
+// promise holds the guarantees that a store has given so far. held has the contents of the store
+// after each step. The other fields are indexes into held.
 type promise struct {
 	held   []string
 	synced int // last step known to be durable
@@ -19,8 +19,9 @@ type promise struct {
 	begun  int // last step begun
 }
 
-// run performs steps on a new or existing store, and records the progress after each step in p.
-// After each number every of steps, it syncs the store. It ends at the first error.
+// run performs steps on a new or existing store, and records the progress after each step in p. It
+// syncs the store at regular intervals: if the argument every is 3, after every third step. It ends
+// at the first error.
 func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	dir, err := m.MakeDir("/state", 0o700)
 	if err != nil {
@@ -54,9 +55,9 @@ func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	return s.Close()
 }
 
-// kept checks the contents of the store in left, the file system after a crash. They must be the
-// contents after some step: at the earliest after step least, at the latest after the last step
-// that was begun.
+// kept checks a store after a crash. left is the file system that the crash has left. The store
+// must have its contents after one of the steps, at the earliest step number least, at the latest
+// the last step that was begun.
 func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem, least int) {
 	t.Helper()
 	s, r, err := Open(stateDir(t, left), Options{})
@@ -122,8 +123,8 @@ func TestCrashWhileRecovering(t *testing.T) {
 }
 
 // TestFaultAtEveryCall makes the nth call to the file system fail, once or permanently, for all n.
-// After each result of the store, the contents that it has promised until then must exist, with and
-// without a crash.
+// Afterwards the store must have at least the steps that it has reported as saved, and after a
+// crash at least those that it has reported as synced.
 func TestFaultAtEveryCall(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 60)), 12)
 	for _, lasting := range []bool{false, true} {

@@ -242,8 +242,8 @@ func appendForget(dst []byte, f *forget) []byte {
 	return dst
 }
 
-// appendEnd appends the frame that ends a snapshot. It contains the numbers of marks and of resume
-// tokens in the snapshot, so that a reader detects missing frames.
+// appendEnd appends the frame that ends a snapshot. It states how many marks and resume tokens the
+// snapshot contains, so that a reader detects missing frames.
 func appendEnd(dst []byte, marks, places int) []byte {
 	dst = append(dst, kindEnd)
 	dst = binary.AppendUvarint(dst, uint64(marks))

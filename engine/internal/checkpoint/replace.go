@@ -13,8 +13,8 @@ const (
 	newName  = Name + ".new" // the next log while it is written
 	fileMode = 0o600
 
-	// snapshotFrame is the size in bytes from which a frame of a snapshot gets no further items.
-	// The next item begins a new frame.
+	// snapshotFrame is the size in bytes at which a frame of a snapshot is complete. The next item
+	// begins a new frame.
 	snapshotFrame = 64 << 10
 
 	// maxAside is the maximum number of copies of damaged files in a directory.

@@ -38,8 +38,8 @@ type lane struct {
 	place  string // resume token; "" if deleted
 }
 
-// Upper bounds of the bytes that an item uses in a snapshot, without its strings: its numbers,
-// flags and lengths.
+// Upper bounds of the bytes that a partition, a settled range, a position's key, a lane and a route
+// use in a snapshot. They include numbers, flags and the lengths of strings, but not the strings.
 const (
 	partCost     = 29
 	rangeCost    = 20

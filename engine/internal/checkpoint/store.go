@@ -30,9 +30,10 @@ import (
 // Name is the name of the log in the state directory.
 const Name = "checkpoint.log"
 
-// BootMark separates the key of a route from a boot id of the operating system. Under such a key,
-// the log has progress that was saved before the sink had synced its data. This progress is valid
-// only until the next boot. See docs/adr/0004-two-layers-of-checkpoint.md.
+// BootMark is a part of the keys under which the log has progress that was saved before the sink
+// had synced its data. Such a key is the key of the route, BootMark, and a boot id of the operating
+// system. The progress is valid only until the next boot. See
+// docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
 // ErrClosed is the error of all methods of a Store after Close.
@@ -40,11 +41,10 @@ var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store. Zero values select the defaults.
 type Options struct {
-	// Factor bounds the garbage in the log, which are the bytes that later entries have replaced or
-	// deleted. The other bytes are live. A snapshot replaces the log when the garbage exceeds
-	// Factor-1 times the live bytes, or 16 MiB if that is less. But it never does so before the
-	// garbage exceeds Slack. Zero means 2. Example: a log with 3 MiB of live bytes is replaced when
-	// it has grown to 6 MiB.
+	// Factor bounds the garbage in the log: the bytes that later entries have replaced or deleted.
+	// The other bytes are live. A snapshot replaces the log when the garbage exceeds Factor-1 times
+	// the live bytes. This limit on the garbage is at most 16 MiB and at least Slack. Zero means 2.
+	// Example: a log with 3 MiB of live bytes is replaced when it has grown to 6 MiB.
 	Factor int
 	// Slack is the number of bytes of garbage that the log may always have. Zero means 1 MiB.
 	Slack int64

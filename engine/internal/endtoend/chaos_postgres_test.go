@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// failingDatabase is a PostgreSQL server that members reach through one network link. Some
-// statements for the table lines are slow. Others fail, at once or at the commit of their
-// transaction.
+// failingDatabase is a PostgreSQL server that the tested engines (members) reach through one
+// network link. Some statements for the table lines are slow. Others fail, at once or at the commit
+// of their transaction.
 type failingDatabase struct {
 	server *connectortest.Server
 	link   *connectortest.Link
@@ -59,9 +59,9 @@ func startFailingDatabase(t *testing.T) *failingDatabase {
 	return d
 }
 
-// sink returns a pipeline's sink and its flow. The maximum time of an attempt is shorter than most
-// stalls of the link. So a member sends a batch again although the first transaction of the batch
-// may still commit.
+// sink returns the sink of a pipeline and the options of its flow control, as text of a config. The
+// maximum time of an attempt is shorter than most stalls of the link. So a member sends a batch
+// again although the first transaction of the batch may still commit.
 func (d *failingDatabase) sink(t *testing.T) string {
 	t.Helper()
 	u, err := url.Parse(d.server.URL)

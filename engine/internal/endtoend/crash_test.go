@@ -77,7 +77,7 @@ pipelines:
 }
 
 // TestKillHTTP kills the program while it posts to a server that records all record ids. No record
-// may be lost, and each kill may repeat at most the bound.
+// may be lost, and each kill may repeat at most checkpoint.replay.
 func TestKillHTTP(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)

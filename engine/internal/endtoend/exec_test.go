@@ -163,8 +163,8 @@ pipelines:
 }
 
 // TestWorkersKilled kills children of a sink while they work. Every record must be delivered at
-// least once, and none may become a dead letter. If a child has acknowledged a record before its
-// death, the record may be repeated only if this is unavoidable.
+// least once, and none may become a dead letter. Each kill may repeat at most the records of two
+// batches.
 func TestWorkersKilled(t *testing.T) {
 	t.Parallel()
 	needChildren(t)

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// flakyServer receives batches of lines. It fails the batch of a bad line twice and then accepts
-// it. It refuses a hopeless line at the third attempt.
+// flakyServer receives batches of good, bad and hopeless lines. It fails a batch with a bad or
+// hopeless line twice. At the third attempt, it accepts a bad line and refuses a hopeless one.
 type flakyServer struct {
 	mu    sync.Mutex // guards the fields below
 	tries map[string][]time.Time
@@ -69,8 +69,8 @@ func (s *flakyServer) tried(n int) (lines, sent int) {
 }
 
 // quiet returns a condition, which must be called at intervals of at least 5 ms. It is true when
-// all bad lines were sent n times, and then none was sent during 100 calls. On a busy machine these
-// calls take longer, so the program has then saved the responses.
+// all bad lines were sent n times, and then none was sent during 100 calls. These calls take at
+// least half a second, and longer on a busy machine. So the program has then saved the responses.
 func (s *flakyServer) quiet(bad, n int) func() bool {
 	calls, before := 0, 0
 	return func() bool {
@@ -104,9 +104,9 @@ func waitingLines(bad int) string {
 }
 
 // waitingBatches returns the number of batches that wait, the time for which they wait, and the
-// number that is sent again per second. PENSTOCK_WAITING selects the values. A kill also repeats
-// the attempts that were answered since the last save. Beside other tests, a save can take 100 ms,
-// in which there are about 10 or 100 attempts.
+// maximum number of batches that are sent again per second. PENSTOCK_WAITING selects the values.
+// The rate is low because a kill also repeats the attempts that were answered since the last save.
+// Beside other tests, a save can take 100 ms, and 10 or 100 attempts are answered in this time.
 func waitingBatches() (bad int, wait time.Duration, rate int) {
 	switch os.Getenv("PENSTOCK_WAITING") {
 	case "short":
@@ -117,9 +117,9 @@ func waitingBatches() (bad int, wait time.Duration, rate int) {
 	return 100, 4 * time.Second, 100
 }
 
-// TestKillWaiting kills the program while thousands of batches wait for a retry: once after each
-// batch has failed once, and once in the middle of the second attempts. No batch may be lost or
-// sent too early, and the attempt counts must continue.
+// TestKillWaiting kills the program while many batches wait for a retry: once after each batch has
+// failed once, and once in the middle of the second attempts. No batch may be lost or sent too
+// early, and the attempt counts must continue.
 func TestKillWaiting(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bad, wait, rate := waitingBatches()

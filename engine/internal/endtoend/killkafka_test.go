@@ -26,8 +26,8 @@ import (
 const kafkaPartitions = 6
 
 // TestKillKafka repeatedly kills the program while it copies a topic into a file. No record may be
-// lost, and each kill may repeat at most the bound. The session with the broker is long, so that it
-// does not end on a busy machine: its end repeats records as well.
+// lost, and each kill may repeat at most checkpoint.replay and one record. The session with the
+// broker is long, so that it does not end on a busy machine: its end repeats records as well.
 func TestKillKafka(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
@@ -472,9 +472,9 @@ func awaitLag(t *testing.T, admin *kadm.Client, tick <-chan time.Time) {
 }
 
 // lagOf returns the lag of all partitions of a topic. known is false if the lag of a partition is
-// unknown. The sum of the library cannot be used, because it counts such a partition as 0: its
-// offsets could not be listed, or the committed offset is beyond the end. The latter happens if the
-// offset belongs to a deleted topic of the same name.
+// unknown. There are two causes: the offsets of the partition could not be listed, or its committed
+// offset is beyond its end, because it belongs to a deleted topic of the same name. The library's
+// sum of the lags cannot be used, because it counts such a partition as 0.
 func lagOf(parts map[int32]kadm.GroupMemberLag) (lag int64, known bool) {
 	for _, p := range parts {
 		if p.Err != nil || p.Commit.At > p.End.Offset {

@@ -115,7 +115,7 @@ func (n *natsServer) awaitDone(t *testing.T, durable string) {
 }
 
 // TestKillNATSFile kills the program while it copies a stream, which it reads by sequence, into a
-// file. No record may be lost, and each kill may repeat at most the bound.
+// file. No record may be lost, and each kill may repeat at most checkpoint.replay and one record.
 func TestKillNATSFile(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)

@@ -27,8 +27,9 @@ import (
 //
 // Rows of `events` are only inserted. The program reads them in partitions of five seconds, some of
 // them concurrently. Each row must be in the target once. Rows of `items` are also deleted or
-// changed. A change moves a row to the end. The target must have the current version of every
-// existing row, and may keep deleted rows (docs/sources-table.md).
+// changed. A change gives a row a later time, so that the program reads the row again. The target
+// must have the current version of every existing row. It may also have rows that were deleted in
+// the source (docs/sources-table.md).
 
 // arena is a database for a kill test.
 type arena struct {

@@ -104,9 +104,9 @@ pipelines:
 	}
 }
 
-// TestManifestHash checks that a manifest has the hash of a file's bytes or, if the reader has
-// changed them, none. In these cases, the text that the reader returns is as long as the file, or
-// one byte longer.
+// TestManifestHash checks that a manifest has the hash of a file's bytes, after decompression. If
+// the reader has changed the bytes, for example by decoding UTF-16, the manifest must have no hash.
+// This must hold even if the changed text is as long as the file.
 func TestManifestHash(t *testing.T) {
 	t.Parallel()
 	packed := func(text string) string {
@@ -193,8 +193,8 @@ pipelines:
 	}
 }
 
-// TestManifestOfCopy checks that the manifest has the hash of the bytes of a copy that were not
-// read yet. The copy has the modification time of the file that it has replaced.
+// TestManifestOfCopy replaces a file that was read by a longer copy with the same modification
+// time. The manifest of the next run must have the hash of the added bytes only.
 func TestManifestOfCopy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -46,7 +46,7 @@ type phase struct {
 }
 
 // TestReloadLoad reloads a config while 1,000 lines a second arrive for ten routes into SQLite. It
-// reloads PENSTOCK_RELOADS times, 100 times a minute, each time with another route c. The nine
+// reloads PENSTOCK_RELOADS times, 100 times a minute, and each time route c is changed. The nine
 // unchanged routes must deliver as many lines as without reloads, and must never lag behind by more
 // than the lines of a second. Every line must be in every table once.
 func TestReloadLoad(t *testing.T) {
@@ -115,9 +115,9 @@ func unchangedRoutes(s *status.Status) (least int64, quiet float64) {
 	return least, quiet
 }
 
-// phase writes lines at a steady rate for the given length of time. It reloads the config at
-// intervals (every is their length), each time with another route c. If every is zero, it does not
-// reload.
+// phase writes lines at a steady rate for the given length of time. It changes route c and reloads
+// the config at regular intervals. The parameter every is the length of an interval. If it is zero,
+// phase does not reload.
 func (l *reloadLoad) phase(length, every time.Duration) (p phase) {
 	begun, ticker := time.Now(), time.NewTicker(loadStep)
 	defer ticker.Stop()

@@ -45,7 +45,7 @@ pipelines:
 
 // TestReload reloads a config ten times while lines arrive. Unchanged routes must not restart, and
 // every line must be in every table once. An invalid config must change nothing, and its error must
-// be reported in all three places. [TestReloadLoad] does this a hundred times.
+// be reported by the command, in the status and in the log. [TestReloadLoad] reloads more often.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

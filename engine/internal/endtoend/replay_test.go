@@ -80,8 +80,8 @@ func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 }
 
 // TestReplay checks that a replay delivers each dead letter once. After a kill, at most
-// checkpoint.replay is repeated. A filter selects letters. A second replay sends none, and the
-// route's own source continues as before.
+// checkpoint.replay is repeated. With a filter, only the selected letters are replayed. A second
+// replay sends none. The route's own source must continue as before.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	random := seeded(t)

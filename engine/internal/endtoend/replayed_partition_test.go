@@ -24,11 +24,11 @@ pipelines:
     sink: { sqlite: { path: ./data.db, table: lines, columns: [message] } }
 `
 
-// TestReplayedPartition replays dead letters of partitions that a broker assigns. The sink's ledger
-// then has an owner for each partition. Two kinds of letters must not be delivered again. The
-// ledger has the first kind, although its progress in the state directory was lost. The second kind
-// comes from an earlier source, and was replayed while the ledger had one owner. After the replay,
-// the route must resume from its own ledger.
+// TestReplayedPartition replays dead letters of partitions that a broker assigns. For these, the
+// sink's ledger has one owner per partition, and not a single one. Two kinds of letters must not be
+// delivered again. The first kind is in the ledger, but its progress in the state directory was
+// lost. The second kind was replayed when the pipeline had another source, and the ledger a single
+// owner. After the replay, the route must resume from its own ledger.
 func TestReplayedPartition(t *testing.T) {
 	t.Parallel()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in"),

@@ -302,9 +302,9 @@ func TestKillShared(t *testing.T) {
 	}
 }
 
-// sendShared sends requests until done is closed. It sends each request, every time to a randomly
-// chosen process, until the request is acknowledged. It ends a quarter of the attempts early. It
-// returns the number of records.
+// sendShared sends requests until done is closed. It repeats each request, every time at a randomly
+// chosen process, until the request is acknowledged. In a quarter of the attempts, it does not wait
+// for the response, and repeats the request in any case. It returns the number of records.
 func sendShared(t *testing.T, nodes [2]*sharedNode, rnd *rand.Rand, client int,
 	done chan struct{}) (records int64) {
 	for k := 0; ; k++ {

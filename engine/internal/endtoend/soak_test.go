@@ -373,11 +373,11 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 // stuck is the maximum time without a new line at the receivers while lines are missing there.
 const stuck = 30 * time.Second
 
-// quietLooks is the number of looks without a delivery after which the program counts as done. They
-// are soakLook apart, and take at least 5 s, which is longer than copy_wait plus a response. On a
-// busy machine, they take longer. By then all deliveries that a kill left unsaved have been
-// repeated. If the test drained the program earlier, the program would repeat these deliveries at
-// the next start.
+// quietLooks is the number of consecutive checks without a new delivery after which the program
+// counts as done. The checks are soakLook apart. So they take at least 5 s, which is longer than
+// copy_wait plus a response. By then all deliveries that a kill left unsaved have been repeated. If
+// the test drained the program earlier, the program would repeat these deliveries at the next
+// start.
 const (
 	quietLooks = 50
 	soakLook   = 100 * time.Millisecond

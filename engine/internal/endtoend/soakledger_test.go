@@ -183,10 +183,11 @@ type soakServer struct {
 }
 
 // soakRepeats are the lines that one process delivered and a later process delivered again. They
-// count for the earlier process: when it ended, a line was in flight, or settled but not saved. The
-// later process need not be the next one. If the next process is killed early, the process after it
-// may repeat the lines, together with those of the killed process. If a line was sent by three
-// processes, it counts once for the first and once for the second.
+// count for the earlier process, because it has not saved them: when it ended, they were in flight,
+// or settled but not saved. The later process need not be the next one. If the next process is
+// killed early, the process after it may repeat the lines, together with those of the killed
+// process. If a line was sent by three processes, it counts once for the first and once for the
+// second.
 type soakRepeats struct {
 	process int32
 	bytes   int64

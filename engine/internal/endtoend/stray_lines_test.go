@@ -8,9 +8,10 @@ import (
 )
 
 // TestStrayLines runs the program with child processes that write an extra line in addition to the
-// lines of the protocol. Either every record must arrive with its own text, or the exit code must
-// report an error. Only two children write a banner. Both may be children of the same processor,
-// and a processor stops when three of its children in a row write one.
+// lines of the protocol, for example a banner at their start. Either every record must arrive with
+// its own text, or the exit code must report an error. In the first case, only two children write a
+// banner. They may be children of the same processor, and three in a row with such a line would
+// stop it.
 func TestStrayLines(t *testing.T) {
 	t.Parallel()
 	const echo = `while IFS= read -r l; do echo "$l"; done`

@@ -13,9 +13,10 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestSuspendedReceiver suspends one of two receivers during its transaction, after a batch of the
-// sending engine has arrived there. The other receiver must get the batch, and must store it
-// although the suspended receiver has locked its request. Later the suspended receiver resumes.
+// TestSuspendedReceiver suspends one of two receivers during the transaction in which it stores a
+// batch of the sending engine. The engine must send the batch to the other receiver. This one must
+// store it, although the suspended receiver has locked the batch's request in the database. Later
+// the suspended receiver resumes.
 func TestSuspendedReceiver(t *testing.T) {
 	t.Parallel()
 	p := sharedPair{server: connectortest.StartServer(t, "postgres", "psql")}

@@ -146,8 +146,9 @@ func unequalGoodput(t *testing.T, run time.Duration) (missed string) {
 	return ""
 }
 
-// TestUnequalTail compares the policies that choose the worker of a record. At 60 % load, the
-// policy must make a difference in the latency of the slowest records.
+// TestUnequalTail compares two policies that choose the worker of a batch, at 60 % load. With
+// least_completion, the 99th percentile of the latency must be at most half of that with
+// round_robin.
 func TestUnequalTail(t *testing.T) {
 	run := length(t, 30*time.Second, 10*time.Second)
 	p99 := func(dispatch string) time.Duration {
@@ -179,8 +180,9 @@ func TestUnequalTail(t *testing.T) {
 	})
 }
 
-// TestUnequalBeforeAndAfter repeats the comparison of the article on which flow control is based.
-// For the same finite job, it compares hash dispatch with a fixed window to the default.
+// TestUnequalBeforeAndAfter repeats the comparison of the article on which flow control is based
+// (docs/origins/storm.md). For the same finite job, it compares hash dispatch with a fixed window
+// to the default.
 func TestUnequalBeforeAndAfter(t *testing.T) {
 	run := length(t, 3*time.Second, time.Second)
 	count := int64(655 * run.Seconds())

@@ -114,9 +114,10 @@ func (s *upgradeReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 }
 
 // TestUpgrade runs the program on the state of the previous version. Nothing is lost: the SQL
-// tables have each line once, and HTTP receives no line again that the state records as delivered.
-// The state belongs to pipelines of two and three routes, and has positions in the middle of files.
-// Files were rotated, copied and compressed before and after the kill of the previous version.
+// tables have each line once. If a line counts as delivered in the state, HTTP does not receive it
+// again. The state belongs to pipelines of two and three routes, and has positions in the middle of
+// files. Files were rotated, copied and compressed before and after the kill of the previous
+// version.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// In some cases, the penstock program starts this test binary as its child process, in the folder
-// of the case and with the protocol ndjson. The arguments of the child are "child", the kind
-// (worker or filter), the name of the fault, and "always" or "once".
+// In the cases with faulty children, the penstock program starts this test binary as its child
+// process, in the folder of the case and with the protocol ndjson. The arguments of the child are
+// "child", the kind (worker or filter), the name of the fault, and "always" or "once".
 
 // batchLine is the line that the program writes to a child.
 type batchLine struct {

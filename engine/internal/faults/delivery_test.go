@@ -79,8 +79,8 @@ type delivery struct {
 	healedExits  []int    // of the run without the fault; nil: 0
 	keepsFailing bool     // the fault is permanent: there is no second run
 	batchRecords int      // records per batch, to bound repetitions; 0: 100
-	// The number of repeated records is not checked, because the summary does not count them. For
-	// example, the run was killed.
+	// anyRedelivery means that the number of repeated records is not checked. It is for runs
+	// without a complete count of them in the summary, such as interrupted runs.
 	anyRedelivery bool
 }
 

@@ -70,8 +70,9 @@ type interrupted struct {
 	make func() delivery
 }
 
-// interruptedSinks are sinks in each of the states in which a stop proceeds differently. A batch is
-// 4 KiB, and a kill may repeat 64 KiB.
+// interruptedSinks are the sinks of the signal cases. A stop proceeds differently with each of
+// them, because its receiver is fast, slow, hanging, failing, refusing or throttling. A batch is 4
+// KiB, and a kill may repeat 64 KiB.
 var interruptedSinks = []interrupted{
 	{"file", func() delivery {
 		return delivery{sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),

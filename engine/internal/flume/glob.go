@@ -44,7 +44,7 @@ func globs(pattern string) (list []string, wider, ok bool) {
 type globber struct{ wider bool }
 
 // of returns globs that match all texts that an expression matches. If the globs also match further
-// texts, of sets c.wider. The second result is false if there are no globs for the expression.
+// texts, it sets c.wider. The second result is false if there are no globs for the expression.
 func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText,

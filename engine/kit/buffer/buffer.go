@@ -153,9 +153,9 @@ func (b *Buffer) openStore(ctx context.Context) (Store, error) {
 // storeDir is the default directory of the store, in the state directory of the source.
 const storeDir = "buffer"
 
-// openRecords reads two records that the buffer keeps beside the store. One is the list of
-// envelopes that operators have decided to skip. The other is the number of the last acknowledged
-// envelope. If the store ends before this envelope, openRecords returns an error.
+// openRecords reads two files in the state directory of the source. One lists the envelopes that
+// operators have decided to skip. The other has the number of the last acknowledged envelope. If
+// the store ends before this envelope, openRecords returns an error.
 func (b *Buffer) openRecords(ctx context.Context, store Store) error {
 	state, err := b.host.State()
 	if err != nil {
@@ -288,8 +288,9 @@ func isDown(err error) bool {
 	return down
 }
 
-// storeAll moves the data of the intake to the store until ctx is done. It waits while all routes
-// drain (end after their remaining data), because its reader of the intake has then ended.
+// storeAll moves the data of the intake to the store until ctx is done. If all routes drain (end
+// after their remaining data), the intake drains as well. storeAll then waits until a route does
+// not drain, and opens the intake again.
 func (b *Buffer) storeAll(ctx context.Context) error {
 	var mark stream.Mark // of the intake's own partition
 	for {

@@ -117,8 +117,8 @@ func decodeAs(text []byte, number uint64) (*envelope, error) {
 	return e, err
 }
 
-// chainError returns the error for an envelope e that should contain the checksum of before, the
-// preceding envelope, but contains another one. The store has then lost or replaced an envelope.
+// chainError returns the error for an envelope e that contains a wrong checksum of the preceding
+// envelope, which is the parameter before. The store has then lost or replaced an envelope.
 func chainError(e, before *envelope) error {
 	return fmt.Errorf("it follows an envelope with checksum %08x, but %d has %08x",
 		e.previous, before.number, before.sum)

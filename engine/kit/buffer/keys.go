@@ -43,8 +43,8 @@ const (
 	// limit of servers.
 	copiesEach = 4 << 10
 	// copiesEvery bounds the space for copies of keys. Keys are copied again when the envelopes
-	// after the last copies have a certain size: copiesEvery times the size of these copies, or a
-	// quarter of the buffer's size limit.
+	// after the last copies have a certain size: copiesEvery times the size of these copies, but at
+	// least leastCopied and at most a quarter of the buffer's size limit.
 	copiesEvery = 8
 	// leastCopied is the minimum number of bytes of envelopes between two copies.
 	leastCopied = 64 << 10
@@ -193,8 +193,8 @@ func (r *keyRecord) stored(e *envelope, size int) {
 }
 
 // found updates r for an envelope that was read during recovery. Recovery reads the envelopes with
-// remembered keys in order. The first of these envelopes may contain copies of keys, which are then
-// the last copies that the buffer has made. All later envelopes count as data after the copies.
+// remembered keys in order. If the first ones have only copies of keys, these are the last copies
+// that the buffer has made. All later envelopes count as data after the copies.
 func (r *keyRecord) found(e *envelope) {
 	if e.records == 0 && r.since == 0 {
 		r.copied += int64(e.size)

@@ -19,13 +19,12 @@ type valueKinds struct {
 // one column for each field, in the order of first appearance. If a record was not parsed, there is
 // also the column [MessageField]. The types are:
 //
-//	all values are                    column
-//	true, false                       Bool
-//	whole numbers of 64 bits          Integer
-//	numbers                           Number
-//	arrays and objects, or these      JSON
-//	  and anything else
-//	anything else, or only null       Text
+//	values of the field, without nulls     column
+//	only true and false                    Bool
+//	only whole numbers of 64 bits          Integer
+//	only numbers                           Number
+//	at least one array or object           JSON
+//	any other values, or none              Text
 //
 // If the source declares a type for the field and the dialect supports it, the column has this type
 // instead.

@@ -16,9 +16,9 @@ type Place struct {
 // the given fields, it returns the Place of each column, and an upper bound of the size of the
 // values. places is nil if the record must be passed to Row.
 //
-// Places does not check the values. The caller can use a value that is null, that is a text for a
-// Place with Text set, or that is certainly valid for its column. If the record has any other
-// value, the caller must pass the record to Row.
+// Places does not check the values. The caller can use a value in three cases: it is null, it is a
+// text and its Place has Text set, or it is certainly valid for its column. If the record has any
+// other value, the caller must pass the record to Row.
 //
 // Consecutive records usually have the same fields. Therefore the result is cached for records with
 // the same names in the same order. It is valid until the next call.

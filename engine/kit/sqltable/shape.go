@@ -53,9 +53,9 @@ func (s *Shape) settle(columns []Column) {
 	s.table.Store(t)
 }
 
-// Found sets the columns to fill, and reports whether the table exists. there has the columns of
-// the existing table, and is empty if there is no table. If there is no table, Found uses the
-// columns listed in the config. If the table exists, the config's columns must be in it. If the
+// Found sets the columns to fill, and reports whether the table exists. The parameter there is the
+// list of columns of the existing table, or empty if there is no table. In this case, Found uses
+// the columns listed in the config. If the table exists, the config's columns must be in it. If the
 // config lists no columns, Found uses the table's columns that have no default value in the
 // database.
 func (s *Shape) Found(there []Column) (exists bool, err error) {

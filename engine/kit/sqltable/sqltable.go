@@ -105,7 +105,8 @@ type Table struct {
 }
 
 // NewTable returns a table with the given columns, in this order. extra is the name of the JSON
-// column. A field with this name has no column. The given columns need not include the JSON column.
+// column, which need not be one of them. If the policy is JSONColumn, a field with the name extra
+// is treated as a field without a column.
 func NewTable(d *Dialect, columns []Column, extra string, policy Policy) *Table {
 	t := &Table{Columns: columns, Extra: -1, New: policy, dialect: d,
 		index: make(map[string]int, len(columns)), message: -1}

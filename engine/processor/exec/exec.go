@@ -153,9 +153,8 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// ended is called when the processor cannot get a child, which has failed with err. It returns the
-// error to report. If the program cannot be started, this is the StartError within err. If ctx has
-// ended, it is the cause of ctx.
+// ended returns the error to report when Await has returned err instead of a child. If the program
+// cannot be started, this is the StartError within err. If ctx has ended, it is the cause of ctx.
 func (p *Processor) ended(ctx context.Context, err error) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return start
@@ -195,8 +194,8 @@ func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	return !worked || !child.EndedCleanly(died), nil
 }
 
-// blame increments the number of deaths of each unanswered record in part. If a record has caused
-// mayKill deaths, blame dead-letters it.
+// blame is called with the records that were passed to a child that died. It counts a death for
+// each unanswered record. If a record has caused mayKill deaths, blame dead-letters it.
 func (p *Processor) blame(part []*state, died error) {
 	for _, s := range part {
 		if s.done {

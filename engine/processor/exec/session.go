@@ -138,8 +138,8 @@ func (t *session) Did() (worked, busy bool) {
 	return t.worked, t.want > 0
 }
 
-// work passes the records in part to the child, and stores their results in part. If the child has
-// died, work returns the reason.
+// work passes the records of the list part to the child, and stores their results in the list. If
+// the child has died, work returns the reason.
 func (t *session) work(ctx context.Context, b *stream.Batch, part []*state) error {
 	switch t.o.Protocol {
 	case Storm:
