@@ -208,8 +208,9 @@ func (r *Receiver) slots() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Handler returns a handler that lets next serve at most Slots requests at once, in the order of
-// their arrival. It advertises the window with each response. Each request has a cost of 1.
+// Handler returns a handler that limits the concurrent requests to the handler next: at most Slots,
+// in the order of their arrival. It advertises the window with each response. Each request has a
+// cost of 1.
 func (r *Receiver) Handler(next http.Handler) http.Handler {
 	slots := make(chan struct{}, r.slots())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -24,14 +24,14 @@ type bulkItem struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// bulkErrors parses the response to a bulk request with n records. The first result has one element
-// per record: nil if the record was accepted, otherwise its error. The first result is nil if all
-// records were accepted. If text is no valid response for n records, bulkErrors returns an error,
-// and all records must be sent again.
+// bulkErrors parses text, the response to a bulk request with n records. The first result has one
+// element per record: nil if the record was accepted, otherwise its error. If all records were
+// accepted, the whole result is nil. If text is no valid response for n records, bulkErrors returns
+// an error, and all records must be sent again.
 //
-// Set created if the documents have the ids of their records and are never overwritten. A
-// conflict then means that the store already has the record, and counts as accepted. where names
-// the request in errors.
+// Set created if the documents have the ids of their records and are never overwritten. Status 409
+// (conflict) then means that the store already has the record, and counts as accepted. The
+// parameter where is the name of the request in the errors.
 func bulkErrors(text []byte, n int, created bool, where string) ([]error, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
@@ -154,7 +154,7 @@ func (e *itemError) Group() (reason, detail string) {
 }
 
 // bulkOutcome returns the outcome of a bulk request with the kept records of b. text is the
-// response; see bulkErrors for created and where.
+// response. The other parameters are those of bulkErrors.
 func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
 	kept := b.AppendKept(nil)
 	errs, err := bulkErrors(text, len(kept), created, where)

@@ -47,8 +47,8 @@ func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Po
 
 // TestWorseIsNotChosenMore checks that a receiver that becomes worse does not get a larger share of
 // the attempts, under half and full load. Worse means a longer network delay, service or queue, or
-// failures. Round robin is tested only under full load. Under half load its windows are never full,
-// so each failure causes one more attempt, which any receiver with room may get.
+// failures. Round robin with failures is tested only under full load. Under half load its windows
+// are never full, so a failed item is sent once more, perhaps to the failing receiver.
 func TestWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 60 * ms },
