@@ -83,9 +83,9 @@ func judge(err error) verdict.Verdict {
 	return verdict.Refused
 }
 
-// refusesTarget reports whether the store has refused the index or the ingest pipeline, and not
-// the document. Most errors of type illegal_argument_exception are of the document, so
-// refusesTarget also compares the text of these errors.
+// refusesTarget reports whether the store has refused the index or the ingest pipeline, and not the
+// document. Most errors of type illegal_argument_exception concern the document, so for this type
+// refusesTarget also compares the text of the error.
 func (e *itemError) refusesTarget() bool {
 	kind, text, _ := strings.Cut(e.reason, ": ")
 	switch kind {
@@ -144,7 +144,7 @@ func (e *itemError) Error() string {
 }
 
 // Group implements stream.Grouped: dead letters with the same reason are counted together. The text
-// of the store's error is in the detail, because it may name the document.
+// of the store's error is in the detail and not in the reason, because it may name the document.
 func (e *itemError) Group() (reason, detail string) {
 	reason = fmt.Sprintf("%s: an item of the bulk response has status %d", e.location, e.status)
 	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {
