@@ -144,9 +144,9 @@ func (b *ratioBudget) Allow(ctx context.Context) error {
 // Report implements Budget.
 func (b *ratioBudget) Report(context.Context, error) {}
 
-// InFlight returns the budget of Envoy. It bounds the number of retries that run at the same time:
-// at most the given share of all running attempts, or floor retries if that is more. Envoy uses
-// (0.2, 3).
+// InFlight returns the budget of Envoy. It bounds the number of retries that run at the same time,
+// to the given share of all running attempts. A number of retries (floor) is always allowed. Envoy
+// uses (0.2, 3).
 func InFlight(share float64, floor int) Budget {
 	return &inFlightBudget{inFlight: inFlight{share: atLeast(0, share), floor: max(floor, 0)}}
 }

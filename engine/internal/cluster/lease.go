@@ -149,8 +149,9 @@ func (l *Lease) RenewNow() {
 // a number that is higher for each new owner.
 func (l *Lease) Epoch() uint64 { return l.epoch }
 
-// Next returns the request to send at the time now, or Wait if none is due. The caller must report
-// the result of the request with Wrote or ReadDone before it calls Next again.
+// Next returns the request to send now, or Wait if none is due. The argument is the present time.
+// The caller must report the result of the request with Wrote or ReadDone before it calls Next
+// again.
 func (l *Lease) Next(now time.Duration) Command {
 	if now < l.at {
 		return Command{Kind: Wait, At: l.at}
