@@ -104,8 +104,8 @@ func (h *harness) share(i int, p dispatch.Policy) float64 {
 	return float64(mine) / float64(all)
 }
 
-// TestWorseCandidate makes a candidate worse that a policy has not chosen. The policy must not
-// choose it then. This is checked for every policy.
+// TestWorseCandidate checks, for every policy, a candidate that the policy has not chosen. The
+// policy must not choose this candidate after it has become worse.
 func TestWorseCandidate(t *testing.T) {
 	worse := map[string]func(c *dispatch.Candidate){
 		"round trip": func(c *dispatch.Candidate) { c.Service *= 2 },
