@@ -171,8 +171,8 @@ func (o *BookOptions[R]) complete() (err error) {
 	return nil
 }
 
-// Run delivers the rows of next until io.EOF, and returns nil when all are settled and saved. It
-// may be called once.
+// Run delivers the rows that the function next returns, until io.EOF. It returns nil when all are
+// settled and saved. It may be called once.
 //
 // next returns the rows in the order of their positions. It starts at the watermark of
 // [Book.Progress]: its first row is the row after the watermark, or an earlier one. Run skips rows
@@ -212,9 +212,8 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	defer func() { _ = end() }() // also when a callback panics
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
 	if err == nil {
-		// An error of the tracker (an invalid row or piece) normally ends the sender. But if the
-		// rows that settled last caused the error, the sender may have returned nil without
-		// noticing it.
+		// An error of b.tracker (an invalid row or piece) normally ends the sender. But if the last
+		// rows to settle caused the error, the sender may have returned nil without noticing it.
 		err = b.broken()
 	}
 	if kept := end(); kept != nil { // a failed save has ended the sender; save nothing more

@@ -248,8 +248,8 @@ type ending struct {
 	save   int           // this call to the new checkpoint file fails
 }
 
-// live runs the program once, until the rows or the run end. It returns the result of Run, or
-// errCrash after a simulated crash.
+// live runs the program once, until all rows are delivered or the run ends early (see the type
+// ending). It returns the result of Run, or errCrash after a simulated crash.
 func (w *bookFixture) live(end ending) (err error) {
 	w.mu.Lock()
 	w.settles = 0

@@ -72,8 +72,8 @@ func ExampleRejected() {
 	// dead letters: [7: digits are not taken]
 }
 
-// A server advertises its window. Senders that know the header never have more in flight than the
-// server can soon serve.
+// A server advertises its window in a header of its responses (CreditHeader). Senders that know
+// this header never have more in flight than the server can soon serve.
 func ExampleReceiver_Handler() {
 	receiver := &flow.Receiver{Slots: 4}
 	server := httptest.NewServer(

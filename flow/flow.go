@@ -65,12 +65,12 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // number of this attempt of the item, from 1
 
-	// On an Ordered lane, attempts must take effect in the order of Run, then Index. Index counts
-	// from 0 within a Run. Run never decreases during the life of a Sender. After a failed
-	// attempt, all later attempts of its Run must fail, too. When all have returned, the next Run
-	// starts with the failed item. Example: three attempts of a Run have the Index 0, 1 and 2. If
-	// attempt 1 fails, attempt 2 must fail as well. Both items are sent again in the next Run,
-	// with Index 0 and 1.
+	// On an Ordered lane, attempts must take effect in the order of these numbers: by Run, then by
+	// Index. A Run is a series of attempts up to a failure, and Index counts from 0 in it. After a
+	// failed attempt, all later attempts with the same Run must fail, too. When all have returned,
+	// the failed item gets the next, higher Run. Example: three attempts have the same Run and the
+	// Index 0, 1 and 2. If attempt 1 fails, attempt 2 must fail as well. Both items are sent again
+	// in the next Run, with Index 0 and 1.
 	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue. From this time on, the window of the
@@ -198,9 +198,10 @@ type Options[T any] struct {
 	// Settled, if not nil, is called on the loop once for each item.
 	Settled func(it Item[T], s Settlement)
 	// Failed, if not nil, is called on the loop for each attempt that did not deliver. It is also
-	// called for an attempt that the Sender ended after Abandon, but not for an attempt that the
-	// Sender canceled. ctx is derived from the context of Run. If the item is tried again, the
-	// error of the attempt is reported nowhere else. LogTo returns a Failed that logs it.
+	// called for an attempt that took longer than Abandon, but not for one that the Sender canceled
+	// for another reason, such as its own end. ctx is derived from the context of Run. If the item
+	// is tried again, the error of the attempt is reported nowhere else. LogTo returns a Failed
+	// that logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
 	// Withdrawn, if not nil, decides whether an item must not be sent any more, for example because
 	// another sender will send it. It is called on the loop: for each new item and, after

@@ -35,8 +35,8 @@ func (l *loop[T]) runLoop() {
 }
 
 // handleUpTo runs the loop until the event queue is empty, or for at most the given number of
-// rounds. The result reports whether the caller is still the loop owner, the only goroutine that
-// may run the loop. If it is not, any goroutine may run the loop.
+// rounds. It reports whether the caller remains the loop owner, the only goroutine that may run the
+// loop. If it does not remain the owner, any goroutine may run the loop.
 func (l *loop[T]) handleUpTo(rounds int) (still bool) {
 	for range rounds {
 		n := l.claims.Load()

@@ -69,9 +69,9 @@ func (g Grant) String() string {
 // Begin records the arrival of a batch of this cost from a sender. A cost of 0 means 1. The
 // parameter network is the network's round trip as measured by the sender, or 0 if unknown.
 //
-// Call serve when the service of the batch begins (at once if batches never wait), and done when
-// the batch has been served. Send the result of done with the response. If serve or done is called
-// again, the call has no effect.
+// Begin returns two functions. Call the first one, serve, when the service of the batch begins (at
+// once if batches never wait), and the second one, done, at its end. Send the grant that done
+// returns with the response. A second call of serve or done has no effect.
 func (r *Receiver) Begin(sender string, cost float64,
 	network time.Duration) (serve func(), done func() Grant) {
 	a := r.Arrive(sender, cost, network)
@@ -208,8 +208,9 @@ func (r *Receiver) slots() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Handler returns a handler that lets next serve at most Slots requests at once, in the order of
-// their arrival. It advertises the window with each response. Each request has a cost of 1.
+// Handler returns a handler that limits the concurrent requests to the handler next: at most Slots,
+// in the order of their arrival. It advertises the window with each response. Each request has a
+// cost of 1.
 func (r *Receiver) Handler(next http.Handler) http.Handler {
 	slots := make(chan struct{}, r.slots())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -90,8 +90,8 @@ type played struct {
 	took   time.Duration
 }
 
-// play sends n items at random times, with a mean interval of every. If every is 0, items come as
-// fast as the workers take them. Worker i has the lane at index order[i].
+// play sends n items at random times. The parameter every is the mean interval between them. If it
+// is 0, items come as fast as the workers take them. Worker i has the lane at index order[i].
 func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
 	every time.Duration) (r played) {
 	t.Helper()

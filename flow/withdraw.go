@@ -23,8 +23,8 @@ func withdrawAhead[T any](l *loop[T]) {
 }
 
 // withdrawAll calls Options.Withdrawn for all unsettled items, and reports the withdrawn ones to
-// the state machine. It starts with the newest item, because the end of an item may start an
-// attempt of a later item.
+// the state machine. It starts with the newest item: the end of an item may start an attempt of a
+// later item, which must have been withdrawn before that.
 func withdrawAll[T any](l *loop[T]) {
 	withdrawAhead(l)
 	for _, h := range slices.Backward(l.items.all()) {

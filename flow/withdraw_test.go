@@ -14,7 +14,8 @@ import (
 )
 
 // blockedWorker holds each delivery until release is closed or its context ends. When release is
-// closed, the first attempt of an item has the outcome fail, and later attempts deliver.
+// closed, the first attempt of an item returns the error in the field fail, and later attempts
+// deliver.
 type blockedWorker struct {
 	release chan struct{}
 	fail    error

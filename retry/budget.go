@@ -111,10 +111,10 @@ func (b *tokenBucket) priceOf(ctx context.Context) int {
 	return b.price
 }
 
-// Ratio returns the budget of Finagle, Linkerd and tower. Within the window, it allows share
-// retries per call, plus perSecond retries per second so that a client with few calls can retry as
-// well. Example: Finagle uses (0.2, 10, 10 s), which allows 100 retries in any 10 seconds, and 2
-// more for every 10 calls in that time. A window of 0 or less means 10 s.
+// Ratio returns the budget of Finagle, Linkerd and tower. It bounds the retries within the window:
+// a number for each call (share), plus a number per second (perSecond), so that a client with few
+// calls can retry as well. Example: Finagle uses (0.2, 10, 10 s), which allows 100 retries in any
+// 10 seconds, and 2 more for every 10 calls in that time. A window of 0 or less means 10 s.
 func Ratio(share, perSecond float64, window time.Duration) Budget {
 	if window <= 0 {
 		window = 10 * time.Second
@@ -144,9 +144,9 @@ func (b *ratioBudget) Allow(ctx context.Context) error {
 // Report implements Budget.
 func (b *ratioBudget) Report(context.Context, error) {}
 
-// InFlight returns the budget of Envoy. It bounds the number of retries that run at the same time:
-// at most the given share of all running attempts, or floor retries if that is more. Envoy uses
-// (0.2, 3).
+// InFlight returns the budget of Envoy. It bounds the number of retries that run at the same time,
+// to the given share of all running attempts. A number of retries (floor) is always allowed. Envoy
+// uses (0.2, 3).
 func InFlight(share float64, floor int) Budget {
 	return &inFlightBudget{inFlight: inFlight{share: atLeast(0, share), floor: max(floor, 0)}}
 }

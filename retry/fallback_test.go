@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestFallbackFailure checks that if the fallback fails, too, its failure is found first and a
-// timeout is still reported as a timeout.
+// TestFallbackFailure checks the error if the fallback fails, too. errors.As finds the failure of
+// the fallback first, and the error is a timeout if the failure of the fallback is one.
 func TestFallbackFailure(t *testing.T) {
 	once := retry.Options{MaxAttempts: 1}
 	fail := func(err error) func(context.Context) (int, error) {

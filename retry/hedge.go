@@ -96,9 +96,9 @@ func Hedge[T any](
 	}
 	defer r.end() // also if run panics
 	v, stop := r.run()
-	// Once decided is set, attempts that succeed discard their results. If run has stopped without
-	// a result, but decided was already set, an attempt has just succeeded. The result of this
-	// attempt then counts.
+	// Once r.decided is set, attempts that succeed discard their results. If r.run has stopped
+	// without a result, but r.decided was already set, an attempt has just succeeded. Its result
+	// then counts.
 	if !r.decided.CompareAndSwap(false, true) && stop != nil {
 		v, stop = r.awaitWinner(), nil
 	}

@@ -237,8 +237,8 @@ func TestHedgeResponseBody(t *testing.T) {
 	}
 }
 
-// TestHedgeContextOfTheWinner checks that the winner's context, if its value has no body, ends with
-// Hedge or, with KeepContext, with the caller's context.
+// TestHedgeContextOfTheWinner checks when the context of the winner ends if its value has no body:
+// when Hedge returns or, with KeepContext, when the caller's context ends.
 func TestHedgeContextOfTheWinner(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// chunks is a body that returns one chunk per Read. The Read of the second chunk sends to begun and
-// waits for release.
+// chunks is a body that returns one chunk per Read. The Read of the second chunk sends to the
+// channel begun and waits for the channel release.
 type chunks struct {
 	left           []string
 	begun, release chan struct{}

@@ -65,11 +65,11 @@ func ours(again, cancellable bool) func(*testing.B) {
 
 type floorKey struct{}
 
-// floor makes the two checks that retry.Do makes before its first attempt, and then calls op. It
-// measures the cost of these checks alone. The first check is whether the context has ended. The
-// second one is whether this call is nested, which means that the op of an outer retry.Do makes it.
-// A nested call counts its own attempts, so it must replace the outer attempt in the context. No
-// other library makes the second check.
+// floor measures the cost of the two checks that retry.Do makes before its first attempt: it makes
+// them, and then calls op. The first check is whether the context has ended. The second one is
+// whether the call is nested, that is, made by the op of an outer retry.Do. A nested call numbers
+// its own attempts, so FromContext must not return the outer attempt. No other library makes the
+// second check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {

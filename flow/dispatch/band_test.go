@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestBand checks that the choice is random and uniform among the lanes within the band above the
-// best, and never beyond it.
+// TestBand checks that the choice is random and uniform among the free lanes with an expected time
+// of at most (1 + Band) times the best one. No other lane may be chosen.
 func TestBand(t *testing.T) {
 	lanes := []Candidate{
 		{Lane: 0, Free: true, Known: true, Mean: 1, Rate: 100, Service: 100 * ms},
@@ -34,7 +34,7 @@ func TestBand(t *testing.T) {
 	}
 }
 
-// TestBandOff checks that without a band the choice does not depend on the seed. Only lanes that
+// TestBandOff checks that with a Band of 0 the choice does not depend on the seed. Only lanes that
 // are equally good are chosen at random, so a permutation of the lanes permutes the choices.
 func TestBandOff(t *testing.T) {
 	rnd := rand.New(source(7))

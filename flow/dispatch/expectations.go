@@ -91,9 +91,9 @@ func (l *leastCompletion) scanCached(now time.Duration, cost float64, c []Candid
 	return s
 }
 
-// scan updates the best lane from i on, up to the first lane that must be examined or is as good as
-// the previous best. It contains no call of a function, because with many lanes scan takes most of
-// the time of a choice.
+// scan updates the best lane with the lanes from i on. It stops at the first lane that must be
+// examined separately or is about as good as the best one, and returns its index. scan calls no
+// function, because with many lanes it takes most of the time of a choice.
 func (s *scanResult) scan(expect []float64, i int) int {
 	best, least, limit := s.best, s.least, s.limit
 	for ; i < len(expect); i++ {

@@ -10,11 +10,11 @@ import (
 // Holder is a Chooser that can let an item wait for a busy lane even if another lane is free.
 type Holder interface {
 	Chooser
-	// ChooseOrHold chooses a lane i like Choose. It also returns most, by which the caller decides
-	// whether to send the item to lane i now:
+	// ChooseOrHold chooses a lane i like Choose. It also returns a number of items, most. The
+	// caller compares it with the number of waiting items:
 	//
-	//   - If no more items wait than most, hold the item: a busy lane is expected to take it
-	//     sooner than lane i would finish it.
+	//   - If at most that many items wait, hold the item: a busy lane is expected to take it sooner
+	//     than lane i would finish it.
 	//   - If more items wait, or if most is below 1, send the item to lane i.
 	ChooseOrHold(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }

@@ -129,8 +129,8 @@ func (l *leastCompletion) leastFailing(cost float64, c []Candidate) float64 {
 	return least
 }
 
-// tied returns a random one of the lanes with an expectation within the band above the best one.
-// Without a band it returns best.
+// tied returns a random one of the lanes with an expectation of at most (1 + l.band) times the best
+// one. If l.band is 0, it returns best.
 func (l *leastCompletion) tied(best int, c []Candidate) int {
 	if l.band == 0 || best < 0 {
 		return best

@@ -83,8 +83,8 @@ func (m *model) restart() {
 	m.tail, _ = m.mark()
 }
 
-// play runs a program of three bytes per operation on the ledger and the model, and compares them
-// after each operation.
+// play carries out the operations in program on the ledger and on the model, and compares the two
+// after each operation. An operation has three bytes.
 func play(t *testing.T, program []byte) {
 	t.Helper()
 	var m model

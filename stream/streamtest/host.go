@@ -45,8 +45,8 @@ type Host struct {
 }
 
 // NewHost returns a host over [vfs.OS] that logs to the test. At the end of the test, the host's
-// goroutines are stopped and waited for. An error of a goroutine that the test has not received
-// from Stop fails the test.
+// goroutines are stopped and waited for. An error of a goroutine then fails the test, unless the
+// test has called Stop, which returns the error.
 func NewHost(t testing.TB) *Host { return NewHostOn(t, vfs.OS()) }
 
 // NewHostOn is like NewHost, but with the given file system.

@@ -24,14 +24,14 @@ type bulkItem struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// bulkErrors parses the response to a bulk request with n records. The first result has one element
-// per record: nil if the record was accepted, otherwise its error. The first result is nil if all
-// records were accepted. If text is no valid response for n records, bulkErrors returns an error,
-// and all records must be sent again.
+// bulkErrors parses text, the response to a bulk request with n records. The first result has one
+// element per record: nil if the record was accepted, otherwise its error. If all records were
+// accepted, the whole result is nil. If text is no valid response for n records, bulkErrors returns
+// an error, and all records must be sent again.
 //
-// Set created if the documents have the ids of their records and are never overwritten. A
-// conflict then means that the store already has the record, and counts as accepted. where names
-// the request in errors.
+// Set created if the documents have the ids of their records and are never overwritten. Status 409
+// (conflict) then means that the store already has the record, and counts as accepted. The
+// parameter where is the name of the request in the errors.
 func bulkErrors(text []byte, n int, created bool, where string) ([]error, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
@@ -83,9 +83,9 @@ func judge(err error) verdict.Verdict {
 	return verdict.Refused
 }
 
-// refusesTarget reports whether the store has refused the index or the ingest pipeline, and not
-// the document. Most errors of type illegal_argument_exception are of the document, so
-// refusesTarget also compares the text of these errors.
+// refusesTarget reports whether the store has refused the index or the ingest pipeline, and not the
+// document. Most errors of type illegal_argument_exception concern the document, so for this type
+// refusesTarget also compares the text of the error.
 func (e *itemError) refusesTarget() bool {
 	kind, text, _ := strings.Cut(e.reason, ": ")
 	switch kind {
@@ -144,7 +144,7 @@ func (e *itemError) Error() string {
 }
 
 // Group implements stream.Grouped: dead letters with the same reason are counted together. The text
-// of the store's error is in the detail, because it may name the document.
+// of the store's error is in the detail and not in the reason, because it may name the document.
 func (e *itemError) Group() (reason, detail string) {
 	reason = fmt.Sprintf("%s: an item of the bulk response has status %d", e.location, e.status)
 	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {
@@ -154,7 +154,7 @@ func (e *itemError) Group() (reason, detail string) {
 }
 
 // bulkOutcome returns the outcome of a bulk request with the kept records of b. text is the
-// response; see bulkErrors for created and where.
+// response. The other parameters are those of bulkErrors.
 func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
 	kept := b.AppendKept(nil)
 	errs, err := bulkErrors(text, len(kept), created, where)

@@ -24,8 +24,8 @@ type request struct {
 	body string
 }
 
-// deliver sends JSON records to a store that accepts them. It returns the request and the reasons
-// of dead-lettered records.
+// deliver sends JSON records to a store that accepts every request. It returns the request, and the
+// reasons for the records that the sink itself refuses while it encodes them.
 func deliver(t *testing.T, change func(*elasticsearch.Options), records ...string) (request, []string) {
 	t.Helper()
 	var got request

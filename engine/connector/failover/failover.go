@@ -1,10 +1,10 @@
 // Package failover implements the sink that delivers to the first available one of several sinks,
-// its members. The members must be sinks that store no positions.
+// its members. The members must have no state: no ledger, no file to append to, no parked records.
 //
 // The lanes of all members are the lanes of this sink. Each lane has the number of its member as
-// Limits.Standby, and the sender (package flow) uses this number. A member is down while the
-// breakers of all its lanes are open, or while it has no lanes. The sender then uses the next
-// member, and later returns to the first one.
+// Limits.Standby. The sender (package flow) sends to the lanes with the lowest number that are not
+// down. A member is down while the breakers of all its lanes are open, or while it has no lanes.
+// The sender then uses the next member, and later returns to the first one.
 package failover
 
 import (
@@ -190,8 +190,8 @@ func (s *Sink) Close() error {
 	return errors.Join(errs...)
 }
 
-// Encodes implements stream.Encoder. If any member needs Encode for some or all of its batches,
-// Encodes returns EncodeAll, so that Encode is called for every batch.
+// Encodes implements stream.Encoder. It returns EncodeAll if any member encodes batches: the
+// batches must be split (see Encode), and the members encode them in Deliver.
 func (s *Sink) Encodes() stream.Encoding { return s.encodes }
 
 // Encode implements stream.Encoder. It only splits the batch. The member that delivers the batch

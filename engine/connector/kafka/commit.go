@@ -14,8 +14,8 @@ import (
 )
 
 // Commit implements stream.Reader: it commits the progress in marks ([stream.Mark]) to the group.
-// It skips marks of assignments that have ended, even if they end during the commit. If a broker
-// refuses the metadata as too large, Commit shortens it and tries again.
+// It skips a mark if the partition's assignment has ended, even if it ends during the commit. If a
+// broker refuses the metadata as too large, Commit shortens it and tries again.
 func (r *reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	for {
 		prepared := r.prepare(marks)

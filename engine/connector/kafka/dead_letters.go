@@ -72,11 +72,11 @@ func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.
 }
 
 // store writes three things in one transaction: the given messages, the dead letters of b, and the
-// progress for the spans of b.
+// progress for the spans of b. It returns the job, which has the result of each message.
 //
 // If the brokers refuse the content of dead letters, store tries again with dead letters that have
 // no values. The values are still in the dead-letter files. If the brokers refuse messages that are
-// not dead letters, the returned job is marked as failed.
+// not dead letters, the field failed of the job is true.
 func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 	messages []*kgo.Record) (*job, error) {
 	for _, omit := range []bool{false, true} {

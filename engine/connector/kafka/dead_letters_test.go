@@ -80,8 +80,8 @@ func TestDeadLetterTopic(t *testing.T) {
 	}
 }
 
-// TestDeadLettersOnce checks that each dead letter is in the topic once, even if responses to the
-// end of transactions are lost, members come and go, and sessions end.
+// TestDeadLettersOnce checks that each dead letter is in the topic once, although members come and
+// go, sessions end, and responses to the requests that end transactions are lost.
 func TestDeadLettersOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(4, "orders"), kfake.SeedTopics(1, "out", "dead"))

@@ -104,8 +104,8 @@ func reactionTo(err error) reaction {
 	return failRoute
 }
 
-// isUnknownTopic reports whether err means that a broker does not know the topic. A broker may
-// learn of a new topic later.
+// isUnknownTopic reports whether err means that a broker does not know the topic. The error may be
+// temporary: a broker may learn of a new topic later than other brokers.
 func isUnknownTopic(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) ||
 		errors.Is(err, kerr.InconsistentTopicID)

@@ -247,8 +247,8 @@ func (c *cluster) try(got *arrivals, r route) (*node, error) {
 	return c.tryAt(got, c.brokers(), r)
 }
 
-// tryAt starts an engine with other brokers. Its session is long: on a busy machine, a member with
-// a short session may lose its partitions, and the next owner may repeat records.
+// tryAt starts an engine that uses the given brokers. Its session is long: on a busy machine, a
+// member with a short session may lose its partitions, and the next owner may repeat records.
 func (c *cluster) tryAt(got *arrivals, brokers string, r route) (*node, error) {
 	to := "memory"
 	if r.store != nil {

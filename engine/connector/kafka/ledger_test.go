@@ -125,7 +125,7 @@ func TestRunningDeliveries(t *testing.T) {
 }
 
 // TestHungDeliveries checks that hung deliveries delay a revocation by no more than revoke_timeout.
-// They are counted, and the new owner repeats them.
+// The counter revoked_in_flight counts them, and the new owner repeats them.
 func TestHungDeliveries(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(2, "orders"))

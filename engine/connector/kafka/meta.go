@@ -40,8 +40,9 @@ func newMetaAdder(o *MetaOptions) *metaAdder {
 	return &metaAdder{messages.NewMetaAdder(o.fields())}
 }
 
-// add adds the fields to the records of b. records are the Kafka records that b was made of. If
-// fields are configured, and a Kafka record has no value, the message of its record is null.
+// add adds the configured metadata fields to the records of b. records are the Kafka records from
+// which b was made. If any fields are configured, the field message of a Kafka record without a
+// value becomes null.
 func (a *metaAdder) add(b *stream.Batch, records []*kgo.Record, count func(string, int64)) {
 	tombstones := int64(0)
 	for i, r := range records {

@@ -18,8 +18,9 @@ type recordPool struct {
 	bytes   sync.Pool // of *[]byte
 }
 
-// These constants bound the unused part of reused memory, which the source does not count in its
-// memory limit. A small batch must not keep the memory of a large one.
+// A batch may get more memory from the pool than it needs. These constants bound the unused part,
+// which the source does not count in its memory limit. So a small batch does not keep the memory of
+// a large one.
 const (
 	leastRecords = 64
 	leastBytes   = 4 << 10

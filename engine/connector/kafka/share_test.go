@@ -9,8 +9,8 @@ import (
 )
 
 // TestShareGroupsAcceptUnsettledRecords checks the reason for ADR 44: in a share group, the client
-// library accepts all records of a poll at the next poll, even if their locks were renewed. If this
-// test fails, the library has changed, and the source can get an option for share groups.
+// library acknowledges all records of a poll at the next poll, even if their locks were renewed. If
+// this test fails, the library has changed, and the source can get an option for share groups.
 func TestShareGroupsAcceptUnsettledRecords(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))

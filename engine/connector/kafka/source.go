@@ -133,8 +133,8 @@ const rebalanceSlack = 15 * time.Second
 
 // fetchesInMemory is the number of fetch responses that fit into Memory. It bounds the size of a
 // response, in compressed bytes, to Memory/fetchesInMemory. The client library sends the next fetch
-// when the records of the last response were taken. So with small responses, it fetches while
-// earlier records are delivered, and uses less memory.
+// when the records of the last response were taken. Small responses are taken soon, so the library
+// fetches while earlier records are delivered.
 const fetchesInMemory = 16
 
 // bindTransactions records that the sink of a route commits the group's offsets in transactions.

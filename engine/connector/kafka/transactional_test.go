@@ -253,9 +253,9 @@ func TestTransactionInDoubt(t *testing.T) {
 	}
 }
 
-// TestOpenTransactionOfDeadOwner checks a transaction that the dead owner of a partition has left
-// open. The next owner must end it, instead of waiting for its timeout of 10 minutes. The
-// transaction contains an offset of the group.
+// TestOpenTransactionOfDeadOwner checks a transaction with an offset of the group that the dead
+// owner of a partition has left open. The next owner must end the transaction, instead of waiting
+// for its timeout of 10 minutes.
 func TestOpenTransactionOfDeadOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "out"))

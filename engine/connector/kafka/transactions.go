@@ -67,8 +67,8 @@ const (
 var errReleased = errors.New("its assignment has ended or is not confirmed")
 
 // transactions runs the transactions of one source partition in one assignment, one after the
-// other. Each transaction contains all waiting jobs, up to maxTransaction bytes. The goroutine of
-// run sends all requests.
+// other. Each transaction contains all waiting jobs, up to maxTransaction bytes. The method run
+// sends all requests, on its own goroutine.
 type transactions struct {
 	s          *transactionalSink
 	part       stream.Partition
@@ -220,9 +220,9 @@ func (p *transactions) closeProducer() {
 // fitting returns the jobs that can be delivered in one transaction. It finishes the following jobs
 // at once:
 //
-//   - Jobs that were delivered before succeed.
-//   - Jobs that were delivered in part fail.
-//   - Jobs with ranges that do not fit into the metadata of a commit count as throttled.
+//   - A job that was delivered before succeeds.
+//   - A job fails if only a part of it was delivered before.
+//   - A job with ranges that do not fit into the metadata of a commit counts as throttled.
 //
 // If several jobs have common offsets, fitting returns the first of them and requeues the others,
 // which wait for its outcome.
@@ -257,7 +257,8 @@ func (p *transactions) fitting(jobs []*job) (fit []*job) {
 }
 
 // transact delivers jobs in one transaction and finishes them. If the brokers do not accept records
-// of some jobs, it aborts the transaction, finishes these jobs, and returns the others.
+// of some jobs, it aborts the transaction, finishes these jobs, and returns the others, which need
+// another transaction.
 func (p *transactions) transact(jobs []*job) (rest []*job) {
 	if len(jobs) == 0 {
 		return nil

@@ -103,7 +103,7 @@ func (l *Streams) appendMetadata(dst []byte, b *stream.Batch, i int) []byte {
 }
 
 // appendFields appends the fields of record i that are not empty to the JSON object that begins at
-// offset start. It cuts each value to limit bytes.
+// offset start. A value that is longer than limit, in bytes, is cut off.
 func appendFields(dst []byte, start int, b *stream.Batch, i int, names []string, limit int) []byte {
 	for _, field := range names {
 		if f, ok := httpsink.FieldOf(b, i, field); ok && f.Len > 0 && f.Kind != stream.Null {

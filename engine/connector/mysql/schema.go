@@ -43,8 +43,8 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// maxVarchar is the longest declared length for which a column becomes a varchar. keyVarchar is the
-// length of key columns, which must be bounded.
+// maxVarchar is the longest declared length for which a column becomes a varchar. A longer one
+// becomes a text. keyVarchar is the length of key columns, which must be bounded.
 const (
 	maxVarchar = 4000
 	keyVarchar = 255

@@ -46,8 +46,8 @@ func next(b *stream.Batch, n int64) *stream.Batch {
 	return b
 }
 
-// existing checks which existing tables are refused, because a repeated batch would add rows twice,
-// or an upsert would not replace a row.
+// existing checks that the sink refuses an existing table in two cases: a repeated batch would add
+// its rows twice, or an upsert would not replace a row.
 func existing(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	d.exec(t, "CREATE TABLE plain (id int) ENGINE = MyISAM")
@@ -121,8 +121,8 @@ func otherIndex(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// exact checks that numbers keep their digits, and that texts are stored as UTF-8, whatever
-// character set the address names.
+// exact checks that numbers keep their digits, and that texts are stored as UTF-8, even if the URL
+// of the sink has another character set.
 func exact(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	d.exec(t, "CREATE TABLE t (n decimal(65,30), f double, t text CHARACTER SET utf8mb4)")

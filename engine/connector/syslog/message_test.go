@@ -110,8 +110,8 @@ func TestParseAllocations(t *testing.T) {
 	}
 }
 
-// TestYear checks that a message of December that arrives in January gets the previous year. A
-// message from a clock that is ahead may get the next year. The year changes with the clock.
+// TestYear checks the years of timestamps, which contain none. A message of December that arrives
+// in January gets the previous year. A message from a clock that is ahead may get the next year.
 func TestYear(t *testing.T) {
 	now := january
 	p := newParser(time.UTC, func() time.Time { return now })
@@ -188,8 +188,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestSpace checks that the space grows while reads fill it. When all messages are complete, it
-// keeps its size, unless a long message has enlarged it.
+// TestSpace checks that the part of the buffer for the next read (Space) grows while reads fill it.
+// When all messages are complete, it keeps its size, unless a long message has enlarged it.
 func TestSpace(t *testing.T) {
 	var got []string
 	f := newFrames(&got, 100<<10)

@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// rates are the rates of the bolts (workers) in tuples per second. They are those of scenario s01,
-// and their sum is 655.
+// rates are the rates of the bolts (workers) in tuples per second. They are those of scenario s01
+// (docs/scenarios), and their sum is 655.
 var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 
 // row is one log record of the table.
@@ -77,8 +77,8 @@ func makeLogs(path string, rows int) error {
 	return nil
 }
 
-// page returns up to size rows after the position from. If limit is set, it returns only rows up to
-// limit.
+// page returns the next rows after a position (from), at most size rows. If limit is set, it
+// returns only rows up to the position limit.
 func (s *source) page(ctx context.Context, from, limit ledger.Position, size int) ([]row, error) {
 	at := func(p ledger.Position) (rt, id int64) {
 		id, _ = strconv.ParseInt(p.Key, 16, 64) // "" is 0, before every row

@@ -20,8 +20,8 @@ type tuple struct {
 	packed time.Time
 }
 
-// spout packs rows that are not stored yet into tuples. It saves a mark in a file. The mark states
-// which rows are stored.
+// spout reads the rows that are not stored yet, and packs them into tuples. It saves a mark in a
+// file. The mark states which rows are stored.
 type spout struct {
 	w      *environment
 	page   []row // rows that were read ahead

@@ -124,8 +124,8 @@ func (s settings) twice(name string) (o outcome, err error) {
 	return o, o.measure(dir, s.rows, start)
 }
 
-// child runs an algorithm as a child process. When noon rows are stored, child kills the process.
-// If noon is 0, the process runs to its end.
+// child runs an algorithm as a child process. It kills the process when the number of stored rows
+// reaches noon. If noon is 0, the process runs to its end.
 func (s settings) child(name, dir string, noon int) (killed time.Time, err error) {
 	cmd := exec.Command(os.Args[0], "-rows", fmt.Sprint(s.rows), "-tuple", fmt.Sprint(s.tuple),
 		"-speed", fmt.Sprint(s.speed),

@@ -149,8 +149,9 @@ func (l *Lease) RenewNow() {
 // a number that is higher for each new owner.
 func (l *Lease) Epoch() uint64 { return l.epoch }
 
-// Next returns the request to send at the time now, or Wait if none is due. The caller must report
-// the result of the request with Wrote or ReadDone before it calls Next again.
+// Next returns the request to send now, or Wait if none is due. The argument is the present time.
+// The caller must report the result of the request with Wrote or ReadDone before it calls Next
+// again.
 func (l *Lease) Next(now time.Duration) Command {
 	if now < l.at {
 		return Command{Kind: Wait, At: l.at}
@@ -207,10 +208,9 @@ func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 }
 
 // adopt records that this process owns the lease, because the key has an entry e that this process
-// has written. The ownership ends a fixed time after the write of e was sent, and the Lease knows
-// only when its last write was sent. But e may be an earlier write that took effect late. It is
-// then unknown when the ownership ends, and the process must renew the lease before it acts as the
-// owner.
+// has written. The ownership ends a fixed time after the write of e was sent. If e is the last
+// write of this process, the Lease knows this time. But e may be an earlier write that took effect
+// late. The time is then unknown, and the process must renew the lease before it acts as the owner.
 func (l *Lease) adopt(e Entry) {
 	l.phase, l.revision, l.epoch, l.held = owning, e.Revision, e.Value.Epoch, e.Value
 	if e.Value != l.written {

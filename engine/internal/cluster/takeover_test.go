@@ -229,9 +229,9 @@ func TestBucketDown(t *testing.T) {
 	})
 }
 
-// startHolder runs a lease holder that keeps its lease until stop is called. The holder's clock is
-// ahead of the clock of the test by the time suspended, as if the process had been suspended for
-// that time.
+// startHolder runs a lease holder that keeps its lease until stop is called. The function suspended
+// returns the time by which the holder's clock is ahead of the test's clock, as if the process had
+// been suspended for that time.
 func startHolder(t *testing.T, s *memBucket, log io.Writer,
 	suspended func() time.Duration) (k *LeaseHolder, stop func()) {
 	start := time.Now()

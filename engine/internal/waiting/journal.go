@@ -223,12 +223,12 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork is the maximum number of bytes that followed reads to compute checksums. If followed
-// would need more, the file counts as damaged.
+// scanWork is the maximum number of bytes for which the function followed computes checksums. If it
+// would have to exceed this number, the file counts as damaged.
 const scanWork = 64 << 20
 
-// followed reports whether a good frame follows the bad frame at offset at. If so, the bad frame is
-// damaged. If not, it may be the last write, which a crash has interrupted.
+// followed reports whether there is a good frame after the bad frame at the offset at. If there is,
+// the bad frame is damaged. If not, it may be the last write, which a crash has interrupted.
 func followed(f vfs.File, segment uint64, at int64) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {

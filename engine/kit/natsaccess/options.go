@@ -22,8 +22,8 @@ type Options struct {
 	TLS         httpaccess.TLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
 }
 
-// Check returns a *stream.OptionError for the first invalid option. key is the key in the config
-// below which the options are.
+// Check returns a *stream.OptionError for the first invalid option. The argument is the config key
+// that contains the options.
 func (o *Options) Check(key string) error {
 	if o.URL == "" {
 		return stream.OptionErrorf(key+".url", "is missing; write the URL of a server, with the "+

@@ -14,8 +14,10 @@ type taken struct {
 	value stream.Field
 }
 
-// renamePaths renames fields of record i if some names have paths. A path names a member of an
-// object. The table shows the results:
+// renamePaths renames fields of record i if some names in the options are paths. A path names a
+// member of an object; all other names are those of flat fields. An old name that is a path, such
+// as a.b, can match two things: the flat field a.b, and the member b of the field a. The table
+// shows the results:
 //
 //	names with a path   flat field becomes   member becomes
 //	none                flat field           -
@@ -131,8 +133,8 @@ func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	return nil, moved, nil
 }
 
-// member renames one member of its object. If the new name is not in the object, member removes the
-// member from the object.
+// member renames one member of its object. If it must leave the object, because its new name is a
+// flat field or in another object, member removes it and appends it to moved.
 func (p *Processor) member(b *stream.Batch, q *pair, o *fieldname.Object, f stream.Field,
 	moved *[]taken) (found bool, err error) {
 	last := len(q.from.Path) - 1

@@ -21,8 +21,8 @@ func policy(t *testing.T, name string) backoff.Policy {
 
 // table is the table in section 5.1 of the research notes. It has the mean time in ms and the mean
 // number of calls, measured with a port of the AWS simulator. The values for 100 clients are means
-// of 20 seeds, with the deviation of a mean over 100 trials. The other values are from one run of
-// 100 trials.
+// of 20 seeds. deviation and callsSD are the standard deviations of the mean of 100 trials. The
+// other values are from one run of 100 trials.
 var table = []struct {
 	policy             string
 	time10, calls10    float64

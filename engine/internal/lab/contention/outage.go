@@ -46,9 +46,10 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 	}
 }
 
-// Outage simulates clients of a service that fails from time 0 to length. A random time of up to
-// length/10 is added to length, so that the service recovers at different moments within the waits
-// of a policy. Otherwise the delay of a policy without jitter would depend on that one moment.
+// Outage simulates clients of a service that fails from time 0 to length, plus a random time of up
+// to length/10. With a policy without jitter, all clients retry at nearly the same times. The
+// random time makes the recovery fall at a different point between two retries in each trial, so
+// that the mean delay does not depend on a single point.
 //
 // Each client makes its first call within the first Latency. This call fails, and the client
 // retries according to p until a call succeeds. A failed attempt takes twice HopMean. After the

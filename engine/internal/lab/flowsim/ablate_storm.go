@@ -90,9 +90,9 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 	return x, nil
 }
 
-// spout simulates a sender that always has limit batches in flight over all workers of s, and
-// returns its goodput. It sends to the workers in turn, regardless of their queues. The model is a
-// closed network of queues without network delay.
+// spout simulates a sender with a fixed number of batches in flight (limit) over all workers of s,
+// and returns its goodput. It sends to the workers in turn, regardless of their queues. The model
+// is a closed network of queues without network delay.
 func spout(s *scenario.Scenario, limit int, seed uint64) float64 {
 	rnd := kernel.Rand(seed, serviceStream)
 	var served kernel.Kernel[int] // key: worker

@@ -256,10 +256,10 @@ func (f family) figures(t testing.TB, seeds int) familyFigures {
 	return x
 }
 
-// families returns the families to run. If whole is set, these are all families. Otherwise these
-// are the families with at most half bad data and without trouble, errors and order, and a sample
-// of all other families. go test runs a fifth of them. If the variable PENSTOCK_FAMILY is set, it
-// selects the families by words of their names instead.
+// families returns the families to run. If whole is set, these are all families. Otherwise there
+// are two groups: the families with at most half bad data and without trouble, errors and order,
+// and a sample of all other families. Usually a test runs only a fifth of both groups. If the
+// variable PENSTOCK_FAMILY is set, it selects the families by words of their names instead.
 func families(whole bool) (all []family) {
 	for _, workers := range []int{1, 2, 12} {
 		for _, bad := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {
@@ -317,9 +317,10 @@ func (f family) least(seeds int) float64 {
 	return 0.95
 }
 
-// TestFamilies checks that bad data slows good data only a little, for each kind of failure. Good
-// items are rarely isolated, bad data alone opens no breaker, and no attempt starts before it is
-// due. PENSTOCK_FAMILIES=full runs 20 seeds of each family.
+// TestFamilies checks that bad data slows good data only a little, for each kind of failure. Few
+// good items become suspects (which are attempted apart from others), bad data alone causes at most
+// 3 probes, and no attempt starts before it is due. PENSTOCK_FAMILIES=full runs 20 seeds of each
+// family.
 func TestFamilies(t *testing.T) {
 	whole, seeds := os.Getenv("PENSTOCK_FAMILIES") == "full", 1
 	if whole {

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// TestDropsAboveALevel runs generated scenarios with automatic timeouts and a receiver that drops
-// attempts above a number in flight. A dropped attempt becomes overdue although later ones are
-// delivered. Bad data that is never answered looks the same. The bound holds for the median.
-// PENSTOCK_FAMILIES=unequal runs 20 seeds.
+// TestDropsAboveALevel runs generated scenarios with automatic timeouts. Their receiver drops an
+// attempt if more than a certain number are in flight. The sender sees no response to such an
+// attempt, although later ones are delivered, as with bad data that is never answered. The median
+// of the goodput must reach a bound. PENSTOCK_FAMILIES=unequal runs 20 seeds.
 func TestDropsAboveALevel(t *testing.T) {
 	const least = 0.95
 	seeds := 3

@@ -118,7 +118,8 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 
 // TestHashTakesFiveTimesAsLong checks the article's comparison for a finite job. In one variant,
 // items are bound to workers by hash and windows do not adapt, so the job waits for the slowest
-// worker. It must take at least five times as long as with linear windows and least completion.
+// worker. It must take at least five times as long as with windows that adapt (linear) and free
+// choice of the worker (least completion).
 func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	job := func(algorithm, timeout string) float64 {
 		s := parse(t, "duration: 1h\nload: { batches: 5000 }\ntimeout: "+timeout+"\n"+twelve)
@@ -187,8 +188,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestBrownOut checks a minute in which all workers are five times slower under 60 % load. There
-// must be no storm of redeliveries and no second collapse.
+// TestBrownOut checks a run with 60 % load in which all workers are five times slower for a minute.
+// There must be no storm of redeliveries, neither in this minute nor after it.
 func TestBrownOut(t *testing.T) {
 	s := parse(t, "duration: 240s\nwarmup: 10s\nload: { poisson: 0.6 }\n"+
 		"events: [ { at: 30s, for: 60s, workers: all, rate: x0.2 } ]\n"+twelve)

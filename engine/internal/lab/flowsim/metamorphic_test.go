@@ -47,8 +47,8 @@ func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Po
 
 // TestWorseIsNotChosenMore checks that a receiver that becomes worse does not get a larger share of
 // the attempts, under half and full load. Worse means a longer network delay, service or queue, or
-// failures. Round robin is tested only under full load. Under half load its windows are never full,
-// so each failure causes one more attempt, which any receiver with room may get.
+// failures. Round robin with failures is tested only under full load. Under half load its windows
+// are never full, so a failed item is sent once more, perhaps to the failing receiver.
 func TestWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 60 * ms },
@@ -104,8 +104,8 @@ func (h *harness) share(i int, p dispatch.Policy) float64 {
 	return float64(mine) / float64(all)
 }
 
-// TestWorseCandidate makes a candidate worse that a policy has not chosen. The policy must not
-// choose it then. This is checked for every policy.
+// TestWorseCandidate checks, for every policy, a candidate that the policy has not chosen. The
+// policy must not choose this candidate after it has become worse.
 func TestWorseCandidate(t *testing.T) {
 	worse := map[string]func(c *dispatch.Candidate){
 		"round trip": func(c *dispatch.Candidate) { c.Service *= 2 },

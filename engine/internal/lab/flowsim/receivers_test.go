@@ -81,8 +81,8 @@ type event struct {
 	report   control.Report
 }
 
-// newHarness returns a harness with receiver i as lane i. Items arrive at intervals of the duration
-// every. If every is 0, the next item is always available.
+// newHarness returns a harness with receiver i as lane i. The parameter every is the interval at
+// which items arrive. If it is 0, the next item is always available.
 func newHarness(t *testing.T, c control.Config, every time.Duration, r ...receiver) *harness {
 	t.Helper()
 	m, err := control.New(c)

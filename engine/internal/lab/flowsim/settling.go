@@ -91,9 +91,9 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled returns a time in seconds. The time begins with the bin from. It ends when, from then on,
-// got is at least 0.95 of best in each interval of span bins. Only the bins before the index to are
-// used.
+// settled returns the time in seconds after which got stays near best: got is at least 0.95 of best
+// in each later interval of span bins. The time counts from the start of the bin with the index
+// from. Bins from the index to on are ignored.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

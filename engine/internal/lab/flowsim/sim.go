@@ -105,8 +105,9 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 }
 
 // abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. If the timeout
-// of the scenario is longer, the timeout is used instead. With a link, a shorter timeout is used as
-// well, because there is no other worker to which the batch could be sent.
+// of the scenario is longer, the timeout is used instead. In a scenario with a link, a single
+// receiver, the timeout is used even if it is shorter: the batch could not be sent to another
+// worker.
 const abandonAfter = time.Minute
 
 // Run runs a scenario once and returns its figures.
