@@ -9,9 +9,9 @@ import (
 
 // Limits of option values.
 const (
-	// maxBatchBytes bounds the option bytes of a batch. Offsets in a batch have 32 bits, so a batch
-	// must stay below 4 GiB. maxBatchBytes is far below that, because the last record of a batch
-	// may extend beyond the option bytes.
+	// maxBatchBytes is the largest value of the option batch.bytes. Offsets in a batch have 32
+	// bits, so a batch must stay below 4 GiB. maxBatchBytes is far below that, because the last
+	// record of a batch may extend beyond batch.bytes.
 	maxBatchBytes   = stream.Size(1 << 30)
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
@@ -24,9 +24,10 @@ const (
 	maxGuardRecords    = 100_000 // maximum of guard.records
 )
 
-// check finds values and combinations of options in one route that cannot work. In its functions,
-// an option is identified by two arguments: part is a key of the route, such as flow, and key is a
-// key within that part. If the part has no keys, as memory has none, key is "".
+// check finds values and combinations of options in one route that cannot work. Its functions
+// identify an option by two arguments. The argument part is a key of the route, such as flow, and
+// the argument key is a key below it. For an option without keys below it, such as memory, key is
+// "".
 type check struct {
 	route *Route
 	given func(part, key string) bool                        // reports whether the config sets it
