@@ -105,9 +105,9 @@ func (s *suspended) evict(ctx context.Context, c *conn, marks string) (ended int
 	return ended, err
 }
 
-// stalled returns the sessions with a COPY that have received no rows for the time patience. It
-// compares copies, the number of bytes that each of these sessions has received so far, with the
-// numbers of earlier calls.
+// stalled returns the sessions with a COPY that have received no rows for the time patience. copies
+// has the number of bytes that each session has received so far. stalled compares these numbers
+// with those of earlier calls.
 func (s *suspended) stalled(copies map[lockHolder]int64, now time.Time) (stalled []lockHolder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

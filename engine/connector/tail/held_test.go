@@ -12,8 +12,8 @@ import (
 )
 
 // TestDeletedFilesCountOncePerSource checks that deleted unread files count once for the source,
-// however many routes have to read them. The source logs when they exceed half of deleted_max and
-// all of it, with the oldest file and its route.
+// however many routes have to read them. The source logs when these files exceed half of
+// deleted_max, and again when they exceed deleted_max. It reports the oldest file and its route.
 func TestDeletedFilesCountOncePerSource(t *testing.T) {
 	const size = 34 * 20
 	var most stream.Size = size * 3 / 2

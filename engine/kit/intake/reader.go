@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress records the data of an [Intake] that one route has settled (delivered, dead-lettered or
-// dropped). The mutex of the Intake guards it.
+// progress is the part of an [Intake]'s data that one route has settled (delivered, dead-lettered
+// or dropped). The mutex of the Intake guards it.
 type progress struct {
 	settled  // in the partition of the intake
 	requests requests
@@ -290,9 +290,8 @@ func (i *Intake) next(at int64) *Submission {
 	return s
 }
 
-// learn is about the parts of s that the route has already settled, for example before a restart.
-// It adds them to r.Above, which has the ranges that the reader skips. It does so once for each
-// submission.
+// learn adds to r.Above the parts of s that the route has already settled, for example before a
+// restart. The reader skips the ranges in r.Above. learn does this once for each submission.
 func (r *reader) learn(s *Submission) {
 	if s.to() <= r.known {
 		return
