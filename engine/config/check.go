@@ -142,8 +142,8 @@ func (c check) flow() {
 	c.repeats()
 }
 
-// repeats checks the options that make batches be delivered repeatedly (redelivery, hedges, poison
-// batches). It also checks the limits on concurrent attempts.
+// repeats checks the options by which a batch may be sent more than once (redelivery, hedges,
+// poison batches). It also checks the limits on concurrent attempts.
 func (c check) repeats() {
 	f := c.route.Flow
 	switch {
@@ -259,8 +259,8 @@ func (c check) retry() {
 	}
 }
 
-// retryEnd checks the options for exhausted batches, which are no longer retried. It also checks
-// the limits on batches that wait for a retry.
+// retryEnd checks the options for exhausted batches, which have failed too often or for too long.
+// It also checks the limits on batches that wait for a retry.
 func (c check) retryEnd(r *Retry) {
 	ends := r.Attempts > 0 || r.MaxElapsed > 0
 	switch {

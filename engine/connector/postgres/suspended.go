@@ -24,9 +24,8 @@ type suspended struct {
 	copies map[lockHolder]progress // sessions that copied rows at the last call of stalled
 }
 
-// lockHolder identifies a session that locks rows of the marks, and the state in which it is. When
-// the session enters another state, the lockHolder no longer identifies it, because its field
-// changed is the time at which the state began.
+// lockHolder identifies a session that locks rows of the marks, but only while the session stays in
+// its current state. The field changed is the time at which this state began.
 type lockHolder struct {
 	pid     int32
 	changed time.Time // begin of the state
