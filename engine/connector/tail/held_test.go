@@ -99,8 +99,9 @@ func TestLostBytesAreCounted(t *testing.T) {
 	}
 }
 
-// TestLostCompressedBytesAreCounted checks that a compressed file that is given up unread is
-// reported. Neither its decompressed size nor another route that has read it matters.
+// TestLostCompressedBytesAreCounted deletes a compressed file before it was read to its end, and
+// drops it because of deleted_max. The loss must be counted and reported once. Neither the
+// decompressed size nor another route that has read the file matters.
 func TestLostCompressedBytesAreCounted(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

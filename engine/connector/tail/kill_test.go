@@ -30,8 +30,8 @@ func sweeps(cases []rotation, full bool) []schedule {
 	return schedules(steps, 0, true)
 }
 
-// takes reports whether a case can run under a schedule. The case must have the schedule's step,
-// and must not skip the schedule.
+// takes reports whether a case can run under a schedule of kills. The case must have the step of
+// the schedule, and must not skip the schedule.
 func (c rotation) takes(s schedule) bool {
 	if s.at >= len(c.steps) {
 		return false
