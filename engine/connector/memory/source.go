@@ -176,9 +176,9 @@ func (s *Source) waitSettled(ctx context.Context, to int64) error {
 // pipeline.
 const routesEvery = time.Second
 
-// until calls the function done: at once, after each change of the source, and once per routesEvery.
-// It returns when done returns true or an error, or when ctx is done. It holds mu while it calls
-// done.
+// until calls the function done: at once, after each change of the source, and once per
+// routesEvery. It returns when done returns true or an error, or when ctx is done. It holds mu
+// while it calls done.
 func (s *Source) until(ctx context.Context, done func() (bool, error)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
