@@ -86,7 +86,7 @@ type DeadLetterSink interface {
 	// called once, before Open. If it returns true, Deliver stores the dead records of each batch
 	// together with the kept ones.
 	StoresDeadLetters() bool
-	// StoreDead replaces Store. It stores the dead records of b, with the reasons that
+	// StoreDead is called instead of Store. It stores the dead records of b, with the reasons that
 	// [Batch.Reason] returns, and the spans. b contains no record to deliver.
 	StoreDead(ctx context.Context, b *Batch) error
 }

@@ -254,7 +254,8 @@ func (s *selection) add(key string, part stream.Partition, to int64) {
 
 // find returns the progress that the change selects: of the partitions given by id or name, and of
 // replayed dead letters. A letter given by id is selected. Otherwise a letter of a given partition
-// is selected only if data of this partition is delivered again.
+// is selected only if data of this partition is delivered again. If no id or name is given, all
+// progress of the route is selected.
 func (c *change) find(store *checkpoint.Store) (selection, error) {
 	s := selection{marks: make(map[string][]stream.Mark), letters: make(map[string]bool)}
 	again := make(map[string]bool) // names of the partitions with data that is delivered again
