@@ -45,8 +45,8 @@ func (e *OpenError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused returns true, because the breaker did not make the call. Another breaker or limiter
-// around the call ignores the error.
+// Refused returns true: the breaker did not make the call. So another breaker or limiter around the
+// call ignores the error.
 func (e *OpenError) Refused() bool { return true }
 
 // LogValue implements slog.LogValuer. It returns a group of msg, state and wait. An unknown wait is
@@ -261,8 +261,8 @@ func (b *Breaker) State() State {
 	return b.circuit.State()
 }
 
-// Budget adapts b to package retry, which calls it before each attempt. While the breaker is open,
-// retries stop at once with an [*OpenError].
+// Budget returns a budget for package retry that asks b before each attempt. While the breaker is
+// open, retries stop at once with an [*OpenError].
 func (b *Breaker) Budget() *Budget {
 	return &Budget{breaker: b, calls: make(map[context.Context]running)}
 }

@@ -60,8 +60,9 @@ type TransactionalSink interface {
 	// LedgerName returns the location of the ledger, such as the table and the rows in it, for
 	// messages. It is called after Load.
 	LedgerName() string
-	// Store stores the spans of durable dead letters, for which there is no data to write. It is
-	// not called by the goroutine of Deliver, and is retried with backoff.
+	// Store stores the spans of records that became durable dead letters, and for which there is no
+	// data to write. The engine does not call it on the goroutine of Deliver, and retries it with
+	// backoff.
 	Store(ctx context.Context, spans []Span) error
 	// Compact may combine entries of the ledger that are at or below the watermarks of m. It is
 	// called by the checkpoint's goroutine.
@@ -85,7 +86,7 @@ type DeadLetterSink interface {
 	// called once, before Open. If it returns true, Deliver stores the dead records of each batch
 	// together with the kept ones.
 	StoresDeadLetters() bool
-	// StoreDead replaces Store. It stores the dead records of b, with the reasons that
+	// StoreDead is called instead of Store. It stores the dead records of b, with the reasons that
 	// [Batch.Reason] returns, and the spans. b contains no record to deliver.
 	StoreDead(ctx context.Context, b *Batch) error
 }

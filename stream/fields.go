@@ -80,9 +80,9 @@ func (b *Batch) AppendData(text []byte) (off, n uint32) {
 	return off, uint32(len(text))
 }
 
-// Refuse handles record i, which the calling processor cannot process, according to onError:
-// dead_letter (or "") dead-letters the record with the reason, drop drops it, and pass leaves it
-// unchanged.
+// Refuse handles record i, which the calling processor cannot process, according to onError. With
+// "dead_letter" or "", it dead-letters the record with the reason. With "drop", it drops the
+// record. With "pass", it leaves the record unchanged.
 func (b *Batch) Refuse(i int, onError string, reason error) {
 	switch onError {
 	case "pass":

@@ -50,9 +50,9 @@ func (b *Batch) ID() string {
 }
 
 // AppendRecordID appends the id of record i: the record's partition (or the partition's
-// RecordPrefix) and its position. If several records were made from one source record, all but the
-// first also have their Sub in the id. If the span has an [Identity] for the position, the prefix
-// and the position come from that Identity.
+// RecordPrefix) and its position. If several records were made from one source record, the ids of
+// all but the first also have the record's Sub, its number among them. If the span has an
+// [Identity] for the position, the prefix and the position come from that Identity.
 func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	r := &b.Records[i]
 	span := &b.Spans[r.Span]

@@ -103,8 +103,9 @@ func maskURL(b *strings.Builder, text string, end int) int {
 	return max(from, 0) + maskQuery(b, text[:end])
 }
 
-// maskQuery appends the part of a URL after its user to b, with the values of its query masked, and
-// returns its length.
+// maskQuery appends the part of a URL after its user to b, with the values of its query masked. If
+// another URL follows, it stops before the :// of that URL. It returns the length of the part that
+// it has handled.
 func maskQuery(b *strings.Builder, text string) int {
 	i := strings.IndexAny(text, "?#")
 	if i < 0 {
@@ -129,8 +130,9 @@ func maskQuery(b *strings.Builder, text string) int {
 
 var variableForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}[\])}.,:]*$`)
 
-// maskParameter appends one parameter of a query with the separator before it. If the text has no
-// equals sign, maskParameter masks it like a value, unless it is a fragment (after #).
+// maskParameter appends one parameter of a query to b, with the separator before it and with its
+// value masked. Text without an equals sign is masked like a value, unless it is a fragment (after
+// #).
 func maskParameter(b *strings.Builder, text string) {
 	separator, name, value := text[:1], "", text[1:]
 	if i := strings.IndexByte(value, '='); i >= 0 {

@@ -19,7 +19,7 @@ type (
 	// [flow.Misconfigured].
 	Misconfigured = flow.Misconfigured
 	// Died means that the worker died, or had to be killed, perhaps because of the batch; see
-	// [flow.Died]. A [Split] names the piece in its field Died.
+	// [flow.Died]. If only a piece of the batch is to blame, the field Died of a [Split] names it.
 	Died = flow.Died
 )
 

@@ -162,8 +162,8 @@ func (p piece) appendRecords(i, j int) {
 	p.countBytes(i, j, shift)
 }
 
-// countBytes sets Bytes of the appended spans of which the piece has only a part. The value is the
-// sum of the raw lengths of the records in this part.
+// countBytes sets Bytes of each span of the piece that covers only a part of a span of the whole
+// batch. The value is the sum of the raw lengths of the records in this part.
 func (p piece) countBytes(i, j, shift int) {
 	whole := p.whole
 	for k := i; k < j; {

@@ -20,7 +20,7 @@ type Attempt = flow.Attempt[*Batch]
 type Split = flow.Split[*Batch]
 
 // Piece returns b, cut from a delivered batch by [Batch.Cut] or [Batch.Pick], as an item of a
-// [Split]. The item has no Keys: the Sender assigns the keys of the item that it replaces.
+// [Split]. The item has no Keys: the Sender gives it the keys of the item that was split.
 func Piece(b *Batch) flow.Item[*Batch] {
 	return flow.Item[*Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes()}
 }
@@ -62,14 +62,14 @@ type SinkOptions struct {
 	// directory, and creates it. The contents survive restarts. StateDir is nil if there is no
 	// state directory, as in a test.
 	StateDir func() (string, error)
-	// DeadLetter dead-letters records that the engine counts as delivered. It returns when the dead
-	// letters are durable. It is safe for concurrent use. DeadLetter is nil if they cannot be
-	// stored, as in a test.
+	// DeadLetter makes dead letters of records that the engine has counted as delivered. A
+	// [ParkingSink] needs it. It returns when the dead letters are durable. It is safe for
+	// concurrent use. DeadLetter is nil if dead letters cannot be stored, as in a test.
 	DeadLetter func(ctx context.Context, letters []DeadLetter) error
-	// Synced returns the time up to which settled records can no longer be read again: their
-	// positions are in a synced checkpoint. Records that were settled later may be read again after
-	// a crash. The time is zero before the first sync. Synced is safe for concurrent use. It is nil
-	// if there is no checkpoint, as in a test.
+	// Synced returns a time. Records that were settled before it cannot be read again, because
+	// their positions are in a synced checkpoint. Records that were settled later may be read again
+	// after a crash. The time is zero before the first sync. Synced is safe for concurrent use. It
+	// is nil if there is no checkpoint, as in a test.
 	Synced func() time.Time
 	// Own and Keep are the results of [RequestSource.KeepsRequests]. If Keep is above 0, several
 	// processes use the ledger at the same time. A new process then does not end the others, and a

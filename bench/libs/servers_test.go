@@ -213,9 +213,9 @@ func slowing(since time.Duration, random *rand.Rand) time.Duration {
 	return d
 }
 
-// TestServers compares the libraries at servers with 8 places. It prints means over several seeds:
-// the goodput as a share of the goodput with the best constant limit, the number of calls that wait
-// at the server, and the 99th percentile of the round trip.
+// TestServers compares the libraries at servers that serve 8 calls at a time. It prints means over
+// several seeds: the goodput as a share of the goodput with the best constant limit, the number of
+// calls that wait at the server, and the 99th percentile of the round trip.
 //
 // The best other library at a server is the one with the fewest waiting calls among those that
 // reach 0.98 of that goodput. Package limit must reach 0.98 of the goodput of this library, with at
@@ -268,9 +268,10 @@ const (
 	leastGoodput = 0.98
 )
 
-// Calls that end at the same instant continue in any order, so even two runs with the same seed
-// differ. Runs of package limit differ by about 1 % of the goodput and a quarter of the waiting
-// calls. So the verdict takes the mean of more runs than the table does.
+// Each line of the table is the mean of seeds runs. The final check of TestServers takes the mean
+// of verdictSeeds runs, because runs with the same seed differ: calls that end at the same instant
+// continue in any order. The goodput of package limit differs by about 1 % between runs, and its
+// number of waiting calls by a quarter.
 const (
 	seeds        = 6
 	verdictSeeds = 24

@@ -40,8 +40,8 @@ var files embed.FS
 
 const ours = "penstock"
 
-// disturbed is a number of cores. If other programs have used more cores than this during a run,
-// and the run has missed a target, the page states that they are the cause.
+// disturbed is a number of cores. If a run has missed a target while other programs used more cores
+// than this, the page states that these programs are the cause.
 const disturbed = 0.3
 
 // Main is the subcommand `page -out FILE -plots DIR RESULTS...`, which writes the page.
@@ -113,9 +113,9 @@ type row struct {
 // Misses reports whether the workload misses a target.
 func (r row) Misses() bool { return r.Measured && strings.HasPrefix(r.Verdict(), "**missed**") }
 
-// Pairs returns the number of measured pairs, as text. A pair consists of a run of penstock and a
-// run of the limit. If the workload has no limit, Pairs returns the number of runs of penstock. If
-// nothing was measured, it returns "".
+// Pairs returns the number of measured pairs, as text. A pair is a run of penstock and a run of the
+// limit, a program that does only the work that cannot be avoided. If the workload has no limit,
+// Pairs returns the number of runs of penstock. If nothing was measured, it returns "".
 func (r row) Pairs() string {
 	switch n := max(r.Line.Runs, len(r.Line.Ratios)); {
 	case !r.Measured || n == 0:

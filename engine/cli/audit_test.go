@@ -206,8 +206,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// restore restores the files of the snapshot: it rewrites those that differ from the snapshot in
-// place, and removes those that are not in it.
+// restore restores the files of the snapshot. It rewrites changed files in place, and removes files
+// that are not in the snapshot.
 func restore(t *testing.T, before map[string]string) {
 	t.Helper()
 	for name, text := range snapshotOf(t) {

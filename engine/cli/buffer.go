@@ -125,8 +125,8 @@ func (f *bufferFlags) add(cmd *cobra.Command, json bool) {
 	cmd.Flags().StringVar(&f.pipeline, "pipeline", "", "one pipeline, if several have a buffer")
 }
 
-// numbered checks that the arguments are a config and the number of an envelope (a stored batch),
-// or a range of numbers.
+// numbered checks the number of arguments. There must be two: a config, and the number of an
+// envelope (a stored batch) or a range of such numbers.
 func numbered(cmd *cobra.Command, args []string) error {
 	if len(args) != 2 {
 		return usagef("%sneeds a config and an envelope's number: %s", named(cmd), cmd.UseLine())
@@ -150,8 +150,9 @@ func parseEnvelopes(text string) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// each calls take with the buffer of each pipeline of a config. It holds the lock of the state
-// directory during the calls. Pipelines without a buffer, or with an empty buffer, are omitted.
+// each calls the function take with the buffer of each pipeline of a config. It holds the lock of
+// the state directory during the calls. Pipelines without a buffer, or with an empty one, are
+// omitted.
 func (c bufferCommands) each(
 	ctx context.Context, config string, f *bufferFlags,
 	take func(name string, b stream.OpenBuffer) error,
@@ -285,8 +286,8 @@ func bounds(first, last uint64) string {
 	return fmt.Sprintf("stored are %d to %d", first, last)
 }
 
-// one calls take with one buffer of a config. If the flag --pipeline is set, this is the buffer of
-// that pipeline. Otherwise the config must have only one buffer.
+// one calls the function take with one buffer of a config. If the flag --pipeline is set, this is
+// the buffer of that pipeline. Otherwise the config must have only one buffer.
 func (c bufferCommands) one(
 	ctx context.Context, config string, f *bufferFlags, command string,
 	take func(name string, b stream.OpenBuffer) error,

@@ -154,8 +154,8 @@ func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
 	})
 }
 
-// withLockedState calls use with the state directory at path, which must have a checkpoint. It
-// holds the lock of the directory during the call.
+// withLockedState locks the state directory at path, and calls the function use with it. The
+// directory must have a checkpoint.
 func withLockedState(p *program, path string, use func(vfs.Dir) error) (err error) {
 	dir, state, err := p.openState(path)
 	if err != nil {
@@ -252,9 +252,10 @@ func (s *selection) add(key string, part stream.Partition, to int64) {
 	}
 }
 
-// find returns the progress that the change selects: the partitions given by id or name, and the
-// replayed dead letters of these partitions if data of them is delivered again. Letters are not
-// selected by name alone.
+// find returns the progress that the change selects: of the partitions given by id or name, and of
+// replayed dead letters. A letter given by id is selected. Otherwise a letter of a given partition
+// is selected only if data of this partition is delivered again. If no id or name is given, all
+// progress of the route is selected.
 func (c *change) find(store *checkpoint.Store) (selection, error) {
 	s := selection{marks: make(map[string][]stream.Mark), letters: make(map[string]bool)}
 	again := make(map[string]bool) // names of the partitions with data that is delivered again
@@ -309,9 +310,9 @@ func (c *change) repeats(m stream.Mark) bool {
 	return !c.set || to.Compare(m.Watermark) < 0 || slices.ContainsFunc(m.Above, above)
 }
 
-// addLetters selects the dead letters whose partition name is in names. A letter has the name of
-// the partition of its record. If this record is delivered again, it may be refused again. It then
-// gets no second letter, so the first one must count as not replayed.
+// addLetters selects the replayed dead letters of the partitions in names, so that they count as
+// not replayed. The records of these partitions are delivered again and may be refused again. A
+// refused record that has a dead letter already gets no second one.
 func (c *change) addLetters(s *selection, store *checkpoint.Store, names map[string]bool) {
 	for key := range s.marks {
 		for m := range store.Marks(key) {

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestChangeOfLetters checks which replayed dead letters a change of progress makes open again, and
-// that the output counts each of them once.
+// TestChangeOfLetters checks whether a replayed dead letter counts as not replayed after a change
+// of progress. The output must count the letter once, even if it is in both layers of the
+// checkpoint.
 func TestChangeOfLetters(t *testing.T) {
 	letter := deadletter.PartitionOf("rows@1")
 	for name, c := range map[string]struct {

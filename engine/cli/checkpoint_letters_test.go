@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestCheckpointChangeOfLetters checks that replayed dead letters count as not replayed after a
-// change of progress with which their records are delivered again. A record has only one letter. If
-// the letter counted as replayed, and the record was refused again, no list would show it.
+// TestCheckpointChangeOfLetters changes progress so that records with replayed dead letters are
+// delivered again. The letters must then count as not replayed. If such a record is refused again,
+// it gets no second letter, so no list would show it otherwise.
 func TestCheckpointChangeOfLetters(t *testing.T) {
 	for name, c := range map[string]struct {
 		args     []string

@@ -315,8 +315,8 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 	return err
 }
 
-// otherLetters returns the paths of the files with dead letters, in the folders of the config's
-// routes, that belong to none of these routes. One of them may have been renamed.
+// otherLetters returns the paths of the dead-letter files that are in the folders of the config's
+// routes, but belong to none of these routes. A renamed route leaves such a file.
 func otherLetters(c *config.Config) (paths []string, err error) {
 	own, folders := make(map[string]bool), make(map[string]bool)
 	for _, p := range c.Pipelines {

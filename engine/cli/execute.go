@@ -166,8 +166,8 @@ func sortCommands(root *cobra.Command) {
 	}
 }
 
-// named returns the name of a command for messages, such as "run" or "checkpoint show". For the
-// program itself it returns "".
+// named returns the name of a command with a space after it, for messages. Examples are "run " and
+// "checkpoint show ". For the program itself it returns "".
 func named(cmd *cobra.Command) string {
 	_, name, _ := strings.Cut(cmd.CommandPath()+" ", " ")
 	return name // with a space at its end

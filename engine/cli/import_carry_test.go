@@ -155,8 +155,8 @@ func TestImportSpool(t *testing.T) {
 	}
 }
 
-// TestImportDamaged imports progress of Flume that is damaged as by a full disk. Everything must be
-// delivered, and the repetition must be reported.
+// TestImportDamaged imports Flume's file of stored positions, which is cut off as after a full
+// disk. All data must be delivered, and the message must state that data is repeated.
 func TestImportDamaged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()

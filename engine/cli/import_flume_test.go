@@ -19,9 +19,9 @@ a1.sinks.k.sink.directory = out
 a1.sinks.k.channel = c
 `
 
-// TestImportFlume checks that the converted config of an agent is valid, and that it continues in
-// the agent's directory. Files that Flume has finished must be skipped, and the others must be
-// delivered.
+// TestImportFlume converts the config of a Flume agent. The new config must be valid, and a run
+// with it must continue in the agent's directory: it skips the files that Flume has finished, and
+// delivers the others.
 func TestImportFlume(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {

@@ -133,8 +133,8 @@ func (s parkedSub) command() *cobra.Command {
 	return cmd
 }
 
-// each calls take for each route of a config that parks deliveries, with the route's store of
-// parked deliveries. It omits routes that have not parked anything yet.
+// each calls the function take for each route of a config that parks deliveries, and passes it the
+// store of the route's parked deliveries. Routes that have not parked anything yet are omitted.
 func (p parkedCommands) each(
 	ctx context.Context, config string, f *parkedFlags,
 	take func(route string, store stream.OpenDeliveryStore) error,
@@ -222,9 +222,9 @@ func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) 
 	return err
 }
 
-// operate returns a command that calls ask for each key among its arguments. For each key it tries
-// one route after another, until one of them has a delivery with this key. If ask fails for a key,
-// the command continues with the others.
+// operate returns a command that calls the function ask for each delivery key in its arguments. For
+// each key it tries one route after another, until a route has a delivery with this key. If ask
+// fails for a key, the command continues with the others.
 func (p parkedCommands) operate(
 	ask func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error),
 ) func(*cobra.Command, []string, *parkedFlags) error {

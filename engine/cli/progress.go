@@ -77,8 +77,8 @@ func sumOf(routes []status.Route) (all status.Route) {
 }
 
 // settledBytes estimates the bytes of a route that are settled (delivered, dead-lettered or
-// dropped). The estimate is the number of bytes read, times the share of the records read that are
-// settled.
+// dropped). The estimate is the number of bytes read, multiplied by the settled share of the
+// records read.
 func settledBytes(r *status.Route) int64 {
 	if r.ReadRecords == 0 {
 		return 0

@@ -27,9 +27,9 @@ const (
 	maxStatusText = 200
 )
 
-// errNoSignOfLife is the cause with which the context of a ping ends. A ping asks the engine
-// whether its routes still work. Its context ends if the engine does not respond within a third of
-// the watchdog's time.
+// errNoSignOfLife is the reason for a ping that failed. A ping asks the engine whether its routes
+// still work. If the engine does not respond within a third of the watchdog's time, the context of
+// the ping ends with this error as its cause.
 var errNoSignOfLife = errors.New("no response in a third of WatchdogSec=")
 
 // serviceManager reports the state of a run to systemd with the protocol of sd_notify(3). A nil

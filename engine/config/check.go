@@ -9,9 +9,9 @@ import (
 
 // Limits of option values.
 const (
-	// maxBatchBytes bounds the option bytes of a batch. Offsets in a batch have 32 bits, so a batch
-	// must stay below 4 GiB. maxBatchBytes is far below that, because the last record of a batch
-	// may extend beyond the option bytes.
+	// maxBatchBytes is the largest value of the option batch.bytes. Offsets in a batch have 32
+	// bits, so a batch must stay below 4 GiB. maxBatchBytes is far below that, because the last
+	// record of a batch may extend beyond batch.bytes.
 	maxBatchBytes   = stream.Size(1 << 30)
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
@@ -24,9 +24,10 @@ const (
 	maxGuardRecords    = 100_000 // maximum of guard.records
 )
 
-// check finds values and combinations of options in one route that cannot work. In its functions,
-// an option is identified by two arguments: part is a key of the route, such as flow, and key is a
-// key within that part. If the part has no keys, as memory has none, key is "".
+// check finds values and combinations of options in one route that cannot work. Its functions
+// identify an option by two arguments. The argument part is a key of the route, such as flow, and
+// the argument key is a key below it. For an option without keys below it, such as memory, key is
+// "".
 type check struct {
 	route *Route
 	given func(part, key string) bool                        // reports whether the config sets it
@@ -141,8 +142,8 @@ func (c check) flow() {
 	c.repeats()
 }
 
-// repeats checks the options that make batches be delivered repeatedly (redelivery, hedges, poison
-// batches). It also checks the limits on concurrent attempts.
+// repeats checks the options by which a batch may be sent more than once (redelivery, hedges,
+// poison batches). It also checks the limits on concurrent attempts.
 func (c check) repeats() {
 	f := c.route.Flow
 	switch {
@@ -258,8 +259,8 @@ func (c check) retry() {
 	}
 }
 
-// retryEnd checks the options for exhausted batches, which are no longer retried. It also checks
-// the limits on batches that wait for a retry.
+// retryEnd checks the options for exhausted batches, which have failed too often or for too long.
+// It also checks the limits on batches that wait for a retry.
 func (c check) retryEnd(r *Retry) {
 	ends := r.Attempts > 0 || r.MaxElapsed > 0
 	switch {

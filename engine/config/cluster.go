@@ -163,9 +163,9 @@ func schemaOfState() object {
 	return anyOf(dir, form)
 }
 
-// CheckShared returns an error if the processes of a cluster cannot share the pipeline, because its
-// source does not allow that. assigned means that a broker assigns the partitions of the source to
-// the processes. Such a pipeline need not be shared.
+// CheckShared returns an error if the source of the pipeline does not allow the processes of a
+// cluster to share the pipeline. assigned means that a broker assigns the partitions of the source
+// to the processes. Any such source is allowed.
 func (p *Pipeline) CheckShared(source any, assigned bool) error {
 	if assigned {
 		return nil

@@ -246,10 +246,10 @@ type DeadLetters struct {
 type Guard struct {
 	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
 	Share float64 `yaml:"share" doc:"tolerated share of dead-lettered records, 0 to 1"`
-	// Records is a number of delivered and dead records, 1 to 100000. Before a run has had so many,
-	// the guard does not check Share. But a run that has not delivered any record is stopped
-	// earlier: by Records/10 dead records and, once 10 s have passed, by Records/100. Example: with
-	// 1000, these are 100 and 10 dead records. Default 1000.
+	// Records is the number of delivered and dead records of a run, 1 to 100000, from which the
+	// guard checks Share. A run that has delivered nothing is stopped earlier: by Records/10 dead
+	// records or, once 10 s have passed, by Records/100. Example: with 1000, these are 100 and 10
+	// dead records. Default 1000.
 	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`

@@ -44,8 +44,9 @@ func excerpt(lines []string, line, column int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// window returns a part of a line: at most excerptWidth characters, beginning at the index from. It
-// replaces characters that a terminal would not show as one character.
+// window returns a part of a line: at most excerptWidth characters, beginning at the index from. A
+// terminal must show each of them as one character, so window replaces tabs and nonprintable
+// characters.
 func window(line string, from int) string {
 	r := []rune(line)
 	to := min(from+excerptWidth, len(r))
@@ -68,9 +69,9 @@ var (
 	bareUser = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@")
 )
 
-// masked returns the lines with all secrets masked: secrets in URLs, and values of secret keys. The
-// value of a key is on the line of the key, or on indented lines below it. The text may be invalid
-// YAML. In doubtful cases, masked therefore masks a value.
+// masked returns the lines of a config with all secrets masked: secrets in URLs, and values of
+// secret keys. Such a value is on the line of its key, or on indented lines below. The text may be
+// invalid YAML, so masked also masks a value if it is uncertain whether it is secret.
 func masked(lines []string, secrets map[string]bool) []string {
 	out := make([]string, len(lines))
 	within := -1 // indentation of the secret key above this line; -1 if there is none

@@ -51,8 +51,8 @@ func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 	}
 }
 
-// variable returns the value of the text between ${ and }. The result file reports whether the text
-// names a file. The value is then the contents of this file.
+// variable returns the value for inner, the text between ${ and }. For the name of a file, the
+// value is the contents of this file, and the second result is true.
 func (l *loader) variable(inner string) (value string, file bool, err error) {
 	if path, ok := strings.CutPrefix(inner, "file:"); ok {
 		value, err = l.included(path)

@@ -148,9 +148,9 @@ func (l *loader) pipelines(n *yaml.Node, f *Config) {
 	}
 }
 
-// keys returns the values of a mapping by key. It records an error for each unknown key. Such a key
-// may be a misspelling of a required key, which is then missing. So that the caller does not report
-// this key as well, meant has the known keys that are most similar to the unknown ones.
+// keys returns the values of a mapping by key. It records an error for each unknown key. For each
+// of them, meant contains the known key that is most similar. If this is a required key, it was
+// probably misspelled, and the caller must not also report it as missing.
 func (l *loader) keys(n *yaml.Node, of string,
 	known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}

@@ -53,9 +53,9 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// cutAtComma finds values in braces that contain a comma, at which YAML has cut them. Example: YAML
-// reads {a: f(x, y)} as the two pairs a: f(x and y). If pair i is probably the rest of the value
-// before it, cutAtComma records an error and returns true.
+// cutAtComma finds values in braces that YAML has cut at a comma. Example: YAML reads {a: f(x, y)}
+// as two pairs, one with the value `f(x` and one with the key `y)`. If pair i is probably the rest
+// of the value before it, cutAtComma records an error and returns true.
 func (l *loader) cutAtComma(n *yaml.Node, i int, o option) bool {
 	if i == 0 || n.Style&yaml.FlowStyle == 0 || !isNull(n.Content[2*i+1]) {
 		return false

@@ -122,9 +122,9 @@ type selector interface {
 	Otherwise(lists [][]any) any
 }
 
-// addOtherwise returns the processors of the route with `otherwise: true`. These are the processors
-// in own, and one with the negation of the other routes' conditions. It is inserted at the index at
-// which the other routes have their first condition. ok is false after an error.
+// addOtherwise returns the processors of the route with `otherwise: true`. These are the route's
+// own processors, and a processor that negates the conditions of the other routes. It is inserted
+// at the index at which the other routes have their first condition. ok is false after an error.
 func addOtherwise(
 	l *loader, at *yaml.Node, own []Use, others []Route, what string,
 ) (all []Use, ok bool) {

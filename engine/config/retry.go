@@ -34,8 +34,8 @@ func (r Retry) RetryPolicy() (backoff.Policy, error) {
 	return p.Full(), nil
 }
 
-// retryNode returns the value of the key `retry` with backoff as text and with former keys renamed.
-// It returns nil after an error.
+// retryNode returns the value of the key `retry` in its present form: former keys are renamed, and
+// a table in `backoff` is converted to text. It returns nil after an error.
 func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return n
@@ -121,8 +121,8 @@ func backoffSchema(retry object) object {
 	return out
 }
 
-// retryPolicy checks a policy in text form. A policy may have a limited number of waits. After the
-// last one, this wait is repeated.
+// retryPolicy checks a policy in text form. If the policy has a limited number of waits, the last
+// one is repeated.
 func (c check) retryPolicy(spec string) {
 	name := "backoff"
 	if c.given("retry", policyKey) {

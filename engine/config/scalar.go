@@ -106,8 +106,8 @@ func compareNumbers(a, b reflect.Value) int {
 	return cmp.Compare(a.Float(), b.Float())
 }
 
-// claim records that an option uses this path. Only one option of the config may use it. If another
-// option does so already, claim records an error and returns false.
+// claim reserves a path for an option, because only one option of the config may use the path. If
+// another option has reserved it already, claim records an error and returns false.
 func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	key := path
 	if abs, err := filepath.Abs(path); err == nil {

@@ -57,8 +57,8 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	return u, true
 }
 
-// claimExclusive records that a component needs a resource for itself. If another component uses
-// the resource, claimExclusive records an error.
+// claimExclusive reserves the resources that a component needs for itself. If another component has
+// reserved one of them already, claimExclusive records an error.
 func claimExclusive(l *loader, u Use, key *yaml.Node) bool {
 	user, ok := u.Options.(stream.ExclusiveUser)
 	if !ok {

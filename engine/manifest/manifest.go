@@ -48,8 +48,8 @@ func (b *Totals) Route(pipeline, name string) *Route {
 	return r
 }
 
-// Read records a batch after it was read and before processors change it. The engine calls Read for
-// the batches in the order in which the source returned them.
+// Read adds a batch to the totals after it was read and before processors change it. The engine
+// calls Read for the batches in the order in which the source returned them.
 func (r *Route) Read(b *stream.Batch) {
 	r.totals.mu.Lock()
 	defer r.totals.mu.Unlock()
@@ -123,9 +123,9 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records the result of a batch or of a part of it. If deadLettered is set, the records
-// that the processors have kept became dead letters. Otherwise they were delivered. The engine
-// calls Settled.
+// Settled adds the result of a batch, or of a part of it, to the totals. If deadLettered is set,
+// the records that the processors have kept became dead letters. Otherwise they were delivered. The
+// engine calls Settled.
 func (r *Route) Settled(b *stream.Batch, deadLettered bool) {
 	r.totals.mu.Lock()
 	defer r.totals.mu.Unlock()

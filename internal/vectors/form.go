@@ -57,8 +57,8 @@ type Point struct {
 	Error string `json:"error"`
 }
 
-// Step is the distribution of one step's delays. In a case of the kind support, all delays of the
-// step are equally likely. They are Values, or the multiples of Unit from 0 to Last.
+// Step is the distribution of one step's delays. In a case with the Kind "support", all delays of
+// the step are equally likely. They are Values, or the multiples of Unit from 0 to Last.
 type Step struct {
 	N         int              `json:"n"`
 	Error     string           `json:"error"`

@@ -71,8 +71,8 @@ func Check(t *testing.T, c Case, s Subject) {
 	}
 }
 
-// checkError compares err with the text of the library's error, without its class. Java has null
-// for an error without text.
+// checkError compares err with want, the library's error in the form "class: text". It ignores the
+// class. Java has null for an error without text.
 func checkError(t *testing.T, want string, err error) {
 	t.Helper()
 	_, text, _ := strings.Cut(want, ": ")

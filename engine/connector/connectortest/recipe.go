@@ -25,8 +25,8 @@ type Server struct {
 
 // StartServer starts a server on a free port with an empty directory, and stops it when the test
 // ends. name is the name of its recipe. StartServer skips the test if PENSTOCK_RECIPES is not set,
-// or if the given program is not installed. But it fails the test if a variable demands this
-// server: its name is PENSTOCK_ and the recipe in upper case, such as PENSTOCK_KAFKA.
+// or if the given program is not installed. But it fails the test if an environment variable
+// demands this server: PENSTOCK_ and the recipe in upper case, such as PENSTOCK_KAFKA.
 func StartServer(t testing.TB, name, program string) *Server {
 	t.Helper()
 	s := NewServer(t, name, program)

@@ -36,10 +36,10 @@ func (p *pace) next() time.Duration { return max(p.due, p.notBefore) }
 // demand records that the server allows no request before the time now+wait.
 func (p *pace) demand(now, wait time.Duration) { p.notBefore = max(p.notBefore, now+wait) }
 
-// page records a successful request at the time now, and returns true if the next request must wait
-// for the interval. news means that the page had new records. turned means that another page
-// follows. If one follows, the next request is due at once, unless maxEmptyPages consecutive pages
-// had no new records.
+// page updates p after a successful request at the time now. It returns true if the next request
+// must wait for the interval. news means that the page had new records, and turned means that
+// another page follows. If one follows, the next request is due at once, unless maxEmptyPages
+// consecutive pages had no new records.
 func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	p.failures, p.failing = backoff.State{}, false
 	switch {
@@ -64,8 +64,8 @@ func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 // interval.
 const jitter = 0.1
 
-// failed records a failed request at the time now. It returns the wait until the next request, and
-// the time since the first failure after the last success.
+// failed updates p after a failed request at the time now. It returns the wait until the next
+// request, and the time since the first failure after the last success.
 func (p *pace) failed(now time.Duration) (wait, failing time.Duration) {
 	if !p.failing {
 		p.failing, p.since = true, now

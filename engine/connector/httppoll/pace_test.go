@@ -346,8 +346,9 @@ func TestExpiredCursor(t *testing.T) {
 	})
 }
 
-// TestEmptyPages checks that pages without records are passed quickly. A cursor that changes with
-// each request does not cause a busy loop, and ends a finite run.
+// TestEmptyPages checks pages without records in a feed with a new cursor in each response. A few
+// of them are passed without a pause. After maxEmptyPages of them, a finite run ends, and any other
+// run waits between requests.
 func TestEmptyPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(o *Options) { o.Records, o.Next, o.Cursor = "body.items", "body.next", "c" }

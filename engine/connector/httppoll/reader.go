@@ -104,9 +104,9 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// fill appends the loaded records up to the next settled range (records that are delivered,
-// dead-lettered or dropped), and a span for them. After the last record of the page, it moves to
-// the next page. At a settled range, it moves to the end of this range.
+// fill appends the loaded records to b, and a span for them. It stops before a settled range, which
+// has records that were already delivered, dead-lettered or dropped, and moves to the end of this
+// range. After the last record of the page, it moves to the next page.
 func (r *reader) fill(b *stream.Batch) error {
 	border := int64(math.MaxInt64)
 	if len(r.above) > 0 {
@@ -282,7 +282,7 @@ func (r *reader) poll(ctx context.Context) error {
 	return r.load(res)
 }
 
-// again records a failed request. It returns nil if the request must be repeated. In a finite run
+// again handles a failed request. It returns nil if the request is to be repeated. In a finite run
 // (--once), it returns an error if all requests have failed for the time retry.give_up.
 func (r *reader) again(err error) error {
 	r.counter(pollsFailed, 1)

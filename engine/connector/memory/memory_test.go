@@ -222,8 +222,9 @@ func TestRestartCutsAgain(t *testing.T) {
 	})
 }
 
-// TestFreedRecordsAreCovered checks two routes that open below the first remaining record: a new
-// one, and one with an older checkpoint.
+// TestFreedRecordsAreCovered opens two routes after records were freed: a new route, and one with
+// an older checkpoint. Both must read empty spans for the freed records. Only the second route must
+// log them as lost.
 func TestFreedRecordsAreCovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t, memory.SourceOptions{}, "p/a")

@@ -176,8 +176,9 @@ func (s *Source) waitSettled(ctx context.Context, to int64) error {
 // pipeline.
 const routesEvery = time.Second
 
-// until calls done at once, after each change of the source and once per routesEvery. It returns
-// when done returns true or an error, or when ctx is done. It holds mu while it calls done.
+// until calls the function done: at once, after each change of the source, and once per
+// routesEvery. It returns when done returns true or an error, or when ctx is done. It holds mu
+// while it calls done.
 func (s *Source) until(ctx context.Context, done func() (bool, error)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -223,7 +224,7 @@ func (s *Source) notify() {
 	}
 }
 
-// attach records that a route opens a reader, and returns the progress of this route. It returns an
+// attach registers the reader of a route, and returns the progress of this route. It returns an
 // error if the source is already in use by another pipeline.
 func (s *Source) attach(host stream.SourceHost, route string) (*progress, error) {
 	pipeline, _, _ := strings.Cut(route, "/")

@@ -68,8 +68,8 @@ type answer struct {
 	over    bool  // the server is ready for the next command
 }
 
-// receive receives one message of the server. It records two kinds of messages in said: an error,
-// and the message that the server is ready for the next command.
+// receive receives one message of the server. If the message is an error, or means that the server
+// is ready for the next command, receive stores this in said.
 func (c *conn) receive(ctx context.Context, said *answer) error {
 	m, err := c.PgConn().ReceiveMessage(ctx)
 	if err != nil {

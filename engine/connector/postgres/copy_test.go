@@ -56,9 +56,10 @@ func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	return s
 }
 
-// TestCopy checks both ways of sending rows. It locks the table, so that the server does not read,
-// and cancels a Deliver. The Deliver must return, and the server must stop waiting for the table.
-// When the batch is then delivered twice, its rows must be in the table once.
+// TestCopy checks both ways of sending rows: directly to the socket, and through the driver. It
+// locks the table, so that the server does not read, and cancels a Deliver. The Deliver must
+// return, and the server must stop waiting for the table. When the batch is then delivered twice,
+// its rows must be in the table once.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	const rows, sum = "12", "SELECT count(*)::text FROM lines WHERE length(message) = 1 << 20"
@@ -163,8 +164,9 @@ func TestCopyWarned(t *testing.T) {
 	}
 }
 
-// TestFoldedMeanwhile folds a settled batch into the mark while another attempt checks whether the
-// batch was delivered. It checks that the batch is not written again.
+// TestFoldedMeanwhile delivers a batch again. While this attempt checks whether the batch was
+// delivered, Compact merges the settled spans of the batch into the mark. The batch must not be
+// written again.
 func TestFoldedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))

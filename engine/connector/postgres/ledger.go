@@ -25,8 +25,8 @@ const evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE
 // claimWait bounds the wait for a transaction of another process that stores the same request.
 const claimWait = "5s"
 
-// Statements for partitions that are requests of clients, such as HTTP requests with an
-// Idempotency-Key. Several Penstock processes can receive the same request.
+// Statements for requests of clients, such as HTTP requests with an Idempotency-Key. Each request
+// is a partition of its own. Several Penstock processes can receive the same request.
 const (
 	claimRequests = `INSERT INTO $marks AS m
 		SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
@@ -112,8 +112,8 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	}
 }
 
-// lockKey returns the key of an advisory lock. If two names have the same key, their transactions
-// wait for each other needlessly.
+// lockKey returns the key of the advisory lock for a name. If two names happen to have the same
+// key, transactions that lock them wait for each other needlessly.
 func lockKey(name string) int64 {
 	sum := sha256.Sum256([]byte(name))
 	return int64(binary.BigEndian.Uint64(sum[:]))

@@ -18,10 +18,11 @@ const (
 // roomFor returns the space that a row needs in addition to its texts.
 func roomFor(places []sqltable.Place) int { return blindCopy + cellMost*(len(places)+2) }
 
-// putPlaced encodes a record at the start of dst, which has enough space. It reads the values
-// directly from data, the memory of the batch, in which places has their positions. It returns the
-// size, or 0 if only sqltable.Rows can encode or refuse the record. A row begins with number, the
-// number of the record in the batch (mode upsert), unless number is negative (mode append).
+// putPlaced encodes a record as a row at the start of dst, which has enough space. For each column,
+// places has the index of the field with the value, which is read from data, the memory of the
+// batch. In mode upsert, the row begins with number, the number of the record in the batch. In mode
+// append, number is negative. putPlaced returns the size of the row, or 0 if only sqltable.Rows can
+// encode or refuse the record.
 func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data []byte,
 	number int) int {
 	binary.BigEndian.PutUint16(dst, uint16(len(places)))

@@ -115,8 +115,8 @@ func randomBatch(random *rand.Rand) *stream.Batch {
 	return b
 }
 
-// TestPlacedRowsAreLaidRows checks that rows encoded directly from the arena equal those of Rows,
-// and that the same records are refused.
+// TestPlacedRowsAreLaidRows checks that the encoder, which encodes most rows directly from the
+// memory of the batch, returns the same rows as sqltable.Rows, and refuses the same records.
 func TestPlacedRowsAreLaidRows(t *testing.T) {
 	const seed, batches = 9, 3000
 	random := rand.New(rand.NewPCG(seed, 0))

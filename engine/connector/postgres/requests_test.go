@@ -34,8 +34,9 @@ func TestRequestLedger(t *testing.T) {
 	})
 }
 
-// TestChangedColumnOfStoredRequest checks that rows for the former type of a column are not written
-// after another process has stored a part of the batch.
+// TestChangedColumnOfStoredRequest delivers a batch after another process has stored a part of it.
+// The type of a column changes between the encoding of the batch and its delivery. The encoded rows
+// must not be written.
 func TestChangedColumnOfStoredRequest(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))

@@ -24,9 +24,8 @@ type suspended struct {
 	copies map[lockHolder]progress // sessions that copied rows at the last call of stalled
 }
 
-// lockHolder identifies a session that locks rows of the marks, and the state in which it is. When
-// the session enters another state, the lockHolder no longer identifies it, because its field
-// changed is the time at which the state began.
+// lockHolder identifies a session that locks rows of the marks, but only while the session stays in
+// its current state. The field changed is the time at which this state began.
 type lockHolder struct {
 	pid     int32
 	changed time.Time // begin of the state
@@ -105,9 +104,9 @@ func (s *suspended) evict(ctx context.Context, c *conn, marks string) (ended int
 	return ended, err
 }
 
-// stalled returns the sessions with a COPY that have received no rows for the time patience. It
-// compares copies, the number of bytes that each of these sessions has received so far, with the
-// numbers of earlier calls.
+// stalled returns the sessions with a COPY that have received no rows for the time patience. copies
+// has the number of bytes that each session has received so far. stalled compares these numbers
+// with those of earlier calls.
 func (s *suspended) stalled(copies map[lockHolder]int64, now time.Time) (stalled []lockHolder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

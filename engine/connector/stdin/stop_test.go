@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestStopAtEnd checks a source that stops while the last records of standard input wait for room.
-// The records count as lost, the run fails, and a recreated source knows that the input has ended.
+// TestStopAtEnd checks a source that stops while the last records of standard input wait for room
+// in memory. The records count as lost, the run fails, and a recreated source knows that the input
+// has ended.
 func TestStopAtEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })

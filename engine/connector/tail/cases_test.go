@@ -168,8 +168,9 @@ func copyCases() []rotation {
 	)
 }
 
-// neverSeen skips schedules under which no process knows a file before it leaves the glob. Either
-// no process runs until then, or the process is killed before it saves for the first time.
+// neverSeen skips schedules of kills under which no process notices a file before the file leaves
+// the glob. Either no process runs until then, or the process is killed before it saves for the
+// first time.
 func neverSeen(s schedule) bool {
 	return s.at == 0 && (s.kind == "down from" || s.kind == "unsaved after")
 }

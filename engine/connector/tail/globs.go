@@ -43,8 +43,9 @@ func (g glob) file(name string) bool {
 	return len(g) == 1 && one(g[0], name)
 }
 
-// into appends to dst the globs that apply inside the folder name, that is, g without the parts
-// that name has matched.
+// into appends to dst the globs that apply inside the folder with the given name. They are g
+// without the parts that the name has matched. Example: inside the folder b, the glob b/*.log
+// becomes *.log.
 func (g glob) into(dst []glob, name string) []glob {
 	if len(g) < 2 || hidden(name) && g[0] == "**" {
 		return dst

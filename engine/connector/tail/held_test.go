@@ -12,8 +12,8 @@ import (
 )
 
 // TestDeletedFilesCountOncePerSource checks that deleted unread files count once for the source,
-// however many routes have to read them. The source logs when they exceed half of deleted_max and
-// all of it, with the oldest file and its route.
+// however many routes have to read them. The source logs when these files exceed half of
+// deleted_max, and again when they exceed deleted_max. It reports the oldest file and its route.
 func TestDeletedFilesCountOncePerSource(t *testing.T) {
 	const size = 34 * 20
 	var most stream.Size = size * 3 / 2
@@ -99,8 +99,9 @@ func TestLostBytesAreCounted(t *testing.T) {
 	}
 }
 
-// TestLostCompressedBytesAreCounted checks that a compressed file that is given up unread is
-// reported. Neither its decompressed size nor another route that has read it matters.
+// TestLostCompressedBytesAreCounted deletes a compressed file before it was read to its end, and
+// drops it because of deleted_max. The loss must be counted and reported once. Neither the
+// decompressed size nor another route that has read the file matters.
 func TestLostCompressedBytesAreCounted(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -30,8 +30,8 @@ func sweeps(cases []rotation, full bool) []schedule {
 	return schedules(steps, 0, true)
 }
 
-// takes reports whether a case can run under a schedule. The case must have the schedule's step,
-// and must not skip the schedule.
+// takes reports whether a case can run under a schedule of kills. The case must have the step of
+// the schedule, and must not skip the schedule.
 func (c rotation) takes(s schedule) bool {
 	if s.at >= len(c.steps) {
 		return false
@@ -96,16 +96,17 @@ func (s schedule) String() string {
 	return fmt.Sprintf("%s step %d", s.kind, s.at)
 }
 
-// These waits are in real time. A nameless file or a copy is given up only after killLongWait,
-// which exceeds the duration of the steps even on a busy machine. If a case has lines that arrive
-// only after a file is given up, it uses killGoneWait and killCopyWait instead.
+// These waits are in real time, because the tests run the real program. A deleted file is closed,
+// and a possible copy is read, only after killLongWait, which exceeds the duration of the steps
+// even on a busy machine. A case with lines that arrive only after such a wait uses killGoneWait
+// and killCopyWait instead.
 const (
 	killLongWait = 2 * time.Minute
 	killGoneWait = 4 * time.Second
 	killCopyWait = 2 * time.Second
 	killPollMax  = 100 * time.Millisecond
-	// stuckAfter applies to cases with lines that arrive only after a file is given up. If no new
-	// line arrives for this time, the missing lines are assumed to wait for that.
+	// stuckAfter applies to cases with killGoneWait and killCopyWait. If no new line arrives for
+	// this time, the missing lines are assumed to arrive only after such a wait.
 	stuckAfter = 2500 * time.Millisecond
 	// time after which an event without a new line has been seen
 	lookTwice = 6 * killPollMax

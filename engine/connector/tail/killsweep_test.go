@@ -233,10 +233,10 @@ const markerPrefix = "marker "
 // have a new marker line and the lines of the ledger. It waits however slow the machine is, because
 // the next step may destroy lines or the evidence of their file.
 //
-// There are two exceptions. Some lines of a case with waits arrive only after a file is given up.
-// awaitDelivery stops waiting for these lines if no line arrives for the time idle. If any other
-// case lacks lines after the time patience, awaitDelivery does not wait for that case again, and
-// its comparison reports the lines.
+// There are two exceptions. Some lines of a case with waits arrive only after killGoneWait or
+// killCopyWait. awaitDelivery stops waiting for these lines if no line arrives for the time idle.
+// If any other case lacks lines after the time patience, awaitDelivery does not wait for that case
+// again, and its comparison reports the lines.
 func (v *sweep) awaitDelivery(idle time.Duration) {
 	v.t.Helper()
 	const patience = time.Minute

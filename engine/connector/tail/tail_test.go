@@ -101,8 +101,8 @@ func TestStartAtEnd(t *testing.T) {
 	})
 }
 
-// TestStartAtEndDecoded is TestStartAtEnd for files of odd length whose records are decoded, from
-// units of one and of two bytes, or joined.
+// TestStartAtEndDecoded is TestStartAtEnd for encodings with units of one and of two bytes, and for
+// a framing that joins lines to a record.
 func TestStartAtEndDecoded(t *testing.T) {
 	for _, tt := range []struct{ name, was, line, want string }{
 		{"latin-1", "one\nlast\n", "new\n", "new"},
@@ -196,9 +196,9 @@ func TestDeletedWaitsForTheLastBatch(t *testing.T) {
 	})
 }
 
-// TestCopyInTheMaking checks a copy that is first seen incomplete and then grows to its full
-// length. Reading continues at the position reached in the original, not at the end of the compared
-// bytes, which may be in the middle of a record.
+// TestCopyInTheMaking checks a copy that is incomplete when it is first seen, and then grows to its
+// full length. Reading must continue at the position reached in the original. The bytes by which
+// the copy was recognised may end before that, in the middle of a record.
 func TestCopyInTheMaking(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		text := strings.Repeat("a line that is longer than a few bytes\n", 100) + "the last\n"

@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text formats rows as columns. The first columns, whose number is left, are aligned to the left.
-// The others are aligned to the right. All rows must have as many cells as the first one.
+// Text formats rows as columns. The parameter left is the number of columns that are aligned to the
+// left. The columns after them are aligned to the right. All rows must have as many cells as the
+// first one.
 func Text(rows [][]string, left int) string {
 	return Columns(rows, strings.Repeat("l", left)+strings.Repeat("r", len(rows[0])-left))
 }

@@ -177,8 +177,8 @@ func (t *Tracer) answer(e *control.Event, now string) {
 	t.to.add(s)
 }
 
-// end ends the span of a batch with a status code and an outcome, which is the argument how. It
-// adds the span to the queue of spans to push.
+// end ends the span of a batch, sets its status code, and adds the outcome (the argument how) as an
+// attribute. Then it adds the span to the queue of spans to push.
 func (t *Tracer) end(seq uint64, now string, code int, how string) {
 	b := t.batches[seq]
 	if b == nil {

@@ -86,8 +86,8 @@ func (c *Cutter) End() Records {
 // Pending returns the number of bytes after the last delimiter.
 func (c *Cutter) Pending() int { return len(c.buf) }
 
-// Long returns a number of pieces. Cut and Write have cut these off from records that are longer
-// than the maximum, since the last call of Long.
+// Long returns the number of pieces that Cut and Write have cut off from records longer than the
+// maximum, since the last call of Long.
 func (c *Cutter) Long() int64 {
 	n := c.long
 	c.long = 0

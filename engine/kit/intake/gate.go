@@ -26,8 +26,8 @@ type waiter struct {
 	ready chan struct{} // closed when it was granted or refused
 }
 
-// Reservation is a number of bytes of the intake's memory limit, reserved for data that the source
-// is about to read. Only one goroutine may use it.
+// Reservation is a part of the intake's memory limit that is reserved for data that the source is
+// about to read. Only one goroutine may use it.
 type Reservation struct {
 	in     *Intake
 	bytes  int64
@@ -64,9 +64,9 @@ func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error)
 	return r, nil
 }
 
-// Grow adds bytes to the reservation. It waits until the bytes fit within the memory limit.
-// Alternatively, it waits until this reservation may exceed the limit, which only one reservation
-// at a time may do.
+// Grow adds bytes to the reservation. It waits until the bytes fit within the memory limit, or
+// until this reservation is the one that may exceed the limit. Only one reservation at a time may
+// do so.
 func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	i := r.in
 	i.mu.Lock()
@@ -77,8 +77,8 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	return i.granted(ctx, w)
 }
 
-// expandStep is the minimum number of bytes by which Expand grows a reservation. It grows by less
-// only if the reservation would otherwise exceed the largest size that Expand allows for this body.
+// expandStep is the minimum number of bytes by which Expand grows a reservation. A step is smaller
+// only if the reservation would otherwise exceed the largest size that Expand allows for a body.
 const expandStep = 256 << 10
 
 // A request may need more memory than the limit of the intake. Its memory is then bounded by

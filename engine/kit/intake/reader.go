@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress records the data of an [Intake] that one route has settled (delivered, dead-lettered or
-// dropped). The mutex of the Intake guards it.
+// progress is the part of an [Intake]'s data that one route has settled (delivered, dead-lettered
+// or dropped). The mutex of the Intake guards it.
 type progress struct {
 	settled  // in the partition of the intake
 	requests requests
@@ -64,10 +64,11 @@ func (p *settled) note(m stream.Mark) {
 	}
 }
 
-// in returns the ranges of s that are settled in p, as places. A place is an offset in the bytes of
-// all submissions, in the order in which they were read. A position is an offset in one partition.
-// They differ because each identified request is a partition of its own, with positions from 0.
-// Example: if a request begins at place 500, its position 20 is the place 520.
+// in converts the settled ranges of p to places, and returns the parts of them within s. A place is
+// an offset in the bytes of all submissions, in the order in which they were read. A position is an
+// offset in one partition. They differ because each identified request is a partition of its own,
+// with positions from 0. Example: if a request begins at place 500, its position 20 is the place
+// 520.
 func (p *settled) in(s *Submission) (ranges []stream.Range) {
 	add := func(from, to int64) {
 		from, to = max(from+s.shift, s.from), min(to+s.shift, s.to())
@@ -256,8 +257,8 @@ func (r *reader) isLast() bool {
 	return r.progress.draining && (i.o.Refuse || i.producers == 0 || !i.allDraining())
 }
 
-// next returns the first submission that ends after the place at, or nil. A place is an offset in
-// the bytes of all submissions, in the order in which they were read. If no route has read the
+// next returns the first submission that ends after the given place, or nil. A place is an offset
+// in the bytes of all submissions, in the order in which they were read. If no route has read the
 // submission yet, next moves it from the queue to the log and assigns its place.
 func (i *Intake) next(at int64) *Submission {
 	n, _ := slices.BinarySearchFunc(i.log, at, func(s *Submission, at int64) int {
@@ -290,9 +291,8 @@ func (i *Intake) next(at int64) *Submission {
 	return s
 }
 
-// learn is about the parts of s that the route has already settled, for example before a restart.
-// It adds them to r.Above, which has the ranges that the reader skips. It does so once for each
-// submission.
+// learn adds to r.Above the parts of s that the route has already settled, for example before a
+// restart. The reader skips the ranges in r.Above. learn does this once for each submission.
 func (r *reader) learn(s *Submission) {
 	if s.to() <= r.known {
 		return
@@ -304,11 +304,11 @@ func (r *reader) learn(s *Submission) {
 	}
 }
 
-// follow moves r.main, the position in the intake's partition, up to position to. It skips the
-// ranges that were settled when the reader was opened. Other positions may remain before to, such
-// as those of withdrawn data. These positions have no data to send, but the ledger of a sink needs
-// a span to advance beyond them. So follow adds an empty span for them to b, which ends at the next
-// settled range, and returns true.
+// follow moves r.main, the position in the intake's partition, up to the given position. It skips
+// the ranges that were settled when the reader was opened. Other positions may remain before the
+// given one, such as those of withdrawn data. They have no data to send, but the ledger of a sink
+// needs a span to advance beyond them. So follow adds an empty span for them to b, which ends at
+// the next settled range, and returns true.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)

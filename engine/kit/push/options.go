@@ -72,8 +72,8 @@ type ServerOptions struct {
 // Exclusive implements stream.ExclusiveUser.
 func (o *ServerOptions) Exclusive() []string { return listen.Exclusive("tcp", o.Listen) }
 
-// Check returns an error for invalid options. maxBody is the maximum size of a request, and bodyKey
-// is the key of this option. Check also reads the files of tls.
+// Check returns an error for invalid options. maxBody is the value of the option that limits the
+// size of a request, and bodyKey is the key of this option. Check also reads the files of tls.
 func (o *ServerOptions) Check(bodyKey string, maxBody stream.Size) error {
 	known := o.Token != "" || len(o.Tokens) > 0 || o.TLS.ClientCA != ""
 	remedy := "set a token, or tls.client_ca"

@@ -181,8 +181,8 @@ func (p *Processor) assign(b *stream.Batch, i int) {
 	}
 }
 
-// assignPaths does the work of assign if names have paths. The result is nil, or the field that
-// could not be set, with the error. The record is then unchanged.
+// assignPaths does the work of assign if some of the names are paths (have dots). The result is
+// nil, or the field that could not be set, with the error. The record is then unchanged.
 func (p *Processor) assignPaths(b *stream.Batch, i int) (*field, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)
