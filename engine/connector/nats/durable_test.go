@@ -64,8 +64,8 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// TestSharedHole checks that a restart repeats only the failed batch, with the same ids, even if
-// later batches were delivered.
+// TestSharedHole checks a restart after one batch has failed and later batches were delivered. Only
+// the failed batch is repeated, and its record ids begin as those of the first run.
 func TestSharedHole(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
