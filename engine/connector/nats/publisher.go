@@ -96,8 +96,9 @@ func (r *responses) end() {
 	delete(r.p.open, r.number)
 }
 
-// abandon is called instead of end if the caller does not use the outcomes. It calls free when all
-// responses have arrived, the connection is lost, or expire is called with a time after this call.
+// abandon is called instead of end if the caller does not use the outcomes any more. It calls the
+// function free as soon as no response can change the outcomes. That is when all responses have
+// arrived, the connection is lost, or expire ends the wait for them.
 func (r *responses) abandon(free func()) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
