@@ -207,8 +207,9 @@ func inOrder(pieces map[int64]string) string {
 	return b.String()
 }
 
-// TestRangeOfFinishedFile checks that a later run, which has not met a finished file, can read a
-// batch of it again.
+// TestRangeOfFinishedFile checks that a later run can read a batch of a finished file again,
+// although this run has not read the file itself. If another file has the name now, the read must
+// fail.
 func TestRangeOfFinishedFile(t *testing.T) {
 	t.Run("in the directory", func(t *testing.T) {
 		testRangeOfFinishedFile(t, "a.log", "a.log.done", nil)
