@@ -541,8 +541,9 @@ func (a *assignments) withdraw(b *stream.Batch) {
 	a.settled()
 }
 
-// save calls f, one f at a time: the checkpoint and a revocation both save the progress. Routes
-// without assignments save from one goroutine only, so save then calls f directly.
+// save calls f, but never during another call of save: a save of the checkpoint and a revocation
+// must not store the progress at once. A route without assignments has no revocations, so save only
+// calls f.
 func (a *assignments) save(ctx context.Context, f func(context.Context) error) error {
 	if a == nil {
 		return f(ctx)

@@ -81,9 +81,9 @@ func (k *books) startOf(id string) (stream.Mark, bool) {
 	return p.assignment.start, true
 }
 
-// accept checks a batch before it is added to the accounts. It returns an error if a span has no
-// assignment number or a position with a key, or if the spans belong to different assignments. It
-// returns errNotAssigned if the assignment is ending or has ended.
+// accept checks a batch before it is added to the accounts. All its spans must have the number of
+// the same assignment, and no position in it may have a key. accept returns errNotAssigned if the
+// assignment is ending or has ended.
 func (k *books) accept(b *stream.Batch) error {
 	number := b.Spans[0].Assignment
 	for i := range b.Spans {
