@@ -90,8 +90,9 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 // progress of the oldest partition is deleted first.
 const maxKeptFinished = 10_000
 
-// keepFinished decides which of the deleted partitions in now stay in the checkpoint. It appends
-// these to r.resumed.kept, and returns the others: their progress can be deleted.
+// keepFinished is called with deleted partitions whose accounts are closed (the first argument). It
+// decides which of them stay in the checkpoint, and appends these to r.resumed.kept. It returns the
+// others: their progress can be deleted.
 //
 // A partition stays if it is finished and this run has read it. The sink's ledger keeps the rows of
 // such a partition for lateTransaction, or until a later run. Until then, the checkpoint must tell
@@ -161,9 +162,10 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget closes the accounts (counts and progress) of those partitions in ids that have no
-// unsettled, waiting or unsaved data. It returns these partitions as now, and the others as later.
-// idle lists the partitions of now of which this run has read no data.
+// forget closes the accounts (counts and progress) of deleted partitions, and returns their ids in
+// the result now. Partitions with unsettled, waiting or unsaved data keep their accounts, and are
+// returned in the result later. The result idle has those ids in now of which this run has read no
+// data.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
