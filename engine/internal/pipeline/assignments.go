@@ -574,9 +574,9 @@ func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	return kept
 }
 
-// stored records that the source's reader has stored the marks (the progress of partitions) at the
-// broker. The bytes up to these marks then no longer count as unsaved. If the sink's ledger stores
-// the progress, stored does nothing.
+// stored is called when the source's reader has stored the marks (the progress of partitions) at
+// the broker. The bytes up to these marks then no longer count as unsaved. If the sink's ledger
+// stores the progress, stored does nothing.
 func (a *assignments) stored(marks []stream.Mark) {
 	if a == nil || a.ledger != nil {
 		return

@@ -180,7 +180,7 @@ func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 	return late
 }
 
-// stored records that the source has stored marks (the progress of partitions) at the broker. It
+// stored is called when the source has stored marks (the progress of partitions) at the broker. It
 // returns the number of bytes that a kill would have repeated until then, and now no longer
 // repeats.
 func (k *books) stored(marks []stream.Mark) (bytes int64) {
