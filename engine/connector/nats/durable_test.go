@@ -210,8 +210,8 @@ func TestSharedOnce(t *testing.T) {
 	}
 }
 
-// TestSharedGone checks that deleting the stream while it is read is an error, and that a recreated
-// stream is read.
+// TestSharedGone deletes the stream while it is read. The route must have an error that names the
+// stream. After the stream is created again, its messages must be read.
 func TestSharedGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

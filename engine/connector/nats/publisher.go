@@ -72,8 +72,8 @@ type responses struct {
 	free      func() // called when no response is awaited; nil before abandon
 }
 
-// begin prepares for one message for each element of outcomes, which must not be empty. The outcome
-// of message k is stored in outcomes[k], until end is called.
+// begin prepares for the responses to a batch of messages, one for each element of outcomes, which
+// must not be empty. The outcome of message k is stored in outcomes[k], until end is called.
 func (p *publisher) begin(outcomes []error) *responses {
 	r := &responses{p: p, outcomes: outcomes, awaited: len(outcomes), done: make(chan struct{})}
 	for k := range outcomes {

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestTrial checks that the records that kill are dead-lettered, together with the other records of
-// their origins, and that no other record is. Every other record is processed once, with few
-// deaths.
+// TestTrial runs trials of batches in which some records kill processors. These records must be
+// dead-lettered, together with the other records of their origins. Every other record is processed
+// once, with few deaths of processors.
 func TestTrial(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))

@@ -12,7 +12,7 @@ import (
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
 // target determines where a batch ends if it does not reach its record limit first. The batch ends
-// at the first record end that is not before the field at, an offset in the file.
+// at the first record end whose offset in the file is at least the field at.
 type target struct {
 	at, begun int64 // begun is the offset at which the batch began
 	multiple  bool  // at is a multiple of the byte limit from the file's start

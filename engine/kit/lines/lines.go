@@ -444,11 +444,11 @@ func (f *File) behind(before []byte) error {
 	return nil
 }
 
-// add counts the next size bytes of f as read. In b.Data, these size bytes became the given number
-// of bytes and records. add extends the last span of b if it ends at these bytes, or else appends a
-// new span. The parameter own demands a new span. This is necessary if the ends of the records in
-// b.Data do not determine their ends in the file. The caller resets Verbatim of the span if the
-// bytes in b.Data are not those of the file.
+// add counts the next bytes of f as read; size is their number. In b.Data they are represented by
+// the given number of bytes and records. add extends the last span of b if it ends at these bytes,
+// or else appends a new span. The parameter own demands a new span. This is necessary if the ends
+// of the records in b.Data do not determine their ends in the file. The caller resets Verbatim of
+// the span if the bytes in b.Data are not those of the file.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size
