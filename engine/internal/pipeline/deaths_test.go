@@ -21,7 +21,7 @@ import (
 // poisoned is the text of a record that kills its worker.
 const poisoned = "poison"
 
-// killer returns a Deliver function that takes the time perBatch for a batch. If the batch contains
+// killer returns a Deliver function that takes perBatch for each batch. If the batch contains
 // poison, the function panics after half of that time and adds one to deaths.
 func killer(perBatch time.Duration, deaths *atomic.Int64) func(context.Context, stream.Attempt) error {
 	return func(_ context.Context, a stream.Attempt) error {

@@ -63,10 +63,10 @@ type prunedPartition struct {
 	at time.Time
 }
 
-// pruneLate queues the partitions in drop, which must be removed from the sink's ledger, but only
-// after lateTransaction. It omits the partitions in idle, because this run has read no data of
-// them. It returns the queued partitions for which lateTransaction has passed: no transaction with
-// their data can be open any more.
+// pruneLate queues the partitions in drop. They must be removed from the sink's ledger, but only
+// after lateTransaction. It omits those in idle: this run has read no data of them, so they can be
+// removed at once. pruneLate returns the queued partitions for which lateTransaction has passed: no
+// transaction with their data can be open any more.
 func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	now := time.Now()
 	isIdle := make(map[string]bool, len(idle))

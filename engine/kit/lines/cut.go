@@ -18,8 +18,8 @@ type target struct {
 	multiple  bool  // at is a multiple of the byte limit from the file's start
 }
 
-// targetOf returns the target of a batch that began at the offset begun. The offset next is the end
-// of its last record. The target is the first multiple of the byte limit greater than begun.
+// targetOf returns the target of a batch that began at begun and has records up to next. Both are
+// offsets in the file. The target is the first multiple of the byte limit greater than begun.
 // Example: with a limit of 1000 and begun at 1200, it is 2000. If next has already reached this
 // multiple, the target is begun plus the byte limit, or next+1 if that is greater.
 func targetOf(begun, next int64, l stream.BatchLimits) target {

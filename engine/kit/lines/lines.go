@@ -262,8 +262,9 @@ func seal(b *stream.Batch, c *Cursor, f File) {
 		Last: true})
 }
 
-// stretch appends records from c.Next up to the offset end, or until the batch is full. The
-// parameter closed means that the last record ends at end, even without a line end.
+// stretch appends lines as records. It begins at c.Next, and stops at end (an offset in the file)
+// or when the batch is full. closed means that the last record ends at end, even without a line
+// end.
 func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)
