@@ -532,8 +532,8 @@ func (a *assignments) send(b *stream.Batch) {
 	a.r.books.addSent(b, 1)
 }
 
-// withdraw records that the sender has withdrawn b, because b's assignment is ending. The next
-// owner of the partition reads the records of b.
+// withdraw is called when the sender has withdrawn b, because b's assignment is ending. It removes
+// b from the books. The next owner of the partition reads the records of b.
 func (a *assignments) withdraw(b *stream.Batch) {
 	a.r.mu.Lock()
 	a.r.books.withdraw(b)

@@ -402,8 +402,8 @@ func (k *books) mark(p *partition) stream.Mark {
 	}
 }
 
-// finish records that the source has finished a partition. It returns false if the source has since
-// read more data of the partition, which is not settled yet.
+// finish is called when the source has finished a partition. It returns false if the source has
+// since read more data of the partition, which is not settled yet.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

@@ -43,8 +43,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// try runs the trial of b. Each range that contains an origin in kills makes the processor die.
-// done counts how often each origin was processed.
+// try runs the trial of b. The processor dies at each range with an origin that is in the map
+// kills. done counts how often each origin was processed.
 func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done map[stream.Position]int, deaths int) {
 	t.Helper()
 	var tr trial

@@ -263,9 +263,9 @@ const (
 	seenTail = 64
 )
 
-// Seen returns the first and the last bytes of a part of the file, which is between two offsets. ok
-// is true only if the last Fill read exactly this part, and its records were decoded or joined. In
-// other cases the batch itself has these bytes.
+// Seen returns the first and the last bytes of the part of the file between two offsets. ok is true
+// only if the last Fill read exactly this part, and its records were decoded or joined. In other
+// cases the batch itself has these bytes.
 func (l *Filler) Seen(from, to int64) (head, tail []byte, ok bool) {
 	s := &l.seen
 	return s.head, s.tail, s.size > 0 && s.from == from && s.from+int64(s.size) == to

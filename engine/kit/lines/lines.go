@@ -376,7 +376,7 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 
 // read reads more bytes of f into b.Data. The part to read begins at offset off in the file and at
 // base in b.Data. The parameter have is the number of its bytes that are in b.Data already, and
-// want is the number of bytes that it shall have.
+// want is the number that must be there at the end.
 func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
 	if have == 0 && len(f.Before) > 0 {
