@@ -541,9 +541,8 @@ func (a *assignments) withdraw(b *stream.Batch) {
 	a.settled()
 }
 
-// save calls f, but never during another call of save: a save of the checkpoint and a revocation
-// must not store the progress at once. A route without assignments has no revocations, so save only
-// calls f.
+// save calls f, but never during another call of save: the checkpoint and a revocation both save
+// the progress. A route without assignments has no revocations, so save only calls f.
 func (a *assignments) save(ctx context.Context, f func(context.Context) error) error {
 	if a == nil {
 		return f(ctx)
