@@ -25,10 +25,9 @@ type contender struct {
 // ours is the name of penstock in results.
 const ours = "penstock"
 
-// With -gate and without -dir, the scratch folder is in memory if the machine has enough free
-// memory. Otherwise the ratios of penstock's speed to the limits would depend on the disk. The
-// speed of a disk varies by a factor of three from day to day. Then they could not be compared with
-// the kept ratios.
+// A disk's speed varies by a factor of three from day to day. Ratios measured on a disk would vary
+// with it, and could not be compared with the kept ratios. So with -gate and without -dir, the
+// scratch folder is in memory if the machine has enough free memory.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30
@@ -160,8 +159,8 @@ func (o options) ratios() (result.Kept, error) {
 	return kept, nil
 }
 
-// judge returns an error if records were lost, or if lines do not meet the conditions that the
-// flags set. The error lists all failures.
+// judge returns an error that lists all failures: lost records, missed targets (with -check), and
+// ratios far below the kept ones (with -gate). With -keep it writes the new ratios to the file.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}
@@ -211,8 +210,8 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
-// share sets the time limit of the first workload in left. The time that remains of -within is
-// divided among the workloads in left in proportion to their weights.
+// share sets the time limit of the first of the workloads that are still to run (the parameter
+// left). It divides the rest of the time -within among them in proportion to their weights.
 func (e *env) share(left []workload) {
 	if e.within > 0 {
 		all := 0.0

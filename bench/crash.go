@@ -47,10 +47,9 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 // doublings is the maximum number of times that longEnough doubles the input.
 const doublings = 2
 
-// longEnough returns a function that calls run, which runs a job with kills. On a fast machine, the
-// job may end before the last kill. It is then repeated with twice the input. But if the run has
-// failed, or has lost or repeated more records than most allows, it is not repeated, and its result
-// is returned.
+// longEnough returns a function that calls run, which runs a job with kills. If the job ends before
+// the last kill, as it may on a fast machine, run is called again with twice the input. It is not
+// called again after an error, a lost record, or more repeated records than most["repeated"].
 func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env,
 	load.Input) (measure, error) {
 	repeats, bounded := most["repeated"]

@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-io/penstock/bench/load"
 )
 
-// TestLongEnough checks when a job is repeated with twice the input: if it ends before all kills,
-// and only a few times. A job that failed, or that lost or repeated records, must not be repeated.
+// TestLongEnough checks that a job which ends before the last kill is repeated with twice the
+// input, but at most twice. A job that failed, or that lost or repeated records, must not be
+// repeated.
 func TestLongEnough(t *testing.T) {
 	failed := errors.New("failed")
 	for _, tt := range []struct {

@@ -60,8 +60,8 @@ func (e *env) intoFile(in load.Input, config string) (measure, error) {
 	return m, m.compare(in, j.path("out.log"))
 }
 
-// compare compares the file out with the input byte by byte. If they differ, it counts the missing
-// and the repeated records.
+// compare compares the output file, out, with the input byte by byte. If they differ, it counts the
+// missing and the repeated records.
 func (m *measure) compare(in load.Input, out string) error {
 	at, same, err := firstDifference(in.Path, out)
 	if err != nil || same {

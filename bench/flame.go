@@ -102,9 +102,9 @@ var runtimes = []struct{ function, part string }{
 var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex",
 	"runtime.epoll", "runtime.usleep"}
 
-// part returns the part of the program that has caused the time of a stack. If the stack is in a
-// system call, this is the kernel. If it contains a function in runtimes, it is that part of the
-// runtime. Otherwise it is the innermost package that is neither in the runtime nor in the standard
+// part returns the part of the program to which the time of a stack is attributed. For a system
+// call, this is the kernel. If the stack contains a function in runtimes, it is the part listed
+// there. Otherwise it is the innermost package that is neither in the runtime nor in the standard
 // library.
 func part(functions []string) string {
 	leaf := functions[len(functions)-1]

@@ -54,7 +54,7 @@ const (
 	manyBytes = 1e10    // for an input with as many bytes, the free disk space is checked
 )
 
-// The start of the process is a large part of the time of a short run, so this time varies. If a
+// The CPU time of a short run varies, because the start of the process is a large part of it. If a
 // run takes less than 0.3 CPU seconds (steady), the result is the median of 11 runs (manyRounds).
 // Otherwise it is the median of 3 runs (fewRounds).
 const (

@@ -167,8 +167,8 @@ func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver,
 // settleIn is the time for a program to start before files are written.
 const settleIn = 500 * time.Millisecond
 
-// fed returns the limit with which penstock is compared: the data that the load writes, and the
-// duration of the load.
+// fed returns the fastest possible measurement, with which penstock is compared: all data of the
+// load, received in exactly the duration of the load.
 func (l live) fed(in load.Input) measure {
 	return of(proc.Run{Seconds: l.seconds},
 		load.Input{Bytes: int64(float64(l.rate) * l.seconds), Records: in.Records})

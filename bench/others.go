@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// busy holds two CPU times up to a moment: that of the whole machine, and that of this command
-// together with its child processes that have ended.
+// busy has the CPU time that was used up to a moment: by the whole machine (all), and by this
+// command together with its child processes that have ended (ours).
 type busy struct {
 	at         time.Time
 	all, ours  float64 // in seconds

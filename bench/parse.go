@@ -97,8 +97,8 @@ func matchedByGo(e *env, in load.Input) (measure, error) {
 	return e.limit(part, "regexp", pattern)
 }
 
-// checkedLines is the number of lines of the output that are compared with the expected lines.
-// Later lines differ from these only in their marks.
+// checkedLines is the number of output lines that are compared with the expected lines. The input
+// repeats lines after that, and only the number in each line is new.
 const checkedLines = 20_000
 
 // changedAsAsked reports whether the lines of the output are the expected ones: those of the input,

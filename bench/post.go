@@ -45,8 +45,8 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 	return nil
 }
 
-// resent adds the number of batches that penstock has sent more than once. If penstock was not
-// killed, these include all batches that the receiver got twice.
+// resent adds the figure "redelivered", the number of batches that penstock has sent more than
+// once. If penstock was not killed, these include all batches that the receiver got twice.
 func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
 
 func (m *measure) see(s receiver.Stats) {

@@ -242,8 +242,8 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// fetch waits for the time settleIn, so that the server can start. Then it writes the content of a
-// URL to a file.
+// fetch writes the content of a URL to a file. Before the request, it waits for the time settleIn,
+// so that the server can start.
 func fetch(url, out, name string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err

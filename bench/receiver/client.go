@@ -70,7 +70,7 @@ func (r *Receiver) Stats() (s Stats, err error) {
 const pollEvery = 50 * time.Millisecond
 
 // Await waits until the receiver has n different records, and returns the counts of the receiver.
-// It returns earlier if no new record has arrived for the time patience, or when gone is closed.
+// It returns earlier if no new record has arrived for as long as patience, or when gone is closed.
 func (r *Receiver) Await(n int64, patience time.Duration, gone <-chan struct{}) (Stats, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

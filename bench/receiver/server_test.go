@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestServesAtItsRate checks that busy slots serve at their rate although every sleep returns late.
-// A slot that was idle begins with the arrival of the next request.
+// TestServesAtItsRate checks that a busy receiver serves at its rate although every sleep returns
+// late. After an idle time, the delay of a request begins when the request arrives.
 func TestServesAtItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const atOnce, each, late = 4, 50 * time.Millisecond, 3 * time.Millisecond

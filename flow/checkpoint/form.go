@@ -36,8 +36,8 @@ var errNewer = errors.New("written by a newer penstock")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns a mark as the text stored in a [File], including the checksum, to be stored
-// elsewhere, for example in a database column. The ranges must be as returned by
+// Encode returns a mark in the form in which a [File] stores it, including the checksum. So it can
+// be stored elsewhere, for example in a database column. The ranges must be as returned by
 // [ledger.Ledger.Progress]: ascending, disjoint, above the watermark and not adjacent. Otherwise
 // Encode returns an error.
 func Encode(watermark ledger.Position, above []ledger.Range) ([]byte, error) {

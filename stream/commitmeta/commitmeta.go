@@ -4,7 +4,7 @@
 // the metadata text, so that a restart does not deliver them again.
 //
 // Example: the offset 500 and a text with the range (700, 900] mean that a restart reads the
-// offsets 500 to 700 and everything after 900.
+// offsets 500 to 699, and everything from 900 on. The record with the offset 700 is (700, 701].
 //
 // The text contains a checksum over the partition's id and the offset. Decode therefore rejects
 // text that other software wrote or that belongs to another offset. docs/formats/commit-metadata.md

@@ -33,9 +33,9 @@ func (o *Options) checkAccept() (err error) {
 	return nil
 }
 
-// Outcome implements httpsink.Codec. With the option accept, a response that meets this condition
-// means that the batch is delivered. If a response does not meet it, the batch is retried, provided
-// that the status is 2xx or allows retries. With any other status, the status decides.
+// Outcome implements httpsink.Codec. With the option accept, a batch is delivered if the response
+// meets this condition. If the response does not meet it, and its status is 2xx or retryable, the
+// batch is retried. Any other status has the same outcome as without the option.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if c.o.accept == nil || r.Cut != nil {
 		return c.Codec.Outcome(b, r)

@@ -15,9 +15,9 @@ import (
 
 // AuditOptions describe how `penstock audit` gets the records that a receiver has stored.
 type AuditOptions struct {
-	// URL is the URL for a GET request with the sink's headers, credentials, certificates and
-	// proxy. The response must have a line for each stored record. Empty means that the receiver
-	// has no such URL.
+	// URL is the URL from which an audit reads the records that the receiver has stored, one in
+	// each line. The GET request has the sink's headers, credentials, certificates and proxy. Empty
+	// means that the receiver has no such URL.
 	URL string `yaml:"url" doc:"URL for GET; the response has a line for each stored record"`
 	// ID is an expression that gives the line which the receiver must return for a record. Empty
 	// means that the line is the record itself: its JSON object with body: ndjson, or its

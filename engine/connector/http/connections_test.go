@@ -127,9 +127,9 @@ func TestEndlessHeaders(t *testing.T) {
 	}
 }
 
-// TestSlowReaders checks that a request is sent to its end although the response begins while the
-// receiver still reads the request. Such a response is informational, has an incomplete status
-// line, or is a 2xx with an unfinished body.
+// TestSlowReaders checks that a request is sent to its end although a response begins before the
+// receiver has read all of it. The response is informational, has an incomplete status line, or is
+// a 2xx with an unfinished body.
 func TestSlowReaders(t *testing.T) { ways(t, testSlowReaders) }
 
 func testSlowReaders(t *testing.T, w way) {

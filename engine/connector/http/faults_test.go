@@ -67,7 +67,7 @@ func testEarlyAnswer(t *testing.T, w way) {
 }
 
 // TestHangs checks servers that read nothing, never respond, or send only a part of a response.
-// Deliver returns the context's cause soon after the context ends, and its arguments may be reused.
+// Deliver must return soon after its context ends. After that, the caller may reuse the batch.
 func TestHangs(t *testing.T) { ways(t, testHangs) }
 
 func testHangs(t *testing.T, w way) {
@@ -109,8 +109,8 @@ func testHangs(t *testing.T, w way) {
 	}
 }
 
-// TestCutAnswers checks that a truncated response is retryable, whatever its status. A failure of
-// the lane never rejects the data.
+// TestCutAnswers checks that a truncated response is retryable, whatever its status. It means that
+// the connection failed, and not that the receiver rejects the data.
 func TestCutAnswers(t *testing.T) { ways(t, testCutAnswers) }
 
 func testCutAnswers(t *testing.T, w way) {

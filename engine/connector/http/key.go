@@ -17,8 +17,8 @@ const (
 	keyNone    = "false"
 )
 
-// maxKey is the maximum length in bytes of a key that is a record's own value. A longer value is
-// hashed.
+// maxKey is the maximum length in bytes of a value that becomes the idempotency key unchanged. A
+// longer value is hashed.
 const maxKey = 255
 
 // Shape implements stream.Shaper. It compiles the expressions over records.

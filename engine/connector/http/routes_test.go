@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestKeysOfRoutes checks that routes have different keys for batches with the same spans. Such
-// batches may have different records, because each route has its own processors.
+// TestKeysOfRoutes checks that batches of different routes have different idempotency keys, even if
+// their spans are equal. Their records may differ, as each route has its own processors.
 func TestKeysOfRoutes(t *testing.T) {
 	var got string
 	url := answering(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) {

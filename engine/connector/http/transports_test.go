@@ -129,8 +129,8 @@ func (w way) url(address net.Addr) string {
 	return "http://" + address.String()
 }
 
-// lane returns the lane to url. Without TLS, the receiver itself acts as the proxy. With TLS, the
-// proxy is a tunnel to the receiver.
+// lane returns the lane to url, through a proxy if w.proxied is set. Without TLS, the receiver
+// itself acts as the proxy. With TLS, the proxy is a tunnel to the receiver.
 func (w way) lane(t *testing.T, url string) stream.Lane {
 	t.Helper()
 	return rawTo(t, url, func(o *http.Options) { w.set(t, o, url) })

@@ -161,9 +161,9 @@ func (a *arrivals) arrive(key string) bool {
 	return !a.broken[key] || a.byKey[key] > 1
 }
 
-// TestEveryRequestIsAnAttempt checks that Deliver does not repeat a request that is lost with a
-// kept connection. Over every transport, each Deliver must send one request, and the counter of
-// requests must agree.
+// TestEveryRequestIsAnAttempt checks that each call of Deliver sends one request, over every
+// transport. It does not repeat a request that gets no response on a kept connection. The sink's
+// counter `requests` must be equal to the number of calls.
 func TestEveryRequestIsAnAttempt(t *testing.T) {
 	for _, w := range append(slices.Clone(allWays), way{name: "HTTP/2", tls: true}) {
 		t.Run(w.name, func(t *testing.T) {

@@ -115,8 +115,7 @@ func (d *deliveries) take(m *message) arrival {
 	return queued
 }
 
-// add adds a run for the partition part. The run accepts only messages with the sequence seq or a
-// higher one.
+// add adds a run for part. The run accepts only messages with a sequence of at least seq.
 func (d *deliveries) add(part *stream.Partition, number uint32, seq uint64) {
 	d.runs = append(d.runs, &run{part: part, number: number, handedOut: seq - 1, last: seq - 1})
 }
@@ -188,7 +187,7 @@ func appendRecord(b *stream.Batch, c *content) {
 	b.Added++
 }
 
-// extendSpan extends the only span of b, so that it ends at the position to. If b has no span,
+// extendSpan moves the end of the only span of b to the position given by to. If b has no span,
 // extendSpan adds a copy of s with the range (from, to], unless this range is empty.
 func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	switch {
@@ -200,10 +199,10 @@ func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	}
 }
 
-// settle marks the messages that the progress m covers as settled (delivered, dead-lettered or
-// dropped), in the run of m's partition and assignment. For each message that was not settled
-// before, it appends the reply subject to replies. If above is false, it uses only the watermark of
-// m, and ignores the settled ranges above it.
+// settle records which messages are settled (delivered, dead-lettered or dropped) according to the
+// progress m. These are in the run of m's partition and assignment. For each message that was not
+// settled before, settle appends the reply subject to replies. If above is false, it uses only the
+// watermark of m, and ignores the settled ranges above it.
 func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []string {
 	for _, r := range d.runs {
 		if r.part.ID != m.Part.ID || r.number != m.Assignment {

@@ -47,9 +47,9 @@ func (d *denials) add(err error) {
 	d.changed = make(chan struct{})
 }
 
-// of returns the error with which the server has denied publishing to a subject since forget was
-// last called for the subject. It returns nil if there is none. It also returns a channel that is
-// closed when the server next denies any permission.
+// of returns the error of the last refusal to publish to a subject, or nil if there was none since
+// forget was called for the subject. It also returns a channel, next, that is closed when the
+// server next denies any permission.
 func (d *denials) of(subject string) (next <-chan struct{}, denied error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

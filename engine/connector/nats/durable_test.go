@@ -64,8 +64,8 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// TestSharedHole checks that a restart repeats only the failed batch, with the same ids, even if
-// later batches were delivered.
+// TestSharedHole checks a restart after one batch has failed and later batches were delivered. Only
+// the failed batch is repeated, and its record ids begin as those of the first run.
 func TestSharedHole(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -210,8 +210,8 @@ func TestSharedOnce(t *testing.T) {
 	}
 }
 
-// TestSharedGone checks that deleting the stream while it is read is an error, and that a recreated
-// stream is read.
+// TestSharedGone deletes the stream while it is read. The route must have an error that names the
+// stream. After the stream is created again, its messages must be read.
 func TestSharedGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -227,8 +227,8 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 	return used, nil
 }
 
-// next returns the next message. It returns at the latest when the context waiting ends. At the end
-// of a finite run (--once), it returns io.EOF.
+// next returns the next message. Its parameter waiting is a context that bounds the wait. At the
+// end of a finite run (--once), next returns io.EOF.
 func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	if c := r.held; c != nil {
 		r.held = nil
@@ -264,8 +264,8 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	}
 }
 
-// fetch returns the next message of the consumer. While the batch is empty, the contexts waiting
-// and ctx are equal, and fetch waits for at most the duration wait.
+// fetch returns the next message of the consumer. If waiting is ctx, the batch is still empty, and
+// fetch returns after at most the duration wait. Otherwise it returns at the end of waiting.
 func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {

@@ -31,8 +31,8 @@ func (m *MetaOptions) fields() messages.Meta {
 	}
 }
 
-// addMeta adds the fields of a to the records of b. Record i of b was made from message i of list.
-// No further record may be appended to b.
+// addMeta adds metadata fields, which the MetaAdder selects, to the records of b. Record i of b was
+// made from message i of list. No further record may be appended to b.
 func addMeta(a *messages.MetaAdder, b *stream.Batch, list []*content) {
 	if !a.Enabled() {
 		return

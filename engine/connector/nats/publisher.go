@@ -72,8 +72,8 @@ type responses struct {
 	free      func() // called when no response is awaited; nil before abandon
 }
 
-// begin prepares for one message for each element of outcomes, which must not be empty. The outcome
-// of message k is stored in outcomes[k], until end is called.
+// begin prepares for the responses to a batch of messages, one for each element of outcomes, which
+// must not be empty. The outcome of message k is stored in outcomes[k], until end is called.
 func (p *publisher) begin(outcomes []error) *responses {
 	r := &responses{p: p, outcomes: outcomes, awaited: len(outcomes), done: make(chan struct{})}
 	for k := range outcomes {
@@ -96,8 +96,9 @@ func (r *responses) end() {
 	delete(r.p.open, r.number)
 }
 
-// abandon is called instead of end if the caller does not use the outcomes. It calls free when all
-// responses have arrived, the connection is lost, or expire is called with a time after this call.
+// abandon is called instead of end if the caller does not use the outcomes any more. It calls the
+// function free as soon as no response can change the outcomes. That is when all responses have
+// arrived, the connection is lost, or expire ends the wait for them.
 func (r *responses) abandon(free func()) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()

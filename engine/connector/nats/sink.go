@@ -195,8 +195,8 @@ func (s *StreamSink) disconnected() error {
 	return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrDisconnected)
 }
 
-// delivery is one attempt to deliver a batch. Only one goroutine uses it, except that the
-// publisher sets elements of fates.
+// delivery is one attempt to deliver a batch. It is used by one goroutine, apart from the
+// publisher, which stores the outcomes of messages in fates.
 type delivery struct {
 	s          *StreamSink
 	fates      []error  // by index in the kept records

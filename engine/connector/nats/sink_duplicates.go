@@ -73,7 +73,7 @@ func newDoubts() doubts {
 
 // begin is called before an attempt to deliver the batch that begins with the record id. It returns
 // the time of the first attempt that may have stored the batch. If there is no earlier attempt,
-// this is the new attempt, and begin returns now.
+// this is the new attempt, and the result is the time passed as now.
 //
 // begin also removes the batch from d. If the new attempt gets no response either, the caller adds
 // the batch again.

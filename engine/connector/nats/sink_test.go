@@ -274,8 +274,9 @@ func TestSinkPossibleDuplicates(t *testing.T) {
 	}
 }
 
-// possibleDuplicates ends an attempt without a response of the stream by calling end, which must
-// result in an error that contains want.
+// possibleDuplicates delivers a batch twice. The stream stores the first attempt without a
+// response, and end ends this attempt with an error that contains want. Before the second attempt,
+// the stream forgets the ids, so the sink must count all messages as possible duplicates.
 func possibleDuplicates(t *testing.T,
 	end func(*cluster, *natsgo.Subscription, context.CancelFunc), want string) {
 	t.Helper()

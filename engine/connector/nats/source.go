@@ -42,8 +42,8 @@ func NewSource(o SourceOptions, h stream.Host) (*StreamSource, error) {
 // consumer.
 func (s *StreamSource) HasAssignments() bool { return s.o.Durable != "" }
 
-// Shared implements stream.SharedSource. Without a durable consumer, positions are sequences of the
-// stream, which mean the same to every process.
+// Shared implements stream.SharedSource. It returns nil, because without a durable consumer the
+// positions are sequences of the stream, which mean the same to every process.
 func (s *StreamSource) Shared() error { return nil }
 
 // ackBuffer bounds the bytes of acknowledgements that are kept while no server is connected.

@@ -26,8 +26,8 @@ func copyAll(t *testing.T, from, to, flag string) {
 }
 
 // TestCopiedDirectory checks a spool directory that is copied, with its state, to another machine
-// and then to a third one. Delivered files are not delivered again, unless the copies have other
-// times and identity is not content. The rest of a half-delivered file and new files are read. A
+// and then to a third one. Delivered files are delivered again only if cp has changed their times
+// and the option identity is `auto`. The rest of a half-delivered file and new files are read. A
 // file rewritten under its old name is a new file.
 func TestCopiedDirectory(t *testing.T) {
 	for _, c := range []struct {

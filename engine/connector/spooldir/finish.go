@@ -27,8 +27,8 @@ const (
 	maxNumber = 100_000
 )
 
-// Finishes implements stream.Finisher. It returns false if Finish has nothing to do, because files
-// stay where they are. A file then counts as finished as soon as its end is settled, without a
+// Finishes implements stream.Finisher. It returns false with `finished: keep`, because Finish then
+// has nothing to do. A file then counts as finished as soon as its end is settled, without a
 // further entry in the checkpoint.
 func (s *source) Finishes() bool { return s.o.Finished != finishedKeep }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestMeta checks that meta adds fields with the origin of a record, and that a pattern with a
-// leading slash is matched against the whole path.
+// TestMeta checks that the option meta adds the offset of a record and the parts of the file's
+// path. A pattern in meta.path that begins with a slash is matched against the whole path.
 func TestMeta(t *testing.T) {
 	bubble(t, func(o *spooldir.Options) {
 		o.Recursive = true

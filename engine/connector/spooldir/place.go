@@ -27,9 +27,9 @@ func (p place) List(found func(follow.Listed), refused func(label, why string)) 
 	return p.list(".", 0, awaiting, found, refused)
 }
 
-// list calls found with each wanted file in the directory name and below it. The map awaiting has
-// files that wait to be finished. For these files, list takes the file information from the map
-// and calls no stat.
+// list calls found with each wanted file in the directory with the given name, and below it. The
+// map awaiting has files that wait to be finished. For these files, list takes the file information
+// from the map and calls no stat.
 func (p place) list(
 	name string, depth int, awaiting map[string]vfs.Info, found func(follow.Listed), refused func(label, why string),
 ) error {
@@ -92,8 +92,8 @@ func (p place) FolderMissing(label string, dev uint64) bool {
 	return follow.IsFolderMissing(p.s.dir, path.Dir(label), dev)
 }
 
-// regular calls found with the wanted regular files in the directory beneath, which is relative to
-// dir, and in its subdirectories down to depth.
+// regular finds the wanted regular files in a directory, and in its subdirectories down to depth.
+// The path beneath of the directory is relative to dir. Each file is passed to the function found.
 func (p place) regular(dir vfs.Dir, beneath string, depth int, wanted func(base string) bool,
 	found func(follow.Listed)) error {
 	entries, err := dir.Entries(beneath)

@@ -116,9 +116,9 @@ func readAll(t *testing.T, h *host, dir string, limits stream.BatchLimits,
 	}
 }
 
-// TestResumeAnywhere checks a kill after any batch, with any of the batches before it settled.
-// Every unsettled line is delivered exactly once more, and every span ends where a span of the
-// first run in the same file ended.
+// TestResumeAnywhere kills a run after any batch, with any of the batches before it settled. The
+// next run must deliver every unsettled line once, and must end each span where the first run ended
+// a span of the same file.
 func TestResumeAnywhere(t *testing.T) {
 	dir, _ := spoolData(t)
 	const seed = 20261121
@@ -207,8 +207,9 @@ func inOrder(pieces map[int64]string) string {
 	return b.String()
 }
 
-// TestRangeOfFinishedFile checks that a later run, which has not met a finished file, can read a
-// batch of it again.
+// TestRangeOfFinishedFile checks that a later run can read a batch of a finished file again,
+// although this run has not read the file itself. If another file has the name now, the read must
+// fail.
 func TestRangeOfFinishedFile(t *testing.T) {
 	t.Run("in the directory", func(t *testing.T) {
 		testRangeOfFinishedFile(t, "a.log", "a.log.done", nil)

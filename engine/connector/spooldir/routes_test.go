@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestTwoRoutes checks that two routes read independently under the same ids, and that a file is
-// finished when both have sealed it at its size.
+// TestTwoRoutes checks that two routes read independently, and have the same partition id for a
+// file. The file is finished only when both have read and settled it up to its current size.
 func TestTwoRoutes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := put(t, w.dir, "a.log", "one\n")

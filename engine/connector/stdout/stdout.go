@@ -61,8 +61,8 @@ func To(w io.Writer) stream.Component {
 	}
 }
 
-// remembered is the number of ids of written batches that the sink keeps. It is greater than the
-// number of in-flight batches of a lane.
+// remembered is the number of ids of written batches that the sink keeps, to write none of them
+// again. It is greater than the number of in-flight batches of a lane.
 const remembered = 64
 
 // sink writes the batches of one run of a route.

@@ -229,9 +229,9 @@ func (r *run) readMarks(dir vfs.Dir) error {
 	return r.readLetters(replayed)
 }
 
-// readLetters reads the dead letters. It keeps the ids of the records whose letter no replay has
-// settled in r.letters. A replay delivers letters again, each as a partition of its own. The
-// argument replayed has the ids of those partitions that replays have settled.
+// readLetters collects in r.letters the ids of records that are still dead: no replay has settled
+// their dead letters. A replay delivers each letter as a partition of its own. replayed has the ids
+// of the partitions that replays have settled.
 //
 // If a replayed record is refused again, a second letter is written. Its id begins with the
 // partition id of the first letter. For such a letter, readLetters keeps the id of the original

@@ -64,9 +64,8 @@ func (r *run) readSource(
 	}
 }
 
-// take counts the records of a batch. It passes the settled ones through the processors. Of the
-// results, it tells the sink's audit to expect those that the processors keep and that are not dead
-// letters.
+// take counts the records of a batch, and passes the settled ones through the processors. Then it
+// tells the sink's audit to expect the records that result, without the dead letters.
 func (r *run) take(
 	ctx context.Context,
 	b *stream.Batch,

@@ -37,8 +37,8 @@ type appliedOptions struct {
 	Version string `yaml:"version"`
 }
 
-// config returns a config with the routes in words. A word is "pipeline/route=version". The
-// pipeline may be followed by a version of the source's options, as in "p@2/r=1".
+// config returns a config with a route for each word, such as "p/r=1": pipeline p, route r, and
+// version 1 of the sink's options. In "p@2/r=1", the source's options have version 2.
 func (a *applied) config(words ...string) *config.Config {
 	c := &config.Config{State: "/state"}
 	for _, word := range words {

@@ -16,10 +16,10 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestSuspendedBeforeTake suspends process a while it takes a partition in the sink's ledger again.
-// Meanwhile process b becomes the owner of the partition. When a continues, its request succeeds
-// and gives it the newest epoch in the ledger, but a must not write with it. Process b, the true
-// owner, must then take the partition again.
+// TestSuspendedBeforeTake suspends the process "a" just before it takes a partition in the sink's
+// ledger again. Meanwhile the process "b" becomes the owner of the partition. When "a" continues,
+// it gets the newest epoch in the ledger, but must not write with it. The true owner, "b", must
+// then take the partition again.
 func TestSuspendedBeforeTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -76,8 +76,9 @@ func TestSuspendedBeforeTake(t *testing.T) {
 	})
 }
 
-// TestRevocationIsBounded checks that a hanging worker delays a revocation, but not beyond its
-// bound. The positions that the worker may still deliver must then be counted.
+// TestRevocationIsBounded checks that a revocation waits for a hanging worker, but only up to a
+// bound. The counter revoked_in_flight must then include the records that the worker may still
+// deliver.
 func TestRevocationIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}

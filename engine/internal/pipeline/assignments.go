@@ -532,8 +532,8 @@ func (a *assignments) send(b *stream.Batch) {
 	a.r.books.addSent(b, 1)
 }
 
-// withdraw records that the sender has withdrawn b, because b's assignment is ending. The next
-// owner of the partition reads the records of b.
+// withdraw is called when the sender has withdrawn b, because b's assignment is ending. It removes
+// b from the books. The next owner of the partition reads the records of b.
 func (a *assignments) withdraw(b *stream.Batch) {
 	a.r.mu.Lock()
 	a.r.books.withdraw(b)
@@ -541,8 +541,8 @@ func (a *assignments) withdraw(b *stream.Batch) {
 	a.settled()
 }
 
-// save calls f, one f at a time: the checkpoint and a revocation both save the progress. Routes
-// without assignments save from one goroutine only, so save then calls f directly.
+// save calls f, but never during another call of save: the checkpoint and a revocation both save
+// the progress. A route without assignments has no revocations, so save only calls f.
 func (a *assignments) save(ctx context.Context, f func(context.Context) error) error {
 	if a == nil {
 		return f(ctx)
@@ -573,9 +573,9 @@ func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	return kept
 }
 
-// stored records that the source's reader has stored the marks (the progress of partitions) at the
-// broker. The bytes up to these marks then no longer count as unsaved. If the sink's ledger stores
-// the progress, stored does nothing.
+// stored is called when the source's reader has stored the marks (the progress of partitions) at
+// the broker. The bytes up to these marks then no longer count as unsaved. If the sink's ledger
+// stores the progress, stored does nothing.
 func (a *assignments) stored(marks []stream.Mark) {
 	if a == nil || a.ledger != nil {
 		return

@@ -93,9 +93,9 @@ func (k *books) continueFrom(c *counts) {
 	k.inherited = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
 }
 
-// dropInherited is called at the end of the data. By now, this run should have read again all
-// records that the previous run read and did not settle. The source no longer has those that it has
-// not read again. dropInherited subtracts these from the count of read records.
+// dropInherited is called at the end of the data. Records that the previous run read and did not
+// settle should have been read again by now. If some were not, the source no longer has them, and
+// dropInherited subtracts them from the count of read records.
 func (k *books) dropInherited() {
 	k.counts.readRecords -= k.inherited.readRecords
 	k.counts.readBytes -= k.inherited.readBytes
@@ -402,8 +402,8 @@ func (k *books) mark(p *partition) stream.Mark {
 	}
 }
 
-// finish records that the source has finished a partition. It returns false if the source has since
-// read more data of the partition, which is not settled yet.
+// finish is called when the source has finished a partition. It returns false if the source has
+// since read more data of the partition, which is not settled yet.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

@@ -81,9 +81,9 @@ func (k *books) startOf(id string) (stream.Mark, bool) {
 	return p.assignment.start, true
 }
 
-// accept checks a batch before it is added to the accounts. It returns an error if a span has no
-// assignment number or a position with a key, or if the spans belong to different assignments. It
-// returns errNotAssigned if the assignment is ending or has ended.
+// accept checks a batch before it is added to the accounts. All its spans must have the number of
+// the same assignment, and no position in it may have a key. accept returns errNotAssigned if the
+// assignment is ending or has ended.
 func (k *books) accept(b *stream.Batch) error {
 	number := b.Spans[0].Assignment
 	for i := range b.Spans {
@@ -180,7 +180,7 @@ func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 	return late
 }
 
-// stored records that the source has stored marks (the progress of partitions) at the broker. It
+// stored is called when the source has stored marks (the progress of partitions) at the broker. It
 // returns the number of bytes that a kill would have repeated until then, and now no longer
 // repeats.
 func (k *books) stored(marks []stream.Mark) (bytes int64) {

@@ -11,9 +11,9 @@ import (
 // This file is about batches that the reader withdraws before a worker gets them. They count
 // neither as read nor as settled, so they are removed from the accounts (counts and progress).
 //
-// If the source may read a partition again, its account is removed. Otherwise the withdrawn range
-// is settled, as if it had been delivered. Between the two steps, the reader's method Withdrawn
-// must be called:
+// This takes three steps. First, the accounts of partitions that the source may read again are
+// removed. Then the reader's method Withdrawn is called. Last, the withdrawn ranges of the other
+// partitions are settled, as if they had been delivered:
 //
 //	withdrawAccounts ─▶ Withdrawn ─▶ settleRange
 //	                    │            └ from here on, marks contain the withdrawn ranges as settled

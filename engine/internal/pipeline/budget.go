@@ -22,8 +22,8 @@ type budget struct {
 	wanted chan struct{} // closed when memory is released; nil if no reader waits
 }
 
-// newBudget returns a budget of total bytes. share is the estimated size of a batch, until the
-// first batch was read.
+// newBudget returns a budget with total as the bound on its memory. Until the first batch was read,
+// share is the estimated size of a batch.
 func newBudget(total, share int64) *budget {
 	return &budget{total: total, usual: min(max(1, share), total/leastBatches), taken: make(map[*stream.Batch]int64)}
 }

@@ -73,8 +73,8 @@ func TestBudgetOfLargeBatches(t *testing.T) {
 	})
 }
 
-// TestBudgetLearns checks the first large batch after small ones, from which the budget has learned
-// its estimate. This batch corrects the estimate, so the total is exceeded only slightly.
+// TestBudgetLearns checks that the budget, having learned its estimate from small batches, corrects
+// it with the first large batch. So the total is exceeded by at most one large batch.
 func TestBudgetLearns(t *testing.T) {
 	const total = 8 << 20
 	u := newBudget(total, 64<<10)

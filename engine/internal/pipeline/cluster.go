@@ -125,8 +125,8 @@ func (p *pipe) confirm(ctx context.Context) error {
 	return t.Confirm(ctx)
 }
 
-// canRestart turns err into an error that allows a restart, which means without supervise.ErrStop.
-// It does so if the pipeline is shared, and another process has become its owner or ctx has ended.
+// canRestart removes supervise.ErrStop from err, so that the supervisor starts the route again. It
+// does so if the pipeline is shared, and another process has become its owner or ctx has ended.
 // Otherwise it returns err unchanged.
 func (p *pipe) canRestart(ctx context.Context, err error) error {
 	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {

@@ -99,8 +99,8 @@ func TestPowerLoss(t *testing.T) {
 // maxCrashes bounds the crashes that are tried after one run. Each of them needs a run of its own.
 const maxCrashes = 2000
 
-// triedOf is the step from one tried crash to the next: 1 in long tests, otherwise 5. The six kinds
-// of crash follow each other in turn. As 5 and 6 have no common divisor, all six kinds are tried.
+// triedOf is 5, or 1 in long tests: every fifth crash is tried, or each one. The kind of crash
+// alternates among six kinds. As 5 and 6 have no common divisor, all six kinds are tried.
 var triedOf = testsize.Of(5, 1)
 
 // tried returns every triedOf-th crash, the crashes that a test tries.

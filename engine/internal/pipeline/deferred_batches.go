@@ -156,10 +156,9 @@ func (w *waits) begin(reader stream.Reader) error {
 	return nil
 }
 
-// resume adds the waiting ranges to the settled ranges of the progress m, so that the reader skips
-// them. The method Next reads them when they are due. The argument known is true if m is stored
-// progress, and false if m is zero because the partition is new. The second result is true if known
-// is true or resume has added a range.
+// resume returns the stored progress m with the waiting ranges added to its settled ranges. So the
+// reader skips them, and the method Next reads them when they are due. known is false if nothing is
+// stored, and m is zero. The second result is false if there are no waiting ranges either.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known

@@ -17,8 +17,8 @@ import (
 )
 
 // TestUnstableRoute checks a route that opens each time and fails 200 ms later, without having
-// settled anything. After its first failure it is not ready at any moment, until the fault is
-// mended. Then it is ready as soon as it delivers or, if there is no data, after stableAfter.
+// settled anything. From its first failure until the fault is mended, it must never count as ready.
+// Then it is ready as soon as it delivers or, if there is no data, after stableAfter.
 func TestUnstableRoute(t *testing.T) {
 	for _, c := range []struct {
 		site    string

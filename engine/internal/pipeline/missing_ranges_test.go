@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestMissingRanges checks how the time is counted for which data was not found: for each partition
-// separately, and only over consecutive attempts that did not find the data.
+// TestMissingRanges checks the time since data is missing. It is counted for each partition
+// separately, and begins again after an attempt with another error.
 func TestMissingRanges(t *testing.T) {
 	in := func(part string) *waiting.Range {
 		return &waiting.Range{Part: stream.Partition{ID: part},

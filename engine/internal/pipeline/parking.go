@@ -79,9 +79,9 @@ func (p *parkedCounts) show(s *status.Route) {
 	addParked(s, base, p.sink.Parked())
 }
 
-// addParked corrects the counts of s with two sets of counts from the sink's store. base was taken
-// when the store was first opened, and now has the present counts. The store may briefly be ahead
-// of the route's accounts. addParked then reduces the parked, dead and dropped records, so that the
+// addParked corrects the counts of s by the change of the counts in the sink's store: from base,
+// when the store was first opened, to now, the present counts. The store may briefly be ahead of
+// the route's accounts. addParked then reduces the parked, dead and dropped records, so that the
 // counts still add up to the records read.
 func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.ReadRecords += base.Waiting

@@ -51,9 +51,9 @@ func (r *saver) forget() error {
 	return nil
 }
 
-// lateTransaction is a time after the deletion of a partition from the checkpoint. When it has
-// passed, no transaction of this run with data of the partition can still be open and commit. The
-// time is ample, because databases end the sessions of vanished clients after about a minute.
+// lateTransaction is the time to wait after a partition was deleted from the checkpoint. Then no
+// transaction of this run with data of the partition can still be open and commit. The time is
+// ample, because databases end the sessions of vanished clients after about a minute.
 const lateTransaction = time.Hour
 
 // prunedPartition is a partition that the source has deleted. Its progress was removed from the
@@ -63,10 +63,10 @@ type prunedPartition struct {
 	at time.Time
 }
 
-// pruneLate queues the partitions in drop, which must be removed from the sink's ledger, but only
-// after lateTransaction. It omits the partitions in idle, because this run has read no data of
-// them. It returns the queued partitions for which lateTransaction has passed: no transaction with
-// their data can be open any more.
+// pruneLate queues the partitions in drop. They must be removed from the sink's ledger, but only
+// after lateTransaction. It omits those in idle: this run has read no data of them, so they can be
+// removed at once. pruneLate returns the queued partitions for which lateTransaction has passed: no
+// transaction with their data can be open any more.
 func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	now := time.Now()
 	isIdle := make(map[string]bool, len(idle))
@@ -90,8 +90,9 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 // progress of the oldest partition is deleted first.
 const maxKeptFinished = 10_000
 
-// keepFinished decides which of the deleted partitions in now stay in the checkpoint. It appends
-// these to r.resumed.kept, and returns the others: their progress can be deleted.
+// keepFinished is called with deleted partitions whose accounts are closed (the first argument). It
+// decides which of them stay in the checkpoint, and appends these to r.resumed.kept. It returns the
+// others: their progress can be deleted.
 //
 // A partition stays if it is finished and this run has read it. The sink's ledger keeps the rows of
 // such a partition for lateTransaction, or until a later run. Until then, the checkpoint must tell
@@ -161,9 +162,10 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget closes the accounts (counts and progress) of those partitions in ids that have no
-// unsettled, waiting or unsaved data. It returns these partitions as now, and the others as later.
-// idle lists the partitions of now of which this run has read no data.
+// forget closes the accounts (counts and progress) of deleted partitions, and returns their ids in
+// the result now. Partitions with unsettled, waiting or unsaved data keep their accounts, and are
+// returned in the result later. The result idle has those ids in now of which this run has read no
+// data.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]

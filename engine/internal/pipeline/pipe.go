@@ -53,10 +53,9 @@ type pipe struct {
 // the engine after all pipelines have.
 var errAllEnded = errors.New("pipeline: every route has ended")
 
-// atOnce is the value of supervise.Spec.Shutdown for supervisors that stop their children
-// concurrently. A supervisor stops its children one by one during this time, and after it all
-// remaining children at the same time. The time is so short that all children are stopped at the
-// same time.
+// atOnce is the value of supervise.Spec.Shutdown with which a supervisor stops all its children at
+// the same time. Until the time Shutdown has passed, it stops one child after the other, and then
+// all the rest. As atOnce is so short, the rest is practically all children.
 const atOnce = time.Nanosecond
 
 // run runs the routes concurrently until all have ended. It starts the source's goroutines before

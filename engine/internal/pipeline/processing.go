@@ -51,8 +51,8 @@ func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 const maxProcessors = 64
 
 // jobsAtOnce is the maximum number of jobs (batches) that are not processed yet. With n processing
-// goroutines, n jobs are in each of the channels jobs and work, and each goroutine has one. The
-// reader and the producer have one each, and two may be jobs that were read again. The channel
+// goroutines, there are n jobs in the channel jobs, n in the channel work, and one at each
+// goroutine. The reader and the sender have one each, and two may have been read again. The channel
 // line.again has this capacity, so a send to it never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 

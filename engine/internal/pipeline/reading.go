@@ -110,8 +110,8 @@ func (s *scope) in(ctx context.Context) context.Context {
 	return s.ctx
 }
 
-// end ends the context with a cause. Only the first cause counts. end may be called before in has
-// created the context. The context has then ended from its beginning.
+// end ends the context with a cause. Only the first cause counts. If end is called before the
+// method in has created the context, the context has ended when it is created.
 func (s *scope) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

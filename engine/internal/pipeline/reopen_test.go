@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// replaced is a sink with an output that can be replaced. Its instances, which share it, then ask
-// to be opened again.
+// replaced is the output of a sink, and can be replaced by another one. Then the present instance
+// of the sink (replacedSink) asks to be opened again. All instances share the output.
 type replaced struct {
 	fakeSink
 	open   func(n int) error // result of Open number n, from 1

@@ -127,8 +127,8 @@ func (s *resumed) all() []stream.Mark {
 	return slices.Collect(maps.Values(s.marks))
 }
 
-// forget deletes the progress of the partitions ids. idle lists some of these partitions. forget
-// returns the partitions in idle that had progress.
+// forget deletes the progress of the partitions in ids. Some of them are also in idle: this run has
+// not read them. forget returns those in idle that had progress, which the sink can delete at once.
 func (s *resumed) forget(ids, idle []string) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,8 @@ func (w *timedWorker) Deliver(ctx context.Context, a stream.Attempt) (stream.Rep
 	return w.Worker.Deliver(ctx, a)
 }
 
-// timed returns the lanes, which are the sink's workers with their names and limits. If attempts
-// are measured, each worker in the result also measures its attempts.
+// timed returns the sink's lanes with workers that also record the duration of each attempt. If
+// attempts are not measured (o.roundTrips is nil), it returns the lanes unchanged.
 func (o *observers) timed(lanes []stream.Lane) []stream.Lane {
 	if o == nil || o.roundTrips == nil {
 		return lanes

@@ -55,8 +55,8 @@ func (o *observers) settled(b *stream.Batch, deadLettered bool) {
 	}
 }
 
-// sent records the time from reading to the outcome of a batch that was delivered or dead-lettered.
-// It is not called for batches that settle without being sent.
+// sent observes the time from reading to the outcome of a batch that was delivered or
+// dead-lettered. It is not called for batches that settle without being sent.
 func (o *observers) sent(b *stream.Batch) {
 	if o != nil && o.latency != nil && !b.Time.IsZero() {
 		o.latency.Observe(time.Since(b.Time).Seconds())

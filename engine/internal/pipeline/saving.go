@@ -62,7 +62,7 @@ type finishingPipe interface {
 	// resetCommand returns the command that deletes the progress of a route, so that everything is
 	// delivered again.
 	resetCommand(route string) string
-	// finish records that this route has settled the given partitions. It returns those of the
+	// finish is called when this route has settled the given partitions. It returns those of the
 	// route's partitions that the source has finished, for example by renaming the file.
 	finish(ctx context.Context, parts []stream.Partition) []stream.Partition
 }
@@ -184,9 +184,9 @@ func (e *laterError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *laterError) Unwrap() error { return e.err }
 
-// writeOffAfter is a time without new data from the source. An earlier run may have read records
-// that it did not settle, and that this run has not read again. After this time, the source is
-// assumed to have deleted these records.
+// writeOffAfter is the time after which missing records count as deleted. These are records that an
+// earlier run has read and not settled, and that this run has not read again. The time begins when
+// the source last returned data.
 const writeOffAfter = 10 * time.Second
 
 // take returns the progress that is not in the checkpoint. From then on, the accounts of the route

@@ -119,8 +119,8 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 	}
 }
 
-// settled records the outcome of a batch. If the batch was split, it records the outcome of one of
-// its pieces, which has some of the records. The sender's event loop calls it.
+// settled is called with the outcome of a batch, or of a piece of a split batch, which has some of
+// its records. It records the outcome. The sender's event loop calls it.
 func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if s.Withdrawn {
 		r.withdrew(it.Value)

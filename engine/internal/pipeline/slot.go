@@ -294,8 +294,8 @@ func (s *slot) isDraining() bool {
 	return s.draining
 }
 
-// ended records the end of a run of the route and, if the supervisor restarts it, the time of the
-// restart.
+// ended is called at the end of a run of the route. It stores the error and, if the supervisor
+// restarts the route, the time of the restart.
 func (s *slot) ended(e supervise.Event) {
 	s.mu.Lock()
 	s.running = false

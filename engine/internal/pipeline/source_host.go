@@ -126,7 +126,8 @@ func (h *sourceHost) Progress(route string) (stream.OpenOptions, error) {
 }
 
 // start starts the goroutines that the source has requested. They do not end with ctx, but when
-// stop is called. If one of them fails, the others end, and start calls failed with its error.
+// stop is called. If one of them fails, the others end, and its error is passed to the function
+// failed.
 func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) {
 	group := supervise.NewGroup(context.WithoutCancel(ctx))
 	h.watch = supervise.NewGroup(context.Background())

@@ -75,11 +75,10 @@ func (s *spreadSource) Commit(context.Context, []stream.Mark) error {
 // Close implements stream.Reader.
 func (s *spreadSource) Close() error { return nil }
 
-// TestManyPartitionsAreWrittenRarely runs a route with many growing partitions. Writes soon after
-// records have settled must not cost more than with a few partitions. The amount of unreported
-// progress must not grow, even if there is no sync for an hour or the source refuses reports.
-// Reports to a source that refuses them must come at growing intervals, although writes to the
-// checkpoint succeed.
+// TestManyPartitionsAreWrittenRarely runs a route with many growing partitions. The route writes
+// the checkpoint soon after records have settled, but these writes must not cost more than with a
+// few partitions. Unreported progress must not accumulate, even if there is no sync for an hour or
+// the source refuses reports. Reports to a source that refuses them must come at growing intervals.
 func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 	const parts, seconds, marks = 200, 20, 5200 // marks: the limit per second
 	for name, test := range map[string]struct {

@@ -142,8 +142,8 @@ func TestTraceStopsNobody(t *testing.T) {
 	}
 }
 
-// TestTraceNeverTakesAnothersFile checks a trace if its path has an existing file that is not a
-// trace. The file must be kept, and the route must report it before it delivers.
+// TestTraceNeverTakesAnothersFile checks a route with flow.trace set to an existing file that is
+// not a trace. The file must be kept, and the route must report it before it delivers.
 func TestTraceNeverTakesAnothersFile(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/traces/access.log", []byte("GET /\n")); err != nil {

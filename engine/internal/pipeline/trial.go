@@ -41,7 +41,7 @@ func (t *trial) next() (recordRange, bool) {
 // pop removes the range that next returned last.
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
-// died records that a processor has died while it processed b. The caller has restored b to its
+// died is called after a processor has died while it processed b. The caller has restored b to its
 // state before that. There are three results:
 //
 //   - deadLetter: the records of the range that next returns must be dead-lettered, because they

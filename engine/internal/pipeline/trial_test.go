@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestTrial checks that the records that kill are dead-lettered, together with the other records of
-// their origins, and that no other record is. Every other record is processed once, with few
-// deaths.
+// TestTrial runs trials of batches in which some records kill processors. These records must be
+// dead-lettered, together with the other records of their origins. Every other record is processed
+// once, with few deaths of processors.
 func TestTrial(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -43,8 +43,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// try runs the trial of b. Each range that contains an origin in kills makes the processor die.
-// done counts how often each origin was processed.
+// try runs the trial of b. The processor dies at each range with an origin that is in the map
+// kills. done counts how often each origin was processed.
 func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done map[stream.Position]int, deaths int) {
 	t.Helper()
 	var tr trial

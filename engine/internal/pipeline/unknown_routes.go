@@ -9,10 +9,9 @@ import (
 )
 
 // reportUnknownState logs that the checkpoint has state of routes that are not in the config c. It
-// then also logs the routes that start from the beginning, because one of them may be a renamed
-// route. During a reload, it logs nothing unless there is such a route, and it knows that routes with
-// a name of a running one were not renamed. A replay logs nothing, because its config has only one
-// route.
+// also logs the routes of c that start from the beginning, because one of them may be a renamed
+// route. A reload often removes a route, so it logs nothing if all routes of c run already or have
+// state. A replay logs nothing, because its config has only one route.
 func (e *Engine) reportUnknownState(store *checkpoint.Store, c *config.Config, reload bool) {
 	var running, configured, fresh, strays []string
 	if reload {

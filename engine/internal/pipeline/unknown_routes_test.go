@@ -65,9 +65,9 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// TestStraysAfterReload checks that a reload reports a route that starts from the beginning although
-// another route has been removed. It may have been renamed. Other reloads report nothing, even if a
-// running route has no progress yet.
+// TestStraysAfterReload checks that a reload reports a route that starts from the beginning, if the
+// checkpoint has a removed route: it may be the same one, renamed. Other reloads report nothing,
+// even if a running route has no progress yet.
 func TestStraysAfterReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

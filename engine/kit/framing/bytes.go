@@ -124,8 +124,8 @@ func punctuation(data []byte) int {
 // A number, for example, has none.
 func closed(c byte) bool { return c == '{' || c == '[' || c == '"' }
 
-// value returns the end of the value that begins at the offset from. It returns -1 if a string, an
-// array or an object has no end in data.
+// value returns the end of the value that begins at data[from]. It returns -1 if a string, an array
+// or an object has no end in data.
 func value(data []byte, from int) int {
 	switch data[from] {
 	case '"':
@@ -159,8 +159,8 @@ func value(data []byte, from int) int {
 	return -1
 }
 
-// stringEnd returns the end of the string that begins at the offset from, or -1 if its closing
-// quote is missing.
+// stringEnd returns the end of the string that begins at data[from], or -1 if its closing quote is
+// missing.
 func stringEnd(data []byte, from int) int {
 	for at := from + 1; at < len(data); at++ {
 		i := bytes.IndexAny(data[at:], `"\`)

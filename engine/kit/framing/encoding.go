@@ -171,8 +171,8 @@ func (c charset) mark(data []byte) int {
 	return 0
 }
 
-// lineEnd returns the offset of the first line end in data, searching from the offset from on, or
-// -1. data must begin with a whole character.
+// lineEnd returns the offset of the first line end in data[from:], counted from the start of data,
+// or -1. data must begin with a whole character.
 func (c charset) lineEnd(data []byte, from int) int {
 	if !c.wide() {
 		if i := bytes.IndexByte(data[from:], '\n'); i >= 0 {

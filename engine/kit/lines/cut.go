@@ -12,14 +12,14 @@ import (
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
 // target determines where a batch ends if it does not reach its record limit first. The batch ends
-// at the first record end that is not before the field at, an offset in the file.
+// at the first record end whose offset in the file is at least the field at.
 type target struct {
 	at, begun int64 // begun is the offset at which the batch began
 	multiple  bool  // at is a multiple of the byte limit from the file's start
 }
 
-// targetOf returns the target of a batch that began at the offset begun. The offset next is the end
-// of its last record. The target is the first multiple of the byte limit greater than begun.
+// targetOf returns the target of a batch that began at begun and has records up to next. Both are
+// offsets in the file. The target is the first multiple of the byte limit greater than begun.
 // Example: with a limit of 1000 and begun at 1200, it is 2000. If next has already reached this
 // multiple, the target is begun plus the byte limit, or next+1 if that is greater.
 func targetOf(begun, next int64, l stream.BatchLimits) target {

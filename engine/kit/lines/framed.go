@@ -74,9 +74,9 @@ func (e *TextError) Group() (reason, detail string) {
 		"correct encoding, or choose decode_error: replace", e.Encoding), e.Error()
 }
 
-// framed appends records that a Framing finds, from c.Next up to the offset end, or until the batch
-// is full. closed means that the last record ends at end. If there is no Framing, stretch does the
-// same for lines.
+// framed appends records that a Framing finds. It begins at c.Next, and stops at end (an offset in
+// the file) or when the batch is full. closed means that the last record ends at end. If there is
+// no Framing, stretch does the same for lines.
 func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits := b.Limits()
@@ -263,9 +263,9 @@ const (
 	seenTail = 64
 )
 
-// Seen returns the first and the last bytes of a part of the file, which is between two offsets. ok
-// is true only if the last Fill read exactly this part, and its records were decoded or joined. In
-// other cases the batch itself has these bytes.
+// Seen returns the first and the last bytes of the part of the file between two offsets. ok is true
+// only if the last Fill read exactly this part, and its records were decoded or joined. In other
+// cases the batch itself has these bytes.
 func (l *Filler) Seen(from, to int64) (head, tail []byte, ok bool) {
 	s := &l.seen
 	return s.head, s.tail, s.size > 0 && s.from == from && s.from+int64(s.size) == to

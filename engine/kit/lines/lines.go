@@ -262,8 +262,9 @@ func seal(b *stream.Batch, c *Cursor, f File) {
 		Last: true})
 }
 
-// stretch appends records from c.Next up to the offset end, or until the batch is full. The
-// parameter closed means that the last record ends at end, even without a line end.
+// stretch appends lines as records. It begins at c.Next, and stops at end (an offset in the file)
+// or when the batch is full. closed means that the last record ends at end, even without a line
+// end.
 func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
 	closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)
@@ -375,7 +376,7 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 
 // read reads more bytes of f into b.Data. The part to read begins at offset off in the file and at
 // base in b.Data. The parameter have is the number of its bytes that are in b.Data already, and
-// want is the number of bytes that it shall have.
+// want is the number that must be there at the end.
 func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
 	if have == 0 && len(f.Before) > 0 {
@@ -444,11 +445,11 @@ func (f *File) behind(before []byte) error {
 	return nil
 }
 
-// add counts the next size bytes of f as read. In b.Data, these size bytes became the given number
-// of bytes and records. add extends the last span of b if it ends at these bytes, or else appends a
-// new span. The parameter own demands a new span. This is necessary if the ends of the records in
-// b.Data do not determine their ends in the file. The caller resets Verbatim of the span if the
-// bytes in b.Data are not those of the file.
+// add counts the next bytes of f as read; size is their number. In b.Data they are represented by
+// the given number of bytes and records. add extends the last span of b if it ends at these bytes,
+// or else appends a new span. The parameter own demands a new span. This is necessary if the ends
+// of the records in b.Data do not determine their ends in the file. The caller resets Verbatim of
+// the span if the bytes in b.Data are not those of the file.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size

@@ -83,8 +83,8 @@ func (a *ahead) take() (p piece, ok bool) {
 	}
 }
 
-// begin starts to decompress at the last known mark at or before hi, which is the end of the bytes
-// decompressed so far. It discards the decompressed bytes between the mark and hi.
+// begin starts to decompress again, at the last known mark at or before the offset f.hi. The bytes
+// up to f.hi were decompressed before, so begin discards those from the mark to f.hi.
 func (f *File) begin() error {
 	m := f.marks[0]
 	for _, o := range f.marks {

@@ -157,9 +157,9 @@ func (f *File) Kind() Kind { return f.kind }
 // was read. The File uses at most about n bytes of memory.
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
-// Size decompresses up to the offset to, or to the end of the stream. It returns the number of
-// bytes that the stream is known to have. The result end reports whether the stream has no more
-// bytes. If it has none, Err returns the reason.
+// Size decompresses the bytes before the offset given by to, or all of a shorter stream. It returns
+// the number of bytes that the stream is known to have. The result end reports whether this is the
+// end of the stream. In this case, Err returns the reason.
 func (f *File) Size(to int64) (size int64, end bool) {
 	for f.total < 0 && f.hi < to && f.in != nil {
 		f.more()

@@ -124,8 +124,8 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
-// TestTruncated reads every prefix of a compressed file. It must give a prefix of the file's
-// content, and must be reported as truncated, unless it ends with a member. When the file has
+// TestTruncated reads every prefix of a compressed file. Each must give a prefix of the file's
+// content, and an error that it is truncated, unless it ends with a member. When the file has
 // grown, reading must continue.
 func TestTruncated(t *testing.T) {
 	for _, kind := range kinds {

@@ -265,8 +265,9 @@ func contentionFigure(f contentionFlags, results []contentionResult) plot.Figure
 	}
 }
 
-// outageFigure draws three panels in a row for each combination of the length of an outage and the
-// number of clients.
+// outageFigure draws a row for each combination of the length of an outage and the number of
+// clients. A row has three panels: the wasted attempts, the delay until success, and the largest
+// burst.
 func outageFigure(f contentionFlags, results []outageResult) plot.Figure {
 	fig := plot.Figure{
 		Title:    "A service that was away, and the clients that come back",

@@ -149,8 +149,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// TestLongestWaits checks the sum of the longest waits and the sum of the mean waits of a frame.
-// 802.3 gives up at the 16th collision, and so after 15 waits. The articles count 16 retries and 16
+// TestLongestWaits checks the total wait of a frame that is given up, at its longest and its mean.
+// With 16 attempts, as in 802.3, there are 15 waits. Some articles assume 16 retries, and so 16
 // waits.
 func TestLongestWaits(t *testing.T) {
 	const slot = 51200 * time.Nanosecond

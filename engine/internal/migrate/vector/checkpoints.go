@@ -96,9 +96,9 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	return c.Carried, err
 }
 
-// marks records the positions of all files. If several files have equal first lines, Vector
-// considers them the same file and reads only one of them. It is unknown which one. So marks lets
-// each of them be read from its beginning.
+// The method marks records the position of each file in the checkpoint. If several files have equal
+// first lines, Vector considers them the same file, and the position can belong to any of them.
+// Then each of them is recorded as unread.
 func (s stored) marks(c *migrate.Carrier, all checkpoints) error {
 	type file struct {
 		path  string

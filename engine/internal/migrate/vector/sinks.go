@@ -64,9 +64,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	return s
 }
 
-// format returns the format of a sink's records. If the codec writes only the message of a record,
-// it returns "raw". Otherwise it returns the parameter object, which is the sink's name of the
-// format for whole records, such as "json".
+// format returns "raw" if the codec of the sink writes only the message of a record. Otherwise the
+// sink writes whole records, and format returns object, the name of this format (such as "json").
 func format(v *migrate.Value, object string) string {
 	switch v.Text("encoding", "codec") {
 	case "text", "raw_message":
@@ -152,8 +151,8 @@ func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
 	}
 }
 
-// withPath adds the path last and a query parameter to the URL in text. It returns text unchanged
-// if it is not a URL.
+// withPath appends last to the path of the URL in text, and adds a query parameter. It returns text
+// unchanged if it is not a URL.
 func withPath(text, last, key, value string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

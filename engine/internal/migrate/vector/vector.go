@@ -1,7 +1,7 @@
-// Package vector converts the configuration of Vector (0.20 and newer) to penstock, in YAML or
-// TOML. It converts the source file, transforms that only parse JSON, and the sinks elasticsearch,
-// loki, http, kafka, clickhouse, file, console and blackhole. The checkpoints of Vector's file
-// sources become the first checkpoint of the new config.
+// Package vector converts a configuration of Vector (0.20 and newer), in YAML or TOML, to one of
+// penstock. It converts the source file, transforms that only parse JSON, and the sinks
+// elasticsearch, loki, http, kafka, clickhouse, file, console and blackhole. The checkpoints of
+// Vector's file sources become the first checkpoint of the new config.
 //
 // Options and their defaults are those of Vector's reference. A checkpoint identifies a file by the
 // CRC-64 of its first lines, or by device and inode.
@@ -188,8 +188,8 @@ func (c *converter) routes(from string, before []string, depth int) (out []migra
 	return out
 }
 
-// takes reports whether component v reads from the component from, or from one of its outputs such
-// as parse.dropped.
+// takes reports whether v has the component named from, or one of its outputs such as
+// parse.dropped, among its inputs.
 func takes(v *migrate.Value, from string) bool {
 	for _, in := range v.Texts("inputs") {
 		glob := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(in), `\*`, ".*") + "$")
