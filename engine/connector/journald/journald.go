@@ -38,9 +38,10 @@ type Journal struct {
 	skipped map[string]skips // by route
 }
 
-// skips has the number of entries that a route has skipped after each entry that it has read, by
-// the cursor of this entry. A later run of journalctl prints some of the skipped entries again,
-// and these must not count twice. Only the current reader of the route uses it.
+// skips counts the entries that a route has skipped. A key is the cursor of an entry that the route
+// has read, and the value is the number of skipped entries between it and the next entry that was
+// read. A later run of journalctl prints some of the skipped entries again, and these must not
+// count twice. Only the current reader of the route uses skips.
 type skips map[string]int
 
 // maxSkips is the maximum size of skips. Beyond it, entries may be counted again.
