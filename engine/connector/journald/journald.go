@@ -39,9 +39,9 @@ type Journal struct {
 }
 
 // skips counts the entries that a route has skipped. A key is the cursor of an entry that the route
-// has read, and the value is the number of skipped entries between it and the next entry that was
-// read. A later run of journalctl prints some of the skipped entries again, and these must not
-// count twice. Only the current reader of the route uses skips.
+// has read. Its value is the number of entries skipped between this entry and the next one read. A
+// later run of journalctl prints some of the skipped entries again, and these must not count twice.
+// Only the current reader of the route uses skips.
 type skips map[string]int
 
 // maxSkips is the maximum size of skips. Beyond it, entries may be counted again.

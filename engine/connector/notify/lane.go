@@ -225,10 +225,10 @@ func (p *attemptSlots) end(a *attempt) {
 	p.recent = slices.DeleteFunc(p.recent, func(other *attempt) bool { return other == a })
 }
 
-// end updates the lane at the end of an attempt of the delivery id. down means that the attempt has
-// failed because the host is down. end returns the outcome for the circuit breaker. If one delivery
-// fails several times, only its first failure counts, until an attempt at the host succeeds.
-// Failures of probes always count.
+// end updates the lane at the end of an attempt, and returns the outcome for the circuit breaker.
+// id identifies the delivery. down means that the attempt has failed because the host is down. If
+// one delivery fails several times, only its first failure counts, until an attempt at the host
+// succeeds. Failures of probes always count.
 func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
 	if !down {
