@@ -55,8 +55,8 @@ func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 }
 
 // mayInherit reports whether f may be the successor of the deleted file w. That is the case if f
-// has another name than w, or a modification time before its own creation, as a copy has that kept
-// the time of its original. With ByContent, name and times do not count.
+// has another name than w. It is also the case if f was modified before it was created, because
+// then f is a copy with the time of its original. With ByContent, name and times do not count.
 func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
@@ -72,8 +72,9 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
 
-// shows reports whether f, which begins with head, contains the bytes seen in the awaiting file w
-// and is no older than these bytes. Nothing was read of w.
+// shows reports whether f, which begins with head, may continue the awaiting file w, of which no
+// route has read anything. f must contain the bytes that w had when it was last looked at
+// (unreadFingerprint), and must be no older than these bytes.
 func (k *copies) shows(f, w *file, head []byte) bool {
 	p := w.extras.unreadFingerprint
 	return p.At > 0 && int64(f.info.ModTime) >= p.ModTime && k.fits(f, p, head)

@@ -15,8 +15,8 @@ type Finisher struct{ c *Catalogue }
 // NewFinisher returns the Finisher of c.
 func NewFinisher(c *Catalogue) Finisher { return Finisher{c} }
 
-// Do runs finish, in which a source renames and deletes files. The catalogue ignores changed names
-// until finish has returned, so that it does not treat these files as rotated.
+// Do calls the function finish, which renames and deletes files for a source. Until the function
+// has returned, the catalogue ignores changed names, so that these files do not count as rotated.
 func (n Finisher) Do(finish func() error) error {
 	n.c.finishing.Lock()
 	defer n.c.finishing.Unlock()

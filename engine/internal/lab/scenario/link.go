@@ -39,8 +39,9 @@ func (l *Link) Best() (rate float64, level int) {
 	return rate, level
 }
 
-// throughput returns the delivery rate with level in-flight batches. The rate depends on the delay,
-// and the delay on the rate. throughput finds the rate at which the two agree.
+// throughput returns the delivery rate at a level, the number of in-flight batches. The rate
+// depends on the delay, and the delay on the rate. throughput finds the rate at which the two
+// agree.
 func (l *Link) throughput(level float64) float64 {
 	low, high := 0.0, level/l.Delay.Seconds()
 	for range 60 {
