@@ -118,8 +118,9 @@ func (t *rotation) wait(w *file) {
 	t.c.pace.soon()
 }
 
-// awaitStored waits for a successor of an identity of earlier runs. awaitStored returns nil if, by
-// the stored progress, every route has read the file to its end.
+// awaitStored returns an awaiting file for an identity of earlier runs, for which a successor is
+// then searched. It returns nil if, by the stored progress, every route has read the file to its
+// end.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
@@ -152,9 +153,9 @@ func (t *rotation) unwait(w *file) {
 	delete(t.awaiting, w)
 }
 
-// follow processes files with names that were deleted. It searches the directories of these files
-// for successors, and gives up files without a successor in time. It also searches for the files in
-// the stored progress of earlier runs.
+// follow processes files that have lost their names. It searches their directories for successors,
+// and gives up files without a successor in time. It also searches for the files in the stored
+// progress of earlier runs.
 func (t *rotation) follow(now time.Duration) {
 	c := t.c
 	if c.lister.searchStored {

@@ -72,8 +72,8 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	return false
 }
 
-// establish opens f, identifies it and determines its end. If l is not nil, it keeps the bytes of f
-// that were read for the identification. ok is false if f cannot be read now.
+// establish opens f, identifies it and determines its end. A non-nil l may keep the bytes that were
+// read for the identification. ok is false if f cannot be read now.
 func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 	if !c.table.has(f) && f.state != finished || !c.handles.refresh(f) {
 		return end, false
