@@ -98,9 +98,9 @@ func (n Finisher) touchedLocked(e *Entry) {
 // Moved notes the name of a file that is not finished yet and could not be renamed back.
 func (n Finisher) Moved(e *Entry, name string) { n.c.ids.noteName(e, name) }
 
-// isStillThere reports whether f exists under its name although the last listing lacks it. f must
-// be about to be finished, and have the name that its source last gave it. The source may have
-// renamed f and restored the name during the listing.
+// isStillThere reports whether f exists under its name although the last listing lacks it. This
+// happens if the source renames f and restores the name during the listing. isStillThere returns
+// false unless f is about to be finished, and has the name that its source last gave it.
 func (n Finisher) isStillThere(f *file) bool {
 	c := n.c
 	if f.entry == nil || f.state != listed || f.dir == nil || !f.all((*cursor).isSealed) {

@@ -258,8 +258,8 @@ func (t *rotation) logRewritten(w *file) {
 	c.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, most))
 }
 
-// sawAll is called when f was read to its end. If awaiting files had the inode of f, f has other
-// data, and their data is no longer searched for in this inode.
+// sawAll is called when f was read to its end. Awaiting files may have had the inode of f. Since f
+// has other data than they, their data is no longer searched for in this inode.
 func (t *rotation) sawAll(f *file) {
 	for w := range t.awaiting {
 		if w.entry != nil && isOf(w.entry.id, f.info) &&

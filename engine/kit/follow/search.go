@@ -106,8 +106,8 @@ func (t *rotation) newUnlisted(s Listed) *file {
 	return f
 }
 
-// tryUnlisted follows the unlisted file f if it continues an awaiting file. at are the awaiting
-// files that had the inode number of f.
+// tryUnlisted follows the unlisted file f if it continues an awaiting file. The parameter at lists
+// the awaiting files that had the inode number of f.
 func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	c := t.c
 	if c.table.byKey[keyOf(f.info)] != nil {

@@ -71,8 +71,8 @@ type Ledger struct {
 // NewLedger returns a ledger without a name. The ledger logs to h.
 func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
 
-// Open sets the ledger's name and its SQL dialect. The name is configured or, if configured is "",
-// PIPELINE/ROUTE. table is the name of the table for the data.
+// Open sets the ledger's name and its SQL dialect. The name is the parameter configured or, if that
+// is empty, PIPELINE/ROUTE. table is the name of the table for the data.
 func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	dialect func(name string) Dialect) {
 	route := o.Pipeline + "/" + o.Route

@@ -24,13 +24,13 @@ const RequestFormat = 3
 // Limits of Load in a ledger of RequestFormat.
 const (
 	// maxRequests is the maximum number of requests that Load returns. It returns those that have
-	// arrived last. The claims of a batch find all other requests in the ledger.
+	// arrived last. If a batch has an older request, the batch's claims find it in the ledger.
 	maxRequests = 128 << 10
 	// maxExpired is the number of expired requests that Load deletes in one transaction.
 	maxExpired = 1000
-	// expiredFor is an additional time. A request expires when it is older than the time keep of
-	// the ledger. Load deletes it only when it has been expired for expiredFor. Until then, an open
-	// transaction of another process may still need the request.
+	// expiredFor is the time after which Load deletes an expired request. A request expires when it
+	// is older than the time keep of the ledger. During expiredFor, an open transaction of another
+	// process may still need the request.
 	expiredFor = time.Hour
 	// expireTime is the time after which Load ends this deletion, so that the route can start.
 	expireTime = 5 * time.Second
@@ -138,9 +138,9 @@ func (l *Ledger) partition(spans []stream.Span) (others, requests []stream.Span)
 	return others, requests
 }
 
-// resolve reads the stored parts of the requests. missing has the parts of the spans that are not
-// stored. rows has the missing parts that need a row in the spans table, since no inserted mark
-// covers them. Call resolve after the statements in insert have run.
+// resolve compares the spans of the requests with the stored ranges. missing has the ranges that
+// are not stored. rows has those of them that need a row in the spans table, because no mark that
+// was inserted just now covers them. Call resolve after the statements in insert have run.
 func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream.Span, err error) {
 	if !c.l.d.Arrays {
 		for i, part := range c.parts {

@@ -201,11 +201,11 @@ func (s *straight) onlyMarks(from int) bool {
 	return !slices.ContainsFunc(s.steps[from:], func(st step) bool { return st.mark < 0 })
 }
 
-// ends reports whether a run always extends to the first character that is not in its class.
-// s.steps[from:] are the steps after the run. For this, a match of these steps must not begin with
-// a character of the class. If they can match an empty text, the run must also be greedy and have
-// no maximum length. For example, ends returns false for `^\d{1,3}` and `^\d+?`, which match only a
-// part of the digits of 2026.
+// ends reports whether a run always extends to the first character that is not in its class. This
+// is so if a match of the steps after the run, s.steps[from:], cannot begin with a character of the
+// class. If these steps can match an empty text, the run must also be greedy and have no maximum
+// length. For example, ends returns false for `^\d{1,3}` and `^\d+?`, which match only a part of
+// the digits of 2026.
 func (s *straight) ends(from int, run *step) bool {
 	c := run.run
 	for _, st := range s.steps[from:] {
