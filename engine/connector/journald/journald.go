@@ -212,9 +212,9 @@ func (r *reader) line(in *bufio.Reader) (line []byte, reason, err error) {
 	}
 }
 
-// skip counts an entry that is not delivered, and reports the reason. The entry is the n-th
-// skipped one after the entry with the cursor after. If the route has counted it before, skip
-// does nothing.
+// skip counts an entry that is not delivered, and reports the reason. The parameter after is the
+// cursor of the last entry that was read, and n counts the entries skipped since then. If the route
+// has counted the entry before, skip does nothing.
 func (r *reader) skip(after string, n int, reason error) {
 	if n <= r.skipped[after] {
 		return

@@ -41,11 +41,10 @@ func (f *file) fingerprints() []fileid.Fingerprint {
 	return slices.CompactFunc(out, func(a, b fileid.Fingerprint) bool { return a == b })
 }
 
-// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written.
-// found is the fingerprint that f matches. f is shorter than the data that one route has read of w,
-// and found is that of another route, which has read less. Example: routes have read 900 and 300
-// bytes of w, and f has 500 bytes and matches the fingerprint at 300. The rest of the copy is then
-// awaited for the first half of CopyWait.
+// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written. f
+// matches the fingerprint found of one route, but is shorter than the data that another route has
+// read of w. Example: routes have read 900 and 300 bytes of w, and f has 500 bytes and matches the
+// fingerprint at 300. The rest of the copy is then awaited for the first half of CopyWait.
 func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 	if f.view != nil || f.info.Size >= w.read() || k.c.now() >= w.held-k.c.o.Growing.CopyWait/2 {
 		return false

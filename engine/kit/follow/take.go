@@ -97,9 +97,9 @@ func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 const rereading = "it is read from its beginning, unread data of the old content is lost"
 
 // verify reports whether the route can go on reading the file. If the file has changed, verify
-// checks that the delivered data is still in the file, unless later is set: then the caller checks
-// this after its read. It returns false if the file was replaced, cannot be read, or was sealed and
-// has not grown.
+// checks that the delivered data is still in the file. If the parameter later is set, the caller
+// makes this check after its read instead. verify returns false if the file was replaced, cannot be
+// read, or was sealed and has not grown.
 func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	switch {
 	case cur.shorter():

@@ -277,8 +277,9 @@ func (e *OverlapError) isMissing(b *stream.Batch, i int) bool {
 	return false
 }
 
-// judge reports whether none, all or a part of a batch was already stored. It combines the result
-// of own, for partitions that only this process reads, with that of c, for requests.
+// judge reports whether none, all or a part of a batch was already stored. own has the spans of
+// partitions that only this process reads, and c has those of requests. judge combines the results
+// of both.
 func judge(ctx context.Context, l *Ledger, s Session, own *entry,
 	c *claims) (Presence, error) {
 	presence := None

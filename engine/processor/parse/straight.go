@@ -293,8 +293,7 @@ func (st *step) past(text []byte, i int) int {
 	return to
 }
 
-// past returns the end of the run of bytes of c that begins at i. It returns end if the run reaches
-// end.
+// past returns the end of the run of bytes of c that begins at i, but at most the parameter end.
 func (c *class) past(text []byte, i, end int) int {
 	if c.alone {
 		if n := bytes.IndexByte(text[i:end], c.stop); n >= 0 {

@@ -38,8 +38,8 @@ type Options struct {
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	// maxWaiting is the maximum number of task ids and heartbeats that were sent to a child and
-	// that the child has not read. A child that exceeds it is killed.
+	// maxWaiting is the maximum number of task ids (answers to emits) and heartbeats that are
+	// queued for a child, because it does not read them. A child that exceeds it is killed.
 	maxWaiting = 10_000
 )
 
