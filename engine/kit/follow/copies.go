@@ -33,9 +33,9 @@ type verdict struct {
 	unlisted  bool  // the new file is unlisted and not followed yet: only certain results count
 }
 
-// findPredecessor determines whether f, which no route knows, continues a known file. done reports
-// that f continues a known file, or that f may continue one and is held back. read reports that f
-// can be read now.
+// findPredecessor determines whether f, which no route knows, continues a known file. The result
+// done reports that f continues a known file, or that f may continue one and is held back. The
+// result read reports that f can be read now.
 func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if k.c.handles.keep != nil {
 		return false, false // no nested comparison
@@ -71,8 +71,8 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	return false, false
 }
 
-// compare compares f, which begins with head, with the file of e, and collects the result in v.
-// done and read have the same meaning as in findPredecessor.
+// compare compares f, which begins with head, with the file of e, and collects the result in v. The
+// results done and read have the same meaning as in findPredecessor.
 func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read bool) {
 	c := k.c
 	g, w := e.file, awaited(e)
