@@ -64,9 +64,9 @@ func (c *Catalogue) stop() {
 	}
 }
 
-// listIfDue lists the files and looks at the changed ones. It does nothing if a waiting route lists
-// the files itself, or too soon after the last listing. The minimum time since then is least, or
-// idleSpacing times the duration of the last listing if that is longer.
+// listIfDue lists the files and looks at the changed ones. It lists nothing if a waiting route does
+// so itself, or if the last listing was too recent. The minimum time since then is the parameter
+// least, or idleSpacing times the duration of the last listing if that is longer.
 func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

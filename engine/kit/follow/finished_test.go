@@ -310,8 +310,8 @@ func TestKilledBeforeItForgot(t *testing.T) {
 }
 
 // TestKilledBeforeItForgotFromEnd checks that with start: end the mark of a deleted and completed
-// file is kept until the sweep. A process without any mark would behave as at its very first start.
-// It would skip all lines that were written since the previous run.
+// file is kept until Reader.sweep finds it. A process without any mark would behave as at its very
+// first start, and would skip all lines that were written since the previous run.
 func TestKilledBeforeItForgotFromEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{FromEnd: true})

@@ -14,11 +14,11 @@ import (
 )
 
 // RequestFormat is the format of a ledger for requests that several processes may receive
-// ([stream.RequestSource]). Each request has a row in the marks table, its mark. The mark is also
-// the lock of the request: a transaction inserts or locks the mark before it stores any part of the
-// request. Transactions that store parts of the same request therefore wait for each other, and
-// each of them sees the parts that are already stored. The name of a mark ends with the id of the
-// process that wrote it last. Prune uses this id.
+// ([stream.RequestSource]). Each request is a partition. Its row in the marks table, its mark, is
+// also a lock: a transaction inserts or locks the mark before it stores any range of the request.
+// Transactions that store ranges of the same request therefore wait for each other, and each of
+// them sees the ranges that are already stored. The name of a mark ends with the id of the process
+// that wrote it last. Prune uses this id.
 const RequestFormat = 3
 
 // Limits of Load in a ledger of RequestFormat.
@@ -217,8 +217,8 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 	return append(left, r)
 }
 
-// insertRows stores the spans of requests without a check for stored parts. The transaction must
-// have locked the marks of the requests.
+// insertRows stores spans of requests, and does not check whether the ledger already contains
+// ranges of them. The transaction must have locked the rows of these requests in the marks table.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
@@ -226,8 +226,9 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 	return s.Run(ctx, l.entry(spans).insert...)
 }
 
-// OverlapError means that a part of a batch with requests is already stored, for example by another
-// process. The transaction is still open. The caller can continue it with Finish.
+// OverlapError means that the ledger already contains a part of a batch with requests, for example
+// because another process has stored it. The transaction is still open. The caller can continue it
+// with Finish.
 type OverlapError struct {
 	missing map[string][]stream.Range // missing ranges by partition
 	rows    []stream.Span
