@@ -104,10 +104,10 @@ func (k *copies) fits(f *file, p fileid.Fingerprint, head []byte) bool {
 // mayGrowInto reports whether f may be an incomplete copy of the awaiting file w: f is shorter than
 // the read data of w. The caller has compared the beginnings of f and w with mayBegin.
 //
-// If this process never saw the beginning of w, the id of w decides. f may be shorter than the
-// bytes that the id hashes. It is then held back if w was deleted, because f could otherwise be
-// delivered twice. If w was rewritten in place, f is not held back, because any number of unrelated
-// new files may appear next to w.
+// If this process never saw the beginning of w, the id of w decides. If f is shorter than the bytes
+// that the id hashes, the id cannot be compared. The result is then true if w was deleted, because
+// f could otherwise be delivered twice. It is false if w was rewritten in place, because any number
+// of unrelated new files may appear next to w.
 func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 	if f.view != nil || f.isUnlisted() || f.info.Size >= w.read() || !k.mayInherit(f, w) ||
 		sameFile(f.info, w.info) {

@@ -225,8 +225,8 @@ func (n *identifier) addFingerprints(f *file, head []byte) error {
 	return nil
 }
 
-// displaced handles the identities that have the inode of f, but not the bytes at its beginning.
-// The data that was read under these identities is searched for in other files from now on.
+// displaced handles the identities that have the inode of f, but do not match the beginning of f.
+// From now on, the data that was read under these identities is searched for in other files.
 func (n *identifier) displaced(f *file, seen fileid.File) {
 	all := n.c.ids.find(seen)
 	for _, e := range n.c.ids.at(f.info) {

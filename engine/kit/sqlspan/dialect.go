@@ -82,10 +82,10 @@ type Dialect struct {
 	PresentEpochs Statement
 	CreateEpochs  string
 	// TakeParts returns statements that wait for all transactions that write to the given
-	// partitions. They run before the epochs of the partitions are raised. This wait needs the help
-	// of all other transactions: they run the statements of ShareParts, and append Lock to their
-	// query for the epochs. Both functions are nil if Lock is sufficient, or if the database has
-	// one writer at a time. ids must be sorted.
+	// partitions. They run before the epochs of the partitions are raised. They can wait only for
+	// transactions that have run the statements of ShareParts, and have appended Lock to their
+	// query for the epochs. So all other transactions do this. Both functions are nil if Lock is
+	// sufficient, or if the database has one writer at a time. ids must be sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
 	// RaiseEpoch increments the epoch of a partition, which fences its earlier owner. If the
 	// partition has no epoch, RaiseEpoch inserts 1. Arguments: route, part.
