@@ -61,10 +61,10 @@ func (p limited) String() string {
 	return text + " attempts=" + attempts
 }
 
-// Then returns a policy that waits like policy a for the first n waits, and like policy b, from its
-// start, for the rest. If a ends earlier because it has fewer than n waits, b follows after the
-// last wait of a. But if a gives up for another reason, such as the time waited, the whole policy
-// ends. An n below 0 counts as 0.
+// Then returns a policy that takes its first n waits from policy a, and the rest from policy b,
+// which begins at its start. If policy a has fewer than n waits, b follows after the last of them.
+// If policy a gives up for another reason, such as the time waited, the whole policy ends. An n
+// below 0 counts as 0.
 func Then(a Policy, n int, b Policy) Policy {
 	return sequence{a, waits(a, step(n)), step(n), b}
 }

@@ -44,9 +44,10 @@ import (
 // its policies and those of this package.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
 
-// ParseWith is like Parse, but also accepts additional policies. The map more has the name of each
-// of these policies, and the function that reads its settings. The returned policies are
-// validated. Each should have a String method with a text that ParseWith can read.
+// ParseWith is like Parse, but also accepts the policies in the map named more. A key of the map is
+// the name of a policy, and its value is the function that reads the settings of the policy.
+// ParseWith validates the policies that these functions return. Each policy should have a String
+// method that returns text which ParseWith can read.
 func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, error) {
 	p, err := parser(more).parse(strings.TrimSpace(spec), 0)
 	if err != nil {

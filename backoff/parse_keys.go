@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// Settings are the keys and values of one policy in a text. A function that [ParseWith] calls reads
-// the keys that it knows with the methods of Settings. ParseWith then reports the keys that were
-// not read as unknown. If there are several errors, only the first one is reported.
+// Settings are the keys and values of one policy in a text. [ParseWith] passes them to the function
+// for this policy, which calls a method of Settings for each key that it knows. Afterwards
+// ParseWith returns an error if there are other keys. If there are several errors, it returns only
+// the first one.
 type Settings struct {
 	policy string
 	values map[string]string

@@ -122,10 +122,10 @@ func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 // only if the failed call, in slot s, started after the failure that began the current round.
 //
 // The failures of one round together shrink the window at most to half. Normally a round ends after
-// enough successes. If no call succeeds, the rounds would never end without fail. Example: calls A
-// and B start, and then A times out, which halves the window. If B times out, the window is not
-// halved again, because B started before the timeout of A. If a call that started after the timeout
-// of A times out, the window is halved again.
+// enough successes. If no call succeeds, only this method ends a round. Example: calls A and B
+// start, and then A times out, which halves the window. If B times out, the window is not halved
+// again, because B started before the timeout of A. If a call that started after the timeout of A
+// times out, the window is halved again.
 func (a *admission) fail(now time.Duration, s *slot) {
 	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
 		d.Discard(now)

@@ -201,8 +201,8 @@ func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 }
 
 // TestGoodputAtAFarServer checks a server of 64 places that serves a call in 20ms behind 100ms of
-// network. So 64 * 120/20 = 384 calls in flight keep it busy. If the base round trip were a few
-// percent too low, dozens of waiting calls would go unnoticed.
+// network. So 64 * 120/20 = 384 calls in flight keep it busy. If the limiter took the base round
+// trip for a few percent shorter than it is, dozens of these calls would seem to wait in a queue.
 func TestGoodputAtAFarServer(t *testing.T) {
 	notUnderRace(t)
 	s := simulated{64, exponential, 100 * ms, 1, 90 * time.Second, 45 * time.Second}

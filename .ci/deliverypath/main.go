@@ -3,10 +3,10 @@
 //
 //	deliverypath TITLE CHECKOUT IDLE DELIVERED
 //
-// IDLE and DELIVERED are coverage profiles of penstock. For each file, the command prints the
-// number of these statements. Then it prints the interfaces of this project whose methods the
-// statements call. At last it prints the places where another goroutine continues: sends, go
-// statements, and condition variables.
+// IDLE and DELIVERED are coverage profiles of penstock, without and with the record. For each file,
+// the command prints the number of these statements. Then it prints the interfaces of this project
+// whose methods the statements call. At last it prints the places where another goroutine
+// continues: sends, go statements, and condition variables.
 package main
 
 import (
@@ -219,10 +219,10 @@ func (c *crossings) collect(
 	})
 }
 
-// called records s if it leads to another component or goroutine. s selects a method, for a call or
-// as a value (x.M without a call). There are two cases. If the method belongs to one of the
-// project's interfaces, called adds the interface. If it is Signal or Broadcast of a sync.Cond,
-// another goroutine continues there, and called adds place.
+// called examines the method that s selects, for a call or as a value (x.M without a call). If the
+// method belongs to one of the project's interfaces, it adds this interface to c.interfaces. If the
+// method is Signal or Broadcast of a sync.Cond, it adds the parameter place to c.handoffs, because
+// another goroutine continues there.
 func (c *crossings) called(s *types.Selection, place string) {
 	if s == nil || s.Kind() != types.MethodVal {
 		return

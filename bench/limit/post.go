@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// tailRoom is the maximum number of bytes by which a body exceeds readSize. It does so because a
-// body ends at the end of a line.
+// tailRoom is the maximum number of bytes by which the body of a request exceeds readSize. Bodies
+// end at line ends, so a body includes the rest of its last line.
 const tailRoom = 64 << 10
 
 // writeBuffer is the size of the write buffer, as in penstock's sink. The default of net/http, 4

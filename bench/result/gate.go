@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// fall is the share by which a ratio may be below the kept one. The differences between machines
-// and between runs may be as large as this.
+// fall is the share by which a measured ratio may be below the kept ratio (see Kept). The
+// differences between machines and between runs may be as large as this.
 const fall = 0.20
 
-// Kept are ratios of the speed of penstock to that of the limits, by workload, from earlier runs.
-// Later runs must reach at least 1 - fall of them.
+// Kept has a ratio for each workload, from an earlier run: the speed of penstock divided by the
+// speed of the workload's limit (see package limit). Later runs must reach at least 1 - fall of it.
 type Kept map[string]float64
 
 // Ratios are the kept ratios by machine. They differ between machines, because penstock uses
@@ -34,7 +34,7 @@ func ReadRatios(path string) (Ratios, error) {
 }
 
 // Of returns the ratios for a machine. If a workload has no ratio for this machine, Of uses the
-// lowest ratio of the other machines, and adds the workload to others.
+// lowest ratio of any machine. The result others lists these workloads.
 func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	kept = Kept{}
 	for _, k := range r {

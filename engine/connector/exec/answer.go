@@ -108,10 +108,10 @@ func parseAnswer(line []byte) (answer, error) {
 	return a, nil
 }
 
-// report returns the load that a child has stated in an answer. A credit needs an epoch and the
-// number of taken records. If the answer has a credit without them, report adds them. The epoch is
-// then the number of this child among the sink's children. The number of taken records is then the
-// number of records that the child has answered. See docs/formats/exec-ndjson.md for the credit.
+// report returns the load that a child has stated in an answer. If the answer has a credit (see
+// docs/formats/exec-ndjson.md), the report also needs an epoch and the number of records taken by
+// the child. The parameters replace these two if the answer lacks them. epoch is the number of this
+// child among the sink's children. taken is the number of records that the child has answered.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,

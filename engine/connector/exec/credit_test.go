@@ -69,8 +69,8 @@ func creditChild(file string) int {
 }
 
 // TestCredit checks that a child never has more records than its credit. The exception is a batch
-// larger than the credit, which is sent when the child has no other batch. In a report, the epoch
-// of the credit is the number of the child's start, so that a new child begins a new epoch.
+// larger than the credit, which is sent when the child has no other batch. The epoch in a report is
+// 1 for the first child, 2 for the child that replaces it, and so on.
 func TestCredit(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "most")

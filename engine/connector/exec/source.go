@@ -136,8 +136,8 @@ func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	return ended, errors.Join(err, watch.Wait())
 }
 
-// supervise runs the command, and restarts it after its end, until run is done. It returns earlier
-// if the command has ended and must not be restarted.
+// supervise runs the command, and restarts it after its end, until the context run is done. It
+// returns earlier if the command has ended and must not be restarted.
 func (s *Source) supervise(ctx, run context.Context) error {
 	restart := map[string]supervise.Restart{
 		Always: supervise.Permanent, OnFailure: supervise.Transient, Never: supervise.Temporary,
@@ -163,8 +163,8 @@ func (s *Source) supervise(ctx, run context.Context) error {
 // killTime bounds the time until the end of a process group that was killed.
 const killTime = 5 * time.Second
 
-// schedule starts the command at the interval `every` until run is done. If a start is due while
-// the command still runs, schedule skips this start.
+// schedule starts the command at the interval `every` until the context run is done. If a start is
+// due while the command still runs, schedule skips this start.
 func (s *Source) schedule(ctx, run context.Context) error {
 	planned := time.Now()
 	for {

@@ -192,7 +192,7 @@ func TestSourceRestarts(t *testing.T) {
 }
 
 // TestSourceSchedule checks that runs start on schedule, even after a failed one, and that a run
-// over its limit is ended.
+// which exceeds its timeout is ended.
 func TestSourceSchedule(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()

@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fields lists the fields of records. If the entry lacks one of them, the record lacks it too. All
-// other fields of the entry are members of the field journal.
+// fields lists the fields of a record, which the source makes from a journal entry. A field without
+// a value in the entry is omitted. The last field, journal, is an object with all other fields of
+// the entry.
 var fields = []stream.SchemaField{
 	{Name: "timestamp", Type: stream.TextType}, {Name: "hostname", Type: stream.TextType},
 	{Name: "unit", Type: stream.TextType}, {Name: "app_name", Type: stream.TextType},
@@ -105,8 +106,8 @@ func parse(line []byte, before stream.Position) (entry, error) {
 // maxCursor is the maximum length of a cursor in bytes. The cursor is a part of positions and ids.
 const maxCursor = 512
 
-// appendRest appends the remaining fields and the end of the object. It omits fields that only
-// locate the entry, such as __CURSOR.
+// appendRest appends the field journal, which has the fields of the entry in all, and the end of
+// the record's JSON object. It omits fields that only locate the entry, such as __CURSOR.
 func appendRest(out []byte, all map[string]json.RawMessage) []byte {
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
 		return strings.HasPrefix(name, "__")

@@ -38,9 +38,10 @@ type Journal struct {
 	skipped map[string]skips // by route
 }
 
-// skips has the number of entries that a route has skipped after each entry that it has read, by
-// the cursor of this entry. A later run of journalctl prints some of the skipped entries again,
-// and these must not count twice. Only the current reader of the route uses it.
+// skips counts the entries that a route has skipped. A key is the cursor of an entry that the route
+// has read. Its value is the number of entries skipped between this entry and the next one read. A
+// later run of journalctl prints some of the skipped entries again, and these must not count twice.
+// Only the current reader of the route uses skips.
 type skips map[string]int
 
 // maxSkips is the maximum size of skips. Beyond it, entries may be counted again.
@@ -211,9 +212,9 @@ func (r *reader) line(in *bufio.Reader) (line []byte, reason, err error) {
 	}
 }
 
-// skip counts an entry that is not delivered, and reports the reason. The entry is the n-th
-// skipped one after the entry with the cursor after. If the route has counted it before, skip
-// does nothing.
+// skip counts an entry that is not delivered, and reports the reason. The parameter after is the
+// cursor of the last entry that was read, and n counts the entries skipped since then. If the route
+// has counted the entry before, skip does nothing.
 func (r *reader) skip(after string, n int, reason error) {
 	if n <= r.skipped[after] {
 		return

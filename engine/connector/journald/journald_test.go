@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeJournalctl prints the line with the cursor and the lines after it, and follows the file. As
-// journalctl, it then prints only lines of the current boot. After a new entry with the MESSAGE
-// "die", it ends with status 1. If it does not follow the file, it also does so before an entry
-// with the text "unreadable".
+// fakeJournalctl imitates journalctl. It prints the line of the file journal that has the cursor in
+// args, and the lines after it. With --follow, it waits for new lines, and prints only those of the
+// current boot. It ends with status 1 after a new entry with the MESSAGE "die" and, without
+// --follow, before an entry with the text unreadable.
 func fakeJournalctl(journal string, args []string) int {
 	cursor, follow := "", slices.Contains(args, "--follow")
 	for _, arg := range args {
@@ -73,8 +73,8 @@ func fakeJournalctl(journal string, args []string) int {
 	}
 }
 
-// earlier is in the lines of an earlier boot. unreadable is in the lines of an earlier boot that
-// journalctl cannot read.
+// A line with the text earlier belongs to an earlier boot. A line with the text unreadable also
+// belongs to an earlier boot, and journalctl cannot read it.
 const earlier, unreadable = "earlier boot", "unreadable of an earlier boot"
 
 // line returns an entry in the format of journalctl.

@@ -54,9 +54,9 @@ const (
 
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
-// newCircuit returns the circuit breaker of a lane. The circuit opens after downAfter failures in a
-// row of different deliveries. It never opens because of failures of a single delivery, since the
-// delivery must keep its exact schedule.
+// newCircuit returns the circuit breaker of a lane. The circuit opens after downAfter consecutive
+// failures, each of another delivery. It never opens because of failures of a single delivery,
+// since the delivery must keep its exact schedule.
 func newCircuit() *breaker.Circuit {
 	c, err := breaker.NewCircuit(breaker.Options{
 		Failures:     downAfter,
@@ -225,10 +225,10 @@ func (p *attemptSlots) end(a *attempt) {
 	p.recent = slices.DeleteFunc(p.recent, func(other *attempt) bool { return other == a })
 }
 
-// end updates the lane at the end of an attempt of the delivery id. down means that the attempt has
-// failed because the host is down. end returns the outcome for the circuit breaker. If one delivery
-// fails several times, only its first failure counts, until an attempt at the host succeeds.
-// Failures of probes always count.
+// end updates the lane at the end of an attempt, and returns the outcome for the circuit breaker.
+// id identifies the delivery. down means that the attempt has failed because the host is down. If
+// one delivery fails several times, only its first failure counts, until an attempt at the host
+// succeeds. Failures of probes always count.
 func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
 	if !down {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestHostLimit checks that the rate limit applies to each host separately and includes polls. No
-// first attempt is lost, even if the queue takes longer than the schedule.
+// planned attempt is skipped, although the limit delays the last of 100 requests by over 3 minutes.
 func TestHostLimit(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := asyncOptions()
@@ -75,8 +75,8 @@ func (m *merchants) ofHost(host string) (at []time.Duration) {
 }
 
 // TestKeptUntilSynced checks a delivery that ends before the position of its record is in a
-// checkpoint. The delivery must be kept for longer than its history, so that the record is
-// recognized if it is read again.
+// checkpoint. The delivery must be kept until then, even for longer than parked.history, so that
+// the record is recognized if it is read again.
 func TestKeptUntilSynced(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()

@@ -254,8 +254,8 @@ func TestOperator(t *testing.T) {
 	})
 }
 
-// TestDeliveryOf checks that a receiver finds its own delivery of a key, even if another receiver
-// has a newer one.
+// TestDeliveryOf checks that DeliveryOf returns the delivery with a key to one of the given hosts,
+// even if a newer delivery with the same key goes to another host.
 func TestDeliveryOf(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		f := newFixture(t, dir, options(), newMerchants(refuse), false)
@@ -283,8 +283,8 @@ func TestDeliveryOf(t *testing.T) {
 	})
 }
 
-// TestManyOfOneHost checks that all due deliveries of a host are sent. A visit takes only a few,
-// and all its attempts may end before the next visit.
+// TestManyOfOneHost checks that all due deliveries to a host are sent. A visit of the host's lane
+// starts only a few attempts, and all of them may end before the next visit.
 func TestManyOfOneHost(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		m := newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {

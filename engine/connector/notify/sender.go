@@ -77,7 +77,7 @@ type job struct {
 }
 
 // skips has changes of deliveries at one lane. Each change records planned attempts that were not
-// made, because the host was down, or because penstock was not running or late.
+// made, because the host was down, or because penstock was late or was not running.
 type skips struct {
 	lane    *lane
 	changes []parked.Change

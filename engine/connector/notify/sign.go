@@ -100,8 +100,8 @@ func (s *Sign) check(name string) error {
 	return nil
 }
 
-// sign adds signatures with the time now to the headers of an attempt. After an error, the request
-// must not be sent.
+// sign adds signatures to the headers of an attempt. The parameter now is the time of the
+// signatures. After an error, the request must not be sent.
 func (s *Sign) sign(header nethttp.Header, id, signer string, body []byte, now time.Time) error {
 	secrets, plain := s.Webhooks.Secrets, []string{s.HMAC.Secret}
 	if s.keys != nil {

@@ -70,13 +70,13 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	return err
 }
 
-// failCanceled is called when the context of a Deliver call ends. The parameter a is the attempt
-// of that call. If the batch of a still waits for earlier batches, failCanceled fails all
-// deliveries that the writer has not begun. Later batches cannot be written without the batch of
-// a. Earlier ones fail because they belong to the same run (see [stream.Attempt]). All these
-// batches are delivered again.
+// failCanceled is called when the context of a Deliver call ends, with the attempt of that call. If
+// the canceled batch still waits for earlier batches, failCanceled fails all deliveries that the
+// writer has not begun. Later batches cannot be written without the canceled one. Earlier ones fail
+// because they belong to the same run (see [stream.Attempt]). All these batches are delivered
+// again.
 //
-// If the batch of a does not wait, failCanceled does nothing: the writer reports the result.
+// If the batch does not wait, failCanceled does nothing: the writer reports the result.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,9 +191,9 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes the rows of a batch and its spans. If it fails, it writes neither, and returns one of
-// two errors. With failed, the error concerns only this batch, and the transaction of the group
-// can continue without the batch. With err, the transaction has ended.
+// one writes the rows of a batch and its spans. If this fails, it writes neither, and returns one
+// of two errors. The error failed concerns only this batch: the transaction of the group can
+// continue without it. The error err means that the transaction has ended.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err

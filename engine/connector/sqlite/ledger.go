@@ -62,7 +62,7 @@ func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 }
 
 // Take implements stream.PartitionLedger. It begins a new epoch of each partition, so that earlier
-// owners cannot write to the file.
+// owners can no longer write records of this partition.
 func (s *Sink) Take(ctx context.Context, parts []stream.Taking) (taken []stream.Taken, err error) {
 	err = s.use(ctx, func(c *connection) error {
 		taken, err = s.ledger.Take(forever(), c, parts, func() error { return s.find(c) })

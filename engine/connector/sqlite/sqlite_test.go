@@ -172,7 +172,7 @@ func TestRefusedRows(t *testing.T) {
 }
 
 // TestRefusedRowEndsTransaction checks that no row of a batch is stored if a refused row rolls back
-// the transaction. A batch of the same transaction is stored once.
+// the transaction. The rows of another batch in this transaction must be stored once.
 func TestRefusedRowEndsTransaction(t *testing.T) {
 	for name, refuse := range map[string]string{
 		"constraint": `CREATE INDEX i ON orders (id)`,

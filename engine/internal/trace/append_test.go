@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// filled returns a random value of T in which every field is set to a value that the machine
-// supports.
+// filled returns a value of T with random fields. About a third of the fields are zero. The others
+// have values that can occur in the events and commands of a control.Machine.
 func filled[T any](rnd *rand.Rand) (out T) {
 	fillValue(reflect.ValueOf(&out).Elem(), rnd)
 	return out

@@ -193,9 +193,9 @@ func text(c []command) string {
 }
 
 // OtherProgram explains why a replay may differ from its trace: another version or another
-// architecture has written the trace. If err is a *[DiffersError], and the trace names a version
-// other than program or an architecture other than arch, OtherProgram returns a text to append to
-// err. Otherwise it returns "".
+// architecture has written the trace. The parameters program and arch are the present version and
+// architecture. If err is a *[DiffersError], and the trace names others, OtherProgram returns a
+// text to append to err. Otherwise it returns "".
 func OtherProgram(err error, program, arch string) string {
 	differs, ok := errors.AsType[*DiffersError](err)
 	if !ok {

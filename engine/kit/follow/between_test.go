@@ -117,9 +117,9 @@ func TestDeletedAfterItWasListed(t *testing.T) {
 	})
 }
 
-// TestUnlistedFileIsMoved checks that reading continues in the copy of a moved file, not through
-// the handle of the deleted one. The file was renamed to an unlisted name while nothing ran, and
-// was found there.
+// TestUnlistedFileIsMoved checks a file that is renamed to an unlisted name while nothing runs. The
+// routes find it under this name. Then it is moved, that is, copied to a listed name and deleted.
+// Reading must continue in the copy, not through the handle of the deleted file.
 func TestUnlistedFileIsMoved(t *testing.T) {
 	for name, gap := range map[string]time.Duration{"at once": 0, "slowly": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 )
 
 // TestReadsOfGrownFile checks the number of reads of a grown file: one for the new bytes and the
-// bytes before them, and one for the head. Only the first file of a batch needs one more read.
+// bytes before them, and one for the head (the first bytes of the file). Only the first file of a
+// batch needs one more read.
 func TestReadsOfGrownFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, _ := twoRoutes(t, follow.Growing{})

@@ -146,9 +146,9 @@ func (c *Catalogue) join(r *Reader) {
 		}
 		cur := r.begin(f, f.entry)
 		if old != nil && f.by(old) != nil {
-			// old is the route's previous reader. Skip in this file the bytes that old
-			// was to skip, unless the route has begun the file since, or has got
-			// progress that old did not have.
+			// The route's previous reader, old, may have had to skip bytes of this file. Skip them,
+			// too, unless the route has begun the file since then, or has got progress that old did
+			// not have.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && (old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo
 			}
@@ -242,7 +242,7 @@ func (c *Catalogue) closeAll() error {
 }
 
 // quietAt returns two monotonic times: at, at which an unchanged file will have been quiet for the
-// configured time (Settle), and the current time. For mtime and since see [clock.quietAt].
+// configured time (Settle), and the current time. Its parameters are those of [clock.quietAt].
 func (c *Catalogue) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) {
 	t := time.Now()
 	now = t.Sub(c.start)

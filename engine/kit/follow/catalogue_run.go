@@ -64,9 +64,9 @@ func (c *Catalogue) stop() {
 	}
 }
 
-// listIfDue lists the files and looks at the changed ones. It lists nothing if the last listing
-// ended less than the time least, or idleSpacing times its own duration, ago, or if a waiting route
-// lists the files itself.
+// listIfDue lists the files and looks at the changed ones. It lists nothing if a waiting route does
+// so itself, or if the last listing was too recent. The minimum time since then is the parameter
+// least, or idleSpacing times the duration of the last listing if that is longer.
 func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,8 +24,9 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 	}
 }
 
-// fileOf returns a file that has another id and contains the data that r has stored for e: the file
-// itself, or a copy of it. It returns nil if there is none.
+// fileOf returns a file that has another id than e, and contains the data that route r has read
+// under the id of e, according to its mark m. It may be the file that r has read, or a copy of it.
+// fileOf returns nil if there is none.
 func (n *identifier) fileOf(r *Reader, e *Entry, m stream.Mark) *file {
 	c := n.c
 	for _, f := range c.files() {
@@ -46,7 +47,8 @@ func (n *identifier) fileOf(r *Reader, e *Entry, m stream.Mark) *file {
 	return nil
 }
 
-// holds reports whether f, which has another id, contains the data that a route has stored for e.
+// holds reports whether f, which has another id than e, contains the data that a route has read
+// under the id of e, according to its mark m.
 func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	c := n.c
 	id := e.id

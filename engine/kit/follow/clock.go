@@ -54,10 +54,10 @@ func (c *clock) observe(mono time.Duration, wall int64) {
 }
 
 // quietAt returns the monotonic time at which a file will have been unchanged for the time settle,
-// if it does not change before. The file is quiet now if the result is not after mono, the time
-// now. mtime is the last modification time of the file. since is the monotonic time since which
-// this process has seen the file unchanged. Example: with settle 5s, a file that has not changed
-// since 10s is quiet at 15s.
+// if it does not change before. mono and wall are the current time of the two clocks. The file is
+// quiet now if the result is not after mono. mtime is the last modification time of the file. since
+// is the monotonic time at which this process last saw a change. Example: with a settle of 5s, a
+// file that has not changed since 10s is quiet at 15s.
 func (c *clock) quietAt(mono time.Duration, wall, mtime int64, since time.Duration) time.Duration {
 	seen := since + c.settle
 	if c.foreign || c.steps > 0 && mono-c.stepped < c.settle {

@@ -55,7 +55,7 @@ type unpacker struct {
 }
 
 // firstHead reads the head of a file that has no id yet and determines its compression. If l is not
-// nil, it keeps the bytes read.
+// nil and files cannot grow, l keeps the bytes, so that they need not be read again.
 func (u *unpacker) firstHead(f *file, l *filler) ([]byte, error) {
 	if f.view == nil {
 		read := f.readHead

@@ -33,9 +33,9 @@ type verdict struct {
 	unlisted  bool  // the new file is unlisted and not followed yet: only certain results count
 }
 
-// findPredecessor determines whether f, which no route knows, continues a known file. done reports
-// that f continues a known file, or that f may continue one and is held back. read reports that f
-// can be read now.
+// findPredecessor determines whether f, which no route knows, continues a known file. The result
+// done reports that f continues a known file, or that f may continue one and is held back. The
+// result read reports that f can be read now.
 func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if k.c.handles.keep != nil {
 		return false, false // no nested comparison
@@ -71,8 +71,8 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	return false, false
 }
 
-// compare compares f, which begins with head, with the file of e, and collects the result in v.
-// done and read have the same meaning as in findPredecessor.
+// compare compares f, which begins with head, with the file of e, and collects the result in v. The
+// results done and read have the same meaning as in findPredecessor.
 func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read bool) {
 	c := k.c
 	g, w := e.file, awaited(e)
@@ -116,9 +116,9 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	}
-	// f and w have equal bytes, but f may also be a new file with the name and the content of a
-	// deleted one. Or f is a copy of w that is being restored: commands such as cp -p and tar restore
-	// a file's time only after its bytes.
+	// f and w have equal bytes, but without mayInherit f does not continue w: it may be a new file
+	// with the name and the content of a deleted one. It is only held back, since it may also be a
+	// copy of w that is being restored. Commands such as cp -p and tar restore a file's time last.
 	if w.entry.phase != known || k.mayInherit(f, w) {
 		ok, err := k.continueFrom(f, w, head)
 		if err != nil && !v.unlisted {
@@ -142,8 +142,8 @@ func awaited(e *Entry) *file {
 	return nil
 }
 
-// holdBack holds back f, a possible copy, until it has not changed for CopyWait and a route has
-// opened. It reports whether f is still held back.
+// holdBack holds back f, a possible copy, until it has not changed for CopyWait, and a route has
+// called Open. It reports whether f is still held back.
 func (k *copies) holdBack(f *file) bool {
 	c, now := k.c, k.c.now()
 	f.ensureExtras().compared = now

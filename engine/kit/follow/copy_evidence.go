@@ -41,11 +41,10 @@ func (f *file) fingerprints() []fileid.Fingerprint {
 	return slices.CompactFunc(out, func(a, b fileid.Fingerprint) bool { return a == b })
 }
 
-// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written.
-// found is the fingerprint that f matches. f is shorter than the data that one route has read of w,
-// and found is that of another route, which has read less. Example: routes have read 900 and 300
-// bytes of w, and f has 500 bytes and matches the fingerprint at 300. The rest of the copy is then
-// awaited for the first half of CopyWait.
+// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written. f
+// matches the fingerprint found of one route, but is shorter than the data that another route has
+// read of w. Example: routes have read 900 and 300 bytes of w, and f has 500 bytes and matches the
+// fingerprint at 300. The rest of the copy is then awaited for the first half of CopyWait.
 func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 	if f.view != nil || f.info.Size >= w.read() || k.c.now() >= w.held-k.c.o.Growing.CopyWait/2 {
 		return false
@@ -55,8 +54,8 @@ func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
 }
 
 // mayInherit reports whether f may be the successor of the deleted file w. That is the case if f
-// has another name than w, or a modification time before its own creation, as a copy has that kept
-// the time of its original. With ByContent, name and times do not count.
+// has another name than w. It is also the case if f was modified before it was created, because
+// then f is a copy with the time of its original. With ByContent, name and times do not count.
 func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
@@ -72,8 +71,9 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
 
-// shows reports whether f, which begins with head, contains the bytes seen in the awaiting file w
-// and is no older than these bytes. Nothing was read of w.
+// shows reports whether f, which begins with head, may continue the awaiting file w, of which no
+// route has read anything. f must contain the bytes that w had when it was last looked at
+// (unreadFingerprint), and must be no older than these bytes.
 func (k *copies) shows(f, w *file, head []byte) bool {
 	p := w.extras.unreadFingerprint
 	return p.At > 0 && int64(f.info.ModTime) >= p.ModTime && k.fits(f, p, head)
@@ -104,10 +104,10 @@ func (k *copies) fits(f *file, p fileid.Fingerprint, head []byte) bool {
 // mayGrowInto reports whether f may be an incomplete copy of the awaiting file w: f is shorter than
 // the read data of w. The caller has compared the beginnings of f and w with mayBegin.
 //
-// If this process never saw the beginning of w, the id of w decides. f may be shorter than the
-// bytes that the id hashes. It is then held back if w was deleted, because f could otherwise be
-// delivered twice. If w was rewritten in place, f is not held back, because any number of unrelated
-// new files may appear next to w.
+// If this process never saw the beginning of w, the id of w decides. If f is shorter than the bytes
+// that the id hashes, the id cannot be compared. The result is then true if w was deleted, because
+// f could otherwise be delivered twice. It is false if w was rewritten in place, because any number
+// of unrelated new files may appear next to w.
 func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 	if f.view != nil || f.isUnlisted() || f.info.Size >= w.read() || !k.mayInherit(f, w) ||
 		sameFile(f.info, w.info) {

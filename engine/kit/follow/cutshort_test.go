@@ -115,8 +115,8 @@ func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 }
 
 // TestCopyIsKnownBeforeItsOriginalIsGivenUp checks a copy that is shorter than the read data of its
-// original. The next process must not treat it as a new file. The original is given up in a batch
-// that has no room for the copy, because another file comes first.
+// original. The original is given up in a batch that has no room for data of the copy, because
+// another file comes first. Even so, the next process must not treat the copy as a new file.
 func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})

@@ -50,8 +50,8 @@ type sealing struct {
 	when time.Duration // of the last look at it
 }
 
-// generation holds the lowest free number (next) for the id of another file with the same inode and
-// birth time. The ids of such files differ only by this number.
+// generation belongs to an inode and a birth time. If several files have had both, one after the
+// other, their ids differ only by a number (fileid.ID.Gen). next is the number for the next file.
 type generation struct{ birth, next int64 }
 
 // identities holds the ids of a source's files, shared by all routes. Its methods are safe for

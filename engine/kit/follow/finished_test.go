@@ -158,9 +158,9 @@ func TestIncompleteUnlistedCopy(t *testing.T) {
 	})
 }
 
-// TestEndedWhileItIsIdentified checks a copy that was deleted long ago, but is still open. It must
-// not be sealed before its own copy was looked at. Only then is the deleted copy recognised as the
-// last data of the original file.
+// TestEndedWhileItIsIdentified checks copies of copies, each deleted after it was copied. A copy
+// that was deleted long ago, but is still open, must not be sealed before its own copy was looked
+// at. Only then is the deleted copy recognised as the data of the original file.
 func TestEndedWhileItIsIdentified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -239,9 +239,10 @@ func TestMovedSinceItWasListed(t *testing.T) {
 	})
 }
 
-// TestFinishedFileIsFoundUnderAnyName checks two routes that find a file in two different copies.
-// One route then follows its copy as a separate file. The other route finds the file in a third
-// copy. This third copy must not count as the partition that the first route has completed.
+// TestFinishedFileIsFoundUnderAnyName checks a file that is copied three times. Two routes find its
+// data in different copies, and one of them follows its copy as a separate file. The other route
+// then finds the data in the third copy. That copy must not count as the partition that the first
+// route has completed.
 func TestFinishedFileIsFoundUnderAnyName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -309,8 +310,8 @@ func TestKilledBeforeItForgot(t *testing.T) {
 }
 
 // TestKilledBeforeItForgotFromEnd checks that with start: end the mark of a deleted and completed
-// file is kept until the sweep. A process without any mark would behave as at its very first start.
-// It would skip all lines that were written since the previous run.
+// file is kept until Reader.sweep finds it. A process without any mark would behave as at its very
+// first start, and would skip all lines that were written since the previous run.
 func TestKilledBeforeItForgotFromEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{FromEnd: true})

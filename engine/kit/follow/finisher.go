@@ -15,8 +15,8 @@ type Finisher struct{ c *Catalogue }
 // NewFinisher returns the Finisher of c.
 func NewFinisher(c *Catalogue) Finisher { return Finisher{c} }
 
-// Do runs finish, in which a source renames and deletes files. The catalogue ignores changed names
-// until finish has returned, so that it does not treat these files as rotated.
+// Do calls the function finish, which renames and deletes files for a source. Until the function
+// has returned, the catalogue ignores changed names, so that these files do not count as rotated.
 func (n Finisher) Do(finish func() error) error {
 	n.c.finishing.Lock()
 	defer n.c.finishing.Unlock()
@@ -98,9 +98,9 @@ func (n Finisher) touchedLocked(e *Entry) {
 // Moved notes the name of a file that is not finished yet and could not be renamed back.
 func (n Finisher) Moved(e *Entry, name string) { n.c.ids.noteName(e, name) }
 
-// isStillThere reports whether f exists under its name although the last listing lacks it. f must
-// be about to be finished, and have the name that its source last gave it. The source may have
-// renamed f and restored the name during the listing.
+// isStillThere reports whether f exists under its name although the last listing lacks it. This
+// happens if the source renames f and restores the name during the listing. isStillThere returns
+// false unless f is about to be finished, and has the name that its source last gave it.
 func (n Finisher) isStillThere(f *file) bool {
 	c := n.c
 	if f.entry == nil || f.state != listed || f.dir == nil || !f.all((*cursor).isSealed) {

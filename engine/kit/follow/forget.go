@@ -158,10 +158,10 @@ func (r *Reader) partitions() map[string]fileid.Key {
 	return out
 }
 
-// completions are the files that all routes have read to their ends, and with progress that is not
-// deleted yet. The progress of all routes is deleted together, when every route has saved that it
-// has read the file. Example: route a has saved this, and the process crashes before route b has.
-// If the progress of a were deleted already, the next process would treat the file as new for a.
+// completions lists the files that all routes have read to their ends, until their progress is
+// deleted. The progress of all routes is deleted together, when every route has saved that it has
+// read the file. Example: route a has saved this, and the process crashes before route b has. If
+// the progress of a were deleted already, the next process would treat the file as new for a.
 type completions []completion
 
 type completion []progressOf

@@ -97,7 +97,8 @@ func TestComparedWithMoreThanMayBeOpen(t *testing.T) {
 }
 
 // TestClosedFilesAreRecordedOnce checks files that are closed again and again, because few may be
-// open. They are not recorded each time while a route saves nothing.
+// open. The list of closed files (handles.closedForRoom) must have each of them only once, although
+// the list is not cleared while no route saves progress.
 func TestClosedFilesAreRecordedOnce(t *testing.T) {
 	for _, growing := range []*follow.Growing{{}, nil} {
 		t.Run(fmt.Sprint("growing ", growing != nil), func(t *testing.T) {

@@ -32,8 +32,9 @@ func (n *identifier) marks(e *Entry) []storedMark {
 	return out
 }
 
-// file identifies f and finds the routes' positions in it. If l is not nil, it keeps the bytes of f
-// that were read for the identification. The method file returns false if there is nothing to read.
+// file identifies f and finds the routes' positions in it. A non-nil l may keep the bytes that were
+// read for this, so that they need not be read again. The method file returns false if there is
+// nothing to read.
 func (n *identifier) file(f *file, l *filler) bool {
 	c := n.c
 	head, err := c.unpacker.firstHead(f, l)
@@ -83,10 +84,11 @@ func (n *identifier) file(f *file, l *filler) bool {
 	}
 }
 
-// recognise makes f the file of all[0] if f contains the data that the routes have read. The ids of
-// all match f by stat and head. There may be several, because states of old versions may have
-// several ids for one file. A route whose progress has another of these ids keeps that id. If
-// all[0] turns out not to belong to f, recognise returns false, and the caller tries again.
+// recognise makes f the file of all[0] if f contains the data that the routes have read. The
+// parameter all lists the identities that match f by stat and head. There may be several, because
+// states of old versions may have several ids for one file. If the progress of a route has another
+// of these ids, the route keeps it. If all[0] turns out not to belong to f, recognise returns
+// false, and the caller tries again.
 func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error) {
 	c, e := n.c, all[0]
 	switch w := e.file; {
@@ -157,8 +159,8 @@ func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
 	return ok, err
 }
 
-// differs returns the reason why f does not contain the data that the routes have stored for e, or
-// "" if it does.
+// differs returns the reason why f does not contain the data that the routes have read, according
+// to their stored progress for e. It returns "" if f contains this data.
 func (n *identifier) differs(f *file, e *Entry, head []byte) (string, error) {
 	for _, m := range n.marks(e) {
 		if why, err := n.lacks(f, m.mark, head); why != "" || err != nil {
@@ -223,8 +225,8 @@ func (n *identifier) addFingerprints(f *file, head []byte) error {
 	return nil
 }
 
-// displaced handles the identities that have the inode of f, but not the bytes at its beginning.
-// The data that was read under these identities is searched for in other files from now on.
+// displaced handles the identities that have the inode of f, but do not match the beginning of f.
+// From now on, the data that was read under these identities is searched for in other files.
 func (n *identifier) displaced(f *file, seen fileid.File) {
 	all := n.c.ids.find(seen)
 	for _, e := range n.c.ids.at(f.info) {

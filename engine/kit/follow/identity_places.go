@@ -37,8 +37,8 @@ func (s *identities) matching(key fileid.Key, is func(fileid.ID) bool) []*Entry 
 	return out
 }
 
-// liesAt calls the function is with the id of e, once for each inode that may hold the data of e.
-// It reports whether the function returns true for any of them.
+// liesAt reports whether the given function returns true for any inode that may hold the data of e.
+// It calls the function with the id of e, once with each of these inodes in it.
 func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
 	return is(e.id) || slices.ContainsFunc(e.others, is)
 }

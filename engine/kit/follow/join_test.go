@@ -367,8 +367,8 @@ func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
 }
 
 // TestDormantFileIsMovedWhileARouteRestarts checks that the copy of a dormant file is recognised if
-// the file is copied and deleted while a route restarts. The deleted file is awaited as soon as it
-// cannot be compared with the copy.
+// the file is copied and deleted while a route restarts. The file becomes an awaiting file as soon
+// as it cannot be compared with the copy.
 func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -390,7 +390,7 @@ func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 
 // TestRestoredFileIsListedBeforeTheRoutesOpen checks that a file restored under its old name is not
 // delivered again. The source lists it before any route has opened. Its modification time, which is
-// set before the routes open, shows the copy.
+// set before the routes open, shows that it is a copy.
 func TestRestoredFileIsListedBeforeTheRoutesOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxEarlier bounds the number of earlier positions for which a note keeps fingerprints. When a
-// note has this number, the method set removes every second position. Progress at a removed
-// position is saved with the fingerprint of an earlier position.
+// maxEarlier bounds the number of earlier positions for which a note (the fingerprints of one file)
+// keeps fingerprints. When a note has this number, the method set removes every second position.
+// Progress at a removed position is saved with the fingerprint of an earlier position.
 const maxEarlier = 64
 
 // notes are the fingerprints that a route's checkpoint stores, by partition. The reader writes

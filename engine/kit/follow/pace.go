@@ -61,7 +61,8 @@ func (p *pace) next(atEnd bool) time.Duration {
 }
 
 // record records a listing, and the number of files with bytes to read that it has found. While
-// listings find none, the wait between them grows from first to most.
+// listings find none, the wait between them doubles. Its minimum is the parameter first, and its
+// maximum is most.
 func (p *pace) record(begun, ended time.Duration, found int, first, most time.Duration) {
 	p.listed, p.took, p.found = ended, ended-begun, found
 	if found > 0 {

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// rotator writes one log and rotates it, in steps between which a route may look at the files. As
-// the model of the test, it has the list of all lines. It never destroys a line before a route has
-// read it.
+// rotator writes one log and rotates it, in steps between which a route may look at the files. It
+// can also compute all lines that the routes must deliver. It never destroys a line before a route
+// has read it.
 type rotator struct {
 	d    *folder
 	disk *disk

@@ -81,8 +81,8 @@ func (r *Reader) finishedFile(p stream.Partition) (f *file, id fileid.ID) {
 	return f, id
 }
 
-// reopen returns the open handle of f, or opens its name if that still leads to f. The caller calls
-// done when it needs the handle no longer.
+// reopen returns the open handle of f, or opens its name if that still leads to f. The caller must
+// call the function done when it no longer needs the handle.
 func (f *file) reopen() (h vfs.File, done func() error, err error) {
 	if f.handle != nil {
 		return f.handle, func() error { return nil }, nil

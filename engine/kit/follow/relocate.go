@@ -52,7 +52,7 @@ func (q *quiet) relocate() {
 	}
 }
 
-// isCopy reports whether f is a copy of the file that routes have stored, by size, times and read
+// isCopy reports whether f is a copy of the file to which marks belong, by size, times and read
 // data.
 func (q *quiet) isCopy(f *file, marks []storedMark) bool {
 	for _, m := range marks {

@@ -118,8 +118,9 @@ func (t *rotation) wait(w *file) {
 	t.c.pace.soon()
 }
 
-// awaitStored waits for a successor of an identity of earlier runs. awaitStored returns nil if, by
-// the stored progress, every route has read the file to its end.
+// awaitStored returns an awaiting file for an identity of earlier runs, for which a successor is
+// then searched. It returns nil if, by the stored progress, every route has read the file to its
+// end.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
@@ -152,9 +153,9 @@ func (t *rotation) unwait(w *file) {
 	delete(t.awaiting, w)
 }
 
-// follow processes files with names that were deleted. It searches the directories of these files
-// for successors, and gives up files without a successor in time. It also searches for the files in
-// the stored progress of earlier runs.
+// follow processes files that have lost their names. It searches their directories for successors,
+// and gives up files without a successor in time. It also searches for the files in the stored
+// progress of earlier runs.
 func (t *rotation) follow(now time.Duration) {
 	c := t.c
 	if c.lister.searchStored {
@@ -257,8 +258,8 @@ func (t *rotation) logRewritten(w *file) {
 	c.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, most))
 }
 
-// sawAll is called when f was read to its end. If awaiting files had the inode of f, f has other
-// data, and their data is no longer searched for in this inode.
+// sawAll is called when f was read to its end. Awaiting files may have had the inode of f. Since f
+// has other data than they, their data is no longer searched for in this inode.
 func (t *rotation) sawAll(f *file) {
 	for w := range t.awaiting {
 		if w.entry != nil && isOf(w.entry.id, f.info) &&

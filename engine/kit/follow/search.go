@@ -106,8 +106,8 @@ func (t *rotation) newUnlisted(s Listed) *file {
 	return f
 }
 
-// tryUnlisted follows the unlisted file f if it continues an awaiting file. at are the awaiting
-// files that had the inode number of f.
+// tryUnlisted follows the unlisted file f if it continues an awaiting file. The parameter at lists
+// the awaiting files that had the inode number of f.
 func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	c := t.c
 	if c.table.byKey[keyOf(f.info)] != nil {
@@ -141,9 +141,9 @@ func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	return result
 }
 
-// recogniseUnlisted makes an unlisted file the successor of the first file in same that it
-// continues. The files in same are awaiting files that had the inode of f. If there are none, f may
-// be a copy of an awaiting file of a related name.
+// recogniseUnlisted makes the unlisted file f the successor of an awaiting file that it continues.
+// The parameter same lists the awaiting files that had the inode of f, and the first suitable one
+// is used. If the list is empty, f may be a copy of an awaiting file with a related name.
 func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	c := t.c
 	if !c.handles.refresh(f) {
@@ -193,9 +193,9 @@ func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	return continuesNone
 }
 
-// isRewritten reports whether f, an unlisted file, is certainly the file that all of same await,
-// but without the data that was read. This happens if the file was emptied, written to and renamed
-// between two listings. result is that of recogniseUnlisted.
+// isRewritten reports whether f, an unlisted file, certainly was each of the awaiting files in the
+// list same, but no longer has their read data. This happens if the file was emptied, written to
+// and renamed between two listings. The parameter result is the result of recogniseUnlisted.
 func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 	for _, w := range same {
 		if w.entry == nil || !w.extras.unseen || !f.info.Birth.known() {

@@ -72,8 +72,8 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	return false
 }
 
-// establish opens f, identifies it and determines its end. If l is not nil, it keeps the bytes of f
-// that were read for the identification. ok is false if f cannot be read now.
+// establish opens f, identifies it and determines its end. A non-nil l may keep the bytes that were
+// read for the identification. ok is false if f cannot be read now.
 func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 	if !c.table.has(f) && f.state != finished || !c.handles.refresh(f) {
 		return end, false
@@ -97,9 +97,9 @@ func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 const rereading = "it is read from its beginning, unread data of the old content is lost"
 
 // verify reports whether the route can go on reading the file. If the file has changed, verify
-// checks that the delivered data is still in the file, unless later is set: then the caller checks
-// this after its read. It returns false if the file was replaced, cannot be read, or was sealed and
-// has not grown.
+// checks that the delivered data is still in the file. If the parameter later is set, the caller
+// makes this check after its read instead. verify returns false if the file was replaced, cannot be
+// read, or was sealed and has not grown.
 func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	switch {
 	case cur.shorter():

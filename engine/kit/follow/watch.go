@@ -170,8 +170,8 @@ func noteBusy(c *Catalogue, r *Reader, something bool) {
 	}
 }
 
-// changes reports whether e, or an event queued behind it, belongs to the source. It removes the
-// queued events from the channel more.
+// changes reports whether e, or an event queued behind it, belongs to the source. The channel more
+// has the queued events, and changes removes them.
 func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bool,
 	ours func(path string, written bool) bool) bool {
 	for found := false; ; {

@@ -70,7 +70,7 @@ func NewMetaAdder(m Meta) *MetaAdder {
 func (a *MetaAdder) Enabled() bool { return a.any }
 
 // Add adds the fields to record i of b. Call it for each record in order from 0, after all records
-// were appended to b. The function value appends the value of field k of the Meta to dst. If
+// were appended to b. The callback named value appends the value of field k of the Meta to dst. If
 // consecutive records have equal values, these are stored only once.
 func (a *MetaAdder) Add(b *stream.Batch, i int,
 	value func(dst []byte, k int) ([]byte, stream.Kind)) {

@@ -52,9 +52,10 @@ func Exec(ctx context.Context, c Conn, sql string,
 	return r.RowsAffected()
 }
 
-// Query runs a statement and calls row for each row until row returns false. The values are valid
-// until the next call of row. If head is not nil, Query calls it with the columns before the first
-// row. An error of head, row or the database ends the query and is returned.
+// Query runs a statement and calls the function row with the values of each row, until it returns
+// false. The values are valid until the next call. Before the first row, Query calls the function
+// head, if not nil, which can read the columns of the result. An error of head, row or the database
+// ends the query and is returned.
 func Query(
 	ctx context.Context, c Conn, head func(driver.Rows) error,
 	row func(v []driver.Value) (more bool, err error),

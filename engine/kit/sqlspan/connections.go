@@ -224,8 +224,8 @@ func (w *worker[C]) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, w.of.database.Outcome(w.of.Note(err))
 }
 
-// Making records whether the table for the data exists, and lets one lane at a time create the
-// table. It is safe for concurrent use.
+// A Making keeps the state of the table for the data, existing or missing, and lets one lane at a
+// time create the table. It is safe for concurrent use.
 type Making struct {
 	there atomic.Bool
 	token chan struct{} // buffer of 1; the goroutine that fills it may create the table

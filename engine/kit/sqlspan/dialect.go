@@ -25,9 +25,9 @@ type Dialect struct {
 	Present Statement
 	Create  []string
 
-	// Load runs Alone, which waits until the transactions of earlier processes have ended. This
-	// wait needs the help of all other transactions: they run Share, and append Lock to their query
-	// for the route's epoch.
+	// Alone has the statements by which Load waits until the transactions of earlier processes have
+	// ended. They can wait only for transactions that have run the statements in Share, and have
+	// appended Lock to their query for the route's epoch. So all other transactions do this.
 	Alone, Share []Statement
 	Lock         string
 
@@ -70,10 +70,10 @@ type Dialect struct {
 	// part, pattern, bound. PruneOrphans deletes the spans of a partition that has no row in
 	// $marks. Arguments: route, part.
 	PruneRequests, PruneOrphans string
-	// Expired returns the parts (ids) of at most maxExpired requests, in ascending order. The parts
-	// are greater than a given part. The names of the requests in $marks contain the time of
-	// arrival, and are less than a bound, a name with a later time. It omits rows that other
-	// transactions lock, if the database supports this. Arguments: route, part, bound.
+	// Expired returns the parts (ids) of at most maxExpired expired requests, in ascending order,
+	// from the first one after the argument part. The name of a request in $marks contains its time
+	// of arrival. The request has expired if this name is less than the bound. Expired omits rows
+	// that other transactions lock, if the database supports this. Arguments: route, part, bound.
 	Expired string
 
 	// PresentEpochs and CreateEpochs are Present and Create for the table $epochs. This table has
@@ -82,10 +82,10 @@ type Dialect struct {
 	PresentEpochs Statement
 	CreateEpochs  string
 	// TakeParts returns statements that wait for all transactions that write to the given
-	// partitions. They run before the epochs of the partitions are raised. This wait needs the help
-	// of all other transactions: they run the statements of ShareParts, and append Lock to their
-	// query for the epochs. Both functions are nil if Lock is sufficient, or if the database has
-	// one writer at a time. ids must be sorted.
+	// partitions. They run before the epochs of the partitions are raised. They can wait only for
+	// transactions that have run the statements of ShareParts, and have appended Lock to their
+	// query for the epochs. So all other transactions do this. Both functions are nil if Lock is
+	// sufficient, or if the database has one writer at a time. ids must be sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
 	// RaiseEpoch increments the epoch of a partition, which fences its earlier owner. If the
 	// partition has no epoch, RaiseEpoch inserts 1. Arguments: route, part.

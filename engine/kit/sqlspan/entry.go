@@ -16,9 +16,9 @@ const (
 	kindsOfPrune    = "itt" // part, pattern and bound of the name
 )
 
-// over returns the statements that execute text for each of rows. A row has the arguments that
-// follow the route, and kinds has their types. There is one statement for each row. With
-// Dialect.Arrays, there is a single statement for all rows.
+// over returns statements with the given SQL text and the arguments in rows. There is one statement
+// for each row or, with Dialect.Arrays, a single statement for all rows. A row has the arguments
+// that follow the route, and kinds has their types.
 func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))

@@ -111,7 +111,7 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 // Writer has the steps of [Deliver] that depend on the database. The caller has the connection for
 // itself. If a method fails, [Server.Restore] rolls back the changes.
 type Writer[C Session] interface {
-	// Encode encodes the rows of a batch without a payload, which has not been encoded yet. It
+	// Encode encodes the rows of a batch that has not been encoded yet, and so has no payload. It
 	// appends them to dst and returns the records that cannot be encoded.
 	Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
 	// Prepare creates missing tables for a batch with data.

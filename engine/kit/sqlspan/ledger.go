@@ -71,8 +71,8 @@ type Ledger struct {
 // NewLedger returns a ledger without a name. The ledger logs to h.
 func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
 
-// Open sets the ledger's name and its SQL dialect. The name is configured or, if configured is "",
-// PIPELINE/ROUTE. table is the name of the table for the data.
+// Open sets the ledger's name and its SQL dialect. The name is the parameter configured or, if that
+// is empty, PIPELINE/ROUTE. table is the name of the table for the data.
 func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	dialect func(name string) Dialect) {
 	route := o.Pipeline + "/" + o.Route
@@ -317,11 +317,11 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 	return r, err
 }
 
-// fold raises the watermarks of partitions to those in marks, and deletes the rows of spans at or
-// below the new watermarks. Both changes must be in one transaction, so that a late second copy of
-// a batch is detected: when its span can be inserted again, the raised watermark is already
-// visible. fold locks the rows of the marks table in the order of the partition ids, as claims do.
-// So two transactions cannot deadlock.
+// fold raises the watermarks of partitions to those in the parameter marks, and deletes the rows of
+// spans at or below the new watermarks. Both changes must be in one transaction, so that a late
+// second copy of a batch is detected: when its span can be inserted again, the raised watermark is
+// already visible. fold locks the rows of the marks table in the order of the partition ids, and so
+// does the type claims. So two transactions cannot deadlock.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
@@ -399,8 +399,8 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 
 // Begin begins a transaction, and checks that the epoch of the route in the ledger is still that of
 // this process. This epoch cannot change until the transaction ends. If another process has become
-// the owner of the ledger, Begin returns a FencedError. It also runs the statements in more in the
-// transaction.
+// the owner of the ledger, Begin returns a FencedError. It also runs the statements of the
+// parameter more in the transaction.
 //
 // If the ledger has several owners, Begin checks no epoch, and Add checks the epochs of the
 // partitions.

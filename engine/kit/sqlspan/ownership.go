@@ -113,8 +113,8 @@ func (l *Ledger) guardParts(spans []stream.Span) (guard, error) {
 	}}, nil
 }
 
-// shareEpochs returns statements that read the epochs of partitions into seen, and lock them: they
-// cannot change until the transaction ends.
+// shareEpochs returns statements that read the epochs of partitions into the map seen. They also
+// lock the epochs, which then cannot change until the transaction ends.
 func (l *Ledger) shareEpochs(owned []ownership) (statements []*Statement, seen map[string]int64) {
 	seen = make(map[string]int64, len(owned))
 	if len(owned) == 0 {

@@ -14,23 +14,23 @@ import (
 )
 
 // RequestFormat is the format of a ledger for requests that several processes may receive
-// ([stream.RequestSource]). Each request has a row in the marks table, its mark. The mark is also
-// the lock of the request: a transaction inserts or locks the mark before it stores any part of the
-// request. Transactions that store parts of the same request therefore wait for each other, and
-// each of them sees the parts that are already stored. The name of a mark ends with the id of the
-// process that wrote it last. Prune uses this id.
+// ([stream.RequestSource]). Each request is a partition. Its row in the marks table, its mark, is
+// also a lock: a transaction inserts or locks the mark before it stores any range of the request.
+// Transactions that store ranges of the same request therefore wait for each other, and each of
+// them sees the ranges that are already stored. The name of a mark ends with the id of the process
+// that wrote it last. Prune uses this id.
 const RequestFormat = 3
 
 // Limits of Load in a ledger of RequestFormat.
 const (
 	// maxRequests is the maximum number of requests that Load returns. It returns those that have
-	// arrived last. The claims of a batch find all other requests in the ledger.
+	// arrived last. If a batch has an older request, the batch's claims find it in the ledger.
 	maxRequests = 128 << 10
 	// maxExpired is the number of expired requests that Load deletes in one transaction.
 	maxExpired = 1000
-	// expiredFor is an additional time. A request expires when it is older than the time keep of
-	// the ledger. Load deletes it only when it has been expired for expiredFor. Until then, an open
-	// transaction of another process may still need the request.
+	// expiredFor is the time after which Load deletes an expired request. A request expires when it
+	// is older than the time keep of the ledger. During expiredFor, an open transaction of another
+	// process may still need the request.
 	expiredFor = time.Hour
 	// expireTime is the time after which Load ends this deletion, so that the route can start.
 	expireTime = 5 * time.Second
@@ -138,9 +138,9 @@ func (l *Ledger) partition(spans []stream.Span) (others, requests []stream.Span)
 	return others, requests
 }
 
-// resolve reads the stored parts of the requests. missing has the parts of the spans that are not
-// stored. rows has the missing parts that need a row in the spans table, since no inserted mark
-// covers them. Call resolve after the statements in insert have run.
+// resolve compares the spans of the requests with the stored ranges. missing has the ranges that
+// are not stored. rows has those of them that need a row in the spans table, because no mark that
+// was inserted just now covers them. Call resolve after the statements in insert have run.
 func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream.Span, err error) {
 	if !c.l.d.Arrays {
 		for i, part := range c.parts {
@@ -217,8 +217,8 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 	return append(left, r)
 }
 
-// insertRows stores the spans of requests without a check for stored parts. The transaction must
-// have locked the marks of the requests.
+// insertRows stores spans of requests, and does not check whether the ledger already contains
+// ranges of them. The transaction must have locked the rows of these requests in the marks table.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
@@ -226,8 +226,9 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 	return s.Run(ctx, l.entry(spans).insert...)
 }
 
-// OverlapError means that a part of a batch with requests is already stored, for example by another
-// process. The transaction is still open. The caller can continue it with Finish.
+// OverlapError means that the ledger already contains a part of a batch with requests, for example
+// because another process has stored it. The transaction is still open. The caller can continue it
+// with Finish.
 type OverlapError struct {
 	missing map[string][]stream.Range // missing ranges by partition
 	rows    []stream.Span
@@ -277,8 +278,9 @@ func (e *OverlapError) isMissing(b *stream.Batch, i int) bool {
 	return false
 }
 
-// judge reports whether none, all or a part of a batch was already stored. It combines the result
-// of own, for partitions that only this process reads, with that of c, for requests.
+// judge reports whether none, all or a part of a batch was already stored. own has the spans of
+// partitions that only this process reads, and c has those of requests. judge combines the results
+// of both.
 func judge(ctx context.Context, l *Ledger, s Session, own *entry,
 	c *claims) (Presence, error) {
 	presence := None

@@ -13,8 +13,9 @@ import (
 const maxParts = 100
 
 // Take implements [stream.PartitionLedger], over the session s: it makes this process the owner of
-// parts and returns their progress. The first call creates missing tables, converts a ledger of
-// Format to SharedFormat, and then calls find, which determines the columns of the data's table.
+// the partitions in parts, and returns their progress. The first call creates missing tables, and
+// converts a ledger of Format to SharedFormat. Then it calls the function find, which determines
+// the columns of the data's table.
 func (l *Ledger) Take(ctx context.Context, s Session, parts []stream.Taking,
 	find func() error) ([]stream.Taken, error) {
 	if !l.shared.Load() {

@@ -76,8 +76,8 @@ func newStraight(pattern string, groups int) *straight {
 	return s
 }
 
-// opMark is an operation in the result of flat: the start or end of a group. The field Min has the
-// index in straight.at at which match stores this position.
+// opMark is an additional syntax.Op, which flat uses for the start and the end of a group. The
+// field Min has the index in straight.at at which match stores this position.
 const opMark = syntax.Op(200)
 
 // flat returns re as a flat sequence, without nested concatenations and groups.
@@ -201,11 +201,11 @@ func (s *straight) onlyMarks(from int) bool {
 	return !slices.ContainsFunc(s.steps[from:], func(st step) bool { return st.mark < 0 })
 }
 
-// ends reports whether a run always extends to the first character that is not in its class.
-// s.steps[from:] are the steps after the run. For this, a match of these steps must not begin with
-// a character of the class. If they can match an empty text, the run must also be greedy and have
-// no maximum length. For example, ends returns false for `^\d{1,3}` and `^\d+?`, which match only a
-// part of the digits of 2026.
+// ends reports whether a run always extends to the first character that is not in its class. This
+// is so if a match of the steps after the run, s.steps[from:], cannot begin with a character of the
+// class. If these steps can match an empty text, the run must also be greedy and have no maximum
+// length. For example, ends returns false for `^\d{1,3}` and `^\d+?`, which match only a part of
+// the digits of 2026.
 func (s *straight) ends(from int, run *step) bool {
 	c := run.run
 	for _, st := range s.steps[from:] {
@@ -293,8 +293,7 @@ func (st *step) past(text []byte, i int) int {
 	return to
 }
 
-// past returns the end of the run of bytes of c that begins at i. It returns end if the run reaches
-// end.
+// past returns the end of the run of bytes of c that begins at i, but at most the parameter end.
 func (c *class) past(text []byte, i, end int) int {
 	if c.alone {
 		if n := bytes.IndexByte(text[i:end], c.stop); n >= 0 {

@@ -1,6 +1,6 @@
 // Package partitions tests sinks that implement [stream.PartitionLedger]: sinks with a ledger that
-// several processes share. Each of them owns some partitions. [Ledger] checks the contract of the
-// interface. [Moves] runs engines and moves partitions between them.
+// several processes share. Each process owns some of the partitions. [Ledger] checks the contract
+// of the interface. [Moves] runs engines and moves partitions between them.
 package partitions
 
 import (
@@ -29,7 +29,7 @@ type Receiver struct {
 	// Received returns the text of each row, in any order. The table has the column message.
 	Received func(t testing.TB) []string
 	// Block makes writes to the table wait inside their open transactions, until release is called.
-	// Block is nil if the test cannot do this.
+	// Block is nil for tables at which the test cannot make writes wait.
 	Block func(t testing.TB) (release func())
 	// Part returns the partition for an id that the tests use: x, y, z, lost, and p0 to p249. Part
 	// is nil if the sink accepts any partition.

@@ -23,9 +23,9 @@ const linkLevels = 200
 
 // Best returns the maximum delivery rate of a link, and the level at which the link reaches it. The
 // level is the number of in-flight batches. Levels at which the link refuses batches do not count.
-// At level l, the delay of a batch is delay * (1 + jitter + g(l) + h(rate)). g and h are the
-// methods Growth of the knees Concurrency and Rate, and rate is the resulting number of batches per
-// second.
+// At level l, the delay of a batch is delay * (1 + jitter + g(l) + h(rate)), and rate is the
+// resulting number of batches per second. g is l.Concurrency.Growth, and h is l.Rate.Growth (see
+// [Knee]).
 func (l *Link) Best() (rate float64, level int) {
 	most := linkLevels
 	if l.Concurrency.Limit > 0 {
@@ -39,8 +39,9 @@ func (l *Link) Best() (rate float64, level int) {
 	return rate, level
 }
 
-// throughput returns the delivery rate with level in-flight batches. The rate depends on the delay,
-// and the delay on the rate. throughput finds the rate at which the two agree.
+// throughput returns the delivery rate at a level, the number of in-flight batches. The rate
+// depends on the delay, and the delay on the rate. throughput finds the rate at which the two
+// agree.
 func (l *Link) throughput(level float64) float64 {
 	low, high := 0.0, level/l.Delay.Seconds()
 	for range 60 {

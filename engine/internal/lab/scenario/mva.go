@@ -4,10 +4,10 @@ package scenario
 
 import "math"
 
-// Throughput returns the throughput of one worker with a fixed number of in-flight batches
-// (window). A batch is served at the worker and then spends think seconds in the network. The
-// worker has a number of parallel servers (slots) with exponential service times. Together they
-// serve rate batches per second.
+// Throughput returns the throughput of one worker with a fixed number of in-flight batches, the
+// parameter window. The worker serves a batch, which then spends some seconds in the network
+// (think). The worker has several parallel servers (slots) with exponential service times. Together
+// they serve a number of batches per second (rate).
 //
 // The model is a closed queueing network. The result equals that of mean-value analysis (Reiser and
 // Lavenberg 1980), and is computed from the birth-death process of the worker.

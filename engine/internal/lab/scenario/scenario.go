@@ -164,8 +164,9 @@ type Event struct {
 	At, For time.Duration // For 0 means until the end
 	Workers []int
 	Factor  float64 // Rate: multiple of the nominal rate; 0 means that Limit is used
-	// Limit is the number of an event of kind Rate, Throttle or Credit. For Rate it is in cost per
-	// second, for Throttle in batches per second. For Credit it is the advertised window.
+	// Limit depends on the kind. For Rate it is the new service rate, in cost per second. For
+	// Throttle it is the accepted number of batches per second. For Credit it is the advertised
+	// window.
 	Limit float64
 	After time.Duration // Fail
 	Share float64       // Fail

@@ -38,8 +38,8 @@ type Options struct {
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	// maxWaiting is the maximum number of task ids and heartbeats that were sent to a child and
-	// that the child has not read. A child that exceeds it is killed.
+	// maxWaiting is the maximum number of task ids (answers to emits) and heartbeats that are
+	// queued for a child, because it does not read them. A child that exceeds it is killed.
 	maxWaiting = 10_000
 )
 
@@ -236,8 +236,8 @@ func (b *Bolt) Ready(ctx context.Context) error {
 const maxOut = 256 << 10
 
 // Give sends one tuple to the child. It waits while the child has the maximum number of unanswered
-// tuples (Pending). It also waits while maxOut or more bytes wait to be written to the child. If
-// ctx ends first, Give returns its cause. If Give returns an error, the tuple was not sent.
+// tuples (Pending), or while the unwritten messages to the child have at least maxOut bytes. If ctx
+// ends first, Give returns its cause. If Give returns an error, the tuple was not sent.
 func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	select {
 	case b.room <- struct{}{}:
