@@ -19,8 +19,8 @@ const (
 )
 
 // Guard stops a route that dead-letters too many records, for example because of a wrong token or
-// pattern. Once the number Records of records has been delivered or dead-lettered, the Guard stops
-// the route if the share of dead-lettered records exceeds Share.
+// pattern. The Guard stops the route if the share of dead-lettered records exceeds Share. It does
+// so only after at least Records records have been delivered or dead-lettered.
 //
 // Until a run has delivered its first record, fewer dead records are enough: Records/10 in the
 // first 10 s, and Records/100 later. For example, with Records = 1000, the route stops after 100
