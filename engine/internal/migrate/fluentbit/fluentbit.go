@@ -285,9 +285,9 @@ func (c *converter) modify(f *migrate.Value, p *migrate.Pipeline) {
 }
 
 // added returns the value of the rule `Add FIELD TEXT`. In Fluent Bit, the rule has no effect on a
-// record that already has the field. So the value is an expression: the field if the record has it,
-// else the text. An expression can test for a field only if records may have it. Without a parser
-// of the format json, records do not, and the value is the text alone.
+// record that already has the field. If a parser of the format json may have made the field, the
+// value is therefore an expression: the field if the record has it, else the text. Otherwise the
+// value is the text alone.
 func (c *converter) added(rule *migrate.Value, field, text string, p *migrate.Pipeline) string {
 	parsed := strings.Join(p.Processors, "\n")
 	switch {
