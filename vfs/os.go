@@ -43,8 +43,9 @@ func (osFS) OpenDir(path string) (Dir, error) {
 
 func (o osFS) MakeDir(path string, perm fs.FileMode) (Dir, error) { return MakeDirs(o, path, perm) }
 
-// MakeDirs implements [FS].MakeDir for other packages. It uses the OpenDir of system and
-// [Dir].MakeDir. path has the form of the operating system.
+// MakeDirs implements [FS].MakeDir for other packages. It opens the last existing directory in path
+// with system.OpenDir, and makes the missing ones with its MakeDir. The argument path has the form
+// of the operating system.
 func MakeDirs(system FS, path string, perm fs.FileMode) (Dir, error) {
 	above, missing, err := existing(path)
 	if err != nil {

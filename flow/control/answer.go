@@ -284,8 +284,8 @@ func (l *lane) raised(a *attempt) bool {
 	return l.win.starter != nil && l.est.hung > 0 && a.progress == 0
 }
 
-// dropLevelIfAbove drops the level of l if it is above the window. During a measurement the window
-// is narrow, so the level stays.
+// dropLevelIfAbove drops the level of l (the number in flight from which the worker refuses) if it
+// is above the window. While a measurement narrows the window, the level stays.
 func (t *attempts) dropLevelIfAbove(l *lane) {
 	if !l.win.drain.on {
 		l.level.dropIfAbove(l.win.cached.limit)

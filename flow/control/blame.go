@@ -187,8 +187,8 @@ func (ev *evidence) failsMore(l *lane) bool {
 	return l.failures.chance() > ownFault*ev.blame.chance()
 }
 
-// weightedFailures adds up failures with weights from 0 to 1, because a failure may be the fault of
-// the item. When the sum reaches countedFrom, one whole failure is counted and subtracted.
+// weightedFailures adds up the failures of a lane, each with a weight from 0 to 1, because the item
+// may be at fault. When the sum reaches countedFrom, one whole failure is counted and subtracted.
 type weightedFailures float64
 
 const (

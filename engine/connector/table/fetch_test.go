@@ -259,8 +259,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestCheckIntervals checks the waits at the end of a table: long while nothing comes, none after
-// new rows, and never short while other transactions are open.
+// TestCheckIntervals checks the waits at the end of a table. They are long while nothing comes, and
+// the shortest after new rows. While other transactions are open, they are at most openWait.
 func TestCheckIntervals(t *testing.T) {
 	pace := pacing(5 * time.Second)
 	var at checkSchedule

@@ -172,8 +172,8 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
-// matches reports whether the filter or output v gets the records with a tag. A star in the tag
-// stands for the path of the file from which a record was read.
+// matches reports whether the filter or output v gets the records with a tag. The configured tag of
+// an input may have a star, which Fluent Bit replaces by the path of the file.
 func matches(v *migrate.Value, tag string) bool {
 	tag = strings.ReplaceAll(tag, "*", "x")
 	if pattern := v.Text("match_regex"); pattern != "" {
