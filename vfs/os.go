@@ -82,9 +82,9 @@ func existing(path string) (above, missing string, err error) {
 	}
 }
 
-// makeIn makes a directory beneath the existing directory above, and returns it. The parameter
-// missing is the path of the new directory relative to above. makeIn also makes the parents in
-// this path.
+// makeIn makes a directory and returns it. The parameter above is an existing directory, and
+// missing is the path of the new directory relative to it. makeIn also makes the parents in this
+// path.
 func makeIn(system FS, above, missing string, perm fs.FileMode) (Dir, error) {
 	parent, err := system.OpenDir(above)
 	if err != nil {

@@ -260,7 +260,7 @@ func TestFailures(t *testing.T) {
 }
 
 // TestCheckIntervals checks the waits at the end of a table. They are long while nothing comes, and
-// the shortest after new rows. While other transactions are open, they are at most openWait.
+// short after new rows. While other transactions are open, they are at most openWait.
 func TestCheckIntervals(t *testing.T) {
 	pace := pacing(5 * time.Second)
 	var at checkSchedule
