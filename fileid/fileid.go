@@ -82,8 +82,8 @@ func (f File) Key() Key { return Key{f.Dev, f.Ino} }
 func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 
 // New returns the ID of a file that is seen for the first time. The function taken reports whether
-// an ID belongs to other data. New raises Gen until it returns false. Nil means that no ID is
-// taken.
+// an ID belongs to other data. New raises Gen until taken returns false. A nil taken means that no
+// ID belongs to other data.
 //
 // If the file has at least MaxHead bytes and a birth time that distinguishes files, the ID does not
 // change while the file grows. So a process that is killed before it stores the ID computes the

@@ -199,8 +199,8 @@ const (
 	repeatRounds       = 4  // round trips in which failures at one lane count once
 	overtaken          = 3  // deliveries that must overtake an overdue attempt
 	countedFrom        = 0.75
-	// weight for the breaker that a failed repeat of an item has if there is bad data. In an outage
-	// new items fail, too, and they count in full.
+	// weight with which a failed repeat of an item counts against the breaker if there is bad data.
+	// In an outage new items fail, too, and they count in full.
 	repeatWeight    = 0.25
 	minFailingShare = 0.005 // least share of failing first attempts for repeatWeight
 )
