@@ -81,8 +81,9 @@ func (f File) Key() Key { return Key{f.Dev, f.Ino} }
 // Key returns the device and inode that the id names.
 func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 
-// New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether
-// an ID belongs to other data. While it returns true, New raises Gen.
+// New returns the ID of a file that is seen for the first time. The function taken reports whether
+// an ID belongs to other data. New raises Gen until taken returns false. A nil taken means that no
+// ID belongs to other data.
 //
 // If the file has at least MaxHead bytes and a birth time that distinguishes files, the ID does not
 // change while the file grows. So a process that is killed before it stores the ID computes the

@@ -129,8 +129,8 @@ type model struct {
 
 func (m *model) file() fileid.File { return file(1, m.born, m.wrote, string(m.text)) }
 
-// step is one operation. Rewritten content is random, so that it differs from the old one except
-// for a common head.
+// step applies the operation op to the file. Rewritten content is random, so that it differs from
+// the old content, apart from a common head.
 func (m *model) step(op byte) {
 	draw := func(n int) []byte {
 		b := make([]byte, n)

@@ -43,8 +43,9 @@ func (osFS) OpenDir(path string) (Dir, error) {
 
 func (o osFS) MakeDir(path string, perm fs.FileMode) (Dir, error) { return MakeDirs(o, path, perm) }
 
-// MakeDirs implements [FS].MakeDir for other packages. It uses the OpenDir of system and
-// [Dir].MakeDir. path has the form of the operating system.
+// MakeDirs implements [FS].MakeDir for other packages. It opens the last existing directory in path
+// with system.OpenDir, and makes the missing ones with its MakeDir. The argument path has the form
+// of the operating system.
 func MakeDirs(system FS, path string, perm fs.FileMode) (Dir, error) {
 	above, missing, err := existing(path)
 	if err != nil {
@@ -81,9 +82,9 @@ func existing(path string) (above, missing string, err error) {
 	}
 }
 
-// makeIn makes a directory beneath the existing directory above, and returns it. The parameter
-// missing is the path of the new directory relative to above. makeIn also makes the parents in
-// this path.
+// makeIn makes a directory and returns it. The parameter above is an existing directory, and
+// missing is the path of the new directory relative to it. makeIn also makes the parents in this
+// path.
 func makeIn(system FS, above, missing string, perm fs.FileMode) (Dir, error) {
 	parent, err := system.OpenDir(above)
 	if err != nil {

@@ -54,8 +54,8 @@ type Dir interface {
 	// durable only after Sync of the directory.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Stat(name string) (Info, error) // describes the name itself: symlinks are not followed
-	// Entries lists the directory name ("." for the Dir itself) in no particular order. Entries
-	// that are deleted meanwhile are left out.
+	// Entries lists the directory with this name ("." for the Dir itself), in no particular order.
+	// Entries that are deleted meanwhile are left out.
 	Entries(name string) ([]Entry, error)
 	// Rename moves the file oldName into another Dir or the same one (to), where it gets the name
 	// newName. It replaces an existing file newName. The rename is durable only after Sync of both

@@ -88,8 +88,9 @@ func check(system string) error {
 	return errors.Join(problems...)
 }
 
-// check returns the package, and the errors in it. Errors of other modules are left out unless they
-// are in declarations.
+// check type-checks the package p, and returns the result and the errors. mine means that p belongs
+// to this workspace. In other packages, check skips the function bodies, so it finds only errors in
+// declarations.
 func (p *pkg) check(known map[string]*types.Package, mine bool) (*types.Package, []error) {
 	set := token.NewFileSet()
 	var errs []error

@@ -21,8 +21,8 @@ import (
 // slots. [AkkaDefaults] has the article's settings.
 type Akka struct {
 	Slot time.Duration // 0 means that every wait is 0
-	// Ceiling is the slot number at which a call starts over. If it is 1 or less, every call waits
-	// 0, unless StayAtCeiling is set.
+	// Ceiling is the slot number at which the wait is 0 and the slot number starts over. If it is 1
+	// or less, every wait is 0, unless StayAtCeiling is set.
 	Ceiling       int
 	StayAtCeiling bool
 }
@@ -36,8 +36,8 @@ type AkkaState struct {
 	Started                       bool // Retries is above 0
 }
 
-// slotNumber returns the slot number from which step n draws. It returns 0 if the call at this step
-// starts over or can only draw 0.
+// slotNumber returns the slot number of step n. It returns 0 if the wait of the step is always 0,
+// for example because the slot number has reached the ceiling and starts over.
 func (p Akka) slotNumber(n uint32) uint64 {
 	switch {
 	case p.StayAtCeiling && n == 0:

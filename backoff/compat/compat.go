@@ -4,11 +4,12 @@
 // attempt, and refuses the same settings. Tests compare them with values taken from the libraries
 // themselves.
 //
-// For new programs package backoff is better: its policies stay within their cap and keep their
-// jitter there. The doc comment of each policy lists the quirks of the original. Where the original
-// overflows or returns a negative wait, the policy returns 0 or the largest Duration instead,
-// unless Compat asks for the original's value. With Compat a wait may be negative. time.Sleep and
-// timers take that as 0, so a retry loop runs without a pause (a hot loop).
+// For new programs package backoff is better: its waits never exceed their cap, and still have
+// jitter when they have reached it. The doc comment of each policy lists the quirks of the
+// original. Where the original overflows or returns a negative wait, the policy returns 0 or the
+// largest Duration instead, unless Compat asks for the original's value. With Compat a wait may be
+// negative. time.Sleep and timers take that as 0, so a retry loop runs without a pause (a hot
+// loop).
 //
 // Every policy is a struct of its settings, an immutable value and a backoff.Policy. It is safe for
 // concurrent use: the caller keeps the state and passes the source of randomness. Zero means zero,

@@ -172,7 +172,7 @@ type FlumeRunner struct {
 }
 
 // FlumeRunnerDefaults returns the settings of both runners: 1 s more for each BACKOFF, at most 5 s.
-// The settings of a sink cannot be configured.
+// In Flume, those of a sink runner cannot be changed.
 func FlumeRunnerDefaults() FlumeRunner {
 	return FlumeRunner{Increment: time.Second, Max: 5 * time.Second}
 }

@@ -14,10 +14,10 @@ import (
 //
 // [KubernetesExponentialDefaults] has the settings of DefaultTypedControllerRateLimiter.
 //
-// Quirks, both with Compat only: With a Base of 1 ns and n = 63, the wait is 2^63 ns, one more
-// than the largest int64. The original compares the two as floats, which are equal. So it does not
-// cut the wait to Max, and converts it to the lowest int64. With a Base of 0, the wait is 0 times
-// infinity from n = 1024 on. This is NaN, which also becomes the lowest int64.
+// Quirks, both with Compat only: With a Base of 1 ns and n = 63, the wait is 2^63 ns, one more than
+// the largest int64. The original compares both numbers as floats, and as floats they are equal. So
+// it does not cut the wait to Max, and converts it to the lowest int64. With a Base of 0, the wait
+// is 0 times infinity from n = 1024 on. This is NaN, which also becomes the lowest int64.
 type KubernetesExponential struct {
 	Base   time.Duration // 0 means that every wait is 0
 	Max    time.Duration // 0 means that every wait is 0
@@ -199,8 +199,9 @@ func (p KubernetesFlow) Next(s backoff.State,
 	return d, s, true
 }
 
-// Bounds implements backoff.Bounder, for failures with a gap of 0. The mean is computed from the
-// mean of the previous wait, and is too high if some draws are cut to Max.
+// Bounds implements backoff.Bounder, for failures that follow each other at once, as in Next. The
+// mean is computed from the mean of the previous wait, and is too high if some draws are cut to
+// Max.
 func (p KubernetesFlow) Bounds(n int) (lowest, mean, highest time.Duration) {
 	end := float64(max(p.Initial, p.Max)) * (2 + max(p.Jitter, 0)) // no sum is higher
 	if p.Compat && (p.Initial < 0 || p.Max < 0 || !(end < math.MaxInt64)) {

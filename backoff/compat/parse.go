@@ -22,7 +22,7 @@ import (
 // missing key has the default that Specs shows, if there is one. Compat is off, so that no wait is
 // negative.
 //
-// Parse reads the text of the policy's String method as the same policy.
+// The String method of a policy returns a text from which Parse makes the same policy again.
 func Parse(spec string) (backoff.Policy, error) { return backoff.ParseWith(spec, readers) }
 
 // specs are the policies that Parse reads, with all keys in the order of the fields. The value of a
@@ -150,8 +150,9 @@ func read[P port](defaults P) func(*backoff.Settings) backoff.Policy {
 	return readAs(defaults, func(p P) (port, error) { return p, nil })
 }
 
-// readAs returns a reader. The reader sets the fields of a T from the keys of the same names, and
-// makes a policy of the T. A duration, int or string is required if it has no default.
+// readAs returns a function that makes a policy from the keys of a spec. The function sets the
+// fields of a T from the keys of the same names, and passes the T to policyOf. A duration, int or
+// string is required if it has no default.
 func readAs[T any](defaults T,
 	policyOf func(T) (port, error)) func(*backoff.Settings) backoff.Policy {
 	return func(settings *backoff.Settings) backoff.Policy {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// TestSpecs checks that Parse reads each text that Specs lists, and that the policy stays the same
-// without a key that has a default.
+// TestSpecs checks that Parse reads each text that Specs lists, and that a key with its default
+// value can be left out without changing the policy.
 func TestSpecs(t *testing.T) {
 	names := map[string]bool{}
 	for _, spec := range Specs() {

@@ -101,8 +101,8 @@ func ask(t *testing.T, name string, p backoff.Policy, compat bool, s backoff.Sta
 	if !ok && (d != 0 || next != s) {
 		t.Errorf("%s %+v at %d gives up with %d and %+v after %+v", name, p, s.N, d, next, s)
 	}
-	// k8s/flow grows each wait from the previous one, so Bounds holds only on a walk from the
-	// start.
+	// k8s/flow grows each wait from the previous one, so Bounds holds only for calls of Next that
+	// begin at step 0.
 	if name != "k8s/flow" && ok && s.N <= math.MaxInt32-1 && (d < low || d > high) {
 		t.Errorf("%s %+v at %d: %d is not in %d to %d (%v)", name, p, s.N, d, low, high, err)
 	}

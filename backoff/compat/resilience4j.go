@@ -42,8 +42,8 @@ func Resilience4jDefaults() Resilience4j {
 	return Resilience4j{Initial: 500 * time.Millisecond, Multiplier: 1.5, Randomization: .5}
 }
 
-// Delay returns the wait after the given attempt, counted from 1. random is in [0, 1). It returns
-// the error of Validate, and an error for an attempt below 1.
+// Delay returns the wait after the given attempt, counted from 1. random is in [0, 1). Delay fails
+// if Validate does, or if attempt is below 1.
 func (p Resilience4j) Delay(attempt int, random float64) (time.Duration, error) {
 	err := p.Validate()
 	// The constructors with a Max check Initial only when they are called with an attempt.

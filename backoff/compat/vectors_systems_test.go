@@ -243,9 +243,9 @@ func checkHadoopDecision(t *testing.T, c vectors.Case, d vectors.Decision) {
 	}
 }
 
-// hadoop returns the policy with this name: the policy of a case, or one of the policies inside
-// it. p has its settings. If input, the input of a decision, has a number such as max_retries,
-// this number takes precedence.
+// hadoop returns the policy with the given name and the settings p. It is the policy of a case, or
+// one of the policies inside that policy. The input of a decision may contain settings, too, such
+// as max_retries. These take precedence over p.
 func hadoop(t *testing.T, name string, p, input vectors.Object) Hadoop {
 	t.Helper()
 	unit := JavaMilliseconds

@@ -48,9 +48,8 @@ var ErrEnding = errors.New("interrupted: nothing is started any more")
 // Ending reports whether KillAll was called.
 func Ending() bool { return ending.Load() }
 
-// KillAll kills all running processes. It is called when this command must end. After it, Start
-// starts nothing: otherwise a goroutine that was waiting for a killed process would start the next
-// one.
+// KillAll kills all running processes. Call it before the program ends. After it, Start starts
+// nothing. Otherwise a goroutine that was waiting for a killed process would start the next one.
 func KillAll() {
 	ending.Store(true)
 	running.Range(func(p, _ any) bool {

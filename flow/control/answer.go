@@ -9,8 +9,8 @@ import (
 )
 
 // answer handles an Answer event: a worker's Deliver has returned. It ends the attempt at the lane,
-// measures the round trip of a delivery, and applies the outcome. An attempt at an Ordered lane
-// waits for the earlier attempts of its run before its outcome is applied.
+// measures the round trip of a delivery, and applies the outcome. At an Ordered lane, the outcome
+// is applied only after those of the earlier attempts in the lane's current run (see [orderedRun]).
 func (t *attempts) answer(e *Event, out []Command) []Command {
 	a := t.table.find(e.ID)
 	if a == nil || e.Outcome < Delivered || e.Outcome > Split {
@@ -255,8 +255,9 @@ func (t *attempts) refusal(l *lane, a *attempt) {
 // maxThrottle bounds the time for which one answer of a worker may close its gate.
 const maxThrottle = 5 * time.Minute
 
-// measureRank corrects the load that attempt a, which has been delivered, found at its worker. It
-// counts the attempt in the ranks.
+// measureRank is called when attempt a was delivered, if attempts of the lane have hung. It
+// corrects a.ahead, the load that a found at its worker: hanging attempts are a part of it if they
+// are only slow. It also counts a in the ranks, see [hangRanks].
 func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	l := a.lane
 	if l.hanging.ranks == nil {
@@ -276,15 +277,15 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	t.assessHanging(l)
 }
 
-// raised reports whether attempt a was sent before the first delivery of l, when timeouts had
-// raised the limit above the window. The start-up must not take such attempts for a full window of
-// 1.
+// raised reports whether attempt a was sent before the first delivery of l, after timeouts. Each of
+// them allows one more attempt than the window (see maxRaise), so such an attempt does not show
+// that the window was full.
 func (l *lane) raised(a *attempt) bool {
 	return l.win.starter != nil && l.est.hung > 0 && a.progress == 0
 }
 
-// dropLevelIfAbove drops the level of l if it is above the window. During a measurement the window
-// is narrow, so the level stays.
+// dropLevelIfAbove drops the level of l (the number in flight from which the worker refuses) if it
+// is above the window. While a measurement narrows the window, the level stays.
 func (t *attempts) dropLevelIfAbove(l *lane) {
 	if !l.win.drain.on {
 		l.level.dropIfAbove(l.win.cached.limit)

@@ -187,8 +187,8 @@ func (ev *evidence) failsMore(l *lane) bool {
 	return l.failures.chance() > ownFault*ev.blame.chance()
 }
 
-// weightedFailures adds up failures with weights from 0 to 1, because a failure may be the fault of
-// the item. When the sum reaches countedFrom, one whole failure is counted and subtracted.
+// weightedFailures adds up the failures of a lane, each with a weight from 0 to 1, because the item
+// may be at fault. When the sum reaches countedFrom, one whole failure is counted and subtracted.
 type weightedFailures float64
 
 const (
@@ -199,8 +199,8 @@ const (
 	repeatRounds       = 4  // round trips in which failures at one lane count once
 	overtaken          = 3  // deliveries that must overtake an overdue attempt
 	countedFrom        = 0.75
-	// weight for the breaker of a failed repeat if there is bad data; in an outage new items fail,
-	// too, and they count in full
+	// weight with which a failed repeat of an item counts against the breaker if there is bad data.
+	// In an outage new items fail, too, and they count in full.
 	repeatWeight    = 0.25
 	minFailingShare = 0.005 // least share of failing first attempts for repeatWeight
 )
@@ -290,8 +290,9 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	return false
 }
 
-// overtakenThrice reports whether this cost, which was delivered of attempts sent after attempt a,
-// is that of three items like its own.
+// overtakenThrice reports whether attempt a was overtaken by three deliveries. The parameter cost
+// is the delivered cost of attempts that were sent after a. Three deliveries are three times the
+// cost of a.
 func overtakenThrice(a *attempt, cost float64) bool { return cost >= overtaken*a.cost-1e-6 }
 
 // confirmFailures is called after attempt a was delivered. It turns pending failures of its lane

@@ -4,10 +4,11 @@ package control
 
 import "math"
 
-// correlation measures the correlation of the round trips of the lanes. Lanes that share a queue
-// have a high correlation, but a common change of load also causes one. The correlation costs
-// nothing, whereas an experiment pauses lanes. So an experiment is made only if the correlation
-// contradicts the present state (a group, or none).
+// correlation measures how closely the round trips of the lanes are correlated, to decide when the
+// experiment of [group] is worth its cost. Lanes that share a queue have a high correlation, but a
+// common change of load also causes one. Measuring costs nothing, whereas an experiment pauses
+// lanes. So an experiment is made only if the correlation contradicts the present state (a group,
+// or none).
 type correlation struct {
 	deviations float64 // sum of the lanes' deviations
 	n          int     // samples of the block

@@ -145,8 +145,8 @@ func (t *attempts) rto(l *lane) time.Duration {
 
 // timeoutOf returns the timeout of attempt a, which was just sent. During a start-up, the last step
 // of the window may exceed the worker's slots, and the timeout allows for items that wait for a
-// slot. If attempts hang, round trips may be few and old. The timeout is then scaled to the current
-// queue if that is shorter than before.
+// slot. If attempts have hung recently, the measured round trips may be few and old. If the
+// worker's queue is shorter now than it was then, the timeout is reduced in proportion.
 func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	least := t.minRTO()
 	d := l.est.rto(a.cost, least)

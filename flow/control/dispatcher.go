@@ -34,9 +34,9 @@ type hold struct {
 // endless. No item is then held or requested ahead until the source runs dry once.
 const endlessSource = 1024
 
-// busySource is the number of consecutive new items from which a window may be narrowed for a
-// measurement. With a slower source, lanes drain now and then without a measurement, and a
-// measurement would only delay items.
+// busySource is the number of consecutive new items after which a source counts as busy. Only then
+// may a window be narrowed for a measurement. With a slower source, lanes drain now and then
+// without a measurement, and a measurement would only delay items.
 const busySource = 16
 
 // resetIfSourceDry resets backlog.consecutiveNew if the source ran dry: the machine had room before

@@ -212,8 +212,9 @@ func (w *model) drain() {
 	w.fail("not drained after 10000 steps: %+v", w.m.Status())
 }
 
-// hold records items that were delivered while earlier attempts of the same run are unanswered, and
-// removes them if one of those attempts fails.
+// hold handles an answer at an Ordered lane. It records an item that was delivered while earlier
+// attempts of the lane's run are unanswered. If one of these attempts fails, it removes the later
+// items from the record.
 func (w *model) hold(x *modelTry, l *modelLane, outcome control.Outcome) {
 	if outcome == control.Delivered {
 		if !l.failed || x.place < l.firstFailed {

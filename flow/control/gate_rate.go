@@ -71,7 +71,7 @@ const (
 	// deliveries since the last refusal from which a refusal only lowers the ceiling a little
 	rateTolerance = 50
 	// A limit does not help if the share of refusals is at most maxRateChance and at least half of
-	// the share without the limit. This is known from minRateRefusals on.
+	// the share without the limit. This is judged after minRateRefusals refusals.
 	minRateRefusals = 3
 	maxRateChance   = 0.2
 	rateMemory      = 1000.0 // deliveries of a tally after which its counts are halved
@@ -213,8 +213,8 @@ func (r *limiter) refusedPaced(now time.Duration, stated bool) {
 }
 
 // assumeLimit handles a worker that delivered at a certain rate (at), then refused everything, and
-// soon accepted batches again. Such a worker limits the number per second without answering 429.
-// The attempts that it has refused no longer count towards its limit.
+// soon accepted batches again. Such a worker limits the attempts per second without answering 429.
+// The limiter then begins to pace it just below that rate.
 func (r *limiter) assumeLimit(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // refused although paced: not because of the rate

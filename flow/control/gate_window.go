@@ -126,8 +126,8 @@ func (g *windowGate) room(now time.Duration) int {
 	return left
 }
 
-// held returns the number of attempts that the worker holds if n have a place. The others hang
-// because of bad data.
+// held returns the number of attempts that the worker holds if n attempts have a place in the
+// window. The rest of the n hang because of bad data, and are no load of the worker.
 func (g *windowGate) held(n int) int {
 	if g.widen <= 1 {
 		return n

@@ -119,15 +119,16 @@ func (h *hangRanks) below() (sum hangCount) {
 	return sum
 }
 
-// widening returns the number of attempts per attempt that the worker holds. The others hang
-// because of bad data, and have a place until they are recognized.
+// widening returns the number of attempts that must have a place in the window so that the worker
+// holds one. It is 1 if no attempts hang because of bad data. Otherwise it is higher, because these
+// attempts have a place until they are recognized.
 func (h *hangRanks) widening(least float64) float64 {
 	delivered := max(h.deliveredFor, least, time.Nanosecond.Seconds()) // round trips may take no time
 	return min(1+h.real()*h.hungFor/delivered, maxWidening)
 }
 
-// real returns the share of the attempts counted as hung that are not only slow. It is 0 for a
-// nil receiver, and grows from 0 with the attempts that become overdue and do not return.
+// real returns the share of the attempts counted as hung that are not only slow. It grows from 0
+// with the attempts that become overdue and do not return. It is 0 if h is nil.
 func (h *hangRanks) real() float64 {
 	if h == nil {
 		return 0

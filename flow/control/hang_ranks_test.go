@@ -55,8 +55,8 @@ func TestRankBuckets(t *testing.T) {
 	}
 }
 
-// TestOverdueAttemptsAreRanked checks that an overdue attempt counts as overdue in the ranks as soon
-// as it is overtaken, before its timeout or after it. It has not given up its place before.
+// TestOverdueAttemptsAreRanked checks an overdue attempt that still has its place. In the ranks it
+// counts as overdue as soon as it is overdue and overtaken, in whichever order.
 func TestOverdueAttemptsAreRanked(t *testing.T) {
 	m, _ := steps(t)
 	l := m.lanes.up[0]

@@ -77,8 +77,8 @@ func (s *hanging) countDelivered(a *attempt, seconds float64) {
 	}
 }
 
-// assessHanging widens the window of l by the time that hanging attempts have places, or sets a
-// level, as the ranks of these attempts indicate.
+// assessHanging sets a level for l if the ranks of the hanging attempts show one. It also widens
+// the window of l, to make up for the time for which hanging attempts have places in it.
 func (t *attempts) assessHanging(l *lane) {
 	h := l.hanging.ranks
 	if h == nil || l.win.starter == nil {
@@ -138,9 +138,9 @@ func (s *hanging) overdue(a *attempt, overtaken bool) {
 	}
 }
 
-// overtakeOverdue handles a delivery by l. Overdue attempts sent before the latest delivered attempt
-// have been overtaken, so they do not wait in a queue. The result reports whether one of them was
-// overtaken since the last call.
+// overtakeOverdue is called at a delivery by l. Overdue attempts sent before the latest delivered
+// attempt have now been overtaken, so the worker's queue does not explain them: they count as
+// hanging. The result reports whether there were any new ones.
 func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 	s := &l.hanging
 	s.sinceDelivery = 0

@@ -20,8 +20,8 @@ type Config struct {
 	Seed     uint64           // of every random choice
 	Window   window.Algorithm // makes one window per worker; nil means window.Linear{}
 	Dispatch dispatch.Policy  // nil means dispatch.LeastCompletion{}
-	// time after which an attempt is overdue and its worker counts as BUSY; 0 means RFC 6298 for
-	// each worker; negative: none
+	// time after which an attempt is overdue, and counts against its worker. 0 means the timeout of
+	// RFC 6298 for each worker; negative: none
 	Timeout time.Duration
 	// wait of an item before its next attempt; nil means full jitter from 250 ms to 30 s
 	Retry backoff.Policy

@@ -102,7 +102,8 @@ func steps(t *testing.T) (m *Machine, step func(now time.Duration, e Event) []*a
 }
 
 // TestOvertakenAfterAnother checks that an attempt that was overtaken three times gives up its
-// place. An earlier and larger one, which three times its own cost has not overtaken, keeps its own.
+// place. An earlier attempt with a greater cost keeps its place, because less than three times its
+// cost has been delivered since.
 func TestOvertakenAfterAnother(t *testing.T) {
 	const ms = time.Millisecond
 	m, step := steps(t)

@@ -71,8 +71,8 @@ func (r *retrying) remove(it *item) {
 	r.amount.remove(it)
 }
 
-// full reports whether the items that wait for another attempt, the deferred ones and the items
-// behind them reach the bound of Config.Waiting.
+// full reports whether the waiting items reach the bound of Config.Waiting. These are the items
+// that wait for another attempt, including deferred ones, and the later items of their keys.
 func (b *backlog) full() bool {
 	w, held, behind := &b.cfg.Waiting, &b.retrying.deferred.held, b.blockedByFailed()
 	return w.Cost > 0 && b.retrying.cost+held.cost+behind.cost >= w.Cost ||

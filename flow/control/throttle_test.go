@@ -367,8 +367,8 @@ func TestSlowLimitEnds(t *testing.T) {
 	}
 }
 
-// TestRejectedEndsTheThrottle checks that responses other than deliveries, which show that the
-// worker accepts attempts, also shorten the waits. Otherwise a worker that rejects a record of each
+// TestRejectedEndsTheThrottle checks that a rejection shortens the waits like a delivery, because
+// it also shows that the worker accepts attempts. Otherwise a worker that rejects a record of each
 // batch would get one batch at a time.
 func TestRejectedEndsTheThrottle(t *testing.T) {
 	for _, outcome := range []control.Outcome{control.Delivered, control.Rejected} {

@@ -31,15 +31,15 @@ type decoded struct {
 }
 
 // decoder converts a body to records, which may refer to the memory of body. An error means that
-// the body is invalid, unless it is an error of room.
+// the body is invalid, unless the function room has returned it.
 type decoder func(contentType string, body []byte, maxRecord int, room room) (decoded, error)
 
 // room reserves the given number of bytes, in addition to those of the body. A decoder calls it
 // before it uses much more memory than the body, for example for labels that each record repeats.
 type room func(bytes int64) error
 
-// add adds a record. Before that, it reserves memory for the records and for other, the number of
-// bytes that the decoder uses in addition to the body and the records.
+// add adds a record. Before that, it reserves memory for all records so far, and for other bytes
+// that the decoder uses in addition to the body and the records.
 func (d *decoded) add(record []byte, other int64, room room) error {
 	size := int64(d.records.Size()+len(record)) + int64(d.records.Len()+1)*intake.RecordOverhead
 	if err := room(other + size); err != nil {

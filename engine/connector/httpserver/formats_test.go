@@ -116,8 +116,9 @@ func TestBulkNumericID(t *testing.T) {
 		"line 1 is not an action: its _id is not a text", want...)
 }
 
-// TestBulkIndex checks that an action without an index gets the index of the path. The same body
-// with the same key for another index must be refused as another body.
+// TestBulkIndex checks that an action without an index gets the index of the path. A repeated
+// request with the same key and body, but another index, must be refused like one with another
+// body.
 func TestBulkIndex(t *testing.T) {
 	s := run(t, "format: elasticsearch_bulk")
 	body := `{"index":{"_id":"1"}}

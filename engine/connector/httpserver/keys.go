@@ -52,8 +52,8 @@ func newKeys(keep time.Duration) *keys {
 	return &keys{keep: keep, by: make(map[string]*list.Element), order: list.New()}
 }
 
-// begin returns the request with a key. mine means that the key is new. The caller must then submit
-// the request, and call submitted or failed.
+// begin returns the entry of the request with the given key. If the key is new, begin makes the
+// entry, and mine is true. The caller must then submit the request, and call submitted or failed.
 func (k *keys) begin(key string, hash [sha256.Size]byte, now time.Time) (entry *keyed, mine bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,8 +114,9 @@ func (k *keys) remove(at *list.Element) {
 	k.bytes -= keyCost + len(e.reply.body)
 }
 
-// wait waits until a request that another call has begun is submitted, and returns the submission.
-// It returns nil if that request failed before it was submitted.
+// wait is for a repetition of a request. It waits until the first call with the same key has
+// submitted the request, and returns the submission. It returns nil if the first call failed before
+// that.
 func (e *keyed) wait(ctx context.Context) (*intake.Submission, error) {
 	select {
 	case <-e.ready:

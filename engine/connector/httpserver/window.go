@@ -13,8 +13,8 @@ import (
 // accepts from a sender. Penstock's sinks state the cost of a request in the same unit.
 const unitRecords = "records"
 
-// priceBytes is the number of bytes for which a request costs at least one record. Example: a body
-// of 10 KiB costs at least 10 records.
+// priceBytes sets the minimum cost of a request: one record for each priceBytes of its body.
+// Example: a body of 10 KiB costs at least 10 records.
 const priceBytes = 1 << 10
 
 // service decides which requests count as being served. If slots is 0, each request counts from the
@@ -45,8 +45,8 @@ func (q *service) end(a *flow.Arrival) {
 	q.serve()
 }
 
-// serve makes waiting requests count as being served, in order, until slots requests are being
-// served. The caller holds mu.
+// serve moves requests from waiting to serving, in order, until q.slots of them are being served.
+// If slots is 0, it moves all of them. The caller holds mu.
 func (q *service) serve() {
 	if q.serving == nil {
 		q.serving = make(map[*flow.Arrival]bool)

@@ -207,8 +207,8 @@ func refused(t *testing.T, kind string, fresh func(t *testing.T) fixture) {
 	}
 }
 
-// stops are changes that stop a running reader. All rows handed out before are correct. A new
-// reader continues after them or reports the problem.
+// stops are tables, some with a later change, that stop a running reader. All rows handed out
+// before must be correct. A new reader continues after these rows, or reports the problem.
 var stops = []struct {
 	name, make string
 	set        func(o *table.Options)

@@ -107,8 +107,8 @@ type filling struct {
 	more      bool   // it ended because the batch is full
 }
 
-// last returns the key of the row that was added last, or f.prev if there is none. accept checks
-// the order of the rows with it.
+// last returns the key of the row that was added last. If there is none, it returns f.prev, the key
+// before the first row. accept checks the order of the rows with it.
 func (f *filling) last() []byte {
 	switch n := len(f.ends); n {
 	case 0:

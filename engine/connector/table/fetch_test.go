@@ -172,7 +172,7 @@ func readTo(t *testing.T, r stream.Reader,
 }
 
 // TestReadsAtATime checks that as many partitions are read concurrently as there are connections.
-// Callers wait for each other, so that a sequential reader would hang.
+// The queries of the fake database wait for each other, so a sequential reader would hang.
 func TestReadsAtATime(t *testing.T) {
 	for _, c := range []struct{ connections, tables, together int }{{3, 6, 3}, {1, 4, 1},
 		{4, 2, 2}} {
@@ -259,8 +259,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestCheckIntervals checks the waits at the end of a table: long while nothing comes, none after
-// new rows, and never short while other transactions are open.
+// TestCheckIntervals checks the waits at the end of a table. They are long while nothing comes, and
+// short after new rows. While other transactions are open, they are at most openWait.
 func TestCheckIntervals(t *testing.T) {
 	pace := pacing(5 * time.Second)
 	var at checkSchedule

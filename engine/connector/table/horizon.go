@@ -34,10 +34,10 @@ func (h *horizon) add(o observation) {
 	h.waiting = append(h.waiting, o)
 }
 
-// pass removes the observations that allow reading, and returns the key up to which rows may be
-// read, or "" if it removes none. n is the number of oldest observations that have passed: no
-// transaction can add rows before their last rows any more. Of these, pass removes the ones that
-// are at least lag old. The key is that of the last row in the newest of them.
+// pass returns the key up to which rows may be read, or "" if no further ones may be read. n is the
+// number of oldest observations that have passed: no transaction can add rows before their last
+// rows any more. Of these, pass removes the ones that are at least lag old. The key is that of the
+// last row in the newest of them.
 func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	for n > 0 && len(h.waiting) > 0 && now-h.waiting[0].at >= lag {
 		last = h.waiting[0].last

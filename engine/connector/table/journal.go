@@ -95,8 +95,8 @@ func openJournal(dir vfs.Dir, id string, m *journalState) (j *journal, known boo
 	return j, true, nil
 }
 
-// read applies the entries of text, the content of a journal, to m. It returns the end of the last
-// complete entry.
+// read applies the entries of a journal to m. The parameter text is the content of the journal. The
+// result is the end of the last complete entry.
 func (m *journalState) read(text []byte, id string) (good int64, err error) {
 	if magic := string(text[:min(len(text), len(journalMagic))]); magic != journalMagic && magic != journalMagic1 {
 		return 0, errors.New("it is not a journal of this version; move it away: then only late " +

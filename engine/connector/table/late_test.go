@@ -53,8 +53,8 @@ func (l *routeSim) open() stream.Reader {
 	return r
 }
 
-// settle records a batch as settled. If other batches are missing before it, it is recorded as a
-// range above the mark.
+// settle records a batch as settled. If earlier batches are not settled yet, it becomes a range
+// above the watermark.
 func (l *routeSim) settle(spans []stream.Span, texts []string) {
 	for _, s := range spans {
 		m := l.marks[s.Part.ID]

@@ -94,8 +94,8 @@ func (p *pairing) meet(k int) {
 	}
 }
 
-// carry copies data from one connection to the other until one ends. It first passes the data to
-// the function before.
+// carry copies data from one connection to the other until one ends. It calls the function before
+// with each piece of data before it sends the piece on.
 func carry(to, from net.Conn, before func(data []byte)) {
 	defer to.Close()
 	defer from.Close()

@@ -366,8 +366,9 @@ func TestQueue(t *testing.T) {
 	l.exactlyOnce(all)
 }
 
-// TestReuseWithoutMemory checks that, with rescan: 0, a table that shrinks and then grows again
-// below the current place stops the route. A table with keys that continue does not stop the route.
+// TestReuseWithoutMemory checks runs with rescan: 0. A table that has reused its keys, because rows
+// were deleted and then new ones inserted, must stop the route. A table whose keys continue must
+// not.
 func TestReuseWithoutMemory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

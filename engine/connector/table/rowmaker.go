@@ -166,8 +166,8 @@ func (m *rowMaker) rollBack(to stream.Savepoint) {
 // firstRows is the number of rows to request while their size is unknown.
 const firstRows = 200
 
-// guess returns the number of rows to request so that they fill the given number of bytes. The
-// parameter most is the maximum of this number.
+// guess returns the number of rows to request so that their records take about the given number of
+// bytes. It never returns more than the parameter most.
 func (m *rowMaker) guess(most, bytes int) int {
 	n := firstRows
 	if m.perRow > 0 {

@@ -14,9 +14,9 @@ type layer struct {
 	imports []string
 }
 
-// alone reports whether the row applies only to the package in its folder. This is so for the top
-// packages of the modules. Other rows also apply to packages below their folder, unless those have
-// a row of their own.
+// alone reports whether the row l of layers applies only to the package in its folder, as for the
+// top packages of the modules. Other rows also apply to packages below their folder, unless those
+// have a row of their own.
 func (l layer) alone() bool { return l.dir == "." || l.dir == "engine" }
 
 // layers lists the project packages that each package may import. A package may match the folders

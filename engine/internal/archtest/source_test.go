@@ -101,8 +101,8 @@ func (f *file) imports() []string {
 	return out
 }
 
-// selector returns the import path and the name of the package-level identifier of another package
-// to which n refers. ok is false if n refers to none.
+// selector returns the import path and the name if n refers to an identifier of another package.
+// Example: for http.Get, it returns "net/http" and "Get". Otherwise ok is false.
 func (f *file) selector(n ast.Node) (pkg, name string, ok bool) {
 	sel, isSel := n.(*ast.SelectorExpr)
 	if !isSel {

@@ -9,8 +9,8 @@ import (
 
 const (
 	// guardPatience divides the start of a run, which lasts until the run has delivered a record.
-	// Before guardPatience has passed, Records/10 dead records stop the route. After that,
-	// Records/100 dead records are enough.
+	// Before guardPatience has passed, a tenth of Guard.Records dead records stop the route. After
+	// that, a hundredth of Guard.Records is enough.
 	guardPatience = 10 * time.Second
 	// guardMemory bounds the number of records over which the share of dead records is computed.
 	// When they are more than twice this number, both counts are halved, so that older records
@@ -19,8 +19,8 @@ const (
 )
 
 // Guard stops a route that dead-letters too many records, for example because of a wrong token or
-// pattern. Once the number Records of records has been delivered or dead-lettered, the Guard stops
-// the route if the share of dead-lettered records exceeds Share.
+// pattern. The Guard stops the route if the share of dead-lettered records exceeds Share. It does
+// so only after at least Records records have been delivered or dead-lettered.
 //
 // Until a run has delivered its first record, fewer dead records are enough: Records/10 in the
 // first 10 s, and Records/100 later. For example, with Records = 1000, the route stops after 100

@@ -14,9 +14,9 @@ type Change struct {
 	Before, After string // values as JSON
 }
 
-// Diff returns the changes from the record before to the record after. Removed fields come first.
-// The others follow in the order of the later record. If one of the records is not a JSON object,
-// there are no changes.
+// Diff returns the changes between two states of a record. Removed fields come first. The others
+// follow in the order of the later record. If one of the records is not a JSON object, there are no
+// changes.
 func Diff(before, after string) []Change {
 	old, now := members(before), members(after)
 	values := make(map[string]string, len(old))

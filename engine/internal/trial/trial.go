@@ -155,9 +155,9 @@ func snapshot(b *stream.Batch, lines [][]byte) []Record {
 	return records
 }
 
-// changes returns the number of records that a processor changed, added or removed. before are the
-// records before the processor, and now those after it. A changed record counts once. Example: from
-// a, b, c to a, x there are 2 changes, because b became x, and c was removed.
+// changes returns the number of records that a processor changed, added or removed. The parameter
+// before has the input of the processor, and now has its output. A changed record counts once.
+// Example: from a, b, c to a, x there are 2 changes, because b became x, and c was removed.
 func changes(before, now []Record) int {
 	rest := make(map[Record]int, len(before))
 	for _, r := range before {

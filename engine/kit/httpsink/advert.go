@@ -74,8 +74,8 @@ func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	return r
 }
 
-// isOwnUnit reports whether the unit of a grant is records, which is also the default unit. A grant
-// is the text of an advertised window. The caller has already handled grants with the unit batches.
+// isOwnUnit reports whether the text of an advertised window (a grant) states the unit "records",
+// or no unit, which means the same. The caller has already handled grants with the unit "batches".
 func isOwnUnit(grant string) bool {
 	_, unit, ok := strings.Cut(grant, "unit=")
 	unit, _, _ = strings.Cut(unit, ";")

@@ -32,8 +32,9 @@ const (
 	// bodyPatience is the maximum wait, from the response on, until net/http has sent the rest of
 	// the request. Only then can the connection be used again.
 	bodyPatience = 100 * time.Millisecond
-	// stallPatience is a time in which no byte of a request was written after its response has
-	// arrived. It applies if the status of the response may mean that the batch was delivered.
+	// stallPatience is for a response that arrives before its request was written completely. If
+	// the response may acknowledge the batch, the sink waits for the rest of the request. It gives
+	// up when no byte was written for stallPatience.
 	stallPatience = 2 * time.Second
 	idlePatience  = 90 * time.Second // how long an unused connection is kept
 	// size of a connection's write buffer in this process: only the header is buffered
@@ -106,7 +107,7 @@ type answer struct {
 }
 
 // send makes one request, with an idempotency key if the format has one. After send has returned,
-// no goroutine reads data.
+// no goroutine reads the slice data any more.
 func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
 	key string) (*answer, error) {
 	req := &nethttp.Request{
@@ -197,8 +198,8 @@ func faultOf(ctx context.Context, err error) error {
 	return err
 }
 
-// readAnswer reads a response up to maxAnswer bytes. It returns the first bytes of it, at most as
-// many as the argument most.
+// readAnswer reads a response, at most maxAnswer bytes of it. It returns only the first bytes,
+// whose maximum number is the parameter most. cut is the error that ended the response early.
 func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
 	if cut != nil || len(text) < most {

@@ -31,8 +31,8 @@ func statusOutcome(r *Response, keyed bool) error {
 	return r.StatusError()
 }
 
-// As returns an error with the outcome o that describes the response, or nil if o is Delivered. If
-// o is throttled and r.Err contains the time to wait, the returned error contains the same time.
+// As returns the response as an error with the outcome o, or nil if o is Delivered. If o is
+// throttled and r.Err contains the time to wait, the returned error contains the same time.
 func (r *Response) As(o control.Outcome) error {
 	err := r.StatusError()
 	switch o {

@@ -24,8 +24,9 @@ func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 }
 
 // TimeOf returns the time in the given field of record i. The time is in RFC 3339, in Apache's
-// format, or a Unix time in seconds, milliseconds, microseconds or nanoseconds. TimeOf returns
-// missing if field is empty, if the record has no such field, or if the field contains no time.
+// format, or a Unix time in seconds, milliseconds, microseconds or nanoseconds. If the record has
+// no such field, or the field contains no time, TimeOf returns the argument missing. It does so,
+// too, if field is empty.
 func TimeOf(b *stream.Batch, i int, field string, missing time.Time) time.Time {
 	if f, ok := FieldOf(b, i, field); ok && field != "" {
 		if at, ok := readTime(string(b.Value(f))); ok {

@@ -118,8 +118,8 @@ func TestScanner(t *testing.T) {
 	}
 }
 
-// checkNextIs checks that NextIs finds the members that Next finds, one after the other, and that
-// it changes nothing otherwise.
+// checkNextIs checks that NextIs returns true for the key of each member that Next finds. For any
+// other key, NextIs must return false and leave the scanner as it was.
 func checkNextIs(t *testing.T, text string) {
 	t.Helper()
 	var s, guessed json.Scanner

@@ -90,8 +90,8 @@ func (t *transaction) insert(r *Row, out *Added) error {
 	return nil
 }
 
-// idOf returns the number that stands for a name in the file. If the name has none, idOf assigns
-// one.
+// idOf returns the number under which the file stores the name of a host or partition. If the name
+// has none, idOf assigns one.
 func (t *transaction) idOf(
 	cache map[string]int64, find, add *sql.Stmt, name string,
 ) (id int64, err error) {

@@ -113,8 +113,8 @@ func (s *Store) Due(
 	return deliveriesOf(rows, limit, nil)
 }
 
-// Next returns the earliest due time of a host's waiting deliveries that is later than after. It
-// returns false if there is none.
+// Next returns the earliest due time after the given time among the waiting deliveries of a host.
+// It returns false if there is none.
 func (s *Store) Next(ctx context.Context, host int64, after time.Time) (time.Time, bool, error) {
 	var due sql.NullInt64
 	err := s.reads.next.QueryRowContext(ctx, host, after.UnixMilli()).Scan(&due)

@@ -8,7 +8,8 @@ import (
 )
 
 // TestRetryWhileInFlight checks an operator's retry during an attempt. The retry must survive the
-// end of this attempt. When the forced attempt ends, it must not be repeated.
+// end of this attempt. The attempt that the operator has asked for must then be made, but only
+// once.
 func TestRetryWhileInFlight(t *testing.T) {
 	at := path(t)
 	s, other := open(t, at, 0), open(t, at, 0)

@@ -133,8 +133,8 @@ type Change struct {
 	Entries  []Entry
 }
 
-// Totals are sums over a store. Their unit is source records; see [Row].Weight. Only Waiting,
-// Exhausted and Bytes can decrease. Pruning reduces only Bytes.
+// Totals are sums over a store. All except Bytes count source records; see [Row].Weight. Only
+// Waiting, Exhausted and Bytes can decrease. Pruning reduces only Bytes.
 type Totals struct {
 	Waiting   int64 `json:"parked"`
 	Exhausted int64 `json:"exhausted"` // also counted in Waiting

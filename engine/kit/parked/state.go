@@ -201,8 +201,8 @@ func (p Progress) pending(s Schedule, now time.Time, retryAfter time.Duration) P
 	return p
 }
 
-// nextPoll returns the time of the next poll after now. It is not later than the end of the
-// operation's time limit.
+// nextPoll returns the time of the next poll, but not later than the end of the operation's time
+// limit. The parameter now is the current time.
 func (p Progress) nextPoll(s Schedule, now time.Time, retryAfter time.Duration) time.Time {
 	wait := retryAfter
 	if n := p.Operation.Polls; n < len(s.Polling.Waits) {

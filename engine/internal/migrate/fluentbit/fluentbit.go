@@ -172,8 +172,8 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
-// matches reports whether the filter or output v gets the records with a tag. A star in the tag
-// stands for the path of the file from which a record was read.
+// matches reports whether the filter or output v gets the records with a tag. The configured tag of
+// an input may have a star, which Fluent Bit replaces by the path of the file.
 func matches(v *migrate.Value, tag string) bool {
 	tag = strings.ReplaceAll(tag, "*", "x")
 	if pattern := v.Text("match_regex"); pattern != "" {
@@ -285,9 +285,9 @@ func (c *converter) modify(f *migrate.Value, p *migrate.Pipeline) {
 }
 
 // added returns the value of the rule `Add FIELD TEXT`. In Fluent Bit, the rule has no effect on a
-// record that already has the field. So the value is an expression: the field if the record has it,
-// else the text. An expression can test for a field only if records may have it. Without a parser
-// of the format json, records do not, and the value is the text alone.
+// record that already has the field. If a parser of the format json may have made the field, the
+// value is therefore an expression: the field if the record has it, else the text. Otherwise the
+// value is the text alone.
 func (c *converter) added(rule *migrate.Value, field, text string, p *migrate.Pipeline) string {
 	parsed := strings.Join(p.Processors, "\n")
 	switch {
