@@ -25,7 +25,7 @@ type Settings struct {
 // Policy returns the name of the policy.
 func (k *Settings) Policy() string { return k.policy }
 
-// Fail records an error in the settings. Only the first error is reported.
+// Fail adds an error in the settings. Only the first error is reported.
 func (k *Settings) Fail(err error) {
 	if k.err == nil {
 		k.err = err

@@ -138,7 +138,7 @@ func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end led
 	return end, nil
 }
 
-// settle records that a batch, or a piece of one, is settled.
+// settle notes that a batch, or a piece of one, is settled.
 func (a *progressTracker[R]) settle(it Item[[]R]) error {
 	a.dirty = true
 	if len(it.Value) == 0 {

@@ -181,7 +181,7 @@ func (l *loop[T]) settle(c control.Command) {
 	}
 }
 
-// recordRefusal records why the state machine refuses h. If a worker refused h, h.refusal is
+// recordRefusal notes why the state machine refuses h. If a worker refused h, h.refusal is
 // already the worker's error.
 func (l *loop[T]) recordRefusal(h *heldItem[T], c control.Command) {
 	var words string

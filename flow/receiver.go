@@ -135,7 +135,7 @@ func (a *Arrival) Reprice(cost float64) {
 	}
 }
 
-// Serve records that the service of the batch begins.
+// Serve notes that the service of the batch begins.
 func (a *Arrival) Serve() {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
@@ -151,7 +151,7 @@ func (a *Arrival) serve() {
 	}
 }
 
-// Done records that the batch has been served, and returns the grant for the response.
+// Done notes that the batch has been served, and returns the grant for the response.
 func (a *Arrival) Done() Grant {
 	r := a.r
 	r.mu.Lock()
@@ -170,7 +170,7 @@ func (a *Arrival) Done() Grant {
 	return a.grant
 }
 
-// Cancel records that the batch will not be served. It does nothing after Done.
+// Cancel notes that the batch will not be served. It does nothing after Done.
 func (a *Arrival) Cancel() {
 	r := a.r
 	r.mu.Lock()

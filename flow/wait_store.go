@@ -27,7 +27,7 @@ type Wait struct {
 //
 // All methods but Next are called on the loop, and must not block.
 type WaitStore[T any] interface {
-	// Note records that an item waits, so that after a restart the item continues its wait instead
+	// Note notes that an item waits, so that after a restart the item continues its wait instead
 	// of beginning it again. Note does not take the item: the Sender keeps it.
 	Note(it Item[T], w Wait)
 	// Take moves a waiting item into the store, and reports whether it did so. If it did, the

@@ -138,7 +138,7 @@ func (s *sequence) run(o *Options, op func(context.Context) error) error {
 	return err
 }
 
-// start records that an attempt begins.
+// start notes that an attempt begins.
 func (s *sequence) start(o *Options) {
 	s.attempts++
 	s.row++
@@ -148,7 +148,7 @@ func (s *sequence) start(o *Options) {
 	}
 }
 
-// finish records that an attempt ended. A failure is reported to the budget later, when it is
+// finish notes that an attempt ended. A failure is reported to the budget later, when it is
 // classified.
 func (s *sequence) finish(o *Options, err error) {
 	s.leave()

@@ -9,7 +9,7 @@ import (
 // summary collects a line per target, for the end of the run.
 var summary []string
 
-// verdict records whether a target is held.
+// verdict notes whether a target is held.
 func verdict(t *testing.T, held bool, format string, args ...any) {
 	t.Helper()
 	line := "held    "

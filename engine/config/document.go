@@ -36,7 +36,7 @@ type document struct {
 	nodes   int
 }
 
-// fail records a mistake at a node.
+// fail adds a mistake at a node.
 func (d *document) fail(n *yaml.Node, format string, args ...any) *Error {
 	return d.failAt(n.Line, n.Column, format, args...)
 }

@@ -19,7 +19,7 @@ func feedback(source, sink Use) error {
 		"another folder, or exclude it from the source", writer.WritesFile())}
 }
 
-// feedback records an error for each sink of p with an output file that the source reads.
+// feedback adds an error for each sink of p with an output file that the source reads.
 func (l *loader) feedback(p *Pipeline) {
 	if p.Source.Options == nil || l.set.right[p.Source.Options] == nil {
 		return // the options are invalid

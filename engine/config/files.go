@@ -138,7 +138,7 @@ func (s *set) report() error {
 	return all
 }
 
-// claimFirst records that key defines a name of the given kind, such as a pipeline. It records an
+// claimFirst notes that key defines a name of the given kind, such as a pipeline. It records an
 // error if another file already defines the name.
 func claimFirst(l *loader, kind string, key *yaml.Node) bool {
 	id := kind + " " + key.Value

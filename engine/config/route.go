@@ -109,7 +109,7 @@ func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 	return doc.Content[0]
 }
 
-// strayKeys records errors for keys of a route that stand beside `routes:`.
+// strayKeys adds errors for keys of a route that stand beside `routes:`.
 func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]

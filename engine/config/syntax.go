@@ -12,7 +12,7 @@ import (
 // quoteText is a hint that does not quote the line. It is used for lines that contain a secret.
 const quoteText = "if it is text, quote the whole value"
 
-// syntax records an error of the YAML parser, with a remedy.
+// syntax adds an error of the YAML parser, with a remedy.
 func (d *document) syntax(err error) {
 	defer func() {
 		if e := d.errs[len(d.errs)-1]; d.masks(e.Place.Line) && strings.Contains(e.Hint, "'") {
@@ -119,7 +119,7 @@ func (d *document) wrongIndent(line, column int) {
 		"values")
 }
 
-// tagged records an error for a YAML tag. For example, `where: !ok` means an empty value of type
+// tagged adds an error for a YAML tag. For example, `where: !ok` means an empty value of type
 // ok.
 func (d *document) tagged(n *yaml.Node) {
 	_, rest := d.lineAt(n.Line, n.Column)
@@ -153,7 +153,7 @@ func (d *document) cut(n *yaml.Node) string {
 	return strings.TrimRight(rest, " ")
 }
 
-// checkCut records an error for a value that is cut off by ` #`, where YAML starts a comment. In an
+// checkCut adds an error for a value that is cut off by ` #`, where YAML starts a comment. In an
 // expression, ` #` is always an error. In a secret, it is an error if no space follows the #. In
 // any other value, it is an error only if the value has an unclosed bracket or quote, because
 // comments after values are common.

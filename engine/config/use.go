@@ -77,14 +77,14 @@ func claimExclusive(l *loader, u Use, key *yaml.Node) bool {
 	return true
 }
 
-// refused records an error that a component has returned for its options.
+// refused adds an error that a component has returned for its options.
 func (l *loader) refused(err error, name string, key, options *yaml.Node) {
 	for _, e := range flatten(err) {
 		l.invalid(e, name, key, options)
 	}
 }
 
-// several records an error for a mapping with several keys where one component is expected.
+// several adds an error for a mapping with several keys where one component is expected.
 func (l *loader) several(n *yaml.Node, role stream.Role, what string) bool {
 	var known []string
 	for i := 0; i < len(n.Content); i += 2 {
@@ -257,7 +257,7 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// invalid records an error of Validate at the position of the value that the error names. If the
+// invalid adds an error of Validate at the position of the value that the error names. If the
 // config does not contain this value, invalid uses the position of the innermost enclosing key that
 // the config contains.
 func (l *loader) invalid(err error, name string, key, options *yaml.Node) {

@@ -174,7 +174,7 @@ type laneFailures struct {
 	breaker    weightedFailures // weighted failures that the breaker has not counted yet
 }
 
-// delivered records a delivery by the lane.
+// delivered notes a delivery by the lane.
 func (d *laneFailures) delivered() {
 	d.deliveries, d.goodFailed = laneMemory*d.deliveries+1, laneMemory*d.goodFailed
 }
@@ -223,7 +223,7 @@ type evidence struct {
 	blame   blame
 }
 
-// countFailure records that attempt a failed or became overdue. The results window and breaker
+// countFailure notes that attempt a failed or became overdue. The results window and breaker
 // report whether the failure counts against the window and the breaker of its lane. It counts
 // against neither if the data is to blame. But a failed first attempt of a new item always counts
 // against the breaker, see [blame.streak].
@@ -254,7 +254,7 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// recordFailure records that attempt a has just failed or become overdue. It reports whether the
+// recordFailure notes that attempt a has just failed or become overdue. It reports whether the
 // failure is already evidence against its item.
 //
 // A failure is evidence against the item only if the same lane delivers another item that was sent

@@ -130,7 +130,7 @@ func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	return t.last
 }
 
-// succeeded records that l is alive: it delivered an item or gave another proper answer.
+// succeeded notes that l is alive: it delivered an item or gave another proper answer.
 func (bs *breakers) succeeded(l *lane, a *attempt) {
 	b := &l.br
 	l.throttle.accepted(bs.now)
@@ -173,7 +173,7 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 	}
 }
 
-// failed records a failure of l: a nack, a timeout, or a misconfiguration.
+// failed notes a failure of l: a nack, a timeout, or a misconfiguration.
 func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	b := &l.br
 	l.failureRate += failureWeight * (1 - l.failureRate)

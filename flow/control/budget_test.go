@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// owe records whether the next attempt of x's item must take a token of the budget. This depends on
+// owe notes whether the next attempt of x's item must take a token of the budget. This depends on
 // the outcome of x.
 func (w *model) owe(x *modelTry, out control.Outcome) {
 	switch out {
@@ -24,7 +24,7 @@ func (w *model) owe(x *modelTry, out control.Outcome) {
 	}
 }
 
-// spend records that attempt x takes a token of the budget, if its item must take one.
+// spend notes that attempt x takes a token of the budget, if its item must take one.
 func (w *model) spend(c control.Command, it *modelItem, x *modelTry) {
 	if x.paid = it.owes && c.Reason == control.InOrder; x.paid {
 		w.unreturned++

@@ -70,7 +70,7 @@ func returnedAs(suspect bool) returned {
 	return retryReturned
 }
 
-// addWait records that the item waits until it.due, if the wait is long enough for the item to
+// addWait notes that the item waits until it.due, if the wait is long enough for the item to
 // leave the machine.
 func (d *deferring) addWait(b *backlog, it *item) {
 	if !b.cfg.Defer || it.keyed() || it.due-b.now < minDeferWait {

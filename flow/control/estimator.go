@@ -171,14 +171,14 @@ func (e *estimator) double(now, sent time.Duration) {
 	}
 }
 
-// spurious records that a timeout was wrong, because the delivery came late. It raises
+// spurious notes that a timeout was wrong, because the delivery came late. It raises
 // timeoutFactor: round trips have a longer tail than the RFC assumes, and with too short a timeout
 // every item in the tail would be sent twice.
 func (e *estimator) spurious() {
 	e.timeoutFactor = min(max(1, e.timeoutFactor)*timeoutFactorStep, maxTimeoutFactor)
 }
 
-// inTime records a delivery in time: the timeout is no longer doubled, and timeoutFactor falls
+// inTime notes a delivery in time: the timeout is no longer doubled, and timeoutFactor falls
 // slowly towards the timeout of the RFC.
 func (e *estimator) inTime() {
 	e.shift = 0

@@ -23,10 +23,10 @@ type gate interface {
 // countingGate is a gate whose room depends on the attempts of its lane.
 type countingGate interface {
 	gate
-	// started records the start of an attempt, and reports whether the gate is now shut until a
+	// started notes the start of an attempt, and reports whether the gate is now shut until a
 	// certain time.
 	started(now time.Duration, a *attempt) (timed bool)
-	// ended records that an attempt has been answered.
+	// ended notes that an attempt has been answered.
 	ended(a *attempt)
 }
 
@@ -116,7 +116,7 @@ func (gs *gates) shut(now time.Duration, u use) bool {
 // full reports whether one of the gates that apply to items in their turn leaves no room.
 func (gs *gates) full(now time.Duration) bool { return gs.items.room(now) == 0 }
 
-// started records the start of an attempt, and reports whether a gate is now shut until a certain
+// started notes the start of an attempt, and reports whether a gate is now shut until a certain
 // time.
 func (gs *gates) started(now time.Duration, a *attempt) (timed bool) {
 	for _, g := range gs.counting {
@@ -125,7 +125,7 @@ func (gs *gates) started(now time.Duration, a *attempt) (timed bool) {
 	return timed
 }
 
-// ended records that an attempt has been answered.
+// ended notes that an attempt has been answered.
 func (gs *gates) ended(a *attempt) {
 	for _, g := range gs.counting {
 		g.ended(a)

@@ -44,7 +44,7 @@ const (
 // isRecent reports whether attempts hung recently.
 func (s *hanging) isRecent() bool { return s.recent >= minHanging }
 
-// exclude records that attempt a runs but does not count as load of the worker.
+// exclude notes that attempt a runs but does not count as load of the worker.
 func (s *hanging) exclude(a *attempt) {
 	if a.excluded {
 		return
@@ -122,7 +122,7 @@ func hangingAfter(a *attempt, e *estimator) time.Duration {
 	return max(d, minHangingTime)
 }
 
-// overdue records that attempt a is overdue, and whether later attempts have overtaken it.
+// overdue notes that attempt a is overdue, and whether later attempts have overtaken it.
 func (s *hanging) overdue(a *attempt, overtaken bool) {
 	if a.excluded {
 		s.early--

@@ -97,7 +97,7 @@ func (b *backlog) unlink(it *item) {
 	it.nodes = it.nodes[:0]
 }
 
-// markHolding records that the item has failed or is overdue, so that later items of its keys may
+// markHolding notes that the item has failed or is overdue, so that later items of its keys may
 // wait long.
 func (b *backlog) markHolding(it *item) {
 	if it.keyed() && !it.holds {

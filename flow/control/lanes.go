@@ -330,7 +330,7 @@ type uptime struct {
 	up           bool
 }
 
-// update records whether a lane is open from now on.
+// update notes whether a lane is open from now on.
 func (u *uptime) update(now time.Duration, up bool) {
 	if u.up {
 		u.total += now - u.since

@@ -66,7 +66,7 @@ const (
 // logRefuses is the log-likelihood ratio of a delivery beyond the level, see [refusedBeyond].
 var logRefuses = math.Log(levelRefuses)
 
-// taken records the delivery of an attempt.
+// taken notes the delivery of an attempt.
 func (v *level) taken(now time.Duration, a *attempt) {
 	v.add(a, true)
 	v.score = max(0, v.score+logRefuses)
@@ -84,7 +84,7 @@ func (v *level) dropIfAbove(window float64) {
 	}
 }
 
-// refused records a refusal. The result known reports whether a level explains the refusal, and
+// refused notes a refusal. The result known reports whether a level explains the refusal, and
 // lower reports whether that level is new.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
 	speaks := refusedBeyond(v.byChance()) // chance before this answer
@@ -127,7 +127,7 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 	return false, false
 }
 
-// trialRefused records that the trial was refused.
+// trialRefused notes that the trial was refused.
 func (v *level) trialRefused(now time.Duration, a *attempt, rtt time.Duration) {
 	if v.step > 0 { // the level had risen since the last refused trial
 		v.step, v.wait = 0, 0

@@ -35,7 +35,7 @@ func (o *onTimeAttempts) add(a *attempt) {
 	}
 }
 
-// deliver records that this cost of attempt a was delivered: attempts sent earlier were overtaken.
+// deliver notes that this cost of attempt a was delivered: attempts sent earlier were overtaken.
 func (o *onTimeAttempts) deliver(a *attempt, cost float64) {
 	o.newest = max(o.newest, a.id)
 	before := a.earlier
@@ -57,7 +57,7 @@ func (o *onTimeAttempts) overtaken(a *attempt) (cost float64) {
 	return cost
 }
 
-// endPlace records that attempt a has no place in the window any more.
+// endPlace notes that attempt a has no place in the window any more.
 func (o *onTimeAttempts) endPlace(a *attempt) {
 	if a.presumedLost {
 		a.presumedLost = false

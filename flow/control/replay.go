@@ -26,20 +26,20 @@ func (r *replay) add(it *item) { *r.bytes(it) += it.bytes }
 // remove stops counting an item that was withdrawn, replaced by its pieces, or deferred.
 func (r *replay) remove(it *item) { *r.bytes(it) -= it.bytes }
 
-// start records that the item is sent for the first time.
+// start notes that the item is sent for the first time.
 func (r *replay) start(it *item) {
 	r.remove(it)
 	it.counted = true
 	r.add(it)
 }
 
-// settle records that the item is delivered or dead-lettered, and must be saved.
+// settle notes that the item is delivered or dead-lettered, and must be saved.
 func (r *replay) settle(it *item) {
 	r.remove(it)
 	r.unsaved += it.bytes
 }
 
-// save records that settled items with this number of bytes are in the checkpoint.
+// save notes that settled items with this number of bytes are in the checkpoint.
 func (r *replay) save(bytes int64) { r.unsaved = max(0, r.unsaved-bytes) }
 
 // full reports whether the bytes of all items, from Offer until they are saved, reach the bound.

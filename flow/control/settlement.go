@@ -26,7 +26,7 @@ func newSettlement(ev *evidence) *settlement {
 	}
 }
 
-// reject records that no worker will accept the item. The item is cut into pieces or dead-lettered
+// reject notes that no worker will accept the item. The item is cut into pieces or dead-lettered
 // once none of its attempts is running. reject does nothing if the item has settled, is withdrawn,
 // or is already being cut or dead-lettered.
 func (s *settlement) reject(it *item, out []Command) []Command {

@@ -64,7 +64,7 @@ const (
 	maxPoolSenders = 1024
 )
 
-// Done records that a batch of the given cost was served for a sender, and returns the
+// Done notes that a batch of the given cost was served for a sender, and returns the
 // advertisement for that sender. The parameter waiting is the cost in the worker's queue. The
 // parameter network is the round trip that the sender measured, minus the time at the worker. It is
 // 0 if unknown.
@@ -91,7 +91,7 @@ func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64,
 		Taken: uint64(s.taken), QueueLen: int(waiting)}
 }
 
-// measured records a sender's measurement of the network's round trip, in seconds. A shorter one
+// measured notes a sender's measurement of the network's round trip, in seconds. A shorter one
 // replaces the earlier ones at once, because the earlier ones may include the time to connect.
 func (s *poolSender) measured(network float64) {
 	switch {

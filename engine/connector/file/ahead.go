@@ -46,7 +46,7 @@ func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	return at, end + room - at
 }
 
-// got records the result of a reservation.
+// got notes the result of a reservation.
 func (a *ahead) got(at, length int64, ok bool) {
 	if !ok {
 		a.never = true
@@ -55,5 +55,5 @@ func (a *ahead) got(at, length int64, ok bool) {
 	a.upTo = at + length
 }
 
-// moved records that the lane now writes to another file, or that the file was truncated.
+// moved notes that the lane now writes to another file, or that the file was truncated.
 func (a *ahead) moved() { a.upTo = 0 }

@@ -33,7 +33,7 @@ type pace struct {
 // next returns the time at which the next request is due.
 func (p *pace) next() time.Duration { return max(p.due, p.notBefore) }
 
-// demand records that the server allows no request before the time now+wait.
+// demand notes that the server allows no request before the time now+wait.
 func (p *pace) demand(now, wait time.Duration) { p.notBefore = max(p.notBefore, now+wait) }
 
 // page updates p after a successful request at the time now. It returns true if the next request

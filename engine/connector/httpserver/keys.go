@@ -67,7 +67,7 @@ func (k *keys) begin(key string, hash [sha256.Size]byte, now time.Time) (entry *
 	return entry, true
 }
 
-// submitted records that the request e was submitted to the routes. r is the response to send when
+// submitted notes that the request e was submitted to the routes. r is the response to send when
 // the request is settled.
 func (k *keys) submitted(e *keyed, sub *intake.Submission, r reply) {
 	k.mu.Lock()

@@ -151,7 +151,7 @@ func (s *Server) stop(ctx context.Context) error {
 	return nil
 }
 
-// setIdle records whether a connection is idle. c may be a TLS connection, which wraps the
+// setIdle notes whether a connection is idle. c may be a TLS connection, which wraps the
 // connection of the listener.
 func setIdle(c net.Conn, idle bool) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {

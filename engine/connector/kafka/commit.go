@@ -131,7 +131,7 @@ func (r *reader) complete(req *kmsg.OffsetCommitRequest, list map[topicPartition
 	return nil
 }
 
-// committed records the offsets that the broker has stored. If the broker refused partitions, it
+// committed notes the offsets that the broker has stored. If the broker refused partitions, it
 // returns the error of one of them: OffsetMetadataTooLarge if any partition has this error, because
 // Commit then tries again.
 func (r *reader) committed(res *kmsg.OffsetCommitResponse, list map[topicPartition]prepared) error {

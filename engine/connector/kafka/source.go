@@ -137,7 +137,7 @@ const rebalanceSlack = 15 * time.Second
 // fetches while earlier records are delivered.
 const fetchesInMemory = 16
 
-// bindTransactions records that the sink of a route commits the group's offsets in transactions.
+// bindTransactions notes that the sink of a route commits the group's offsets in transactions.
 func (s *GroupSource) bindTransactions(route string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

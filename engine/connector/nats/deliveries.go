@@ -199,7 +199,7 @@ func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	}
 }
 
-// settle records which messages are settled (delivered, dead-lettered or dropped) according to the
+// settle notes which messages are settled (delivered, dead-lettered or dropped) according to the
 // progress m. These are in the run of m's partition and assignment. For each message that was not
 // settled before, settle appends the reply subject to replies. If above is false, it uses only the
 // watermark of m, and ignores the settled ranges above it.

@@ -298,7 +298,7 @@ func (d *delivery) await(ctx context.Context, r *responses, first int) error {
 	}
 }
 
-// failDenied records the outcome of messages with a denied subject. The returned channel is closed
+// failDenied notes the outcome of messages with a denied subject. The returned channel is closed
 // at the next denial.
 func (d *delivery) failDenied(r *responses, first int) (changed <-chan struct{}) {
 	changed, denied := d.s.client.denials.of(string(d.s.o.Subject))

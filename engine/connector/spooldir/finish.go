@@ -178,7 +178,7 @@ func (s *source) move(e *follow.Entry, name string) (string, error) {
 	return s.rename(e, name, s.moved, name)
 }
 
-// renamed records that names in subdirectories were changed. The next sync makes the changes
+// renamed notes that names in subdirectories were changed. The next sync makes the changes
 // durable.
 func (s *source) renamed(subdirectories ...string) {
 	s.mu.Lock()

@@ -207,7 +207,7 @@ func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	}
 }
 
-// adopt records that this process owns the lease, because the key has an entry e that this process
+// adopt notes that this process owns the lease, because the key has an entry e that this process
 // has written. The ownership ends a fixed time after the write of e was sent. If e is the last
 // write of this process, the Lease knows this time. But e may be an earlier write that took effect
 // late. The time is then unknown, and the process must renew the lease before it acts as the owner.

@@ -80,7 +80,7 @@ func (k *LeaseHolder) publish(now time.Duration, takeover bool) {
 	}
 }
 
-// answered records a response of the bucket.
+// answered notes a response of the bucket.
 func (k *LeaseHolder) answered(at time.Duration) {
 	if k.failing {
 		k.log.Info("lease can be read again", "lease", k.name)
@@ -91,7 +91,7 @@ func (k *LeaseHolder) answered(at time.Duration) {
 	k.view.Answered, k.view.Failure = at, ""
 }
 
-// failed records a failed request. Of consecutive failures, it logs only the first.
+// failed notes a failed request. Of consecutive failures, it logs only the first.
 func (k *LeaseHolder) failed(ctx context.Context, message string, err error) {
 	if ctx.Err() != nil {
 		return // this process is stopping

@@ -85,7 +85,7 @@ func (l *link) adopt(life context.Context, s *session) error {
 	return nil
 }
 
-// lost records that the library has closed conn. It reports whether conn was the connection of
+// lost notes that the library has closed conn. It reports whether conn was the connection of
 // the current session.
 func (l *link) lost(conn *natsgo.Conn) bool {
 	l.mu.Lock()

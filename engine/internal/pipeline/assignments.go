@@ -522,7 +522,7 @@ func (a *assignments) withdrawal(it stream.Item) flow.Withdrawal {
 	return a.r.books.withdrawal(it.Value)
 }
 
-// send records that b is now in the sender.
+// send notes that b is now in the sender.
 func (a *assignments) send(b *stream.Batch) {
 	if a == nil {
 		return

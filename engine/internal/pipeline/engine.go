@@ -301,7 +301,7 @@ func (e *Engine) runPipes(ctx context.Context) error {
 	return err
 }
 
-// pipeEvent records how a run of a pipeline ended.
+// pipeEvent notes how a run of a pipeline ended.
 func (e *Engine) pipeEvent(_ context.Context, event supervise.Event) {
 	if event.Kind != supervise.Ended || !strings.HasSuffix(event.Supervisor, engineName+"/"+pipelinesName) {
 		return

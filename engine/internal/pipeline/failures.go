@@ -60,7 +60,7 @@ func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	return times, true
 }
 
-// failed records and logs a failed attempt. The sender's event loop calls it.
+// failed notes and logs a failed attempt. The sender's event loop calls it.
 func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 	text := stream.MaskURLs(e.Err.Error())
 	if len(text) > failureText {

@@ -37,7 +37,7 @@ func (s slotPipe) finish(ctx context.Context, parts []stream.Partition) []stream
 	return s.pipe.finish(ctx, s.slot)
 }
 
-// routeFinished records that the route of slot r has settled all data of a partition, and that
+// routeFinished notes that the route of slot r has settled all data of a partition, and that
 // the checkpoint has stored this durably.
 func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	p.mu.Lock()

@@ -29,7 +29,7 @@ type parkedCounts struct {
 	open bool
 }
 
-// opened records that the sink is open.
+// opened notes that the sink is open.
 func (p *parkedCounts) opened() {
 	if p.sink == nil {
 		return
@@ -44,7 +44,7 @@ func (p *parkedCounts) opened() {
 	}
 }
 
-// add records that a replay has stored n dead letters. They count as read by the route.
+// add notes that a replay has stored n dead letters. They count as read by the route.
 func (b *parkedBase) add(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

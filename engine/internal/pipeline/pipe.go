@@ -123,7 +123,7 @@ func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error)
 	return tree, nil
 }
 
-// halted records that no route of the pipeline is running any more.
+// halted notes that no route of the pipeline is running any more.
 func (p *pipe) halted() {
 	p.mu.Lock()
 	p.tree = nil
@@ -134,7 +134,7 @@ func (p *pipe) halted() {
 	}
 }
 
-// routeEvent records that a run of a route has ended.
+// routeEvent notes that a run of a route has ended.
 func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 	if e.Kind != supervise.Ended || !strings.HasSuffix(e.Supervisor, pipelinesName+"/"+p.name) {
 		return // the event is of a supervisor within a route
@@ -200,7 +200,7 @@ func (p *pipe) wake(route string) {
 	}
 }
 
-// ended records how a run of the pipeline ended.
+// ended notes how a run of the pipeline ended.
 func (p *pipe) ended(e supervise.Event) {
 	p.mu.Lock()
 	p.err, p.waits = e.Err, e.Restart

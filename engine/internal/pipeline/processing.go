@@ -295,7 +295,7 @@ func show(b *stream.Batch, s recordRange, states []stream.State) {
 	}
 }
 
-// recordDeath records that a processor has died of the job j, and gives j to another processor.
+// recordDeath notes that a processor has died of the job j, and gives j to another processor.
 func (r *processors) recordDeath(j *job, died error, idle *processorRestarts) {
 	j.batch.RollbackTo(j.saved)
 	deadLetter, giveUp := j.died(j.batch)

@@ -151,7 +151,7 @@ func (e *Engine) setReplay(p *pipe, r status.Replay) {
 	e.replaying, e.replayed = p, &r
 }
 
-// replayEnded records the end of a replay and returns its result. A nil err means success.
+// replayEnded notes the end of a replay and returns its result. A nil err means success.
 func (e *Engine) replayEnded(p *pipe, r status.Replay, err error) status.Replay {
 	counted(p, &r)
 	r.Running = false

@@ -47,7 +47,7 @@ type observers struct {
 // tapped reports whether a client samples records of the route.
 func (o *observers) tapped() bool { return o != nil && o.tap.Active() }
 
-// settled records in the manifest that a batch was delivered, dropped or, if deadLettered is set,
+// settled notes in the manifest that a batch was delivered, dropped or, if deadLettered is set,
 // dead-lettered.
 func (o *observers) settled(b *stream.Batch, deadLettered bool) {
 	if o != nil && o.manifest != nil {
@@ -63,7 +63,7 @@ func (o *observers) sent(b *stream.Batch) {
 	}
 }
 
-// read records that a batch was read.
+// read notes that a batch was read.
 func (o *observers) read(b *stream.Batch) {
 	if o != nil && o.manifest != nil {
 		o.manifest.Read(b)

@@ -139,7 +139,7 @@ func (r *sender) settleUnsent(b *stream.Batch) {
 	b.Release()
 }
 
-// recordSettled records the outcome of a batch and wakes the saver. If the unsaved bytes have
+// recordSettled notes the outcome of a batch and wakes the saver. If the unsaved bytes have
 // reached a quarter of checkpoint.replay, the saver writes the checkpoint immediately, otherwise
 // soon.
 func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
@@ -167,7 +167,7 @@ func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.unsaved(unsaved, parts)
 }
 
-// failed records a failed attempt. The sender's event loop calls it.
+// failed notes a failed attempt. The sender's event loop calls it.
 func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.Failure) {
 	by := refuser{worker: f.Lane, attempts: f.Number} // in case this was the last attempt
 	r.letters.refused(by, it.Value)

@@ -318,7 +318,7 @@ func (s *slot) ended(e supervise.Event) {
 	}
 }
 
-// halted records that the route is not running. If it was draining, its drain has ended.
+// halted notes that the route is not running. If it was draining, its drain has ended.
 func (s *slot) halted() {
 	s.mu.Lock()
 	draining := s.draining

@@ -20,14 +20,14 @@ type stability struct {
 // time without a failure, the waits before restarts start over, too.
 const stableAfter = 30 * time.Second
 
-// open records that sink and reader have opened.
+// open notes that sink and reader have opened.
 func (s *stability) open() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opened = time.Now()
 }
 
-// settle records that a batch with records has settled.
+// settle notes that a batch with records has settled.
 func (s *stability) settle() { s.settled.Store(true) }
 
 // end records the end of the run. It does not change the result of isStable.

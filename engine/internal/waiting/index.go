@@ -199,7 +199,7 @@ func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due 
 	return i
 }
 
-// hold records that the sender has released the data of an entry, so only the store knows the
+// hold notes that the sender has released the data of an entry, so only the store knows the
 // range. The entry gets the phase isHeld and is put into the heap of its class.
 func (x *index) hold(i uint32) {
 	e := x.at(i)

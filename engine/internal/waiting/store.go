@@ -150,10 +150,10 @@ func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
-// Note records that ranges wait, while the sender keeps their data in memory.
+// Note notes that ranges wait, while the sender keeps their data in memory.
 func (s *Store) Note(ranges []Range, w flow.Wait) { s.put(ranges, w, isNoted) }
 
-// Hold records that ranges wait, and that the sender has released their data. When the ranges are
+// Hold notes that ranges wait, and that the sender has released their data. When the ranges are
 // due, Next returns them.
 func (s *Store) Hold(ranges []Range, w flow.Wait) { s.put(ranges, w, isHeld) }
 

@@ -21,7 +21,7 @@ func (u *Unmatched) Begin(b *stream.Batch, names int) {
 	u.records = b.Kept()
 }
 
-// Matched records that a record has the name with index k.
+// Matched notes that a record has the name with index k.
 func (u *Unmatched) Matched(k int) { u.matched[k] = true }
 
 // End ends the batch. It counts, through h, the names that no record of the batch has. For the

@@ -135,7 +135,7 @@ func (s *identities) forget(text string) {
 	}
 }
 
-// noteDormant records that a dormant file has the id of e. The id belongs to this file even if no
+// noteDormant notes that a dormant file has the id of e. The id belongs to this file even if no
 // cursor refers to e.
 func (s *identities) noteDormant(e *Entry) {
 	s.mu.Lock()

@@ -153,7 +153,7 @@ func (n Finisher) MayHold() bool {
 	return n.c.watched.held+len(n.c.watched.news) < min(maxHeld, n.c.limit.get()/2)
 }
 
-// Tell records that the source has finished the file of e, which is now called name in dir. If dir
+// Tell notes that the source has finished the file of e, which is now called name in dir. If dir
 // is nil, the file was deleted, and held is an open handle of it, or nil.
 func (n Finisher) Tell(e *Entry, dir Dir, name string, held vfs.File) {
 	s := &n.c.ids

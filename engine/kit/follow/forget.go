@@ -172,7 +172,7 @@ type progressOf struct {
 	id string
 }
 
-// awaitDone records that a cursor is at the end of its file, and that the route has not saved this
+// awaitDone notes that a cursor is at the end of its file, and that the route has not saved this
 // yet.
 func (r *Reader) awaitDone(cur *cursor) {
 	r.c.ids.mu.Lock()

@@ -156,7 +156,7 @@ func (h *handles) closeOldest(lose bool) bool {
 	return true
 }
 
-// noteClosed records that a growing file is still followed, but has no open handle. Such a file may
+// noteClosed notes that a growing file is still followed, but has no open handle. Such a file may
 // become dormant.
 func (h *handles) noteClosed(f *file) {
 	if h.c.strategy.grows() && !f.closedForRoom {

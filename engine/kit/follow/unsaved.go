@@ -26,7 +26,7 @@ func (e readEnd) missing(m stream.Mark) int64 {
 	return max(0, left)
 }
 
-// noteUnsaved records the position up to which the route of cur has read a file that is no longer
+// noteUnsaved notes the position up to which the route of cur has read a file that is no longer
 // followed. It does nothing if all data up to that position is settled and saved.
 func (r *Reader) noteUnsaved(cur *cursor) {
 	if !r.c.strategy.grows() {

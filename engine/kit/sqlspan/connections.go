@@ -233,7 +233,7 @@ type Making struct {
 
 func newMaking() *Making { return &Making{token: make(chan struct{}, 1)} }
 
-// Found records whether the table for the data exists.
+// Found notes whether the table for the data exists.
 func (m *Making) Found(there bool) { m.there.Store(there) }
 
 // Once calls make, which creates the table, if the table does not exist, and returns the error of

@@ -25,7 +25,7 @@ type ownerships struct {
 	all map[uint32]ownership
 }
 
-// set records that this process owns a partition. Until the assignment is confirmed, the process
+// set notes that this process owns a partition. Until the assignment is confirmed, the process
 // must not write to the partition.
 func (o *ownerships) set(own ownership) {
 	o.mu.Lock()

@@ -176,7 +176,7 @@ func (f *File) note(m mark) {
 	f.marks = append(f.marks, m)
 }
 
-// finish records that the stream has ended, and the reason.
+// finish notes that the stream has ended, and the reason.
 func (f *File) finish(err error) {
 	if err == io.EOF {
 		err = nil

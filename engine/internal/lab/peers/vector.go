@@ -72,7 +72,7 @@ type vectorARC struct {
 
 func (v *vectorARC) Limit() float64 { return float64(v.limit) }
 
-// Sent records whether the in-flight attempts have reached the limit. If they never do in an
+// Sent notes whether the in-flight attempts have reached the limit. If they never do in an
 // interval, the limit does not grow.
 func (v *vectorARC) Sent(inFlight int) { v.reached = v.reached || inFlight >= v.limit }
 
