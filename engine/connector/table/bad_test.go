@@ -297,7 +297,7 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) fixture) {
 			continue
 		}
 		t.Run(kind+"/"+c.name, func(t *testing.T) {
-			if kind != "postgres" { // whose fixtures share a database
+			if kind != "postgres" { // its fixtures share a database
 				t.Parallel()
 			}
 			w := fresh(t)

@@ -199,7 +199,7 @@ func faultOf(ctx context.Context, err error) error {
 }
 
 // readAnswer reads a response, at most maxAnswer bytes of it. It returns only the first bytes,
-// whose maximum number is the parameter most. cut is the error that ended the response early.
+// as many as the parameter most allows. cut is the error that ended the response early.
 func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
 	if cut != nil || len(text) < most {
