@@ -1,12 +1,12 @@
-// Command deliverypath prints the code that delivers one record: the statements that are executed
-// in a run with the record, but not in the same run without it.
+// Command deliverypath shows how much code delivers one record. It compares two runs of penstock,
+// and finds the statements that only the run with the record executes.
 //
 //	deliverypath TITLE CHECKOUT IDLE DELIVERED
 //
-// IDLE and DELIVERED are coverage profiles of penstock, without and with the record. For each file,
-// the command prints the number of these statements. Then it prints the interfaces of this project
-// whose methods the statements call. At last it prints the places where another goroutine
-// continues: sends, go statements, and condition variables.
+// IDLE is the coverage profile of the run without the record, and DELIVERED that of the run with
+// it. For each file, the command prints the number of the statements found. Then it prints the
+// interfaces of this project that these statements call. At last it prints the places where another
+// goroutine continues: sends, go statements, and condition variables.
 package main
 
 import (

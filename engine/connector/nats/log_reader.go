@@ -264,8 +264,9 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	}
 }
 
-// fetch returns the next message of the consumer. If waiting is ctx, the batch is still empty, and
-// fetch returns after at most the duration wait. Otherwise it returns at the end of waiting.
+// fetch returns the next message of the consumer. While a batch is filled, it waits for a message
+// until the context waiting ends. For the first message of a batch, the caller passes ctx as
+// waiting. fetch then waits for at most the duration wait.
 func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {

@@ -95,8 +95,8 @@ type Table struct {
 	Extra   int // index of the JSON column, or -1
 	New     Policy
 
-	// Required are the indexes of the key columns. They must not be NULL, because a row without a
-	// key cannot be identified.
+	// Required has the positions of the key columns in Columns. Their values must not be NULL,
+	// because a row without a key cannot be identified.
 	Required []int
 
 	dialect *Dialect
