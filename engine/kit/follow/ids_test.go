@@ -10,7 +10,8 @@ import (
 )
 
 // moveThrice moves a.log, which contains the text of the constant three. It moves the file three
-// times by copying and deleting it. Route a looks in between, and both routes look at the end.
+// times by copying and deleting it. After each copy only route a looks. After each deletion both
+// routes look.
 func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	t.Helper()
 	for _, move := range [][2]string{{"a.log", "a.log.1"}, {"a.log.1", "a.log.2"}, {"a.log.2", "a.log.3"}} {
