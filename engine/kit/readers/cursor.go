@@ -36,8 +36,8 @@ func (c *Cursor) Border(cuts Cuts) int64 {
 	return border
 }
 
-// Cover extends the only span of b up to position to, and moves the cursor to this position. If b
-// has no span, Cover adds one for the partition part.
+// Cover extends the only span of b up to a position (the parameter to), and moves the cursor there.
+// If b has no span, Cover adds one for the partition part.
 func (c *Cursor) Cover(b *stream.Batch, part *stream.Partition, to int64) {
 	if len(b.Spans) == 0 {
 		from := stream.Position{Num: c.At}
