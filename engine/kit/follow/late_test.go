@@ -170,7 +170,7 @@ func TestRenamedInEachListing(t *testing.T) {
 
 // TestRewrittenFileIsReadLate checks an emptied file that was written to and renamed to an unlisted
 // name when the wait for its old data ends. The route is busy until the process ends. The next
-// process can recognise the file only by the old mark.
+// process can recognise the file only by the old mark, and must deliver the new line.
 func TestRewrittenFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})
