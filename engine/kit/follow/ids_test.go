@@ -74,9 +74,9 @@ func TestIDOfMovedDataIsNotGivenAgain(t *testing.T) {
 	})
 }
 
-// TestMovedBeforeAnythingWasRead checks a file that is moved after one route has given it an id,
-// but could not read it. The other route reads the copy, recognises it after a further move, and
-// reports no loss.
+// TestMovedBeforeAnythingWasRead checks a file that one route has read, and that is moved several
+// times before the other route could read any of it. The other route must read all lines in a copy,
+// and no loss may be reported.
 func TestMovedBeforeAnythingWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
