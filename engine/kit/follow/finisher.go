@@ -99,9 +99,9 @@ func (n Finisher) touchedLocked(e *Entry) {
 func (n Finisher) Moved(e *Entry, name string) { n.c.ids.noteName(e, name) }
 
 // isStillThere reports whether f exists although the last listing lacks it. This happens if the
-// source renames f and restores the name during the listing. isStillThere looks only for a file that
-// is about to be finished, under the name that its source last gave it. If f exists, it counts as
-// listed.
+// source renames f and restores the name during the listing. isStillThere looks only for a file
+// that is about to be finished, under the name that its source last gave it. If f exists, it counts
+// as listed.
 func (n Finisher) isStillThere(f *file) bool {
 	c := n.c
 	if f.entry == nil || f.state != listed || f.dir == nil || !f.all((*cursor).isSealed) {
