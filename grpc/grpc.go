@@ -8,7 +8,8 @@
 //	client := penstockgrpc.Client{Retry: &retry.Options{}, Breaker: breaker, Limit: limiter}
 //	conn, err := grpc.NewClient(target, client.DialOptions()...)
 //
-// A server limits the calls that it handles at once, and refuses further ones, with one option:
+// A server limits the calls that it handles at once with one option. Further calls wait in the
+// limiter's queue, or are refused if the queue is full or the wait is too long:
 //
 //	server := grpc.NewServer(penstockgrpc.Server{Limit: limiter}.ServerOptions()...)
 //

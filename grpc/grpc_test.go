@@ -222,8 +222,8 @@ func testServerSheds(t *testing.T) {
 	}
 }
 
-// TestServerBreaker checks that a breaker in the server refuses once its handlers fail. An error
-// without a status keeps its code.
+// TestServerBreaker checks that a breaker in the server refuses calls after two failures of the
+// handler. The breaker does not change these errors: without a status, they have the code Unknown.
 func TestServerBreaker(t *testing.T) {
 	s := &service{unary: func(context.Context, int) error { return errors.New("database is down") }}
 	client := start(t, s, penstockgrpc.Server{Breaker: fixedBreaker(t, 2)}, penstockgrpc.Client{})

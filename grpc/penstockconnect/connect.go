@@ -4,8 +4,8 @@
 //	guard := &penstockconnect.Interceptor{Retry: &retry.Options{}, Breaker: breaker, Limit: limiter}
 //	client := pingv1connect.NewPingServiceClient(httpClient, url, connect.WithInterceptors(guard))
 //
-// In a handler, an Interceptor with a Limit limits the calls that are handled at once, and refuses
-// further ones:
+// In a handler, an Interceptor with a Limit limits the calls that are handled at once. Further
+// calls wait in the limiter's queue, or are refused if the queue is full or the wait is too long:
 //
 //	mux.Handle(pingv1connect.NewPingServiceHandler(service,
 //		connect.WithInterceptors(&penstockconnect.Interceptor{Limit: limiter})))

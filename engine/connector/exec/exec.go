@@ -43,9 +43,9 @@ type Sink struct {
 	// with storm: the directory in which bolts store their process ids; created by Open
 	pids   string
 	starts atomic.Uint32 // with ndjson: number of children started so far
-	// grants is set as soon as any child has stated a credit, the number of records that the sink
-	// may send it. From then on, each new child gets only one batch until it has stated a credit,
-	// too.
+	// grants is set as soon as any child has stated a credit, the number of records that the child
+	// accepts in all. From then on, each new child gets only one batch until it has stated a
+	// credit, too.
 	grants atomic.Bool
 }
 

@@ -52,8 +52,8 @@ func noTransaction(err error) bool {
 	return strings.Contains(err.Error(), "no transaction is active")
 }
 
-// outcome maps an error to the outcome that Deliver returns: misconfigured for errors of the file,
-// retryable for transient errors (busy, full disk, failed I/O).
+// outcome maps an error to the outcome that Deliver returns: misconfigured for errors of the file
+// or of a statement, retryable for transient errors (busy, full disk, failed I/O).
 func outcome(err error) error {
 	switch codeOf(err) & 0xFF {
 	case codes.SQLITE_ERROR, codes.SQLITE_PERM, codes.SQLITE_READONLY, codes.SQLITE_CANTOPEN,

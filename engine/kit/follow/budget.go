@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// deletedFiles are the deleted files of a source. When all routes have read such a file, the source
-// closes it, and the operating system then frees its space.
+// deletedFiles are the deleted files that a source holds open because a route has not read them.
+// When all routes have read such a file, the source closes it, and the operating system then frees
+// its space.
 type deletedFiles struct {
 	files []*file
 	held  stream.Held

@@ -241,8 +241,9 @@ func (c *Catalogue) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// quietAt returns two monotonic times: at, at which an unchanged file will have been quiet for the
-// configured time (Settle), and the current time. Its parameters are those of [clock.quietAt].
+// quietAt returns two monotonic times. The first is when a file will have been unchanged for the
+// configured time (Settle), if it does not change before. The second is the current time. The
+// parameters are those of [clock.quietAt].
 func (c *Catalogue) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) {
 	t := time.Now()
 	now = t.Sub(c.start)

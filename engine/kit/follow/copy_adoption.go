@@ -125,9 +125,9 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 	}
 }
 
-// startCopy makes f a copy of the first bytes of w, up to the position to. f becomes the successor
-// of w for the routes that have read at most these bytes. The other routes have read more of w. For
-// them, f is a separate file in which they skip the bytes before to.
+// startCopy makes f a copy of the first bytes of w, up to a position (the parameter to). f becomes
+// the successor of w for the routes that have read at most these bytes. The other routes have read
+// more of w. For them, f is a separate file in which they skip these bytes.
 func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c := k.c
 	short := func(cur *cursor) bool { return cur.pos.Next <= to && len(cur.pos.Above) == 0 }

@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// equals reports whether f is a copy of the beginning of g. It compares only the first and the last
-// bytes of the length that both files have, and stores that length in f (equalTo).
+// equals reports whether f is a copy of the beginning of g, or begins with all of g. It compares
+// only the first and the last bytes of the part that both files have. It stores the length of this
+// part in f (equalTo).
 func (k *copies) equals(f, g *file, head []byte) bool {
 	n := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
 	if n == 0 {

@@ -110,9 +110,9 @@ func (z *dormant) awaitSuccessor(d *dormantFile) {
 	}
 }
 
-// missed calls awaitSuccessor for dormant files that are not listed. Before that, it recognises
-// dormant files that have changed. It does so before new files are identified, because a new file
-// may be a copy of one of them.
+// missed calls awaitSuccessor for dormant files that are not listed. Then it recognises dormant
+// files that have changed. Both must happen before new files are identified, because a new file may
+// be a copy of one of them.
 func (z *dormant) missed() {
 	c := z.c
 	z.table.each(func(d *dormantFile) bool {

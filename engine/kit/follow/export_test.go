@@ -1,7 +1,7 @@
 package follow
 
-// HasEnded reports whether the catalogue has given up the file of a partition, although the
-// corresponding progress may not be stored yet.
+// HasEnded reports whether the file of a partition was read to its end or given up. The route may
+// not have saved this yet.
 func (r *Reader) HasEnded(id string) bool {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()

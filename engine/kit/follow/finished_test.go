@@ -241,8 +241,8 @@ func TestMovedSinceItWasListed(t *testing.T) {
 
 // TestFinishedFileIsFoundUnderAnyName checks a file that is copied three times. Two routes find its
 // data in different copies, and one of them follows its copy as a separate file. The other route
-// then finds the data in the third copy. That copy must not count as the partition that the first
-// route has completed.
+// then finds the data in the third copy. That copy must not count as a completed partition: no line
+// may be lost or delivered twice.
 func TestFinishedFileIsFoundUnderAnyName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)

@@ -98,9 +98,10 @@ func (n Finisher) touchedLocked(e *Entry) {
 // Moved notes the name of a file that is not finished yet and could not be renamed back.
 func (n Finisher) Moved(e *Entry, name string) { n.c.ids.noteName(e, name) }
 
-// isStillThere reports whether f exists under its name although the last listing lacks it. This
-// happens if the source renames f and restores the name during the listing. isStillThere returns
-// false unless f is about to be finished, and has the name that its source last gave it.
+// isStillThere reports whether f exists although the last listing lacks it. This happens if the
+// source renames f and restores the name during the listing. isStillThere looks only for a file
+// that is about to be finished, under the name that its source last gave it. If f exists, it counts
+// as listed.
 func (n Finisher) isStillThere(f *file) bool {
 	c := n.c
 	if f.entry == nil || f.state != listed || f.dir == nil || !f.all((*cursor).isSealed) {

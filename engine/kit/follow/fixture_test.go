@@ -301,7 +301,7 @@ func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
 	}, d, d.Log())
 }
 
-// newRoute opens a route that has stored marks.
+// newRoute opens a route with the given stored marks.
 func newRoute(t *testing.T, s *follow.Catalogue, stored map[string]stream.Mark) *route {
 	r := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
 	r.Reader = s.Open(knows(stored))
@@ -309,8 +309,8 @@ func newRoute(t *testing.T, s *follow.Catalogue, stored map[string]stream.Mark) 
 	return r
 }
 
-// knows returns the options of a route that has stored marks. Like the engine, Resume also sets the
-// id of a partition that has none.
+// knows returns the options of a route with the given stored marks, by partition id. Like that of
+// the engine, its function Resume sets the partition id in a mark, which may lack it.
 func knows(stored map[string]stream.Mark) stream.OpenOptions {
 	return stream.OpenOptions{
 		Known: func(yield func(stream.Mark) bool) {

@@ -58,7 +58,7 @@ type Dir interface {
 // Place lists the files of a source.
 type Place interface {
 	// List calls found with each regular file to read, and refused with each skipped entry and the
-	// reason. After an error the result of the previous listing stays.
+	// reason. If List returns an error, the Catalogue keeps the files of the previous listing.
 	List(found func(Listed), refused func(label, why string)) error
 	// Finished calls found with the files that the source has finished and that still have a name.
 	Finished(found func(Listed)) error
@@ -84,13 +84,13 @@ type Options struct {
 	Forget   time.Duration // how long a file has to be gone before its progress is dropped
 	Identity Identity      // how a file of an earlier run is recognised
 
-	// ByHead returns the framing of a file that begins with head. It is nil if all files use
-	// the framing of Rules, in particular if Rules has none.
+	// ByHead returns the framing of a file that begins with head. The function is nil if all files
+	// use the framing of Rules, or if Rules has no framing.
 	ByHead func(head []byte) lines.Framing
 	Packed Packed // how compressed files are read
 
-	// Growing is set if files may grow without end. A file is then sealed when it is deleted. If
-	// Growing is nil, a file is sealed when it is quiet.
+	// Growing is set if files may grow without end. A file is then sealed when it has had no listed
+	// name and no change for Growing.GoneWait. If Growing is nil, it is sealed when it is quiet.
 	Growing *Growing
 }
 

@@ -12,8 +12,9 @@ import (
 // sweepMin is the least time between two sweeps, which look for progress of deleted files.
 const sweepMin = time.Second
 
-// forgets holds the partitions with progress that the engine may delete. The reader adds
-// partitions. The goroutine that writes checkpoints removes them when it calls Deleted.
+// forgets lists partitions of which the progress is no longer needed, so that the engine may delete
+// it. The reader adds partitions. The goroutine that writes checkpoints removes them when it calls
+// Deleted.
 type forgets struct {
 	mu   sync.Mutex // guards list
 	list []string
@@ -256,7 +257,8 @@ func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 }
 
 // drop deletes the progress of files if all routes have saved that they have read them. It does not
-// wait for closed readers: the next reader of the same route deletes the progress itself.
+// wait for a reader that has left the catalogue (gone): the next reader of the same route deletes
+// the progress itself.
 func (d *completions) drop() {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
 		if slices.ContainsFunc(all, func(p progressOf) bool {

@@ -41,7 +41,7 @@ func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 }
 
 // TestEmptiedWhileItIsCompared checks that a copy is recognised if its original is emptied or
-// rewritten after it was looked at, but before the two are compared.
+// rewritten while the two are compared, just before the original is read for this.
 func TestEmptiedWhileItIsCompared(t *testing.T) {
 	for name, fresh := range map[string]string{"emptied": "", "rewritten": "4 four is as long as " +
 		"what was there before\n"} {

@@ -14,7 +14,7 @@ import (
 const onceWait = time.Second
 
 // growing is the strategy for files that may grow for ever: each is read to its end again and
-// again, followed through rotations, and sealed when its name is gone.
+// again, followed through rotations, and sealed some time after its listed name is gone (see end).
 type growing struct {
 	c    *Catalogue
 	o    *Growing
@@ -310,7 +310,7 @@ func (g *growing) sealed(cur *cursor) {
 	}
 	// The file is released when all routes have saved that they have read its end. Until then it
 	// stays open, with two exceptions: such files already take a quarter of the limit of open
-	// files, or Run is not running.
+	// files, or Catalogue.Run is not running.
 	if !c.running || g.kept >= max(1, c.limit.get()/4) || g.isSaved(f) {
 		c.end(f)
 	}

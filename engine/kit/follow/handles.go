@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// lookSpacing is the time for which a stat of a file's handle stays valid while the route is far
-// from the file's end.
+// lookSpacing is the time for which a stat of a file's handle stays valid. It applies to growing
+// files with an id. It applies to other files only while all routes are far from the file's end.
 const lookSpacing = 5 * time.Millisecond
 
 // handles are the open files of a source, once for all routes. If there are too many, the least

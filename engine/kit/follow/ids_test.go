@@ -10,7 +10,8 @@ import (
 )
 
 // moveThrice moves a.log, which contains the text of the constant three. It moves the file three
-// times by copying and deleting it. Route a looks in between, and both routes look at the end.
+// times by copying and deleting it. After each copy only route a looks. After each deletion both
+// routes look.
 func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	t.Helper()
 	for _, move := range [][2]string{{"a.log", "a.log.1"}, {"a.log.1", "a.log.2"}, {"a.log.2", "a.log.3"}} {
@@ -73,9 +74,9 @@ func TestIDOfMovedDataIsNotGivenAgain(t *testing.T) {
 	})
 }
 
-// TestMovedBeforeAnythingWasRead checks a file that is moved after one route has given it an id,
-// but could not read it. The other route reads the copy, recognises it after a further move, and
-// reports no loss.
+// TestMovedBeforeAnythingWasRead checks a file that one route has read, and that is moved several
+// times before the other route could read any of it. The other route must read all lines in a copy,
+// and no loss may be reported.
 func TestMovedBeforeAnythingWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

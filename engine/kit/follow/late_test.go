@@ -45,9 +45,9 @@ func TestCopyIsLookedAtLate(t *testing.T) {
 	}
 }
 
-// TestRenamedFileIsLookedAtLate checks that a busy route does not give up a file of an earlier run
-// that the first listing missed during a rename. Once the file is listed, the route looks at it
-// before it ends the wait.
+// TestRenamedFileIsLookedAtLate checks a file of an earlier run that the first listing misses,
+// because it is just being renamed. The route is busy until the waiting time for the file is over.
+// It must then find the file under its new name, and must not give it up.
 func TestRenamedFileIsLookedAtLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -170,7 +170,7 @@ func TestRenamedInEachListing(t *testing.T) {
 
 // TestRewrittenFileIsReadLate checks an emptied file that was written to and renamed to an unlisted
 // name when the wait for its old data ends. The route is busy until the process ends. The next
-// process can recognise the file only by the old mark.
+// process can recognise the file only by the old mark, and must deliver the new line.
 func TestRewrittenFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})

@@ -122,8 +122,8 @@ func (r *Reader) Metadata(m stream.Mark) string {
 	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
 }
 
-// setFingerprint reads the bytes before the position at and makes a fingerprint of them and of head,
-// the first bytes of the file.
+// setFingerprint makes the fingerprint for a position (the parameter at). It hashes head, the first
+// bytes of the file, and the bytes before the position, which it reads.
 func (cur *cursor) setFingerprint(at int64, head []byte) error {
 	before := make([]byte, min(at, fileid.MaxBefore))
 	if err := cur.f.readFull(before, at-int64(len(before))); err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 // rotator writes one log and rotates it, in steps between which a route may look at the files. It
-// can also compute all lines that the routes must deliver. It never destroys a line before a route
-// has read it.
+// can also compute all lines that the routes must deliver. It never destroys a line before every
+// route has read it.
 type rotator struct {
 	d    *folder
 	disk *disk

@@ -151,8 +151,8 @@ func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// cutShort ends a Read after the end of its ctx. Read then returns the data taken so far, because
-// the next Read resumes after this data.
+// cutShort ends a Read after the end of its ctx. If b has data, Read returns this data without an
+// error, because the next Read resumes after it. Otherwise Read returns cause.
 func (r *Reader) cutShort(b *stream.Batch, cause error) error {
 	if len(b.Spans) > 0 {
 		r.filler.Complete(b)
@@ -262,8 +262,9 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Commit implements stream.Reader. Among other things, it records how far files that grew after
-// their seal are settled. A file may be finished only when all of it is settled.
+// Commit implements stream.Reader. Among other things, it records for each file that grew after its
+// seal the position up to which the data is settled. The file may be finished only when all of it
+// is settled.
 func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// table matches listings with the known files. A step is one listing: [table.begin], [table.see]
-// for each listed file, [table.resolve] for those that see did not recognise, and [table.unlisted]. It
-// decides by labels and stats alone, touches no file, and reads no clock.
+// table matches listings with the known files. The calls for one listing are [table.begin],
+// [table.see] for each listed file, [table.resolve] for those that see did not recognise, and
+// [table.unlisted]. A table decides by labels and stats alone, touches no file, and reads no clock.
 type table struct {
 	byLabel   map[string]*file     // files of the last listing
 	byKey     map[fileid.Key]*file // the same, and files that are read without a listed name

@@ -36,8 +36,8 @@ func (c *Cursor) Border(cuts Cuts) int64 {
 	return border
 }
 
-// Cover extends the only span of b up to position to, and moves the cursor to this position. If b
-// has no span, Cover adds one for the partition part.
+// Cover extends the only span of b up to a position (the parameter to), and moves the cursor there.
+// If b has no span, Cover adds one for the partition part.
 func (c *Cursor) Cover(b *stream.Batch, part *stream.Partition, to int64) {
 	if len(b.Spans) == 0 {
 		from := stream.Position{Num: c.At}
@@ -52,26 +52,26 @@ func (c *Cursor) Cover(b *stream.Batch, part *stream.Partition, to int64) {
 // its batches there again. The batches then have the same ids, and a sink recognizes them.
 type Cuts []int64
 
-// Add adds the end of a batch. It does nothing unless the position at is after all other ends.
+// Add adds the end of a batch. It does nothing unless this position is after all other ends.
 func (c *Cuts) Add(at int64) {
 	if n := len(*c); n == 0 || (*c)[n-1] < at {
 		*c = append(*c, at)
 	}
 }
 
-// Has reports whether a batch has ended at the position at.
+// Has reports whether a batch has ended at this position.
 func (c Cuts) Has(at int64) bool {
 	_, found := slices.BinarySearch(c, at)
 	return found
 }
 
-// Trim removes the ends up to the position settled, including an end at this position.
+// Trim removes the ends up to the given settled position, including an end at this position.
 func (c *Cuts) Trim(settled int64) {
 	n, _ := slices.BinarySearch(*c, settled+1)
 	*c = slices.Delete(*c, 0, n)
 }
 
-// next returns the first end after the position at, or [math.MaxInt64] if there is none.
+// next returns the first end after the given position, or [math.MaxInt64] if there is none.
 func (c Cuts) next(at int64) int64 {
 	if n, _ := slices.BinarySearch(c, at+1); n < len(c) {
 		return c[n]

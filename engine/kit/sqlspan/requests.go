@@ -139,8 +139,9 @@ func (l *Ledger) partition(spans []stream.Span) (others, requests []stream.Span)
 }
 
 // resolve compares the spans of the requests with the stored ranges. missing has the ranges that
-// are not stored. rows has those of them that need a row in the spans table, because no mark that
-// was inserted just now covers them. Call resolve after the statements in insert have run.
+// are not stored. rows has those of them that need a row in the spans table. A range at the start
+// of a new request needs none, because the mark that was inserted just now has its end as the
+// watermark. Call resolve after the statements in insert have run.
 func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream.Span, err error) {
 	if !c.l.d.Arrays {
 		for i, part := range c.parts {

@@ -8,7 +8,7 @@ import "github.com/penstock-io/penstock/stream"
 // next batch.
 const maxNames = 10_000
 
-// names finds the index of a key in Batch.Names. In most records, the same keys follow each other.
+// names finds the index of a key in Batch.Names. Most records have the same keys in the same order.
 // So names first tries the key that followed the previous key in an earlier record. The zero value
 // is ready for begin.
 type names struct {

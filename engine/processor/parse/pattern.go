@@ -9,7 +9,7 @@ import (
 )
 
 // kindOf returns the kind of a field with the type t and the text s. ok is false if the text is
-// invalid for the type. An empty text is null, unless t is text.
+// invalid for the type. An empty text and the text "-" are null, unless t is text.
 func kindOf(t stream.FieldType, s []byte) (stream.Kind, bool) {
 	switch {
 	case t == stream.TextType:

@@ -28,8 +28,8 @@ type straight struct {
 	at    []int // positions of the groups, as in the result of regexp's FindSubmatchIndex
 }
 
-// step is one step of a straight: a literal or a run. A step with an empty literal only stores the
-// position of a group.
+// step is one step of a straight: a literal, a run, or the end of the text. A step with a mark only
+// stores a position: the start or the end of a group.
 type step struct {
 	literal []byte
 	run     *class // nil for a literal
