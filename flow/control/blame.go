@@ -290,9 +290,9 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	return false
 }
 
-// overtakenThrice reports whether attempt a was overtaken by three deliveries. The parameter cost
-// is the delivered cost of attempts that were sent after a. Three deliveries are three times the
-// cost of a.
+// overtakenThrice reports whether attempt a was overtaken by three deliveries of its own size. The
+// parameter cost is the sum of the delivered costs of attempts that were sent after a. It must be
+// at least three times the cost of a.
 func overtakenThrice(a *attempt, cost float64) bool { return cost >= overtaken*a.cost-1e-6 }
 
 // confirmFailures is called after attempt a was delivered. It turns pending failures of its lane
@@ -374,8 +374,8 @@ func (ev *evidence) assess(it *item) {
 }
 
 // enoughEvidence reports whether the evidence against the item is enough to make it a suspect. The
-// item needs the given number of failures (least), but no fewer than two. If two lanes are up, two
-// lanes must have failed it. For a piece that may be cut further, one failure is enough. In
+// item needs the given number of failures (least), but no fewer than two. If at least two lanes are
+// up, two lanes must have failed it. For a piece that may be cut further, one failure is enough. In
 // addition the odds must be high enough, unless the item has failed maxBlameFailures times.
 func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	r := &it.account

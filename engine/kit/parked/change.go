@@ -196,9 +196,9 @@ func latest(entries []Entry) time.Time {
 	return e.At.Add(e.Took)
 }
 
-// advance stores the progress of a delivery. If the delivery's state in the file is not the
-// parameter from, advance stores nothing. If the delivery has moved from host to another host,
-// advance returns the other host, otherwise nil.
+// advance stores to, the new progress of a delivery. It stores nothing if the state of the delivery
+// in the file is not the parameter from. The parameter host is the delivery's host so far. If the
+// delivery has moved, advance returns its new host, otherwise nil.
 func (t *transaction) advance(
 	from State, to Progress, host string, weight int, now time.Time,
 ) (moved *Host, err error) {
