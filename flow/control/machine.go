@@ -53,8 +53,8 @@ type Breaker struct {
 	Failures int
 	// Probe is the time for which the breaker stays open before each probe. Nil means 0.5 s * 2^k
 	// with equal jitter, at most 1 s in the first minute of an outage and 30 s later. While other
-	// lanes deliver, nil means a common schedule of the open lanes. With bad data, other probes
-	// follow a failed one at once.
+	// lanes deliver, nil means a common schedule of all lanes with an open breaker. With bad data,
+	// other probes follow a failed one at once.
 	Probe backoff.Policy
 }
 
