@@ -258,10 +258,11 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 // failure is already evidence against its item.
 //
 // A failure is evidence against the item only if the same lane delivers another item that was sent
-// after the failed attempt, and within two round trips of the failure. An overdue attempt must be
-// overtaken by three deliveries. So an outage gives no evidence, not even in its first moments.
-// Failures at one lane within four round trips are one piece of evidence. Hedges, canceled attempts
-// and Ordered lanes give none, and neither do deaths of workers, which are counted separately.
+// after the failed attempt, and at most two round trips after the failure. An overdue attempt must
+// be overtaken by three deliveries, sent at most eight round trips after it became overdue. So an
+// outage gives no evidence, not even in its first moments. Failures at one lane within four round
+// trips are one piece of evidence. Hedges, canceled attempts and Ordered lanes give none, and
+// neither do deaths of workers, which are counted separately.
 func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
 	over := it.state == isDone || it.state == isPending && a.outcome != Split

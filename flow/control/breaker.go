@@ -30,8 +30,8 @@ type breaker struct {
 	trial      *attempt // the only attempt allowed while the next failure would open the breaker
 }
 
-// breakerGate is shut while the lane's breaker is open, or during the global backoff. While the
-// next failure would open the breaker, it allows one attempt at a time.
+// breakerGate is shut while the lane's breaker is open or pauses the lane briefly, and during the
+// global backoff. While the next failure would open the breaker, it allows one attempt at a time.
 type breakerGate struct {
 	lanes *lanes
 	lane  *lane

@@ -266,7 +266,8 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 // would take the item. Up to Config.Ahead items may wait without a free lane if keys or hash
 // dispatch bind items to lanes, or if items wait for a faster lane. Only Config.Waiting bounds
 // items that wait for another attempt, and the later items of their keys. While no lane is open
-// there is room for one item, so that a probe can use an item that never failed.
+// there is room for one item, so that a probe can use an item that never failed. The same holds
+// while failed items can be sent, so that they do not take all places (see freshFirst).
 func (m *Machine) Room() bool {
 	behind := m.backlog.blockedByFailed()
 	fresh := m.backlog.fresh.len() - behind.n
