@@ -257,12 +257,12 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 // recordFailure notes that attempt a has just failed or become overdue. It reports whether the
 // failure is already evidence against its item.
 //
-// A failure is evidence against the item only if the same lane delivers another item that was sent
-// after the failed attempt, and at most two round trips after the failure. An overdue attempt must
-// be overtaken by three deliveries, sent at most eight round trips after it became overdue. So an
-// outage gives no evidence, not even in its first moments. Failures at one lane within four round
-// trips are one piece of evidence. Hedges, canceled attempts and Ordered lanes give none, and
-// neither do deaths of workers, which are counted separately.
+// A failure is evidence against the item only if the same lane delivers another item. That item
+// must have been sent after the failed attempt, and at most two round trips after the failure. An
+// overdue attempt must be overtaken by three deliveries, sent at most eight round trips after it
+// became overdue. So an outage gives no evidence, not even in its first moments. Failures at one
+// lane within four round trips are one piece of evidence. Hedges, canceled attempts and Ordered
+// lanes give none, and neither do deaths of workers, which are counted separately.
 func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
 	over := it.state == isDone || it.state == isPending && a.outcome != Split

@@ -70,9 +70,9 @@ type visit struct {
 }
 
 // arrive begins a visit. Until the records are decoded, its cost is the number of records that the
-// client has stated, but at least the minimum cost by the stated length of the body (priceBytes).
-// The name of a sender is combined with the name of the client's token or certificate. So another
-// client cannot use the sender's share of the window by stating the same name.
+// client has stated. The stated length of the body sets a minimum, see priceBytes. The name of a
+// sender is combined with the name of the client's token or certificate. So another client cannot
+// use the sender's share of the window by stating the same name.
 func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	o := flow.ParseSender(r)
 	if o.Unit != unitRecords {
