@@ -269,7 +269,7 @@ func (t *transaction) insertEntries(id int64, entries []Entry) error {
 }
 
 // NotFoundError means that the store has no delivery with the key. Such a delivery may have existed
-// and been pruned.
+// and been pruned. In an error of Retry or Cancel, Key is the id of the delivery.
 type NotFoundError struct{ Key string }
 
 // Error names the key.
