@@ -215,7 +215,7 @@ type Worker struct {
 	RoundTrip float64 `json:"round_trip_seconds"`      // smoothed
 	Base      float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
 	// Timeout is the time in seconds after which an attempt is overdue. Its batch is then also sent
-	// to another worker, unless batches with the same key must stay in order.
+	// to another worker, unless it must keep its order among batches of the same key.
 	Timeout       float64 `json:"timeout_seconds"`
 	Delivered     uint64  `json:"delivered"` // number of attempts, like the counts below
 	Failed        uint64  `json:"failed"`

@@ -196,9 +196,9 @@ func latest(entries []Entry) time.Time {
 	return e.At.Add(e.Took)
 }
 
-// advance stores to, the new progress of a delivery. It stores nothing if the state of the delivery
-// in the file is not the parameter from. The parameter host is the delivery's host so far. If the
-// delivery has moved, advance returns its new host, otherwise nil.
+// advance stores the new progress of a delivery (the parameter to). It stores nothing if the state
+// of the delivery in the file is not the parameter from. The parameter host is the delivery's host
+// so far. If the delivery has moved, advance returns its new host, otherwise nil.
 func (t *transaction) advance(
 	from State, to Progress, host string, weight int, now time.Time,
 ) (moved *Host, err error) {
