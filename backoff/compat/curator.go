@@ -167,8 +167,8 @@ type CuratorUntilElapsed struct {
 	Compat            bool // whether a negative Sleep gives negative waits, as in the original
 }
 
-// Decide returns the decision of the original after retryCount retries, when the time elapsed has
-// passed since the first attempt. The original sleeps before it decides, even if it then does not
+// Decide returns the decision of the original after retryCount retries. The parameter elapsed is
+// the time since the first attempt. The original sleeps before it decides, even if it then does not
 // retry: slept is the duration of each sleep, and sleeps the number of sleeps (0 or 1).
 func (p CuratorUntilElapsed) Decide(
 	retryCount int, elapsed time.Duration,

@@ -30,8 +30,8 @@ func JodisDefaults() Jodis {
 	return Jodis{Base: 100 * time.Millisecond, MaxSleep: 30 * time.Second, MaxElapsed: -1}
 }
 
-// Decide returns the wait after retryCount retries, when the time elapsed has passed since the
-// first attempt. It returns false if elapsed is MaxElapsed or more. The original then does not
+// Decide returns the wait after retryCount retries. The parameter elapsed is the time since the
+// first attempt. Decide returns false if elapsed is MaxElapsed or more. The original then does not
 // sleep. With Compat it also returns false for a retryCount that makes the original throw (-2,
 // -34, ...).
 func (p Jodis) Decide(retryCount int, elapsed time.Duration,

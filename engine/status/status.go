@@ -214,8 +214,8 @@ type Worker struct {
 	InFlight  int     `json:"in_flight"`               // attempts
 	RoundTrip float64 `json:"round_trip_seconds"`      // smoothed
 	Base      float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
-	// Timeout is the duration of an attempt in seconds. If an attempt takes longer, its batch is
-	// sent to another worker as well.
+	// Timeout is the time in seconds after which an attempt is overdue. Its batch is then also sent
+	// to another worker, unless it must keep its order among batches of the same key.
 	Timeout       float64 `json:"timeout_seconds"`
 	Delivered     uint64  `json:"delivered"` // number of attempts, like the counts below
 	Failed        uint64  `json:"failed"`

@@ -255,9 +255,9 @@ func (t *attempts) refusal(l *lane, a *attempt) {
 // maxThrottle bounds the time for which one answer of a worker may close its gate.
 const maxThrottle = 5 * time.Minute
 
-// measureRank is called when attempt a was delivered, if attempts of the lane have hung. It
-// corrects a.ahead, the load that a found at its worker: hanging attempts are a part of it if they
-// are only slow. It also counts a in the ranks, see [hangRanks].
+// measureRank handles the delivery of attempt a if attempts of the lane have hung. It counts a in
+// the ranks, see [hangRanks], and corrects a.ahead, the load of the worker when a was sent. A
+// hanging attempt is a part of this load only if it is merely slow.
 func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	l := a.lane
 	if l.hanging.ranks == nil {
@@ -277,9 +277,9 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	t.assessHanging(l)
 }
 
-// raised reports whether attempt a was sent before the first delivery of l, after timeouts. Each of
-// them allows one more attempt than the window (see maxRaise), so such an attempt does not show
-// that the window was full.
+// raised reports whether attempt a was sent after timeouts of l, and before its first delivery.
+// Each of these timeouts allows one more attempt, even beyond the window (see maxRaise). So such an
+// attempt does not show that the window was full.
 func (l *lane) raised(a *attempt) bool {
 	return l.win.starter != nil && l.est.hung > 0 && a.progress == 0
 }

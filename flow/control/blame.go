@@ -257,11 +257,12 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 // recordFailure notes that attempt a has just failed or become overdue. It reports whether the
 // failure is already evidence against its item.
 //
-// A failure is evidence against the item only if the same lane delivers another item that was sent
-// after the failed attempt, and within two round trips of the failure. An overdue attempt must be
-// overtaken by three deliveries. So an outage gives no evidence, not even in its first moments.
-// Failures at one lane within four round trips are one piece of evidence. Hedges, canceled attempts
-// and Ordered lanes give none, and neither do deaths of workers, which are counted separately.
+// A failure is evidence against the item only if the same lane delivers another item. That item
+// must have been sent after the failed attempt, and at most two round trips after the failure. An
+// overdue attempt must be overtaken by three deliveries, sent at most eight round trips after it
+// became overdue. So an outage gives no evidence, not even in its first moments. Failures at one
+// lane within four round trips are one piece of evidence. Hedges, canceled attempts and Ordered
+// lanes give none, and neither do deaths of workers, which are counted separately.
 func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
 	over := it.state == isDone || it.state == isPending && a.outcome != Split
@@ -290,9 +291,9 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	return false
 }
 
-// overtakenThrice reports whether attempt a was overtaken by three deliveries. The parameter cost
-// is the delivered cost of attempts that were sent after a. Three deliveries are three times the
-// cost of a.
+// overtakenThrice reports whether attempt a was overtaken by three deliveries of its own size. The
+// parameter cost is the sum of the delivered costs of attempts that were sent after a. It must be
+// at least three times the cost of a.
 func overtakenThrice(a *attempt, cost float64) bool { return cost >= overtaken*a.cost-1e-6 }
 
 // confirmFailures is called after attempt a was delivered. It turns pending failures of its lane
@@ -374,8 +375,8 @@ func (ev *evidence) assess(it *item) {
 }
 
 // enoughEvidence reports whether the evidence against the item is enough to make it a suspect. The
-// item needs the given number of failures (least), but no fewer than two. If two lanes are up, two
-// lanes must have failed it. For a piece that may be cut further, one failure is enough. In
+// item needs the given number of failures (least), but no fewer than two. If at least two lanes are
+// up, two lanes must have failed it. For a piece that may be cut further, one failure is enough. In
 // addition the odds must be high enough, unless the item has failed maxBlameFailures times.
 func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	r := &it.account

@@ -18,8 +18,8 @@ type breaker struct {
 	score  float64       // EWMA of successes since the breaker last closed
 	n      int           // outcomes in score
 	open   bool          // counted in lanes.opened
-	// the lane is paused for a short time, although no more breakers may open: other lanes deliver,
-	// or this one is misconfigured
+	// no more breakers may open, but the lane is paused for a short time, because other lanes
+	// deliver or this one is misconfigured
 	briefPause bool
 	fault      Outcome // the failure that opened the breaker
 	rateBefore float64 // deliveries in the second before the breaker opened
@@ -30,8 +30,8 @@ type breaker struct {
 	trial      *attempt // the only attempt allowed while the next failure would open the breaker
 }
 
-// breakerGate is shut while the lane's breaker is open, or during the global backoff. While the
-// next failure would open the breaker, it allows one attempt at a time.
+// breakerGate is shut while the lane's breaker is open or pauses the lane briefly, and during the
+// global backoff. While the next failure would open the breaker, it allows one attempt at a time.
 type breakerGate struct {
 	lanes *lanes
 	lane  *lane

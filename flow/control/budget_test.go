@@ -57,8 +57,8 @@ func TestBudgetRefuses(t *testing.T) {
 	}
 }
 
-// spent returns a model of four lanes. Failed retries have taken all tokens of its budget, and it
-// was offered one more item.
+// spent returns a model of four lanes. It has failed b.Burst+1 items, and their retries have taken
+// all b.Burst tokens. So one item waits for a token.
 func spent(t *testing.T, b control.Budget) *model {
 	w := newLanes(t, control.Config{
 		Timeout: -1, Budget: b, Retry: backoff.Fixed(0), Breaker: control.Breaker{Failures: -1},

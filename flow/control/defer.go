@@ -206,8 +206,8 @@ func (d *deferring) resume(b *backlog, it *item, h *History) {
 	b.waitAsSuspect(it, b.now)
 }
 
-// Returns reports whether the machine has room for one more deferred item: a suspect if the
-// argument is true, else an item that is no suspect.
+// Returns reports whether one more deferred item that is due may be offered again: a suspect if the
+// argument is true, else an item that is no suspect. The number of those not sent yet is limited.
 func (m *Machine) Returns(suspect bool) bool {
 	class := returnedAs(suspect)
 	return m.backlog.retrying.deferred.returned[class] < maxReturned[class]

@@ -40,7 +40,7 @@ const endlessSource = 1024
 const busySource = 16
 
 // resetIfSourceDry resets backlog.consecutiveNew if the source ran dry: the machine had room before
-// event k, and k is not an Offer.
+// event k, and k is an Answer or a Tick instead of an Offer.
 func (m *Machine) resetIfSourceDry(k Kind) {
 	if m.backlog.consecutiveNew > 0 && (k == Answer || k == Tick) && m.Room() {
 		m.backlog.consecutiveNew = 0

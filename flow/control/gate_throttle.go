@@ -54,8 +54,8 @@ func (g *throttle) ended(a *attempt) {
 }
 
 // lengthen sets the wait after a refusal without a stated time. The parameter roundTrip is the
-// worker's smoothed round trip, or 0 if it is not known. The limit is 1 s in the first minute
-// without a delivery, and 30 s later.
+// worker's smoothed round trip, or 0 if it is not known. The wait is at most 1 s in the first
+// minute without a delivery, and at most 30 s later.
 func (g *throttle) lengthen(now, roundTrip time.Duration) {
 	if g.wait == 0 {
 		g.first, g.since = probeBase, now

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// maxRaise bounds the attempts in flight at a worker that has not delivered yet. Each timeout
-// raises their number by one, because bad data may be its only cause.
+// maxRaise bounds the attempts in flight at a worker that has not delivered yet. Their limit grows
+// by one with each timeout, because bad data alone may have caused the timeout.
 const maxRaise = 16
 
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the

@@ -121,7 +121,8 @@ func (h *hangRanks) below() (sum hangCount) {
 
 // widening returns the number of attempts that must have a place in the window so that the worker
 // holds one. It is 1 if no attempts hang because of bad data. Otherwise it is higher, because these
-// attempts have a place until they are recognized.
+// attempts have a place until they are recognized. The parameter least is the minimum, in seconds,
+// for the time that delivered attempts had places.
 func (h *hangRanks) widening(least float64) float64 {
 	delivered := max(h.deliveredFor, least, time.Nanosecond.Seconds()) // round trips may take no time
 	return min(1+h.real()*h.hungFor/delivered, maxWidening)

@@ -17,7 +17,7 @@ import (
 // Both attempts may deliver. So hedging suits only receivers that accept a second copy without
 // harm, and the zero value means no hedges. Items with keys, suspects, pieces of poison, retried
 // items and attempts at Ordered lanes are not hedged. There are no hedges during the global
-// backoff, or with a dispatch policy that assigns each item to one lane.
+// backoff, while new items wait, or with a dispatch policy that assigns each item to one lane.
 //
 // A delivery by the hedge settles the item. The first attempt then continues, because its end is a
 // sample of its worker's time. A delivery by the first attempt cancels the hedge.

@@ -97,8 +97,8 @@ func (b *backlog) unlink(it *item) {
 	it.nodes = it.nodes[:0]
 }
 
-// markHolding notes that the item has failed or is overdue, so that later items of its keys may
-// wait long.
+// markHolding notes that the item has failed or is overdue. Later items of its keys may then wait
+// long, see blockedByFailed.
 func (b *backlog) markHolding(it *item) {
 	if it.keyed() && !it.holds {
 		it.holds = true
@@ -106,9 +106,9 @@ func (b *backlog) markHolding(it *item) {
 	}
 }
 
-// blockedByFailed returns the amount of new items that must wait because failed items hold their
-// keys. These new items count against Config.Waiting instead of Config.Ahead, so that the machine
-// still requests items of other keys.
+// blockedByFailed returns the amount of all new items that are blocked by the order of their keys,
+// or 0 if no item is failed or overdue (see markHolding). These new items count against
+// Config.Waiting instead of Config.Ahead, so that the machine still requests items of other keys.
 func (b *backlog) blockedByFailed() (a amount) {
 	if b.holding > 0 {
 		a = b.fresh.blocked

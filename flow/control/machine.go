@@ -53,8 +53,8 @@ type Breaker struct {
 	Failures int
 	// Probe is the time for which the breaker stays open before each probe. Nil means 0.5 s * 2^k
 	// with equal jitter, at most 1 s in the first minute of an outage and 30 s later. While other
-	// lanes deliver, nil means a common schedule of the open lanes. With bad data, other probes
-	// follow a failed one at once.
+	// lanes deliver, nil means a common schedule of all lanes with an open breaker. With bad data,
+	// other probes follow a failed one at once.
 	Probe backoff.Policy
 }
 
@@ -266,7 +266,8 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 // would take the item. Up to Config.Ahead items may wait without a free lane if keys or hash
 // dispatch bind items to lanes, or if items wait for a faster lane. Only Config.Waiting bounds
 // items that wait for another attempt, and the later items of their keys. While no lane is open
-// there is room for one item, so that a probe can use an item that never failed.
+// there is room for one item, so that a probe can use an item that never failed. The same holds
+// while failed items can be sent, so that they do not take all places (see freshFirst).
 func (m *Machine) Room() bool {
 	behind := m.backlog.blockedByFailed()
 	fresh := m.backlog.fresh.len() - behind.n

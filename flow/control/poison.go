@@ -64,8 +64,8 @@ func (s *settlement) refuseAsPoison(it *item, out []Command) []Command {
 }
 
 // retryPiece withdraws the refusal of a piece of poison that cannot be cut, and sends the piece
-// again. It does nothing if the piece by itself has failed or killed often enough. It reports
-// whether it withdrew the refusal.
+// again. It reports whether it did so. It does not if the item is no such piece, was given up, or
+// has failed or killed often enough by itself. The piece then stays refused.
 func (s *settlement) retryPiece(it *item) bool {
 	r := &it.account
 	if !it.poison || !r.piece || r.indivisible || r.givenUp {
@@ -90,7 +90,7 @@ func (s *settlement) retryPiece(it *item) bool {
 
 // inherit initializes the evidence against the item, a piece of p. The parameter died reports
 // whether a worker died of the piece. The failures of p count against the item only if it is the
-// only piece of p.
+// only piece of p, and p was not cut as poison.
 func (it *item) inherit(p *item, died bool) {
 	it.account.piece = p.poison
 	if died {

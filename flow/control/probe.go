@@ -44,9 +44,10 @@ func (d *dispatcher) sendGlobalProbe(out []Command) []Command {
 	return out
 }
 
-// probeItem returns an item for a probe of l: one that was never sent, else the one with the fewest
-// failures that may be sent again, else a suspect. Failed items that must wait before another
-// attempt at l begin their waits, so that a later probe can use them.
+// probeItem returns an item for a probe of l, or nil. If an Ordered lane must begin its next run
+// with an item, it returns this item. Otherwise it returns one that was never sent, else the one
+// with the fewest failures that may be sent again, else a suspect. Failed items that must wait
+// before another attempt at l begin their waits, so that a later probe can use them.
 func (d *dispatcher) probeItem(l *lane) (best *item) {
 	if it := l.run.first; it != nil {
 		if only, ok := it.mayStart(); ok && (only == nil || only == l) {

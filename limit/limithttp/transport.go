@@ -133,7 +133,7 @@ func (t *Transport) acquire(req *http.Request) (limit.Permit, error) {
 }
 
 // Status returns a snapshot of the limiter for a host, such as "example.com:8080", or false if the
-// host has no limiter yet.
+// host has no limiter yet. If the field Limiter is set, it is the limiter for every host.
 func (t *Transport) Status(host string) (limit.Status, bool) {
 	limiter := t.Limiter
 	if limiter == nil {

@@ -104,8 +104,9 @@ func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
 	write(w, answer)
 }
 
-// tenant returns the configured name of the client that sends the request, or "" if clients have no
-// names. If the client is not authorized, tenant sends the response and returns false.
+// tenant returns the name of the client that sends the request. This is the configured name of its
+// token or, if the source has no tokens, the common name of its certificate. The name is "" if
+// there is neither. If the client is not authorized, tenant sends the response and returns false.
 func (s *Server) tenant(w nethttp.ResponseWriter, r *nethttp.Request) (string, bool) {
 	if !s.HasTokens() {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {

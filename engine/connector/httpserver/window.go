@@ -70,8 +70,9 @@ type visit struct {
 }
 
 // arrive begins a visit. Until the records are decoded, its cost is the number of records that the
-// client has stated. The name of a sender is combined with the client's token or certificate, so
-// that another client cannot use the sender's share of the window by stating the same name.
+// client has stated. The stated length of the body sets a minimum, see priceBytes. The name of a
+// sender is combined with the name of the client's token or certificate. So another client cannot
+// use the sender's share of the window by stating the same name.
 func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	o := flow.ParseSender(r)
 	if o.Unit != unitRecords {
@@ -99,8 +100,8 @@ func (v *visit) answer(h nethttp.Header) {
 	h.Set(stream.CreditHeader, grant.String())
 }
 
-// refuse ends the visit of a request that was not delivered. If the source drains, refuse states
-// this in the response's header.
+// refuse is for a request that was not delivered. If the source drains, and the client has sent
+// [stream.SenderHeader], refuse states this in the response's header. It does not end the visit.
 func (v *visit) refuse(h nethttp.Header) {
 	if v.asked && v.s.IsDraining() {
 		h.Set(stream.CreditHeader, v.s.window.Draining().String())

@@ -62,9 +62,10 @@ func (l *Streams) append(dst []byte, b *stream.Batch) []byte {
 }
 
 // timeOfReading returns the time at which b was read, plus a nanosecond for each byte of b before
-// record i. The nanoseconds make the times different, because Loki stores only one of several lines
-// with the same labels, time and text. In a piece of b, a record has the same time as in b, so that
-// a record that is sent again is stored once.
+// record i, and for each earlier record from the same source record. The nanoseconds make the times
+// different, because Loki stores only one of several lines with the same labels, time and text. In
+// a piece of b, a record has the same time as in b, so that a record that is sent again is stored
+// once.
 func timeOfReading(b *stream.Batch, i int) time.Time {
 	r := &b.Records[i]
 	return b.Time.Add(time.Duration(r.Off) + time.Duration(r.Sub))

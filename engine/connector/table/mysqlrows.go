@@ -17,7 +17,7 @@ func mysqlKey(r *relation, suffix string) string {
 
 // mysqlList returns the select list: all columns, then the order_by columns, then each FLOAT
 // column a second time as a double, because the server formats a FLOAT with only six digits.
-// floats has the indexes of the FLOAT columns.
+// floats has the positions of the FLOAT columns in r.columns.
 func mysqlList(r *relation) (list string, floats []int) {
 	list = "q.*, " + mysqlKey(r, "")
 	for i, c := range r.columns {

@@ -291,8 +291,9 @@ func (r *reader) until() (d time.Duration, ok bool) {
 	return max(0, at-now, r.pausedUntil-now), true
 }
 
-// waitForRows is called if no fetcher works. It waits until a check for new rows is due, or the
-// database notifies of new rows.
+// waitForRows is called if no fetcher works. It waits until a check for new rows or a search for
+// new partitions is due, or the database notifies of new rows. If none will be due, it returns at
+// once.
 func (r *reader) waitForRows(ctx context.Context) error {
 	d, ok := r.until()
 	if !ok {

@@ -103,8 +103,8 @@ func replacedError(r *relation, from, pos string) error {
 		"%s", r.name, r.keys.show(from), r.keys.show(pos), reuseRemedy)
 }
 
-// behindError means that the last row of the table is before the position up to which the table was
-// read.
+// behindError returns the error for a table with a last row before the position up to which the
+// table was read. Keys up to this position may then be used again.
 func behindError(r *relation, last, pos string) error {
 	return fmt.Errorf("the keys of %s may have started over: its last row is (%s), before the "+
 		"position (%s); %s",

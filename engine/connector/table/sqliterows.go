@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sqliteNames returns the select list of the columns with the given indexes. A + before each
-// column removes its declared type: for some declared types, the driver would convert texts to
-// times.
+// sqliteNames returns the select list of some columns, given by their positions in r.columns. A +
+// before each column removes its declared type: for some declared types, the driver would convert
+// texts to times.
 func sqliteNames(r *relation, only []int) string {
 	parts := make([]string, len(only))
 	for i, c := range only {

@@ -66,10 +66,10 @@ func (r *recentIDs) add(id idHash) {
 // repair prepares the file f for appending. It collects the ids of the letters in the last part of
 // f, and returns the offset at which the next letter is written.
 //
-// A kill or power loss may leave incomplete data at the end. A last line without a line end is
-// removed: its Append has not returned, so nobody relies on it. Complete lines at the end that are
-// not letters were damaged, or written by another program. They are moved to a separate file, so
-// that nothing is lost.
+// A kill or power loss may leave an incomplete letter at the end. repair removes it: its Append has
+// not returned, so nobody relies on it. Other lines at the end that are not letters were damaged,
+// or written by another program. repair moves them, and an incomplete line after them, to a
+// separate file, so that nothing is lost.
 func (s *Store) repair(f vfs.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {

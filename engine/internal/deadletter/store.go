@@ -71,8 +71,9 @@ type Store struct {
 }
 
 // Open opens the file of a route in dir. If there is none, it creates the file with mode 0600. A
-// kill may have left an incomplete last line. Open removes it, because its Append has not returned.
-// The Store owns dir and closes it, even if Open fails.
+// kill may have left an incomplete letter at the end. Open removes it, because its Append has not
+// returned. For other damage see [Store.SetAside]. The Store owns dir and closes it, even if Open
+// fails.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes

@@ -11,10 +11,10 @@ import (
 )
 
 // Tracer makes OpenTelemetry spans from the events of one route's sender. A batch has a span from
-// its arrival in the sender until it is delivered, dead-lettered or dropped. Each attempt to
-// deliver the batch has a child span, and the span of the batch also has links to the child spans
-// of its first attempts (maxLinks). Only the goroutine that runs the sender's event loop may use a
-// Tracer.
+// its arrival in the sender until it is settled, split into pieces, or deferred (it later returns
+// as a new batch). Each attempt to deliver the batch has a child span, and the span of the batch
+// also has links to the child spans of its first attempts (maxLinks). Only the goroutine that runs
+// the sender's event loop may use a Tracer.
 type Tracer struct {
 	to      *Exporter
 	route   string

@@ -16,8 +16,9 @@ import (
 //	stdout F the other    end of the first record
 //
 // These three lines are a group: a sequence of lines after which neither stream has an incomplete
-// record. All records of a group have the same origin, the end of the group, because no position
-// within the group separates whole records.
+// record. A group that reaches a limit ends earlier, and its incomplete records end with it. All
+// records of a group have the same origin, the end of the group, because no position within the
+// group separates whole records.
 type joins struct {
 	parse    func(line []byte) piece
 	most     int // maximum number of lines of a group

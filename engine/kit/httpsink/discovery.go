@@ -212,11 +212,11 @@ func (o *Options) discovered(f Format) (all []discovered) {
 	return all
 }
 
-// lookup returns the addresses of the name in a stable order. A name of SRV records has several
-// targets, which are host names that lookup resolves as well. If the lookups of all targets fail,
-// lookup returns only an error. If some fail, lookup returns addresses and an error. The addresses
-// include the last known ones of the failed targets, unless DNS reports that the target does not
-// exist.
+// lookup returns the addresses of the name in a stable order, at most maxDiscovered of them. A name
+// of SRV records has several targets, which are host names that lookup resolves as well. If the
+// lookups of all targets fail, lookup returns only an error. If some fail, lookup returns addresses
+// and an error. The addresses include the last known ones of the failed targets, unless DNS reports
+// that the target does not exist.
 func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []string, err error) {
 	targets := []*net.SRV{{Target: d.written.DNS, Port: uint16(d.written.Port)}}
 	if d.written.SRV != "" {

@@ -101,8 +101,8 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 type answer struct {
 	Response
 	report stream.Report
-	// unsent is the reason why the request was not written completely. It is set if the response
-	// may acknowledge the batch.
+	// unsent is the reason why the request was not written completely, or nil if it was. With
+	// HTTP/1, it is nil as well if the response cannot acknowledge the batch.
 	unsent error
 }
 

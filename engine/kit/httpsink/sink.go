@@ -74,9 +74,9 @@ func New(o Options, c Codec, h stream.Host) (*Sink, error) {
 }
 
 // Open implements stream.Sink. It creates one lane for each endpoint, named by the URL without
-// user, password and query. It looks up the names of the options `dns` and `srv`, and later repeats
-// the lookup at intervals. Each address that it finds is an endpoint. Open does not connect. If an
-// endpoint is down, only its worker is down.
+// user, password and query. It looks up the names of the options `dns`, `srv` and `nats`, and later
+// repeats the lookup at intervals. Each address that it finds is an endpoint. Open does not connect
+// to endpoints. If an endpoint is down, only its worker is down.
 //
 // Open reads the files with certificates and the token.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {

@@ -60,7 +60,8 @@ func newTransport(s *Sink, e *endpoint, secure *tls.Config) *nethttp.Transport {
 }
 
 // roundTrip makes a request with net/http. net/http may return a response while the request is
-// still being written, or after a failed write.
+// still being written, or after a failed write. If the response may acknowledge the batch,
+// roundTrip therefore waits until the request is written, and records a failure in answer.unsent.
 func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 	begun time.Time) (*answer, error) {
 	ctx, cancel := context.WithCancel(ctx)

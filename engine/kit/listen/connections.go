@@ -80,7 +80,7 @@ func (l *Listener) closeIdle() {
 }
 
 // SetIdle sets whether the connection is idle. An idle connection may be closed to accept another
-// one. It has no effect after Close.
+// one. After Close, SetIdle has no effect.
 func (c *Conn) SetIdle(idle bool) {
 	l := c.l
 	l.mu.Lock()

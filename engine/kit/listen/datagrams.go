@@ -117,7 +117,7 @@ func (d *Datagrams) receive(c net.PacketConn) error {
 }
 
 // keep stores a copy of a datagram until submit passes it on. If the stored datagrams would exceed
-// pendingBytes, keep counts the datagram as dropped.
+// pendingBytes, keep drops the datagram and counts it. If none is stored, it stores any datagram.
 func (d *Datagrams) keep(data []byte, peer string) {
 	d.mu.Lock()
 	full := d.bytes > 0 && d.bytes+len(data) > pendingBytes

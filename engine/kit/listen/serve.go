@@ -27,9 +27,10 @@ type Framer interface {
 // handshakeTime bounds the time between the start of a TLS connection and its first byte.
 const handshakeTime = 10 * time.Second
 
-// pump submits the records of a connection to the intake. It ends when the connection ends, when a
-// record stays incomplete for too long, or when the intake drains and all received data was read.
-// If the intake is full, pump stops reading, and the sender must wait (backpressure).
+// pump submits the records of a connection to the intake. It ends when the connection ends or its
+// data is malformed, or when for s.IdleTime nothing arrives or a record stays incomplete. It also
+// ends when the intake drains and all received data was read (see lastReads). If the intake is
+// full, pump stops reading, and the sender must wait (backpressure).
 //
 // Before a read, pump calls evict(true) if it has no part of a record. The connection may then be
 // closed to accept another one. After the read, it calls evict(false).

@@ -73,8 +73,8 @@ func (k *Keyring) Authorize(header string) (name string, ok bool) {
 // Empty reports whether the keyring has no tokens.
 func (k *Keyring) Empty() bool { return len(k.names) == 0 }
 
-// Holder returns the name of the client to which a token belongs. The time of the comparison does
-// not depend on the tokens, so that a client cannot guess a token by measuring it.
+// Holder returns the name of the client to which a token belongs, and false if the token is
+// unknown. Each call takes the same time, so that a client cannot guess a token from the time.
 func (k *Keyring) Holder(token string) (name string, ok bool) {
 	hash := sha256.Sum256([]byte(token))
 	for i := range k.hashes {

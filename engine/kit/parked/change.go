@@ -196,9 +196,9 @@ func latest(entries []Entry) time.Time {
 	return e.At.Add(e.Took)
 }
 
-// advance stores the progress of a delivery. If the delivery's state in the file is not the
-// parameter from, advance stores nothing. If the delivery has moved from host to another host,
-// advance returns the other host, otherwise nil.
+// advance stores the new progress of a delivery (the parameter to). It stores nothing if the state
+// of the delivery in the file is not the parameter from. The parameter host is the delivery's host
+// so far. If the delivery has moved, advance returns its new host, otherwise nil.
 func (t *transaction) advance(
 	from State, to Progress, host string, weight int, now time.Time,
 ) (moved *Host, err error) {
@@ -269,7 +269,7 @@ func (t *transaction) insertEntries(id int64, entries []Entry) error {
 }
 
 // NotFoundError means that the store has no delivery with the key. Such a delivery may have existed
-// and been pruned.
+// and been pruned. In an error of Retry or Cancel, Key is the id of the delivery.
 type NotFoundError struct{ Key string }
 
 // Error names the key.

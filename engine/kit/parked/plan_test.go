@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDuePlan checks how SQLite executes the query for due deliveries. The query has no LIMIT, so
-// SQLite must read the rows in the order of an index.
+// TestDuePlan checks that SQLite reads due deliveries in the order of an index. The query has no
+// LIMIT: without the index, SQLite would read and sort all due rows for each query.
 func TestDuePlan(t *testing.T) {
 	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), FileName)})
 	if err != nil {

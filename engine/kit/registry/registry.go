@@ -100,8 +100,8 @@ func Open(o natsaccess.Options, subject string, log *slog.Logger) (*Directory, e
 	return &Directory{conn, connect, subject}, nil
 }
 
-// Ask returns the addresses of the workers that answer, sorted. It first replaces a connection that
-// the NATS library has closed permanently.
+// Ask returns the addresses of the workers that answer within answerTime, sorted. It first replaces
+// a connection that the NATS library has closed permanently.
 func (d *Directory) Ask(ctx context.Context) ([]string, error) {
 	if d.conn.IsClosed() {
 		conn, err := d.connect()

@@ -84,8 +84,8 @@ func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	return moved
 }
 
-// given reports whether the record already has another value for the new name of t, which must not
-// be a path. The value of t must then be dropped.
+// given reports whether the new name of t, a member that leaves its object, already has another
+// value in the record. The value of t must then be dropped. The new name must not be a path.
 //
 // Example: a.b is renamed to c, and a record has both the flat field a.b and the member b of a.
 // Then c gets the value of the flat field, and the value of the member is dropped. If there are

@@ -66,9 +66,9 @@ func (r *reno) OnNack(now time.Duration, _ float64) {
 	}
 }
 
-// cut handles a lost attempt. It halves the threshold and returns true, and the caller then reduces
-// the window. But if the window was already reduced within the last round trip, the losses have the
-// same cause, and cut only returns false.
+// cut handles a lost attempt. It sets the threshold to half of the window and returns true, and the
+// caller then reduces the window. But if the window was already reduced within the last round trip,
+// the losses have the same cause, and cut only returns false.
 func (r *reno) cut(now time.Duration) bool {
 	r.state = window.Busy
 	if now < r.deaf {
