@@ -268,8 +268,8 @@ func (d *delay) grow(v *verdict, now time.Duration) {
 	}
 }
 
-// undoUselessStep undoes the last step if all batches that the step added wait in the queue. It
-// reports whether it did.
+// undoUselessStep undoes the last step if nearly all batches that the step added wait in the queue
+// (see uselessShare). It reports whether it did.
 func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 	step := d.step
 	d.step = 0
