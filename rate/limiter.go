@@ -43,7 +43,7 @@ type Options struct {
 	Burst int
 
 	// MaxWaiting bounds the number of callers that wait. Zero means 1000. If it is negative, no
-	// caller waits, and callers beyond the limit are refused.
+	// caller waits: a caller is refused if its events may not happen at once.
 	MaxWaiting int
 
 	// MaxPause bounds the time for which one observed Advice can stop all events. A jitter of up to
