@@ -405,8 +405,9 @@ func (b *base) restart() {
 	b.n, b.deviations, b.squareDeviation, b.reportsWait, b.waits = 0, 0, 0, false, waits{}
 }
 
-// probeWithin returns the wanted interval between probes. It returns 0 if none is needed: the base
-// of a worker that reports the waits of its batches is known without draining it.
+// probeWithin returns the wanted interval between probes. It returns 0 before the first sample. It
+// also returns 0 if the worker reports the waits of its batches, because its base is then known
+// without draining it.
 func (b *base) probeWithin() time.Duration {
 	if b.value == 0 || b.reportsWait {
 		return 0

@@ -218,7 +218,8 @@ const (
 // speedChange compares the mean round trip of a round with that of earlier rounds. It reports a
 // change of the worker's speed if two conditions hold. The means must differ by more than random
 // variation and the change of the window explain. The estimated waits must show the change, too,
-// because a few very long calls change the mean but not the estimated waits.
+// because a few very long calls change the mean but not the estimated waits. If only the first
+// condition holds, the result is speedUncertain.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)
 	grown := math.Log(d.round.inFlight / float64(d.round.n) / d.inFlight)
