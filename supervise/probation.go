@@ -59,9 +59,9 @@ func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }
 
-// returned handles the end of a child without a crash. All messages that the child had taken become
-// ready again. It returns the delay before the next incarnation. It does not advance the policy, so
-// the delays do not grow.
+// returned handles the end of a child without a crash. All messages that the child had taken and
+// not settled become ready again. It returns the delay before the next incarnation. It does not
+// advance the policy, so the delays do not grow.
 func (s *resends[K, M, R]) returned() time.Duration {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)

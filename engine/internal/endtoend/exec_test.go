@@ -106,8 +106,8 @@ func sizeOf(path string) int64 {
 var words = regexp.MustCompile(`[a-z]+`)
 
 // TestBoltCountsWords runs a bolt of Storm's protocol that counts the words of a real log, and
-// kills it repeatedly. The output file is written exactly once. It must contain each word as often
-// as the log.
+// kills it repeatedly. The sink file delivers exactly once, so its file must contain each word as
+// often as the log.
 func TestBoltCountsWords(t *testing.T) {
 	t.Parallel()
 	python(t)
