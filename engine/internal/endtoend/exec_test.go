@@ -223,8 +223,9 @@ pipelines:
 	}
 }
 
-// TestPoisonKillsChildren checks, with every protocol, records that kill the child. These records
-// must become dead letters, and all others must be delivered.
+// TestPoisonKillsChildren checks records that kill the child, with protocol ndjson in a sink and
+// with protocol lines in a processor. These records must become dead letters, and all others must
+// be delivered.
 func TestPoisonKillsChildren(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, worker, config string }{
