@@ -224,7 +224,7 @@ func (b *Buffer) run(ctx context.Context) error {
 
 // recover restores the state of the buffer after a start. It takes the buffer's id and the
 // remembered keys from the last intact envelope in the store, and logs each corrupt envelope after
-// this one.
+// this one. If no envelope is intact, the buffer gets a new id.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {
