@@ -183,7 +183,8 @@ func (d *delay) count(s *Sample) {
 }
 
 // started handles the verdict of a round of the start-up. When the worker is full, the start-up
-// ends, and the window is narrowed by the queue at once.
+// ends, and the window is narrowed by the queue at once. The start-up also ends if the rate of
+// deliveries stays flat, or if the load does not use up the window, for several rounds.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
 	calm := d.base.steady()
