@@ -43,7 +43,7 @@ type Options struct {
 	Burst int
 
 	// MaxWaiting bounds the number of callers that wait. Zero means 1000. If it is negative, no
-	// caller waits, and callers beyond the limit are refused.
+	// caller waits: a caller is refused if its events may not happen at once.
 	MaxWaiting int
 
 	// MaxPause bounds the time for which one observed Advice can stop all events. A jitter of up to
@@ -316,8 +316,9 @@ func (r Reservation) Cancel() {
 }
 
 // Observe applies the advice of a server: no event happens until RetryAfter has passed, and at most
-// Remaining events happen until Reset has passed. A random jitter prolongs these pauses by up to a
-// tenth, so that clients do not all return at the same time.
+// Remaining events happen until Reset has passed. Options.MaxPause bounds both times. A random
+// jitter prolongs these pauses by up to a tenth, so that clients do not all return at the same
+// time.
 func (l *Limiter) Observe(a Advice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

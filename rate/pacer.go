@@ -92,7 +92,7 @@ func (p *pacer) spend(n int) {
 	}
 }
 
-// wait returns the time until n events may happen at once. The parameter ahead is the number of
+// wait returns the time until n events may happen together. The parameter ahead is the number of
 // events that happen before them.
 func (p *pacer) wait(now time.Duration, ahead, n int) time.Duration {
 	p.renew(now)

@@ -16,10 +16,10 @@ func (s *resends[K, M, R]) started(now time.Duration) uint64 {
 	return s.incarnation
 }
 
-// crashed handles a crash of the child, which had run for the time ran and failed with err. All
-// messages that the child had taken become ready again, or are dead-lettered. If it had taken only
-// one message, the crash counts against this message (MaxDeaths). crashed returns the delay before
-// the next incarnation, and false if the policy has given up.
+// crashed handles a crash of the child, which had run for the time ran and failed with err. The
+// messages that the child had taken and not settled become ready again, or are dead-lettered. If
+// there was only one, the crash counts against it (MaxDeaths). crashed returns the delay before the
+// next incarnation, and false if the policy has given up.
 func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Duration, bool) {
 	if s.out.n == 0 && s.suspects == 0 && ran >= s.stableAfter() {
 		s.state, s.streak = backoff.State{}, 0
@@ -59,9 +59,9 @@ func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }
 
-// returned handles the end of a child without a crash. All messages that the child had taken become
-// ready again. It returns the delay before the next incarnation. It does not advance the policy, so
-// the delays do not grow.
+// returned handles the end of a child without a crash. All messages that the child had taken and
+// not settled become ready again. It returns the delay before the next incarnation. It does not
+// advance the policy, so the delays do not grow.
 func (s *resends[K, M, R]) returned() time.Duration {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)

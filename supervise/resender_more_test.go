@@ -16,7 +16,8 @@ import (
 
 // TestResendsAfterCrashes compares the number of resends with that of the published BackOffSender,
 // which resends every kept message at every tick: f * k sends for k messages and f crashes. A
-// Resender resends only the messages that the child had taken. After a crash that is one message.
+// Resender resends only the messages that the child had taken. From the second crash on, this is
+// one message.
 func TestResendsAfterCrashes(t *testing.T) {
 	const k, f = 100_000, 5
 	for _, c := range []struct {
@@ -53,10 +54,10 @@ func TestResendsAfterCrashes(t *testing.T) {
 	}
 }
 
-// original runs the published BackOffSender over a child. The child crashes at its first message,
-// as often as the parameter crashes says. Then it acks all messages. BackOffSender keeps the
-// unacked messages and sends all of them again at each Tick. original returns the number of
-// repeated sends.
+// original runs the published BackOffSender with k messages over a child. The child crashes at its
+// first message, as often as the parameter crashes says. Then it acks all messages. BackOffSender
+// keeps the unacked messages and sends all of them again at each Tick. original returns the number
+// of repeated sends.
 func original(k, crashes int) (resent uint64) {
 	possiblyFailed := make(map[int]bool)
 	var mailbox []int

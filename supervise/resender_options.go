@@ -57,9 +57,9 @@ type Limits struct {
 	Window   int // messages that the child may have taken and not settled; 0 means 1024
 
 	// MaxDeaths is the number of crashes after which a message is dead-lettered. A crash counts
-	// against a message only if the child had taken no other message. Zero means that crashes never
-	// dead-letter a message. Use zero if the messages are not to blame for crashes, for example if
-	// a child crashes whenever its server is down.
+	// against a message only if the child had taken and not settled this message alone. Zero means
+	// that crashes never dead-letter a message. Use zero if the messages are not to blame for
+	// crashes, for example if a child crashes whenever its server is down.
 	MaxDeaths int
 	// MaxAttempts is the maximum number of times that the child takes a message, including the
 	// first. Zero means no limit.

@@ -31,9 +31,10 @@ type serving[K comparable, M, R any] struct {
 	events []Event
 }
 
-// Serve runs the child, and restarts it when it has crashed. It returns the cause if ctx ends, nil
-// if the child returns ErrStop, and an *EscalatedError if the child returns ErrEscalate or Backoff
-// gives up. The messages stay held. Serve may be called again after it has returned.
+// Serve runs the child, and restarts it when it has crashed or has returned nil. It returns the
+// cause if ctx ends, nil if the child returns ErrStop, and an *EscalatedError if the child returns
+// ErrEscalate or Backoff gives up. The messages stay held. Serve may be called again after it has
+// returned.
 //
 // A child that does not return after its context has ended is handled as in [Supervisor.Serve].
 func (r *Resender[K, M, R]) Serve(ctx context.Context) error {

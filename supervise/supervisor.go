@@ -325,8 +325,8 @@ func (s *Supervisor) announce() {
 	}
 }
 
-// allow raises the default Shutdown of c to the parameter needs, if it is shorter than that. This
-// is the time that a supervisor within c takes to stop.
+// allow raises the default Shutdown of c to the parameter needs, unless it is longer already. The
+// parameter is the time that a supervisor within c takes to stop.
 func (s *Supervisor) allow(c *child, needs time.Duration) {
 	s.mu.Lock()
 	c.patience = max(c.patience, needs) // of several supervisors within c, the slowest counts

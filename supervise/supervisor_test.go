@@ -49,8 +49,8 @@ func (d *eventLog) want(t *testing.T, want ...string) {
 	}
 }
 
-// event records the starts of children in the order of the supervisor. Goroutines that start at one
-// instant run in any order.
+// event records the starts of children in the order of the supervisor's events. The children cannot
+// record their starts themselves, because goroutines that start at one instant run in any order.
 func (d *eventLog) event(_ context.Context, e supervise.Event) {
 	if e.Kind == supervise.Started {
 		d.log("%s starts", e.Child)

@@ -71,8 +71,8 @@ type credit struct {
 	gap        countGap
 }
 
-// countGap tracks the recent minimum of the difference between two counts: the cost that the worker
-// has accepted, and the cost of the answers that this sender has received.
+// countGap tracks the recent minimum of the difference between two counts of the cost of answered
+// batches: the worker's count, and the count of this sender (see reconcile).
 type countGap struct {
 	minimum float64
 	samples int

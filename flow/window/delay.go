@@ -231,9 +231,9 @@ func (d *delay) endRound() *verdict {
 	return v
 }
 
-// grow widens the window by one batch. If almost nothing was queued in several consecutive rounds,
-// the step doubles from round to round, up to half of the window. So the window catches up with a
-// worker that has become much faster.
+// grow widens the window by one batch, unless the worker may be dropping attempts. If almost
+// nothing was queued in several consecutive rounds, the step doubles from round to round, up to
+// half of the window. So the window catches up with a worker that has become much faster.
 //
 // If round trips hardly vary, the effect of each step is measured before the next one: answers to
 // batches sent before the last step do not count. If a step only lengthened the queue,
@@ -268,8 +268,8 @@ func (d *delay) grow(v *verdict, now time.Duration) {
 	}
 }
 
-// undoUselessStep undoes the last step if all batches that the step added wait in the queue. It
-// reports whether it did.
+// undoUselessStep undoes the last step if nearly all batches that the step added wait in the queue
+// (see uselessShare). It reports whether it did.
 func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 	step := d.step
 	d.step = 0

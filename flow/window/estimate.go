@@ -274,7 +274,7 @@ func (b *base) deviation() float64 {
 
 // noise returns how much the round trips of the drained worker vary, from 0 to almost 1. At 0 no
 // queue is needed to keep the worker busy. Deviations of a quarter of the round trip or more give
-// almost 1.
+// almost 1. While too few round trips are known, noise returns 1.
 func (b *base) noise() float64 {
 	if b.deviations < 2 || b.value <= 0 {
 		return 1
@@ -331,7 +331,9 @@ func (b *base) addReported(x float64) {
 
 // finish adds the mean round trip of the probe to the base. If round trips vary, the mean of the
 // first answers is too low, because the short round trips come back first. In this case finish
-// computes the mean by Little's law from the number of deliveries during the probe.
+// computes the mean by Little's law from the number of deliveries during the probe. With Short, a
+// mean far from the base shows that the worker's speed has changed. The mean then replaces the
+// base.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
 	if !b.isSteady && b.done > 0 && now > b.since {
@@ -356,8 +358,9 @@ func (b *base) finish(now time.Duration) {
 }
 
 // followMean lowers the base towards a mean, but only if the mean is significantly below the base.
-// If the base followed every low mean, it would become a minimum. The parameter jitter is the
-// relative standard error of a round's mean.
+// If the base followed every low mean, it would become a minimum. followMean does nothing if the
+// worker reports the waits of its batches. The parameter jitter is the relative standard error of a
+// round's mean.
 func (b *base) followMean(mean, jitter float64) {
 	if b.short && !b.waits.known() && !b.reportsWait && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean
@@ -405,8 +408,9 @@ func (b *base) restart() {
 	b.n, b.deviations, b.squareDeviation, b.reportsWait, b.waits = 0, 0, 0, false, waits{}
 }
 
-// probeWithin returns the wanted interval between probes. It returns 0 if none is needed: the base
-// of a worker that reports the waits of its batches is known without draining it.
+// probeWithin returns the wanted interval between probes. It returns 0 before the first sample. It
+// also returns 0 if the worker reports the waits of its batches, because its base is then known
+// without draining it.
 func (b *base) probeWithin() time.Duration {
 	if b.value == 0 || b.reportsWait {
 		return 0

@@ -140,8 +140,8 @@ func (l *linear) OnSample(s Sample) {
 	l.round.begin()
 }
 
-// endRound decides, after a round, whether the window grows or shrinks by one batch or stays, and
-// records the figures.
+// endRound decides, after a round, whether the window grows or shrinks by one batch or stays. It
+// records the reasons in l.verdict.
 func (l *linear) endRound() {
 	v := verdict{cause: roundEnded, before: l.w, limited: l.round.limited > 0}
 	if l.cfg.Threshold > 0 {

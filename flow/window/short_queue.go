@@ -18,9 +18,9 @@ import (
 //	w = width * ln(drained / now)
 //
 // where drained is the mean weight without a queue, and now the mean weight of the current round.
-// Times are relative to the base. After a change of the worker's speed, the base changes, too. The
-// drained weight is then at first only corrected for the network's share of the base. Probes refine
-// it over minutes.
+// Times are relative to the base. After a change of the worker's speed, the base changes, too. At
+// first, rescale only corrects drained for the changed share of the network in the base. Then
+// probes measure it again over minutes.
 type waits struct {
 	drained float64 // mean weight of round trips without a queue
 	tilted  float64 // mean of their round trips multiplied by their weights
@@ -218,7 +218,8 @@ const (
 // speedChange compares the mean round trip of a round with that of earlier rounds. It reports a
 // change of the worker's speed if two conditions hold. The means must differ by more than random
 // variation and the change of the window explain. The estimated waits must show the change, too,
-// because a few very long calls change the mean but not the estimated waits.
+// because a few very long calls change the mean but not the estimated waits. If only the first
+// condition holds, the result is speedUncertain.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)
 	grown := math.Log(d.round.inFlight / float64(d.round.n) / d.inFlight)

@@ -183,7 +183,8 @@ func (d *delay) count(s *Sample) {
 }
 
 // started handles the verdict of a round of the start-up. When the worker is full, the start-up
-// ends, and the window is narrowed by the queue at once.
+// ends, and the window is narrowed by the queue at once. The start-up also ends if the rate of
+// deliveries stays flat, or if the load does not use up the window, for several rounds.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
 	calm := d.base.steady()
@@ -238,10 +239,11 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 		if u.maxReturned <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
 			return bdp + low
 		}
-		// The worker serves several batches at once, and their answers come in bursts. The worker
-		// needs work until the next batches arrive, so the queue there is halfway between low and
-		// high, and not low. If two bursts came within one round trip, bdp is too high. Therefore
-		// the level is at most the number of answers of one round, plus the queue for that number.
+		// The worker serves several batches at once, and their answers come in bursts. It needs
+		// work until the next batches arrive. So the level includes a queue halfway between low and
+		// high, and not only low. If two bursts came within one round trip, bdp is too high.
+		// Therefore the level is at most the number of answers of one round, plus the queue for
+		// that number.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

@@ -116,10 +116,11 @@ func New(o Options, h stream.Host) (*Sink, error) {
 // Open locks the file and opens it. If the file is missing, Open creates it with the configured
 // mode; it creates missing directories with mode 0700.
 //
-// If o.ResumeToken is set, Open truncates the file to the length in the token. It returns an error
-// if the file is shorter, or is another file. If o.ResumeToken is not set, Open keeps the content
-// of the file. It adds a line end if the last line has none, so that the first record begins a new
-// line.
+// If o.ResumeToken is set, Open truncates the file to the length in the token. If the token is of
+// another file, Open looks for that file in the same directory, for example after logrotate, and
+// truncates it instead. It returns an error if it does not find that file, or if the file is
+// shorter. If o.ResumeToken is not set, Open keeps the content of the file. It adds a line end if
+// the last line has none, so that the first record begins a new line.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {

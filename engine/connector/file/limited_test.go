@@ -82,8 +82,9 @@ func TestRenamedUnidentified(t *testing.T) {
 	}
 }
 
-// TestModeRefused checks that a file system without modes is accepted. After any other error of
-// Chmod, no file must remain, because the next start would assume that the file has the right mode.
+// TestModeRefused checks a Chmod that fails. If the file system has no modes, Open must succeed.
+// After any other error of Chmod, no file must remain, because the next start would assume that the
+// file has the right mode.
 func TestModeRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	if _, _, err := tryOpen(t, streamtest.NewHostOn(t, limitedFS{connectortest.FS(), syscall.EIO}),

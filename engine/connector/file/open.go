@@ -24,8 +24,9 @@ func (e *wrongFileError) Error() string { return e.mismatch + "; " + remedy }
 // returns.
 //
 // If rotates is set, openAt first undoes rotations that are not in the checkpoint. If the file is
-// missing, openAt creates a new one in two cases: no batch was delivered into the missing file, or
-// dir has that file under another name.
+// missing or is another file than that in saved, dir may have that file under another name. openAt
+// then truncates that one, and opens the file with its content, or creates it. It also creates a
+// missing file if no batch was delivered into it before.
 func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	mode fs.FileMode) (vfs.File, place, error) {
 	if saved == "" {

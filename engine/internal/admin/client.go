@@ -36,8 +36,9 @@ func Ask(ctx context.Context, address, token string) (*status.Status, error) {
 }
 
 // Reload makes the process that listens at address (host:port) reload its configuration, and
-// returns the result. If Reload returns an error, no process listens at the address, or the result
-// of the reload is unknown.
+// returns the result. An error means that there is no result: no process listens at the address,
+// the process has refused the request, or the connection has failed. In the last case, the reload
+// may have happened.
 func Reload(ctx context.Context, address, token string) (*status.Reload, error) {
 	var r status.Reload
 	if _, err := call(ctx, http.MethodPost, address, apiReload, token, &r); err != nil {

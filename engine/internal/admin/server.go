@@ -5,8 +5,8 @@
 // Access is limited as follows:
 //
 //   - Without a token, the server listens only on loopback.
-//   - It refuses requests with an unknown Host header. So a page in a browser cannot read data by
-//     DNS rebinding.
+//   - It refuses requests with an unknown Host header, unless a token is set and Options.Hosts is
+//     empty. So a page in a browser cannot read data by DNS rebinding.
 //   - It refuses changes that are requested by pages of other sites.
 //   - Any user of the machine can connect to loopback. Therefore records, log lines and values of
 //     options are available only if a token is set.

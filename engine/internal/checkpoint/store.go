@@ -314,8 +314,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Failed returns the error after which nothing can be saved: the error of a failed write or sync,
-// or ErrClosed. It returns nil if the store is usable.
+// Failed returns the error after which nothing can be saved: the error of a failed sync, of a
+// failed write that could not be undone, or ErrClosed. It returns nil if the store is usable.
 func (s *Store) Failed() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -106,8 +106,8 @@ func sizeOf(path string) int64 {
 var words = regexp.MustCompile(`[a-z]+`)
 
 // TestBoltCountsWords runs a bolt of Storm's protocol that counts the words of a real log, and
-// kills it repeatedly. The output file is written exactly once. It must contain each word as often
-// as the log.
+// kills it repeatedly. The sink file delivers exactly once, so its file must contain each word as
+// often as the log.
 func TestBoltCountsWords(t *testing.T) {
 	t.Parallel()
 	python(t)
@@ -223,8 +223,9 @@ pipelines:
 	}
 }
 
-// TestPoisonKillsChildren checks, with every protocol, records that kill the child. These records
-// must become dead letters, and all others must be delivered.
+// TestPoisonKillsChildren checks records that kill the child, with protocol ndjson in a sink and
+// with protocol lines in a processor. These records must become dead letters, and all others must
+// be delivered.
 func TestPoisonKillsChildren(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, worker, config string }{

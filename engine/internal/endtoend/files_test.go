@@ -18,8 +18,8 @@ type scale struct {
 	log    int // bytes of one large file
 	pairs  int
 	timed  bool // check the bounds of times; otherwise only print them
-	// full selects the bounds of docs/files.md. If it is not set, the bounds are relative, and the
-	// time and memory of an empty run are subtracted.
+	// full selects the bounds of docs/files.md. If it is not set, there are other bounds for
+	// smaller runs. They apply to the time and memory that exceed those of an empty run.
 	full bool
 }
 

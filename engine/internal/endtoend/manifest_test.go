@@ -193,8 +193,8 @@ pipelines:
 	}
 }
 
-// TestManifestOfCopy replaces a file that was read by a longer copy with the same modification
-// time. The manifest of the next run must have the hash of the added bytes only.
+// TestManifestOfCopy replaces a file by a longer copy with the same modification time. The file was
+// read before. The manifest of the next run must have the hash of the added bytes only.
 func TestManifestOfCopy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -174,8 +174,9 @@ func (f remoteFigures) String() string {
 }
 
 // measure observes the senders between the times from and to. It returns figures for this time: the
-// deliveries of each sender, the mean number of batches in flight, the goodput as a share of total,
-// and the 99th percentile of the latency.
+// deliveries of each sender, the mean number of batches in flight, the goodput, and the 99th
+// percentile of the latency. The goodput is a share of the parameter total, which is the sum of the
+// workers' rates.
 func measure(t *testing.T, db *sql.DB, total float64, from, to time.Time,
 	senders ...*sender) (f remoteFigures) {
 	t.Helper()

@@ -384,7 +384,7 @@ const (
 )
 
 // finish waits until all receivers have everything, and drains the program. Then it runs the
-// program once more. This run must deliver nothing.
+// program once more. This run must read no record.
 func (s *soak) finish(ctx context.Context) {
 	looks := 0 // since the last delivery
 	for last, most := time.Now(), int64(-1); ; looks++ {

@@ -116,8 +116,8 @@ func (t *tally) count() int64 {
 	return t.records
 }
 
-// missing returns an error if a receiver lacks some of the first n lines of a writer. The error
-// lists the missing lines.
+// missing returns an error if a receiver lacks some of the first n lines of a writer. The error has
+// the number of missing lines, and the first five of them.
 func (t *tally) missing(who, n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

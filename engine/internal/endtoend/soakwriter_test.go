@@ -18,8 +18,8 @@ import (
 // soakWriter writes and rotates the files of one name, like a daemon with logrotate. It never
 // destroys lines that a receiver lacks: it truncates or deletes a file only after the lines are
 // delivered, or else skips the action and counts it. It renames a file out of the globs only after
-// the program has certainly recorded the file. Otherwise the program could not know of the lines,
-// because no glob of the config had matched the file.
+// the program has certainly recorded the file. Otherwise the program might never learn of the
+// lines, because no glob of the config matches the new name.
 type soakWriter struct {
 	index     int
 	dir       string
@@ -133,7 +133,8 @@ func (w *soakWriter) write(text []byte) (err error) {
 	return err
 }
 
-// rotate starts a new file. If it copies and truncates the file, it writes nothing between the copy
+// rotate starts a new file. If it renames the old file, it still writes a number of lines (the
+// parameter late) to it. If it copies and truncates the file, it writes nothing between the copy
 // and the truncation, because such lines would be lost.
 func (w *soakWriter) rotate(late int) error {
 	if w.file == nil {

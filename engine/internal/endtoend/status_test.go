@@ -198,8 +198,8 @@ func programOf(t *testing.T) string {
 	return bin
 }
 
-// addsUp scrapes until the given number of records was delivered. In every scrape, the records read
-// equal the sum of their outcomes.
+// addsUp scrapes until the given number of records was delivered. In every scrape, the number of
+// read records must equal the sum of the delivered, dead, dropped, in-flight and waiting records.
 func addsUp(t *testing.T, url string, records float64) {
 	t.Helper()
 	for done := false; !done; {

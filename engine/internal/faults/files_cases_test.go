@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// disturbance is a change of a source's files. before runs before the program starts, and during
-// while the program reads.
+// disturbance is a change of a source's files. The function before makes it before the program
+// starts, or the function during makes it while the program reads.
 type disturbance struct {
 	name   string
 	holds  string

@@ -177,8 +177,9 @@ func wireCase(wire wireFault, e effect, when schedule, mode string, from source)
 	}
 	d.heal = func(*rig) { p.heal() }
 	if e == decides && when.name == "first three" && wire.end != hang {
-		// Only the first three connections fail, so the next run delivers everything. Connections
-		// that hang are excluded, because the server may then still hold their locks.
+		// Only the first three connections fail, and the next run has more connections. So the next
+		// run delivers everything. This is not so for connections that hang, because the server may
+		// then still hold their locks.
 		e = blocks
 	}
 	c := d.as(fmt.Sprintf("postgres/%s/%s/%s/%s", wire.name, when.name, mode, from.name), e, when)

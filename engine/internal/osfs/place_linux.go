@@ -78,8 +78,8 @@ var errSwapped = errors.New("file was replaced repeatedly while it was being ope
 
 // openRegular opens the regular file at p. It checks the kind of the file before it opens the file,
 // because opening a device may have effects. It checks the kind again afterwards, because another
-// file may have replaced it in between. If this is a FIFO, O_NONBLOCK prevents that the call waits.
-// got is the Info of the opened file, or zero if openRegular has created the file.
+// file may have replaced it in between. If that other file is a FIFO, O_NONBLOCK keeps the open
+// from blocking. got is the Info of the opened file, or zero if openRegular has created the file.
 func (p place) openRegular(name string, flag int,
 	perm fs.FileMode) (fd int, got vfs.Info, err error) {
 	const safely = unix.O_NOFOLLOW | unix.O_NONBLOCK
@@ -128,7 +128,7 @@ func (p place) openRegular(name string, flag int,
 
 // makeDir creates the directory part in dir unless it exists, and syncs dir. It syncs dir even if
 // the directory exists, because the process that created it may have been killed before its sync.
-// In this case, makeDir returns only I/O errors of the sync.
+// If the directory exists, makeDir ignores all errors of the sync except EIO.
 func makeDir(dir int, part string, perm fs.FileMode) error {
 	made := uninterrupted(func() error { return unix.Mkdirat(dir, part, uint32(perm.Perm())) })
 	if made != nil && !errors.Is(made, fs.ErrExist) {

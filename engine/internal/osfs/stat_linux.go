@@ -10,7 +10,7 @@ import (
 )
 
 // statAt returns the Info of path, relative to the directory dir. If path is empty, it returns the
-// Info of dir. It does not follow a symlink.
+// Info of dir. It does not follow a symlink. The Info gets the given name.
 func statAt(dir int, path, name string) (vfs.Info, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if path == "" {

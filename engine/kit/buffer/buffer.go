@@ -224,7 +224,7 @@ func (b *Buffer) run(ctx context.Context) error {
 
 // recover restores the state of the buffer after a start. It takes the buffer's id and the
 // remembered keys from the last intact envelope in the store, and logs each corrupt envelope after
-// this one.
+// this one. If no envelope is intact, the buffer gets a new id.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {
@@ -392,8 +392,8 @@ func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
 	return nil
 }
 
-// put stores e as the next envelope, and returns its size. It reads the fields last, sum and keys
-// of b without b.mu. This is safe, because only the goroutine that calls put changes them.
+// put stores e as the next envelope, and returns its size. Only one goroutine calls put and changes
+// the fields last, sum and keys of b. This goroutine may therefore read them without b.mu.
 func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int, err error) {
 	b.mu.Lock()
 	e.id = strings.TrimPrefix(b.part.ID, partitionPrefix)

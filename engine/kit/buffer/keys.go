@@ -178,8 +178,9 @@ func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Iden
 	return out
 }
 
-// keyRecord has the sizes from which the buffer decides when to copy the remembered keys of
-// requests. The zero value is for a buffer without keys.
+// keyRecord has the number of the first envelope with remembered keys of requests. It also has the
+// sizes from which the buffer decides when to copy these keys. The zero value is for a buffer
+// without keys.
 type keyRecord struct {
 	from   uint64 // number of the envelope with which the record of keys begins; 0 if there is none
 	copied int64  // bytes of the last copies

@@ -220,9 +220,9 @@ func (e *corruptError) Error() string {
 // Unwrap returns the reason.
 func (e *corruptError) Unwrap() error { return e.err }
 
-// load sets r.current to the envelope with the given number, and checks its checksum. If r.before
-// is the preceding envelope, load also checks that the new envelope contains the checksum of
-// r.before.
+// load sets r.current to the envelope with the given number. It checks the envelope's checksum, and
+// that the envelope is of this buffer. If r.before is the preceding envelope, load also checks that
+// the new envelope contains the checksum of r.before.
 func (r *reader) load(ctx context.Context, number uint64) error {
 	if r.current != nil && r.current.number == number {
 		return nil

@@ -69,8 +69,8 @@ func (s *Server) Admit(ctx context.Context, bytes int64) (*intake.Reservation, e
 
 // Await waits until every route has settled a submission (delivered, dead-lettered or dropped it).
 // bytes is the size of its records. If ctx ends earlier, Await withdraws the submission and returns
-// an error. unknown then reports whether records may still be delivered. If unknown is false, no
-// worker has received the records.
+// an error. unknown then reports whether records may still be delivered. If Await returns an error
+// and unknown is false, no worker has received the records.
 func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	bytes int) (unknown bool, err error) {
 	if err = sub.Wait(ctx); err != nil && !errors.Is(err, intake.ErrWithdrawn) {

@@ -31,8 +31,8 @@ func isInteger(text []byte) bool {
 }
 
 // isNumber reports whether text is a JSON number (RFC 8259, section 6). If limit is not 0, the
-// number must have at most limit digits on each side of the point, written without exponent.
-// Leading zeros are accepted, because parsers may extract such numbers from text.
+// number, when it is written without an exponent, must have at most limit digits on each side of
+// the point. Leading zeros are accepted, because parsers may extract such numbers from text.
 func isNumber(text []byte, limit int) bool {
 	rest := bytes.TrimPrefix(text, []byte("-"))
 	whole := digits(rest)

@@ -15,8 +15,9 @@ var dialect = &sqltable.Dialect{
 	TypeOf: func(string) sqltable.Type { return sqltable.Other },
 }
 
-// TestNestedColumns checks that a column with dots in its name takes the flat field, otherwise the
-// member at that path. A quoted name takes only the flat field.
+// TestNestedColumns checks a column with dots in its name, such as a.b. It must get the value of
+// the flat field "a.b", or without this field the member b of the field a. A column with a quoted
+// name must get only the flat field.
 func TestNestedColumns(t *testing.T) {
 	records := []string{
 		`{"user":{"email":"in","n":1},"user.email":"flat"}`, `{"user":{"email":"in\n","n":2.5}}`,

@@ -231,8 +231,9 @@ func (r *Rows) more(name string, kind stream.Kind, value []byte) {
 	r.extra = ndjson.AppendValue(r.extra, kind, value)
 }
 
-// cleaned returns value as a text that the database accepts. It is for batches with bytes that the
-// database cannot store as text.
+// cleaned returns value as a text that the database accepts: invalid UTF-8 is replaced. If value
+// has a NUL byte that the database cannot store, cleaned returns a refusal. It is for batches with
+// bytes that the database cannot store as text.
 func (r *Rows) cleaned(name string, value []byte) (text []byte, refusal string) {
 	d := r.table.dialect
 	if d.NoNUL && bytes.IndexByte(value, 0) >= 0 {

@@ -54,10 +54,10 @@ func (s *Shape) settle(columns []Column) {
 }
 
 // Found sets the columns to fill, and reports whether the table exists. The parameter there is the
-// list of columns of the existing table, or empty if there is no table. In this case, Found uses
-// the columns listed in the config. If the table exists, the config's columns must be in it. If the
-// config lists no columns, Found uses the table's columns that have no default value in the
-// database.
+// list of columns of the existing table, or empty if there is no table. Without a table, Found uses
+// the columns listed in the config. With a table, these columns must be in it. The JSON column is
+// added if the table has it and the policy needs it. If the config lists no columns, Found uses the
+// table's columns that have no default value in the database.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

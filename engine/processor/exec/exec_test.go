@@ -344,8 +344,8 @@ func TestStrayLinesOfEveryChild(t *testing.T) {
 	}
 }
 
-// TestStrayLineAfterAnswer checks that a stray line after a released answer causes an error of the
-// run. This must also hold after the last answer.
+// TestStrayLineAfterAnswer checks that a stray line after a released answer (see phase) causes an
+// error of the run. This must also hold after the last answer.
 func TestStrayLineAfterAnswer(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{

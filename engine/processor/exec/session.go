@@ -105,8 +105,9 @@ func (t *session) handleLine(line []byte) error {
 	return nil
 }
 
-// strayLocked counts a stray line and returns its error. If the line comes after a released answer,
-// records may have got the results of other records. strayLocked then reports a fault.
+// strayLocked counts a stray line and returns its error. If the line comes after a released answer
+// in the protocol `lines`, records may have got the results of other records. strayLocked then
+// reports a fault.
 func (t *session) strayLocked(line []byte) error {
 	err := &strayError{string(child.Quoted(line))}
 	t.host.Count("stray_lines", 1)

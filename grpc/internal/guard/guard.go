@@ -28,8 +28,9 @@ const (
 	DataLoss          = 15
 )
 
-// LimitOutcome returns the meaning of a call's status code for the limiter: whether the code shows
-// that the server is overloaded.
+// LimitOutcome returns the outcome that the limiter counts for a call with the given status code: a
+// success, an overloaded server, or a timeout. All other codes show nothing about the server's
+// load, and are ignored.
 func LimitOutcome(code uint32) limit.Outcome {
 	switch code {
 	case OK, NotFound:
