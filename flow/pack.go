@@ -130,7 +130,7 @@ func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
 	return p.batch(), nil
 }
 
-// addNext adds the waiting row to the batch if it fits, and reports whether more rows may be read
+// addNext adds the row in p.next to the batch if it fits, and reports whether more rows may be read
 // for the batch.
 func (p *packer[R]) addNext() bool {
 	if p.hasNext {

@@ -137,9 +137,9 @@ const (
 	leastHedged = 5_000
 )
 
-// TestEveryState checks the rules of type searched in every state that search visits. It does so
-// with a plain machine, and with one that hedges and has a budget of one failed retry every 200
-// ms. Two states are the same if machine, ledger and checkpoint show the same state, apart from
+// TestEveryState visits many states with the function search, and checks in each the rules that the
+// type searched has. It does so with a plain machine, and with one that hedges and has a budget of
+// one failed retry every 200 ms. Two states are the same if machine, ledger and checkpoint show the same state, apart from
 // the time. With one or two batches, the search visits all states. With more, go test visits a
 // fifth of the states of make test-full.
 func TestEveryState(t *testing.T) {
