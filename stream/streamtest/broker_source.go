@@ -257,8 +257,8 @@ func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan str
 	return done, r.changed, theirs
 }
 
-// readFrom appends records of p up to the next settled range. Offsets without a record belong to
-// the span of the next record, or end the span.
+// readFrom appends records of p up to the next settled range, and adds the span that covers them.
+// The span includes offsets without a record, also those after the last record.
 func (r *brokerReader) readFrom(p *readPartition, b *stream.Batch) {
 	for len(p.above) > 0 && p.above[0].From.Num <= p.next {
 		p.next = max(p.next, p.above[0].To.Num)

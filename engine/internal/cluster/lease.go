@@ -77,8 +77,8 @@ const (
 //	    └───── owned by another process ──────── checking ──owned by this one──▶ owning
 //
 // In the phase owning, the last successful renewal may be older than Times.Stop. The process must
-// then not act as the owner. But it continues to renew, because no other process may have taken the
-// lease.
+// then not act as the owner. But it continues to renew: if no other process has taken the lease, a
+// renewal still succeeds.
 type phase uint8
 
 const (
