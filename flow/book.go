@@ -171,8 +171,8 @@ func (o *BookOptions[R]) complete() (err error) {
 	return nil
 }
 
-// Run delivers the rows that the function next returns, until io.EOF. It returns nil when all are
-// settled and saved. It may be called once.
+// Run delivers the rows that it gets from the function next, until io.EOF. It returns nil when all
+// are settled and saved. It may be called once.
 //
 // next returns the rows in the order of their positions. It starts at the watermark of
 // [Book.Progress]: its first row is the row after the watermark, or an earlier one. Run skips rows
