@@ -225,8 +225,8 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	return err
 }
 
-// saveRegularly saves the progress every BookOptions.Save, and whenever b.due demands it. It
-// returns nil when its context ends. Run then saves the rest.
+// saveRegularly saves the progress every BookOptions.Save, and at each signal of b.saveNow. It
+// returns nil when its context ends. Run then saves the rest. The error of a failed save ends Run.
 func (b *Book[R]) saveRegularly(ctx context.Context) error {
 	tick := time.NewTicker(b.o.Save)
 	defer tick.Stop()
