@@ -4,9 +4,9 @@
 //
 // A code line holds at least one token. Blank lines, comments, tests and testdata do not count. The
 // file packages.txt lists the folders that have moved since the commit, and the files of features
-// that are newer than the commit. These files are counted separately. The column "gone" has the
-// number of lines of the commit that are in no file any more. So it counts changed lines, but not
-// moved ones.
+// that are newer than the commit. The files of these features are counted separately. The column
+// "gone" has the number of lines of the commit that are in no file any more. So it counts changed
+// lines, but not moved ones.
 package main
 
 import (
