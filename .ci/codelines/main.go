@@ -193,8 +193,7 @@ func codeLines(text []byte) (code []string) {
 
 // readClasses reads packages.txt. A line "NAME: FOLDER ..." lists folders that are compared as one
 // group. A line "+FOLDER FILE ..." lists files, without .go, of features that are newer than the
-// commit. The parameter now has the files of the working tree; each listed file must be one of its
-// keys.
+// commit. The keys of now are the files of the working tree. Each listed file must be one of them.
 func readClasses(now map[string][]string) (
 	groups map[string]string, features map[string]bool, err error,
 ) {

@@ -40,8 +40,9 @@ const (
 // settling returns two times in seconds: the time from the start until the deliveries have
 // converged, and the time from the last event until they have recovered. They have converged or
 // recovered when they are at least 0.95 of the optimum in each later interval. An interval has 1 s,
-// or 10 round trips without a queue if that is longer. If the deliveries never reach that level, the
-// result is the time until the end. The time to converge is measured up to the first event only.
+// or 10 round trips without a queue if that is longer. If the deliveries never reach that level,
+// the result is the time until the end. The time to converge is measured up to the first event
+// only.
 //
 // With a backlog from the start, settling does not count deliveries, because random service times
 // alone would put one interval in ten below 0.95. It counts the busy time of each parallel slot of
