@@ -146,7 +146,7 @@ func TestEveryState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a search of 100,000 states is not short")
 	}
-	share := testsize.Of(5, 1) // make test-full visits all states
+	share := testsize.Of(5, 1) // go test visits a fifth of the states of make test-full
 
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // most states need a new machine
 	var mu sync.Mutex
