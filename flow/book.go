@@ -171,8 +171,8 @@ func (o *BookOptions[R]) complete() (err error) {
 	return nil
 }
 
-// Run delivers the rows that the function next returns, until io.EOF. It returns nil when all are
-// settled and saved. It may be called once.
+// Run delivers the rows that it gets from the function next, until io.EOF. It returns nil when all
+// are settled and saved. It may be called once.
 //
 // next returns the rows in the order of their positions. It starts at the watermark of
 // [Book.Progress]: its first row is the row after the watermark, or an earlier one. Run skips rows
@@ -225,8 +225,8 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	return err
 }
 
-// saveRegularly saves the progress every BookOptions.Save, and whenever b.due demands it. It
-// returns nil when its context ends. Run then saves the rest.
+// saveRegularly saves the progress every BookOptions.Save, and at each signal of b.saveNow. It
+// returns nil when its context ends. Run then saves the rest. The error of a failed save ends Run.
 func (b *Book[R]) saveRegularly(ctx context.Context) error {
 	tick := time.NewTicker(b.o.Save)
 	defer tick.Stop()

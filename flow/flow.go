@@ -74,7 +74,8 @@ type Attempt[T any] struct {
 	Run, Index uint32
 
 	// Expect is the time from which the attempt is overdue. From this time on, the window of the
-	// worker shrinks (its state is BUSY), and the Sender tries the item at another worker. The
+	// worker shrinks (its state is BUSY), and the Sender tries the item again, perhaps at another
+	// worker. But it does not try an item with Keys again before the attempt has returned. The
 	// context of the attempt ends later, when Options.Abandon has passed. Zero means that the
 	// attempt is never overdue.
 	Expect time.Time

@@ -53,9 +53,9 @@ type packer[R any] struct {
 	err     error // error of reading; returned after the rows that precede it
 }
 
-// Pack returns a Producer of batches. It packs the rows that the function next returns. A Sender
-// delivers, retries and settles a batch as one item. The item's Value has the rows in their order.
-// Its Cost and Bytes are the sums over its rows. Its memory is not reused.
+// Pack returns a Producer of batches. It packs the rows that it gets from the function next. A
+// Sender delivers, retries and settles a batch as one item. The item's Value has the rows in their
+// order. Its Cost and Bytes are the sums over its rows. Its memory is not reused.
 //
 // next is called by one goroutine at a time, and returns io.EOF at the end of the rows. If it
 // returns another error, the rows before the error are delivered first. If Linger is set, ctx ends
@@ -130,7 +130,7 @@ func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
 	return p.batch(), nil
 }
 
-// addNext adds the waiting row to the batch if it fits, and reports whether more rows may be read
+// addNext adds the row in p.next to the batch if it fits, and reports whether more rows may be read
 // for the batch.
 func (p *packer[R]) addNext() bool {
 	if p.hasNext {

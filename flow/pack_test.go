@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// timed returns a source of rows: the times in the argument at, counted from start, are those at
-// which the rows arrive. After the last row the source returns the error end.
+// timed returns a source with one row for each duration in at. A row arrives when its duration has
+// passed since start. After the last row the source returns the error end.
 func timed(start time.Time, end error, at ...time.Duration) func(context.Context) (int, error) {
 	n := 0
 	return func(ctx context.Context) (int, error) {

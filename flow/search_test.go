@@ -137,16 +137,16 @@ const (
 	leastHedged = 5_000
 )
 
-// TestEveryState checks the rules of type searched in every state that search visits. It does so
-// with a plain machine, and with one that hedges and has a budget of one failed retry every 200
-// ms. Two states are the same if machine, ledger and checkpoint show the same state, apart from
-// the time. With one or two batches, the search visits all states. With more, go test visits a
-// fifth of the states of make test-full.
+// TestEveryState visits many states with the function search, and checks in each the rules that the
+// type searched has. It does so with a plain machine, and with one that hedges and has a budget of
+// one failed retry every 200 ms. Two states are the same if machine, ledger and checkpoint show the
+// same state, apart from the time. With one or two batches, the search visits all states. With
+// more, go test visits a fifth of the states of make test-full.
 func TestEveryState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a search of 100,000 states is not short")
 	}
-	share := testsize.Of(5, 1) // make test-full visits all states
+	share := testsize.Of(5, 1) // go test visits a fifth of the states of make test-full
 
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // most states need a new machine
 	var mu sync.Mutex

@@ -46,8 +46,8 @@ func (p *upTo) Next(context.Context) (Item[int], error) {
 	return Item[int]{Value: p.next, Bytes: 10}, nil
 }
 
-// TestWithdraw checks the effect of withdrawing all of 20 items while two are in flight at a worker
-// that does not answer.
+// TestWithdraw checks the effect of withdrawing 20 items, or only the unsent ones, while two are in
+// flight at a worker that does not answer.
 func TestWithdraw(t *testing.T) {
 	failed := errors.New("connection reset")
 	for _, c := range []struct {

@@ -181,10 +181,10 @@ func (b *inFlightBudget) Report(ctx context.Context, _ error) {
 // service accepts. The book uses k = 2. A k below 1 counts as 1. The parameter src is the source of
 // randomness, which need not be safe for concurrent use. A nil src means the runtime's source.
 //
-// A request is not accepted if its failure is evidence of overload. Such failures are a timeout, a
-// missing response, the HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, and all other
-// failures that are retryable. A response such as 404, 409 or 422 counts as accepted. A call that
-// its caller canceled does not count.
+// A request is not accepted if its failure is evidence of overload. Such failures are the HTTP
+// statuses 408, 429, 502, 503, 504 and 520 to 527, and all retryable failures without a status,
+// such as a timeout. All other responses count as accepted, for example 404, 409, 422 and 500. A
+// call that its caller canceled does not count.
 func Throttle(k float64, src rand.Source) Budget {
 	if src == nil {
 		src = runtimeSource{}

@@ -41,8 +41,9 @@ type Options struct {
 	// a wait that would exceed it, and does not interrupt a running attempt. Zero means no limit.
 	MaxElapsed time.Duration
 	// MaxFailing is like MaxElapsed, but the time begins at the first failure. If the first attempt
-	// runs for an hour before it fails, that hour does not count. After a failure with the action
-	// Progress, the time begins again. Zero means no limit.
+	// runs for an hour before it fails, that hour does not count. The time begins again at a
+	// failure with the action Progress, and at the first failure after an ErrNotReady. Zero means
+	// no limit.
 	MaxFailing time.Duration
 	// Classify decides how to handle a failure. It is not called for errors marked by Permanent. If
 	// it is nil or returns Undecided, the function Classify decides.

@@ -38,8 +38,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 
 func (c *chunks) Close() error { return nil }
 
-// TestTransportOverflowOfAStaleReader checks that a body is never sent in part. A read of an
-// earlier attempt exceeds MaxBuffer when the next attempt has already begun.
+// TestTransportOverflowOfAStaleReader checks that a body is never sent in part, even if a read of
+// an earlier attempt exceeds MaxBuffer when the next attempt has already begun.
 func TestTransportOverflowOfAStaleReader(t *testing.T) {
 	body := &chunks{left: []string{"first ", "second ", "third"}, begun: make(chan struct{}, 1),
 		release: make(chan struct{})}

@@ -4,9 +4,9 @@
 //
 // A code line holds at least one token. Blank lines, comments, tests and testdata do not count. The
 // file packages.txt lists the folders that have moved since the commit, and the files of features
-// that are newer than the commit. These files are counted separately. The column "gone" has the
-// number of lines of the commit that are in no file any more. So it counts changed lines, but not
-// moved ones.
+// that are newer than the commit. The files of these features are counted separately. The column
+// "gone" has the number of lines of the commit that are in no file any more. So it counts changed
+// lines, but not moved ones.
 package main
 
 import (
@@ -193,7 +193,7 @@ func codeLines(text []byte) (code []string) {
 
 // readClasses reads packages.txt. A line "NAME: FOLDER ..." lists folders that are compared as one
 // group. A line "+FOLDER FILE ..." lists files, without .go, of features that are newer than the
-// commit. Each listed file must be a key of the map now, which has the files of the working tree.
+// commit. The keys of now are the files of the working tree. Each listed file must be one of them.
 func readClasses(now map[string][]string) (
 	groups map[string]string, features map[string]bool, err error,
 ) {

@@ -166,8 +166,8 @@ type scanResult struct {
 // scanLanes returns the free lane with the least expected time among those that have answered and
 // have no failures. It stores the free lanes with failures in l.failing. The result also has the
 // lane that must be measured again (stale), and whether a free lane has not answered yet (unknown).
-// The expected time is computed only for few lanes. Most are skipped because their cost in flight
-// alone shows, without a division, that they are slower than the best lane so far.
+// The expected time is computed only for few lanes. Most are skipped because surelyLonger shows,
+// without a division, that they are slower than the best lane so far.
 func (l *leastCompletion) scanLanes(now time.Duration, cost float64, c []Candidate) scanResult {
 	s := scanResult{best: -1, limit: math.Inf(1), stale: -1, longest: staleAfter}
 	l.failing = l.failing[:0]

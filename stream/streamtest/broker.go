@@ -243,8 +243,8 @@ func (b *Broker) join(name string) *session {
 	return s
 }
 
-// check returns the error with which calls of the session fail: the session is cut, or another one
-// has replaced it. It returns nil otherwise. The caller holds mu.
+// check returns the error with which calls of the session fail if the member is cut off, or if the
+// broker has ended or replaced the session. It returns nil otherwise. The caller holds mu.
 func (s *session) check() error {
 	switch {
 	case s.b.cut[s.name]:

@@ -232,10 +232,10 @@ func (r *brokerReader) Read(ctx context.Context, b *stream.Batch) error {
 }
 
 // fill appends records of one partition to b. It tries the partitions in turn, beginning after the
-// partition of the last batch, and uses the first one with data. The result done reports whether
-// the reader has partitions and has read all of them to their ends. Two channels are also returned:
-// ours is closed when the partitions of the reader change, and theirs when those of the broker
-// change.
+// partition of the last batch, and uses the first one with data. If it finds no data, the result
+// done reports whether the reader has partitions and has read all of them to their ends. Two
+// channels are also returned: ours is closed when the partitions of the reader change, and theirs
+// when those of the broker change.
 func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -257,8 +257,8 @@ func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan str
 	return done, r.changed, theirs
 }
 
-// readFrom appends records of p up to the next settled range. Offsets without a record belong to
-// the span of the next record, or end the span.
+// readFrom appends records of p up to the next settled range, and adds the span that covers them.
+// The span includes offsets without a record, also those after the last record.
 func (r *brokerReader) readFrom(p *readPartition, b *stream.Batch) {
 	for len(p.above) > 0 && p.above[0].From.Num <= p.next {
 		p.next = max(p.next, p.above[0].To.Num)

@@ -44,8 +44,8 @@ func files(t *testing.T, h stream.SourceHost) int {
 	return len(entries)
 }
 
-// TestProcesses checks that two hosts with the same state directory share its files, like two runs
-// of one process. A host with another state directory does not see these files.
+// TestProcesses checks that a host finds the files of an earlier host with the same state
+// directory, as a restarted process does. A host with another state directory does not see them.
 func TestProcesses(t *testing.T) {
 	state := t.TempDir()
 	first := streamtest.NewHost(t)

@@ -237,8 +237,8 @@ func (s *StoreSink) Store(_ context.Context,
 }
 
 // commit writes rows and spans together. It writes nothing if the ledger has all of the spans
-// already. It returns an error for a late attempt, that is, if the epoch is not current or the
-// assignment has been released.
+// already. It returns an error if the ledger has only a part of them. It also returns an error for
+// a late attempt, that is, if the epoch is not current or the assignment has been released.
 func (s *StoreSink) commit(spans []stream.Span, rows []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -93,6 +93,7 @@ func stepsOf(page string) (steps []step) {
 
 // TestGuides runs each guide that has console blocks in a new directory. It saves the files that
 // the guide shows, runs the guide's commands in one shell, and compares their output with the page.
+// It also checks that every guide has the section "Check that it worked".
 func TestGuides(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the guides need a POSIX shell")

@@ -65,7 +65,7 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 //	429                       throttled
 //	below 200, 408, 5xx       retried
 //	401, 403, 404, 405        misconfigured (no such index, no permission): never a dead letter
-//	400 for its target        misconfigured: see refusesTarget
+//	400 for index, pipeline   misconfigured: see refusesTarget
 //	all others                refused: the document does not fit
 func judge(err error) verdict.Verdict {
 	if err == nil {

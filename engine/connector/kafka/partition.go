@@ -99,8 +99,8 @@ func (p *partition) discard() (bytes int64) {
 // fill has taken from p.fetched.
 //
 // Some offsets have no record to deliver, because the record was removed by compaction, belongs to
-// an aborted transaction, or is a control record. Such offsets belong to the span of the next
-// record, or end the span.
+// an aborted transaction, or is a control record. The span includes such offsets, also those after
+// the last record. It may consist only of them.
 func (p *partition) fill(b *stream.Batch) (used []*kgo.Record, bytes int64) {
 	from, taken := p.next, 0
 	for taken < len(p.fetched) && !b.Full() {

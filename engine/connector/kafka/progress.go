@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress is the delivered part of a source partition: the offsets below watermark, and those in
-// the ranges above. A progress is immutable.
+// progress is the settled part of a source partition (delivered, dead-lettered or dropped): the
+// offsets below the field watermark, and those in the ranges of the field above. A progress is
+// immutable.
 type progress struct {
 	watermark int64
 	above     []stream.Range // ascending, disjoint, not adjacent

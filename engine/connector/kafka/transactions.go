@@ -380,8 +380,8 @@ func (p *transactions) commit(ctx context.Context, next progress) error {
 // abortBackoff paces the attempts to abort a transaction while brokers do not answer.
 var abortBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Full()
 
-// abort aborts the open transaction. It returns when the brokers have answered. An error means that
-// the assignment has ended, or that another process owns the partition.
+// abort aborts the open transaction, and retries until the brokers confirm it. An error means that
+// the assignment has ended, or that the engine must take the partition again (isFencing).
 func (p *transactions) abort() error {
 	return retry.Do(p.ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, transactionTimeout)

@@ -202,7 +202,8 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 
 // vanished marks the data's table as missing if err means that this table was dropped, so that the
 // sink creates it again. Every lane that gets this error retries its batch. If another table is
-// missing, such as a table of the ledger or of a trigger, the sink does not create it.
+// missing, such as a table of the ledger or of a trigger, the sink does not create it. If the
+// data's table has lost a column, vanished returns a Misconfigured.
 func (s *Sink) vanished(err error) error {
 	switch numberOf(err) {
 	case noSuchTable:

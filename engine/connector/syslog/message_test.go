@@ -189,7 +189,8 @@ func TestFrames(t *testing.T) {
 }
 
 // TestSpace checks that the part of the buffer for the next read (Space) grows while reads fill it.
-// When all messages are complete, it keeps its size, unless a long message has enlarged it.
+// When all messages are complete, it keeps its size. But if a long message has enlarged the buffer,
+// Space is small again after the message.
 func TestSpace(t *testing.T) {
 	var got []string
 	f := newFrames(&got, 100<<10)

@@ -268,8 +268,9 @@ func (r *run) readLetters(replayed []string) (err error) {
 	}
 }
 
-// takeLedger uses the progress in the sink's ledger instead of that in the checkpoint. It reports
-// ranges that are settled according to the checkpoint but not according to the ledger.
+// takeLedger uses the progress in the sink's ledger, if the sink has one, instead of that in the
+// checkpoint. It reports ranges that are settled according to the checkpoint but not according to
+// the ledger.
 func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 	marks, ok, err := sink.Ledger(ctx)
 	if err != nil {

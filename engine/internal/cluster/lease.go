@@ -74,11 +74,11 @@ const (
 //	    ▲                                           │               │
 //	    │                                  conflict, no response   conflict, no response
 //	    │                                           ▼               ▼
-//	    └───── owned by another process ──────── checking ──owned by this one──▶ owning
+//	    └──── not owned by this process ──────── checking ──owned by this one──▶ owning
 //
 // In the phase owning, the last successful renewal may be older than Times.Stop. The process must
-// then not act as the owner. But it continues to renew, because no other process may have taken the
-// lease.
+// then not act as the owner. But it continues to renew: if no other process has taken the lease, a
+// renewal still succeeds.
 type phase uint8
 
 const (
@@ -182,7 +182,7 @@ func (l *Lease) write(k Kind) Command {
 
 // Wrote tells the lease the result of a Create or Update. If r is Done, revision is the new
 // revision of the key. If r is Unknown, there was no response: the write may take effect now, later
-// or never. The next request then reads the key.
+// or never. If r is Unknown or Conflict, the next request reads the key.
 func (l *Lease) Wrote(r Result, revision uint64) {
 	switch r {
 	case Done:

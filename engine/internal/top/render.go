@@ -85,7 +85,8 @@ func (s *State) head() []string {
 }
 
 // columns returns a line of cells. All cells but the first have fixed widths and are aligned to the
-// right. The first cell takes the remaining width.
+// right. The first cell takes the remaining width, at least 24 columns: the last cells are left out
+// if they do not fit.
 func (s *State) columns(first string, cells []string, widths []int) string {
 	left := s.Width
 	var b strings.Builder

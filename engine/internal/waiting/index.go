@@ -166,7 +166,7 @@ func (x *index) partition(part stream.Partition) uint32 {
 }
 
 // put adds a waiting range of partition n and returns the number of its entry. If the range
-// overlaps other waiting ranges, it replaces them.
+// overlaps other waiting ranges, it replaces the common parts.
 func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due time.Duration,
 	h flow.History, ph phase) uint32 {
 	p := x.parts[n]

@@ -184,8 +184,8 @@ func (j *journal) list() error {
 	return nil
 }
 
-// read calls apply for each record of the i-th segment. The argument parts of apply has the
-// partitions that the segment has defined before the record. A crash may leave an unfinished frame
+// read calls apply for each record of the i-th segment. It also passes to apply the partitions
+// (parts) that the segment has defined before the record. A crash may leave an unfinished frame
 // at the end of the last segment. read then truncates the segment before this frame. It also makes
 // the last segment durable.
 func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) error) error {
@@ -227,8 +227,8 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 // would have to exceed this number, the file counts as damaged.
 const scanWork = 64 << 20
 
-// followed reports whether there is a good frame after the bad frame at the offset at. If there is,
-// the bad frame is damaged. If not, it may be the last write, which a crash has interrupted.
+// followed reports whether a good frame follows the bad frame at the given offset. If so, the bad
+// frame is damaged. If not, it may be the last write, which a crash has interrupted.
 func followed(f vfs.File, segment uint64, at int64) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {

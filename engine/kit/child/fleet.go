@@ -33,9 +33,10 @@ type Session interface {
 // work, from FirstWait to LastWait. There is no wait in two cases:
 //
 //   - The child has completed work since its start.
-//   - The child died with work in progress, and no child of this slot has died without work since
-//     the last completed work. A single bad record may have killed it, and the caller isolates such
-//     a record. Until work is completed again, at most maxKilled such deaths cause no wait.
+//   - The child ended with work in progress, and since the last completed work no child of this
+//     slot has ended without work in progress. A single bad record may have killed the child, and
+//     the caller isolates such a record. Until work is completed again, at most maxKilled such
+//     ends cause no wait.
 type Fleet[S Session] struct {
 	o     FleetOptions[S]
 	slots []*Slot[S]

@@ -108,8 +108,9 @@ func (p *Process) Await(ctx context.Context) {
 	}
 }
 
-// Read reads the child's standard output. It returns io.EOF when the child has ended and all its
-// output was read.
+// Read reads the child's standard output. It returns io.EOF when all output was read and no process
+// holds the pipe open any more. If a process outside the child's group still holds it open, Read
+// returns os.ErrDeadlineExceeded about a second after the child's death.
 func (p *Process) Read(text []byte) (int, error) {
 	n, err := p.out.Read(text)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || p.leftover >= maxLeftover {
@@ -256,7 +257,7 @@ func (p *Process) wait() error {
 	err := p.cmd.Wait()
 	p.mu.Lock()
 	// Kill the remaining members of the process group. The id of the group is that of the process,
-	// which was reaped just now. So this id has not been reused yet.
+	// which was reaped just now. The system does not reuse this id while the group has members.
 	killGroup(p.cmd.Process)
 	p.reaped = true
 	p.mu.Unlock()

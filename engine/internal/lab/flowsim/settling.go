@@ -38,10 +38,11 @@ const (
 )
 
 // settling returns two times in seconds: the time from the start until the deliveries have
-// converged, and the time from the last event until they have recovered. Both are the case when the
-// deliveries are at least 0.95 of the optimum in each later interval. An interval has 1 s, or 10
-// round trips without a queue if that is longer. If the deliveries never reach that level, the
-// result is the time until the end. The time to converge is measured up to the first event only.
+// converged, and the time from the last event until they have recovered. They have converged or
+// recovered when they are at least 0.95 of the optimum in each later interval. An interval has 1 s,
+// or 10 round trips without a queue if that is longer. If the deliveries never reach that level,
+// the result is the time until the end. The time to converge is measured up to the first event
+// only.
 //
 // With a backlog from the start, settling does not count deliveries, because random service times
 // alone would put one interval in ten below 0.95. It counts the busy time of each parallel slot of
@@ -92,8 +93,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 }
 
 // settled returns the time in seconds after which got stays near best: got is at least 0.95 of best
-// in each later interval of span bins. The time counts from the start of the bin with the index
-// from. Bins from the index to on are ignored.
+// in each later interval of span bins. Only the bins in got[from:to] count, and the time begins at
+// the first of them.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

@@ -188,8 +188,8 @@ func (c *converter) routes(from string, before []string, depth int) (out []migra
 	return out
 }
 
-// takes reports whether v has the component named from, or one of its outputs such as
-// parse.dropped, among its inputs.
+// takes reports whether an input of v is the given component, or one of that component's outputs
+// such as parse.dropped.
 func takes(v *migrate.Value, from string) bool {
 	for _, in := range v.Texts("inputs") {
 		glob := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(in), `\*`, ".*") + "$")
