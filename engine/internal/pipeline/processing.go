@@ -52,8 +52,8 @@ const maxProcessors = 64
 
 // jobsAtOnce is the maximum number of jobs (batches) that are not processed yet. With n processing
 // goroutines, there are n jobs in the channel jobs, n in the channel work, and one at each
-// goroutine. The reader and the sender have one each, and two may have been read again. The channel
-// line.again has this capacity, so a send to it never blocks.
+// goroutine. The reader and the sender have one each. Two more may be batches that waited for a
+// retry and were read again. The channel line.again has this capacity, so a send never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
 // Run runs the processing goroutines. If one of them panics, Run stops the goroutines and child

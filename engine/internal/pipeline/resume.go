@@ -103,7 +103,7 @@ func (r *saver) emptyLedger(lost amount) error {
 }
 
 // resumed has the progress with which the route started, as loaded from the ledger of its sink.
-// It is safe for concurrent use.
+// Its methods mark, all and forget are safe for concurrent use.
 type resumed struct {
 	mu    sync.RWMutex // guards marks, from which deleted partitions are removed
 	marks map[string]stream.Mark
