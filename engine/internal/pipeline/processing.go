@@ -138,7 +138,7 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 }
 
 // nextJob returns the next batch to process. If the processor of a batch has died, this batch comes
-// first. nextJob returns nil if there are no more batches.
+// first. nextJob returns nil if there are no more batches or ctx has ended.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:
@@ -187,8 +187,8 @@ func (r *processors) longestStep() (longest step, ok bool) {
 	return longest, ok
 }
 
-// work processes j. If the processor panics, work passes j to another processing goroutine and
-// returns the cause.
+// work processes j. If the processor panics, work returns the cause, and passes j to another
+// processing goroutine unless the batch must fail (see trial.died).
 func (p *processor) work(ctx context.Context, j *job) (died error) {
 	if j.saved == nil {
 		if p.saved == nil {
