@@ -69,8 +69,8 @@ var Elsewhere = map[string][]Share{
 }
 
 // Fault has the results of another program that was killed, or that had a failing receiver. They
-// were measured on other machines than those of docs/performance.md. Killed, Live and Flaky have two
-// numbers of records: "lost / repeated".
+// were measured on other machines than those of docs/performance.md. Killed, Live and Flaky have
+// two numbers of records: "lost / repeated".
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start

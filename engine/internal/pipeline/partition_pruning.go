@@ -52,9 +52,9 @@ func (r *saver) forget() error {
 }
 
 // lateTransaction is the time between the deletion of a partition from the checkpoint and from the
-// sink's ledger. After this time, no transaction of this run with data of the partition can still be
-// open and commit. The time is ample, because databases end the sessions of vanished clients after
-// about a minute.
+// sink's ledger. After this time, no transaction of this run with data of the partition can still
+// be open and commit. The time is ample, because databases end the sessions of vanished clients
+// after about a minute.
 const lateTransaction = time.Hour
 
 // prunedPartition is a partition that the source has deleted. Its progress was removed from the

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// replaced is the common state of all instances of a sink (replacedSink). The first instance acts as
-// if its output was replaced by another one after 3 records, like a rotated file: it asks to be
+// replaced is the common state of all instances of a sink (replacedSink). The first instance acts
+// as if its output was replaced by another one after 3 records, like a rotated file: it asks to be
 // opened again.
 type replaced struct {
 	fakeSink
