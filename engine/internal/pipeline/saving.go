@@ -285,8 +285,9 @@ func (r *saver) syncSink(ctx context.Context) error {
 }
 
 // sync saves the settled progress so that it survives a power loss. It syncs the sink and the
-// checkpoint, and reports the progress to the source. Then it lets the source finish the partitions
-// that are settled to their end.
+// checkpoint, and reports the progress to the source and to the sink's ledger. Then it lets the
+// source finish the partitions that are settled to their end. Last, it removes the progress of
+// deleted partitions from the ledger and the checkpoint.
 func (r *saver) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err
