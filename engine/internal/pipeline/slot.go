@@ -78,8 +78,8 @@ func (s *slot) renew() error {
 }
 
 // A finalError is the error of a route that must not restart. Examples: the guard has stopped the
-// route because of too many dead letters, its drain took too long, the run is finite, or an
-// operator must first decide about the stored progress.
+// route because of too many dead letters, its drain took too long, or the run is finite. Another
+// example is lost progress, about which an operator must decide first.
 type finalError struct{ err error }
 
 func noRestart(err error) error { return &finalError{err} }
