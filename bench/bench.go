@@ -160,7 +160,9 @@ func (o options) ratios() (result.Kept, error) {
 }
 
 // judge returns an error that lists all failures: lost records, missed targets (with -check), and
-// ratios far below the kept ones (with -gate). With -keep it writes the new ratios to the file.
+// ratios far below the kept ones (with -gate and without -keep). With -keep it writes the new
+// ratios of the kept workloads to the file. It omits a workload that other programs have disturbed,
+// and lists it as a failure.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}

@@ -95,7 +95,7 @@ func (s *series) round(n int) (err error) {
 
 // takesPart reports whether the program with the given name, which is not penstock, runs in round
 // n. It also runs in the warm-up round (-1), so that it has been read from the disk before it is
-// measured.
+// measured. With the flag -figures, round 0 is the only other round in which it runs.
 func (s *series) takesPart(name string, n int) bool {
 	return s.failed[name] == nil && n < rivalRounds && (n < 1 || !s.e.figures)
 }

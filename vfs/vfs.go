@@ -25,8 +25,9 @@ import (
 	"time"
 )
 
-// ErrLocked is returned if another process holds the lock. The error's text has the name of the
-// file and, if known, the text of the holder.
+// ErrLocked is returned if another holder has the lock. This is another process, or this process
+// itself through an earlier Lock. The error's text has the name of the file and, if known, the text
+// of the holder.
 var ErrLocked = errors.New("vfs: locked by another process")
 
 // ErrNotRegular is returned if a name is a symlink, directory, FIFO, socket or device, but a

@@ -68,9 +68,9 @@ var Elsewhere = map[string][]Share{
 	"w5_500ms": {{"vector", .31, 6.2, "adaptive concurrency"}},
 }
 
-// Fault is the result of another program that was killed, or whose receiver failed. It was measured
-// on other machines than those of docs/performance.md. Each field has two numbers of records: "lost
-// / repeated".
+// Fault has the results of another program that was killed, or that had a failing receiver. They
+// were measured on other machines than those of docs/performance.md. Killed, Live and Flaky have
+// two numbers of records: "lost / repeated".
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start

@@ -165,8 +165,8 @@ func TestEveryFault(t *testing.T) {
 	}
 }
 
-// TestSaveAfterFailure checks that a File whose Save failed can save again with a new file, unless
-// the directory could not be synced.
+// TestSaveAfterFailure checks that a second Save of the same File succeeds after the first one has
+// failed, unless the directory could not be synced.
 func TestSaveAfterFailure(t *testing.T) {
 	for _, c := range []struct {
 		fault vfstest.Fault

@@ -28,12 +28,12 @@ const (
 // begin records the current position as the start of the span of a new batch.
 func (c *cursor) begin() { c.from = c.last }
 
-// advance moves the cursor to the message with sequence seq. A settled range is a range of
-// positions with records that are delivered, dead-lettered or dropped. If such a range lies before
-// the message, advance may move the cursor only to the range, because a span must not continue
-// beyond a settled range. hasSpan means that the batch already has a span. Example: the cursor is
-// at 10, the positions 11 to 20 are settled, and seq is 21. With a span, advance returns endSpan.
-// Without one, it moves the cursor to 21 and returns takeMessage.
+// advance moves the cursor to the message with sequence seq and returns takeMessage, or skipMessage
+// if the message is settled (delivered, dead-lettered or dropped). A span must not continue beyond
+// a settled range. If such a range lies before the message, advance may therefore move the cursor
+// only to the start of the range, and return endSpan. hasSpan means that the batch already has a
+// span. Example: the cursor is at 10, the positions 11 to 20 are settled, and seq is 21. With a
+// span, advance returns endSpan. Without one, it moves the cursor to 21 and returns takeMessage.
 func (c *cursor) advance(seq uint64, hasSpan bool) step {
 	n := int64(min(seq, math.MaxInt64))
 	for len(c.above) > 0 && n > c.above[0].From.Num {

@@ -65,7 +65,8 @@ func TestSharedNodes(t *testing.T) {
 }
 
 // TestSharedHole checks a restart after one batch has failed and later batches were delivered. Only
-// the failed batch is repeated, and its record ids begin as those of the first run.
+// the failed batch is repeated. Although the second run has other partitions, the record ids have
+// the same prefix in both runs.
 func TestSharedHole(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

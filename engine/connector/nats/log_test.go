@@ -286,7 +286,7 @@ func TestLogDeleted(t *testing.T) {
 }
 
 // TestLogDeletedBehindGap checks that a purge is noticed although it follows soon after a gap in
-// the sequences. Messages of other subjects cause such gaps, so gaps are not all checked.
+// the sequences. Messages of other subjects cause such gaps, so the reader does not check each gap.
 func TestLogDeletedBehindGap(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

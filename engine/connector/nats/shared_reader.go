@@ -21,7 +21,7 @@ import (
 // sharedReader is one session with a durable pull consumer. Other processes may use the same
 // consumer. It implements stream.AssignedReader and stream.SettledReader.
 //
-//	fetch   pulls messages into deliveries until these take half of the option Memory
+//	fetch   pulls messages while those not yet handed out take at most half of the option Memory
 //	signal  sends acknowledgements and in-progress signals
 //	watch   requests the state of the consumer every few seconds
 //

@@ -139,8 +139,8 @@ func (s *StreamSink) Close() error {
 	return nil
 }
 
-// Deliver implements stream.Worker. It publishes all records. It returns when the server has
-// answered for each, or when ctx is done.
+// Deliver implements stream.Worker. It publishes all records. It returns when each has an outcome,
+// or when ctx is done. A record that gets no answer within responseBound counts as failed.
 func (s *StreamSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)

@@ -71,9 +71,9 @@ func newDoubts() doubts {
 	return doubts{window: defaultWindow, since: make(map[string]time.Time)}
 }
 
-// begin is called before an attempt to deliver the batch that begins with the record id. It returns
-// the time of the first attempt that may have stored the batch. If there is no earlier attempt,
-// this is the new attempt, and the result is the time passed as now.
+// begin is called before an attempt to deliver a batch. id is the id of the first record in the
+// batch. begin returns the time of the first attempt that may have stored the batch. If there is no
+// earlier attempt, this is the new attempt, and the result is the time passed as now.
 //
 // begin also removes the batch from d. If the new attempt gets no response either, the caller adds
 // the batch again.

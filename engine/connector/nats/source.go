@@ -20,8 +20,8 @@ type StreamSource struct {
 	host stream.Host
 }
 
-// sharedCounters and logCounters are the counters that are shown from startup, with and without a
-// durable consumer, even while they are zero.
+// These counters are shown from startup, even while they are zero: sharedCounters if the source has
+// a durable consumer, otherwise logCounters.
 var (
 	sharedCounters = []string{
 		"redelivered", "redeliveries_merged", "acks_repeated", "naks", "ack_pending_full",
@@ -42,8 +42,9 @@ func NewSource(o SourceOptions, h stream.Host) (*StreamSource, error) {
 // consumer.
 func (s *StreamSource) HasAssignments() bool { return s.o.Durable != "" }
 
-// Shared implements stream.SharedSource. It returns nil, because without a durable consumer the
-// positions are sequences of the stream, which mean the same to every process.
+// Shared implements stream.SharedSource. It returns nil: the processes of a cluster can share the
+// source. Without a durable consumer, its positions are sequences of the stream, which mean the
+// same to every process. With one, the source has assignments, and Shared does not matter.
 func (s *StreamSource) Shared() error { return nil }
 
 // ackBuffer bounds the bytes of acknowledgements that are kept while no server is connected.

@@ -96,7 +96,8 @@ func (s *source) finishUnknown(p stream.Partition) error {
 }
 
 // finishKnown renames, moves or deletes the file of e, which has the given name. It checks the file
-// again under its new name. If this is not the file that was read, the file gets its old name back.
+// again under its new name (before a deletion, under a hidden name). If this is not the file that
+// was read, or the file has grown, it gets its old name back.
 func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) error {
 	dir, to := follow.Dir(s.dir), name
 	var held vfs.File

@@ -67,7 +67,8 @@ func (s *source) putBack(aside, name string) error {
 }
 
 // recoverAside is called if the partition's file is not found under its name. If a process was
-// interrupted while it deleted the file, recoverAside gives the file its name back.
+// interrupted while it deleted the file, recoverAside gives the file its name back. It then returns
+// an error, so that a later Finish repeats the deletion.
 func (s *source) recoverAside(p stream.Partition, name string) error {
 	if s.o.Finished != finishedDelete {
 		return nil

@@ -143,8 +143,8 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 
 // Mark records in the checkpoint that a file was delivered up to an offset, the parameter at. If
 // this is within a record of an unfinished file, Mark uses the end of the record before. If the
-// offset does not fit the file, for example because the file is shorter, Mark records that the file
-// is read from its beginning.
+// offset cannot be used, because the file is shorter or compressed, Mark records that the file is
+// read from its beginning.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

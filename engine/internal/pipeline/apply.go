@@ -108,8 +108,8 @@ func (p *pipe) release() {
 	p.endIfDone()
 }
 
-// difference is the plan of one Apply. It lists the pipelines to stop, to start and to change.
-// After that, the engine runs exactly the pipelines of the new config.
+// difference is the plan of one Apply. It lists the pipelines to stop, to start and to change, so
+// that the engine then runs exactly the pipelines of the new config.
 type difference struct {
 	pipes       []*pipe // all pipelines of the config, in its order
 	gone, added []*pipe

@@ -162,8 +162,8 @@ func (g *group) close() {
 	}
 }
 
-// counts fails the test for each produced record that is not in rows. It returns the number of
-// repeated records.
+// counts fails the test for each produced record that is not in rows, and if rows has records that
+// were not produced. It returns the number of repeated records.
 func (g *group) counts(rows []string) (repeated int) {
 	g.t.Helper()
 	seen := make(map[string]int)
@@ -342,8 +342,8 @@ func (s *sharedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 }
 
 // TestOrderlyRebalance checks that nothing is delivered twice if members join and leave in an
-// orderly way, even without a ledger. Before a partition moves, workers finish its batches and
-// commit them.
+// orderly way, even without a ledger. Before a partition moves, the workers finish its batches, and
+// its progress is committed at the broker.
 func TestOrderlyRebalance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := newRand(3)

@@ -93,9 +93,9 @@ func (k *books) continueFrom(c *counts) {
 	k.inherited = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
 }
 
-// dropInherited is called at the end of the data. Records that the previous run read and did not
-// settle should have been read again by now. If some were not, the source no longer has them, and
-// dropInherited subtracts them from the count of read records.
+// dropInherited is called when the source has returned no data for the time writeOffAfter. Records
+// that the previous run read and did not settle should have been read again by now. If some were
+// not, the source no longer has them, and dropInherited subtracts them from the read records.
 func (k *books) dropInherited() {
 	k.counts.readRecords -= k.inherited.readRecords
 	k.counts.readBytes -= k.inherited.readBytes

@@ -82,8 +82,8 @@ func (k *books) startOf(id string) (stream.Mark, bool) {
 }
 
 // accept checks a batch before it is added to the accounts. All its spans must have the number of
-// the same assignment, and no position in it may have a key. accept returns errNotAssigned if the
-// assignment is ending or has ended.
+// the same assignment. Their positions must be numbers only, without a key (stream.Position.Key).
+// accept returns errNotAssigned if the assignment is ending or has ended.
 func (k *books) accept(b *stream.Batch) error {
 	number := b.Spans[0].Assignment
 	for i := range b.Spans {

@@ -29,8 +29,8 @@ func canWithdraw(b *stream.Batch) bool {
 
 // withdrawAccounts subtracts b from the counts of k. It removes the accounts of partitions that the
 // source may read again (readsAgain returns true), and returns the spans of all other partitions.
-// The caller then calls Withdrawn, and after that settles the returned spans. It must not settle
-// spans of the removed accounts, because the partition may have a new account by then.
+// The caller then calls the reader's method Withdrawn, and after that settles the returned spans.
+// It must not settle spans of the removed accounts: their partitions may have new accounts by then.
 func withdrawAccounts(
 	k *books, b *stream.Batch, readsAgain func(id string) bool,
 ) (closing []stream.Span) {

@@ -113,7 +113,7 @@ func tried(crashes []vfstest.Crash) (some []vfstest.Crash) {
 
 // collect runs a workload of many goroutines. After each call that may have changed a file, it
 // records the states that a crash could leave: after a kill, and after each kind of loss of
-// unsynced data and names.
+// unsynced data and names. It calls note for each recorded state.
 func collect(t *testing.T, m *vfstest.Mem, workload func() error, note func()) (crashes []vfstest.Crash) {
 	t.Helper()
 	kinds := []vfstest.Crash{

@@ -25,8 +25,8 @@ type letterWriter struct {
 	refusers map[*stream.Batch]refuser // by batch: the worker of its last failed attempt
 }
 
-// refuser identifies the worker that made the last failed attempt of a batch. If a worker has
-// refused the batch, it is this worker.
+// refuser is the worker that made the last failed attempt of a batch, with the number of this
+// attempt. Of a refused batch, this is the worker that has refused it.
 type refuser struct {
 	worker   string
 	attempts int

@@ -17,9 +17,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// SettledLetters returns the dead letters that were settled by a replay or discard. dir is the
-// state directory, and boot is the result of Boot. A key of the result is the route's name and the
-// partition of the letter (deadletter.PartitionOf), in the form "PIPELINE/ROUTE PARTITION".
+// SettledLetters returns the set of dead letters that a replay or discard has settled. Its keys
+// have the form "PIPELINE/ROUTE PARTITION". In the checkpoint, each letter is a partition of its
+// own, with the id PARTITION (see deadletter.PartitionOf). dir is the state directory, and boot is
+// the result of Boot.
 func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
 	out := map[string]bool{}
 	snap, _, err := checkpoint.Read(dir)

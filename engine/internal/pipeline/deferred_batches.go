@@ -450,9 +450,10 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// postpone handles ranges of a waiting batch that could not be read. If the source has deleted
-// their data, postpone removes them from the store, reports them as lost, and returns true for
-// lost. Otherwise the ranges wait for another attempt to read them.
+// postpone handles ranges of a waiting batch that could not be read. If their data is deleted,
+// postpone removes them from the store, reports them as lost, and returns true for lost. Otherwise
+// the ranges wait for another attempt to read them. Data counts as deleted if the source reports
+// that (ErrRangeGone), or if it was missing for the time missingFor.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History,
 	cause error) (lost bool, err error) {
 	gone := errors.Is(cause, stream.ErrRangeGone)

@@ -163,8 +163,8 @@ func TestDrainFinishesInFlightBatches(t *testing.T) {
 	}
 }
 
-// TestStallEndsAFiniteRun checks that a finite run with a worker that never delivers ends after the
-// time Stall, with the worker's last error.
+// TestStallEndsAFiniteRun checks that a finite run with a worker that never delivers ends after
+// Options.Stall, with the worker's last error.
 func TestStallEndsAFiniteRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error {
@@ -251,8 +251,9 @@ func TestGuardStopsARoute(t *testing.T) {
 	}
 }
 
-// TestGuardToleratesRefusedRest checks the first batch after a kill, which consists only of a
-// refused record. The guard must not stop the route because of it.
+// TestGuardToleratesRefusedRest checks a run in which all records of the first batch are refused,
+// after an earlier run has delivered the data before it. After a kill, this batch may be the rest
+// of a larger one. The guard must not stop the route because of it.
 func TestGuardToleratesRefusedRest(t *testing.T) {
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
 		if bytes.Contains(a.Value.Data, []byte("line 100\n")) {

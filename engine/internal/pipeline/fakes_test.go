@@ -17,7 +17,7 @@ import (
 )
 
 // fakeSource returns its lines as one partition, in batches of a given size. At the end of the
-// lines it blocks like a source that waits for more data, unless once is set.
+// lines, Read blocks like that of a source that waits for more data, except in a finite run.
 type fakeSource struct {
 	lines []string
 	size  int

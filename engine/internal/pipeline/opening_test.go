@@ -44,7 +44,7 @@ func TestDrainWhileOpening(t *testing.T) {
 }
 
 // TestStallWhileOpening checks a finite run in which a receiver does not respond while its route
-// opens. The run must end after the time Stall, and the other routes must deliver.
+// opens. The run must end after Options.Stall, and the other routes must deliver.
 func TestStallWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := &fakeSink{}

@@ -22,7 +22,8 @@ type outageDetector struct {
 }
 
 // reached reports whether no worker of r has been able to deliver for at least the time grace. It
-// returns false while an attempt is in flight, because that attempt may succeed.
+// returns false while an attempt is in flight, because that attempt may succeed. It also returns
+// false while r has no unsettled records.
 func (h *outageDetector) reached(r *route) bool {
 	waiting := r.unsettled()
 	status, _ := r.sender.sender.Status()
@@ -47,11 +48,12 @@ func (h *outageDetector) reached(r *route) bool {
 // unable reports whether a worker cannot deliver at present. A misconfigured worker cannot. If
 // refusing is not set, any other worker can.
 //
-// If refusing is set, the worker's last fault decides. After a timeout, the worker may still
-// deliver. After any other fault, the worker cannot deliver in each of three cases:
+// If refusing is set, other workers may be unable, too. l.Fault is the fault that opened the
+// worker's breaker, or 0 if the breaker is closed. After a timeout, the worker may still deliver.
+// Otherwise it cannot deliver in each of three cases:
 //
 //   - The fault was a retryable failure.
-//   - The worker has failed at least drainStreak times in a row, and never by a timeout.
+//   - The worker has failed at least drainStreak times in a row, and has never timed out.
 //   - suspected is set, because the sender expects attempts at all workers to fail.
 func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {

@@ -51,9 +51,10 @@ func (r *saver) forget() error {
 	return nil
 }
 
-// lateTransaction is the time to wait after a partition was deleted from the checkpoint. Then no
-// transaction of this run with data of the partition can still be open and commit. The time is
-// ample, because databases end the sessions of vanished clients after about a minute.
+// lateTransaction is the time between the deletion of a partition from the checkpoint and from the
+// sink's ledger. After this time, no transaction of this run with data of the partition can still
+// be open and commit. The time is ample, because databases end the sessions of vanished clients
+// after about a minute.
 const lateTransaction = time.Hour
 
 // prunedPartition is a partition that the source has deleted. Its progress was removed from the
@@ -95,9 +96,9 @@ const maxKeptFinished = 10_000
 // others: their progress can be deleted.
 //
 // A partition stays if it is finished and this run has read it. The sink's ledger keeps the rows of
-// such a partition for lateTransaction, or until a later run. Until then, the checkpoint must tell
-// the source that the partition is finished. Otherwise the source could read the partition again
-// for another route that has no ledger and has already deleted its own progress.
+// such a partition until a later run. Until then, the checkpoint must tell the source that the
+// partition is finished. Otherwise the source could read the partition again for another route that
+// has no ledger and has already deleted its own progress.
 func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
@@ -124,10 +125,11 @@ const pruneAtOnce = 200
 // been deleted from the checkpoint durably before. In the opposite order, the ledger could have
 // less progress than the checkpoint after a crash.
 //
-// prune deletes only partitions that Load returned and that this run has not read. Load prevents
-// all transactions of earlier runs from committing, so no late transaction can add rows of these
-// partitions. Other partitions are deleted after lateTransaction or in a later run. If the process
-// is killed, the next run notices the deleted partitions and deletes their rows.
+// Partitions that Load returned and that this run has not read are in r.prunable at once. Load
+// prevents all transactions of earlier runs from committing, so no late transaction can add rows of
+// these partitions. Other partitions follow after lateTransaction (see pruneLate) or in a later
+// run. If the process is killed, the next run notices the deleted partitions and deletes their
+// rows.
 func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // the partition was put back

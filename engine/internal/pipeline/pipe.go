@@ -54,8 +54,8 @@ type pipe struct {
 var errAllEnded = errors.New("pipeline: every route has ended")
 
 // atOnce is the value of supervise.Spec.Shutdown with which a supervisor stops all its children at
-// the same time. Until the time Shutdown has passed, it stops one child after the other, and then
-// all the rest. As atOnce is so short, the rest is practically all children.
+// the same time. A supervisor stops one child after the other. When the time Shutdown has passed,
+// it stops all remaining children together. As atOnce is so short, these are practically all.
 const atOnce = time.Nanosecond
 
 // run runs the routes concurrently until all have ended. It starts the source's goroutines before

@@ -52,8 +52,8 @@ const maxProcessors = 64
 
 // jobsAtOnce is the maximum number of jobs (batches) that are not processed yet. With n processing
 // goroutines, there are n jobs in the channel jobs, n in the channel work, and one at each
-// goroutine. The reader and the sender have one each, and two may have been read again. The channel
-// line.again has this capacity, so a send to it never blocks.
+// goroutine. The reader and the sender have one each. Two more may be batches that waited for a
+// retry and were read again. The channel line.again has this capacity, so a send never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
 // Run runs the processing goroutines. If one of them panics, Run stops the goroutines and child
@@ -138,7 +138,7 @@ func (r *processors) process(ctx context.Context, name string, idle *processorRe
 }
 
 // nextJob returns the next batch to process. If the processor of a batch has died, this batch comes
-// first. nextJob returns nil if there are no more batches.
+// first. nextJob returns nil if there are no more batches or ctx has ended.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:
@@ -187,8 +187,8 @@ func (r *processors) longestStep() (longest step, ok bool) {
 	return longest, ok
 }
 
-// work processes j. If the processor panics, work passes j to another processing goroutine and
-// returns the cause.
+// work processes j. If the processor panics, work returns the cause, and passes j to another
+// processing goroutine unless the batch must fail (see trial.died).
 func (p *processor) work(ctx context.Context, j *job) (died error) {
 	if j.saved == nil {
 		if p.saved == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// steps are processors that call the function step for each kept record. A processor that has
-// failed is created again.
+// steps are processors that call the function step for each kept record, except for records that a
+// processor has added. The field made counts the instances: one that has failed is replaced.
 type steps struct {
 	made atomic.Int64
 	took time.Duration // of each record

@@ -152,10 +152,10 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestPruneAfterKill checks that the next run removes two kinds of partitions from the sink's
-// ledger. Before a kill, the first kind was already removed from the checkpoint, but not yet from
-// the ledger. The second kind was deleted by the source in the same run that read it. Until they
-// are removed, the checkpoint records that they are finished.
+// TestPruneAfterKill checks that the run after a kill removes two partitions from the sink's
+// ledger. "gone" was already removed from the checkpoint before the kill, but not from the ledger.
+// "fake" was read and deleted by the source in the same run. Until the ledger lacks it, the
+// checkpoint records that it is finished.
 func TestPruneAfterKill(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

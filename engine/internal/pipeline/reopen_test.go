@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// replaced is the output of a sink, and can be replaced by another one. Then the present instance
-// of the sink (replacedSink) asks to be opened again. All instances share the output.
+// replaced is the common state of all instances of a sink (replacedSink). The first instance acts
+// as if its output was replaced by another one after 3 records, like a rotated file: it asks to be
+// opened again.
 type replaced struct {
 	fakeSink
 	open   func(n int) error // result of Open number n, from 1

@@ -23,8 +23,8 @@ const replayStall = time.Minute
 // The replay uses the route's checkpoint. So the route drains before the replay and restarts after
 // it. Other routes continue.
 //
-// ReplayLetters returns when the route has restarted. It returns an error if the engine is not
-// running, is draining, or runs with Options.Once.
+// ReplayLetters returns when the route has restarted. It returns an error if the replay fails or
+// cannot begin, for example because the engine is draining or runs with Options.Once.
 func (e *Engine) ReplayLetters(
 	ctx context.Context, pipeline, route string, filter deadletter.Filter, discard bool,
 ) (result status.Replay, err error) {

@@ -22,9 +22,9 @@ import (
 // load returns an error. The ledger has no names and metadata of partitions. load takes these from
 // the checkpoint.
 //
-// If o.Keep is set (see stream.SinkOptions), several processes use the same ledger, and load
-// ignores the partitions of other processes. If o.OwnLetters is set, the ledger has only the
-// progress of replayed dead letters.
+// If o.Keep is set (see stream.SinkOptions), several processes use the same ledger. Then load
+// ignores the partitions of other processes, and accepts an empty ledger. If o.OwnLetters is set,
+// the ledger has only the progress of replayed dead letters.
 func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
@@ -103,7 +103,7 @@ func (r *saver) emptyLedger(lost amount) error {
 }
 
 // resumed has the progress with which the route started, as loaded from the ledger of its sink.
-// It is safe for concurrent use.
+// Its methods mark, all and forget are safe for concurrent use.
 type resumed struct {
 	mu    sync.RWMutex // guards marks, from which deleted partitions are removed
 	marks map[string]stream.Mark

@@ -141,8 +141,9 @@ func joined(errs ...error) error {
 	return errors.Join(out...)
 }
 
-// open opens the sink, the dead letters and the reader in this order. Everything that a record can
-// be written to is therefore open before the first record is read.
+// open opens the sink, the store of waiting batches, the sender and the reader, in this order.
+// prepare has opened the dead letters before. Everything that a record can be written to is
+// therefore open before the first record is read.
 func (r *route) open(ctx context.Context) error {
 	o := stream.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.sender.setLanes, Once: r.once}
 	if s, ok := r.pipe.source.(stream.RequestSource); ok {

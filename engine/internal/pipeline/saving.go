@@ -72,6 +72,7 @@ type finishingPipe interface {
 //   - Soon after records have settled, it writes the checkpoint if writesSoon is true. It pauses
 //     between such writes.
 //   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes at once.
+//   - When manyParts partitions are new, it syncs at once.
 //   - At every interval checkpoint.sync, it syncs the checkpoint to disk. Then the source may
 //     finish (for example rename) settled files.
 //
@@ -174,8 +175,8 @@ var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).E
 // writes use 1 % of a core and write 1 MB/s.
 const markPause = 200 * time.Microsecond
 
-// A laterError is the error of a save that has not changed the checkpoint, so the caller can retry
-// the save.
+// A laterError is the error of a save that the caller can retry. No progress is lost: the next save
+// contains it again.
 type laterError struct{ err error }
 
 // Error implements error.
@@ -284,8 +285,9 @@ func (r *saver) syncSink(ctx context.Context) error {
 }
 
 // sync saves the settled progress so that it survives a power loss. It syncs the sink and the
-// checkpoint, and reports the progress to the source. Then it lets the source finish the partitions
-// that are settled to their end.
+// checkpoint, and reports the progress to the source and to the sink's ledger. Then it lets the
+// source finish the partitions that are settled to their end. Last, it removes the progress of
+// deleted partitions from the ledger and the checkpoint.
 func (r *saver) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err

@@ -77,8 +77,9 @@ func (s *slot) renew() error {
 	return nil
 }
 
-// A finalError is the error of a route that must not restart: the guard has stopped the route
-// because of too many dead letters, its drain took too long, or the run is finite.
+// A finalError is the error of a route that must not restart. Examples: the guard has stopped the
+// route because of too many dead letters, its drain took too long, or the run is finite. Another
+// example is lost progress, about which an operator must decide first.
 type finalError struct{ err error }
 
 func noRestart(err error) error { return &finalError{err} }

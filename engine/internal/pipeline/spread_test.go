@@ -121,8 +121,8 @@ func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 	}
 }
 
-// TestNewPartitionsAreToldEarly checks that the source learns of the saved progress of many new
-// partitions before the next sync is due. Partitions that only grow cause no additional syncs.
+// TestNewPartitionsAreToldEarly checks that the source learns of the saved progress of manyParts
+// new partitions before the next sync is due. Fewer new partitions cause no additional sync.
 func TestNewPartitionsAreToldEarly(t *testing.T) {
 	for _, test := range []struct {
 		parts   int

@@ -23,7 +23,7 @@ func traced(file string, most stream.Size) config.Flow {
 	return f
 }
 
-// flakyDeliver refuses the batch with line 77. For any other batch, it decides by the number of the
+// flakyDeliver refuses the batch with line 77. For any other batch, it decides by the id of the
 // attempt: it delivers (in time, late or too late), fails or throttles.
 func flakyDeliver(ctx context.Context, a stream.Attempt) error {
 	wait := time.Duration(a.ID%7) * 30 * time.Millisecond

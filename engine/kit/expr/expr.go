@@ -51,9 +51,10 @@ type Program struct {
 	all    bool     // it uses $env as a whole, and so may read any field
 	meta   bool     // it reads meta
 	result stream.FieldType
-	// lenient means that a comparison with null is false instead of an error. It is set if the
-	// schema is known. In this case the names in the expression are known to be right, so a null is
-	// not the result of a misspelled name.
+	// lenient means that an order comparison with null, such as x < null, is false instead of an
+	// error. A condition that is only a field is then false for null, too. lenient is set if the
+	// schema is known: the names in the expression are then known to be right, so a null is not the
+	// result of a misspelled name.
 	lenient bool
 
 	condition condition   // nil if the virtual machine is needed

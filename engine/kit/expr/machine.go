@@ -63,8 +63,8 @@ func fromJSON(args ...any) (any, error) {
 	return out.([]any)[0], nil
 }
 
-// orders maps each order operator, such as <, to a function that ordering creates: its name and its
-// comparison. The function returns false if an operand is null.
+// orders has, for each order operator such as <, the name and the comparison of the function that
+// replaces it. ordering creates these functions. They return false if an operand is null.
 var orders = map[string]struct {
 	name string
 	less func(a, b any) bool

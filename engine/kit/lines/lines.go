@@ -30,8 +30,9 @@
 //
 // Records have the same ids in any case.
 //
-// A batch can contain several files. A second or later file is added only as a whole. A file that
-// does not fit begins the next batch.
+// A batch can contain several files. A second or later file is added only as a whole, or with all
+// its available bytes if it is growing (File.Growing). A file that does not fit begins the next
+// batch.
 package lines
 
 import (
@@ -159,7 +160,8 @@ type deadLettered struct {
 
 // Fill appends the records of f from c.Next on to b, with their spans. If b is empty, or contains
 // only the bytes of this file just before c.Next, Fill appends as much as possible. If b contains
-// other files, Fill appends only a whole file, or the seal of a file without further bytes.
+// other files, Fill appends only a whole file, all available bytes of a file with Growing set, or
+// the seal of a file without further bytes.
 //
 // The error is ErrOther, the error of a read, or io.ErrUnexpectedEOF if f has fewer than Size
 // bytes. After an error, b and c are unchanged.

@@ -102,7 +102,7 @@ func NewTrust(o *TLS, log *slog.Logger) (*Trust, error) {
 }
 
 // Current returns the configuration. If the file of tls.ca has changed, Current returns a new
-// configuration. If the changed file is invalid, it returns the old one.
+// configuration. If the file is now invalid or missing, it returns the old one.
 func (t *Trust) Current() *tls.Config {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -219,9 +219,8 @@ func (s *stream) beginMember() error {
 	return nil
 }
 
-// Decoders keeps unused decoders and chunks for the next file, because a new one takes memory and
-// time.
-// The zero value is ready to use. Decoders are not safe for concurrent use.
+// Decoders keeps unused decoders and chunks for the next file, because new ones take memory and
+// time. The zero value is ready to use. Decoders are not safe for concurrent use.
 type Decoders struct {
 	gz []*gzip.Reader
 	br []*bufio.Reader

@@ -119,7 +119,8 @@ func New(kind Kind, o Options) *File {
 
 // Attach opens the File with an input of the given size. Call it again whenever the size or the
 // content of the input may have changed. If the input still has the bytes that were read before,
-// the File keeps its state. Otherwise the File discards its state and begins again.
+// the File keeps its state. Otherwise, and after a DamagedError, it discards its state and begins
+// again.
 func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.end()
 	ok, err := f.seen.matches(in, size)
@@ -154,7 +155,7 @@ func (f *File) forget() {
 func (f *File) Kind() Kind { return f.kind }
 
 // Window sets the number of decompressed bytes that the File keeps before the highest offset that
-// was read. The File uses at most about n bytes of memory.
+// was read. The File uses about n bytes of memory, but at least windowMin (1 MiB).
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
 // Size decompresses the bytes before the offset given by to, or all of a shorter stream. It returns
@@ -189,7 +190,8 @@ func (f *File) Consumed() int64 {
 }
 
 // ReadAt reads bytes of the decompressed stream. If off is before the window, decompression starts
-// again at the last mark before off.
+// again at the last mark before off, unless all bytes are in the first headSize bytes of the
+// stream, which are kept.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if end := off + int64(len(p)); end <= int64(len(f.head)) {
 		return copy(p, f.head[off:]), nil

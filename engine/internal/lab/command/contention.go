@@ -206,7 +206,7 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 }
 
 // finish prints the table, unless --json is set, and draws the figure if one was requested. It
-// omits columns that contain only zeros.
+// omits the last column if that contains only zeros.
 func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() plot.Figure) error {
 	if f.plot != "" {
 		if err := writePlot(f.plot, figure()); err != nil {
