@@ -12,8 +12,9 @@ var ErrNoBuffer = errors.New("the source has no buffer")
 // BufferingOptions is an optional interface of the options of a source with a durable buffer. It
 // lets commands of operators open the stored data without the source.
 type BufferingOptions interface {
-	// OpenBuffer opens the buffer of a source with the given state directory. The error is
-	// [ErrNoBuffer], or wraps fs.ErrNotExist if nothing was stored yet.
+	// OpenBuffer opens the buffer of a source with the given state directory. It returns
+	// [ErrNoBuffer] if the options configure no buffer, and an error that wraps fs.ErrNotExist if
+	// the buffer has not been created yet.
 	OpenBuffer(ctx context.Context, stateDir string) (OpenBuffer, error)
 }
 

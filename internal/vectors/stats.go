@@ -24,9 +24,10 @@ func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
 
-// Sample is a step's distribution in the library, with our own draws of the same step. Our draws
-// must have the range, mean, standard deviation, quantiles and atoms (frequent values) of that
-// distribution, and the same correlation with the step before.
+// Sample compares the random waits of one step, such as the third wait of a backoff, with those of
+// the original library. It has the library's distribution and our own draws. The draws must have
+// the range, mean, standard deviation, quantiles and atoms (frequent values) of the distribution,
+// and the same correlation with the step before.
 type Sample struct {
 	samples int
 	step    Step
