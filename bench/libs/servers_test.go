@@ -218,8 +218,8 @@ func slowing(since time.Duration, random *rand.Rand) time.Duration {
 // calls that wait at the server, and the 99th percentile of the round trip.
 //
 // At each server, package limit is compared with the best other library: of those with a share of
-// at least 0.98, the one with the fewest waiting calls. Package limit must reach 0.98 of the goodput
-// of that library, with at most half as many waiting calls.
+// at least 0.98, the one with the fewest waiting calls. Package limit must reach 0.98 of that
+// library's goodput, with at most half as many waiting calls.
 func TestServers(t *testing.T) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer out.Flush()
