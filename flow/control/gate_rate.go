@@ -226,8 +226,7 @@ func (r *limiter) assumeLimit(now time.Duration, at float64) {
 		r.retest = max(r.retest, rateRetest)
 	}
 	r.ceiling, r.rate, r.unpaced, r.tally = at, rateBeta*at, 1, tally{since: now}
-	regrown := math.Cbrt(at * (1 - rateBeta) / rateCubic)
-	r.cut = now - time.Duration(regrown*float64(time.Second))
+	r.cut = now - time.Duration(r.regrowth()*float64(time.Second))
 }
 
 // paced returns the current rate, or 0 if there is no limit.
