@@ -105,6 +105,22 @@ func (d *deferring) waitsNow(b *backlog, it *item) bool {
 	return true
 }
 
+// deferWithoutToken makes items that need a token of the budget begin their waits, because the
+// bucket is empty. In the queue they would keep their data in memory, and a restart would forget
+// their last attempts.
+func (b *backlog) deferWithoutToken() {
+	ready := &b.redoWithToken.ready
+	for i := 0; b.cfg.Defer && i < min(ready.len(), maxScan); {
+		it := ready.at(i)
+		if it.waited || it.keyed() || it.firstOf != nil {
+			i++
+			continue
+		}
+		ready.removeAt(i)
+		b.delay(it)
+	}
+}
+
 // waits reports whether the item still waits, and its remaining wait is long enough for it to leave
 // the machine.
 func (e *deferral) waits(now time.Duration) bool {
@@ -195,7 +211,7 @@ func (d *deferring) resume(b *backlog, it *item, h *History) {
 	r.returned = returnedAs(h.Suspect)
 	d.returned[r.returned]++
 	if !h.Suspect {
-		for _, l := range b.lanes.up { // the item waited because every lane had failed it
+		for _, l := range b.lanes.up { // after its wait, every lane may get the item
 			it.tried = append(it.tried, l.num)
 		}
 		b.waitForLane(it)

@@ -93,8 +93,11 @@ const maxScan = 64
 func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 	b := &q.ready
 	for i := 0; i < b.len() && most > 0; {
-		if d.lanes.free == 0 && q == &d.backlog.fresh || d.group.isFull() ||
-			q == &d.backlog.redoWithToken && d.backlog.outOfTokens() {
+		if d.lanes.free == 0 && q == &d.backlog.fresh || d.group.isFull() {
+			break
+		}
+		if q == &d.backlog.redoWithToken && d.backlog.outOfTokens() {
+			d.backlog.deferWithoutToken()
 			break
 		}
 		it := b.at(i)
