@@ -14,7 +14,7 @@ import (
 type ParkingSink interface {
 	Sink
 	// Parked returns the counts of the store. It is called after Open, from any goroutine, and must
-	// not wait for a receiver.
+	// not wait for a receiver. After Close, it returns the last counts.
 	Parked() ParkedCounts
 	// Deliveries returns the store for queries. It is called after Open.
 	Deliveries() DeliveryStore

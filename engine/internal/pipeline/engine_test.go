@@ -20,9 +20,10 @@ import (
 
 func conserved(t *testing.T, s status.Route) {
 	t.Helper()
-	if s.ReadRecords != s.Delivered+s.Dead+s.Dropped+s.InFlight+s.Waiting {
-		t.Errorf("%s/%s: %d read, %d delivered + %d dead + %d dropped + %d in flight + %d waiting",
-			s.Pipeline, s.Name, s.ReadRecords, s.Delivered, s.Dead, s.Dropped, s.InFlight, s.Waiting)
+	if s.ReadRecords != s.Delivered+s.Dead+s.Dropped+s.InFlight+s.Waiting+s.Parked {
+		t.Errorf("%s/%s: %d read, %d delivered + %d dead + %d dropped + %d in flight + %d waiting + "+
+			"%d parked", s.Pipeline, s.Name, s.ReadRecords, s.Delivered, s.Dead, s.Dropped,
+			s.InFlight, s.Waiting, s.Parked)
 	}
 }
 

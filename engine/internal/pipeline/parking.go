@@ -10,13 +10,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedBase has the counts of a parking sink's store from the time when the first run of the route
-// opened it. A parking sink (stream.ParkingSink) keeps records in a store of its own and delivers
-// them later.
+// parkedBase belongs to a route with a parking sink (stream.ParkingSink), which keeps records in a
+// store of its own and delivers them later. It has the counts of the store from the time when the
+// first run of the route opened it.
 type parkedBase struct {
-	mu    sync.Mutex // guards the fields below
-	known bool
-	at    stream.ParkedCounts
+	mu       sync.Mutex         // guards the fields below
+	sink     stream.ParkingSink // opened last; after its Close, it has its last counts; nil if none
+	at       stream.ParkedCounts
+	replayed int64 // dead letters that a replay has parked since sink was opened
 }
 
 // parkedCounts counts the records of a route with a stream.ParkingSink, which keeps records in a
@@ -34,23 +35,29 @@ func (p *parkedCounts) opened() {
 	if p.sink == nil {
 		return
 	}
+	p.base.opened(p.sink)
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.open = true
-	p.mu.Unlock()
-	p.base.mu.Lock()
-	defer p.base.mu.Unlock()
-	if !p.base.known {
-		p.base.known, p.base.at = true, p.sink.Parked()
-	}
 }
 
-// add notes that a replay has stored n dead letters. They count as read by the route.
+func (b *parkedBase) opened(sink stream.ParkingSink) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sink == nil {
+		b.at = sink.Parked() // includes the replayed letters
+	} else {
+		b.at.Waiting += b.replayed
+	}
+	b.sink, b.replayed = sink, 0
+}
+
+// add notes that a replay has parked n dead letters. They count as read by the route as soon as the
+// route has opened its sink again, because the counts of the closed sink do not include them.
 func (b *parkedBase) add(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.known { // otherwise the next Open counts them
-		b.at.Waiting += n
-	}
+	b.replayed += n
 }
 
 // store returns the store of the sink, or nil if the sink is not open.
@@ -65,18 +72,14 @@ func (p *parkedCounts) store() stream.DeliveryStore {
 
 // show corrects the counts of s. The route counts a record as delivered when the sink has parked
 // it. show replaces this count by the numbers of records that the sink has since delivered,
-// cancelled or dead-lettered, and of those that are still parked.
-func (p *parkedCounts) show(s *status.Route) {
-	p.mu.Lock()
-	open := p.open
-	p.mu.Unlock()
-	if !open {
-		return
+// cancelled or dead-lettered, and of those that are still parked. While the sink of a restarting
+// route is not open, it uses the last counts of the previous one.
+func (b *parkedBase) show(s *status.Route) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sink != nil {
+		addParked(s, b.at, b.sink.Parked())
 	}
-	p.base.mu.Lock()
-	base := p.base.at
-	p.base.mu.Unlock()
-	addParked(s, base, p.sink.Parked())
 }
 
 // addParked corrects the counts of s by the change of the counts in the sink's store: from base,

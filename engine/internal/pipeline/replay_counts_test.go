@@ -162,3 +162,117 @@ func TestReplayBesideWaits(t *testing.T) {
 		}
 	})
 }
+
+// closedSink is a parkingSink with a store that keeps its counts while the sink is closed. Open
+// fails while the field fails is set.
+type closedSink struct {
+	parkingSink
+	accepted      atomic.Int64 // number of parked records
+	fails, closed atomic.Bool
+	kept          atomic.Int64 // accepted when the sink was closed
+}
+
+// Open implements stream.Sink.
+func (s *closedSink) Open(ctx context.Context, o stream.SinkOptions) error {
+	if s.fails.Load() {
+		return errors.New("the disk is full")
+	}
+	s.closed.Store(false)
+	return s.parkingSink.Open(ctx, o)
+}
+
+// Close implements stream.Sink.
+func (s *closedSink) Close() error {
+	if !s.closed.Swap(true) {
+		s.kept.Store(s.accepted.Load())
+	}
+	return s.parkingSink.Close()
+}
+
+// Parked implements stream.ParkingSink.
+func (s *closedSink) Parked() stream.ParkedCounts {
+	if s.closed.Load() {
+		return stream.ParkedCounts{Waiting: s.kept.Load()}
+	}
+	return stream.ParkedCounts{Waiting: s.accepted.Load()}
+}
+
+// TestParkedWhileClosed checks that parked records never count as delivered, also while the sink of
+// a restarting route cannot be opened.
+func TestParkedWhileClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &closedSink{parkingSink: parkingSink{fakeSink: &fakeSink{}}}
+		sink.deliver = func(_ context.Context, a stream.Attempt) error {
+			sink.accepted.Add(int64(strings.Count(string(a.Value.AppendRaw(nil)), "\n")))
+			return nil
+		}
+		r := config.DefaultRoute("r", "/state")
+		r.Sink = use(stream.SinkRole, sink)
+		source := &fakeSource{lines: numbered(100), size: 1}
+		e, end := runReplayed(t, vfstest.New(), source, r)
+		check := func(when, health string) {
+			t.Helper()
+			s := e.statusWithoutTree().Routes[0]
+			conserved(t, s)
+			if s.Health != health || s.ReadRecords != 100 || s.Parked != 100 || s.Delivered != 0 {
+				t.Errorf("%s: %s, %d read, %d parked, %d delivered; want %s, 100, 100 and 0",
+					when, s.Health, s.ReadRecords, s.Parked, s.Delivered, health)
+			}
+		}
+		check("before", healthRunning)
+		sink.fails.Store(true)
+		e.pipelines()[0].routes()[0].route.host.stop(errors.New("struck"))
+		for range 1000 {
+			time.Sleep(10 * time.Millisecond)
+			check("while the sink cannot be opened", healthRestarting)
+		}
+		sink.fails.Store(false)
+		time.Sleep(time.Minute)
+		check("at the end", healthRunning)
+		end()
+	})
+}
+
+// TestParkedLettersWhileClosed checks the same for a route that cannot be opened after a replay of
+// its dead letters. The letters count as read and parked when the route has opened.
+func TestParkedLettersWhileClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refuses atomic.Bool
+		refuses.Store(true)
+		sink := &closedSink{parkingSink: parkingSink{fakeSink: &fakeSink{}}}
+		sink.deliver = func(_ context.Context, a stream.Attempt) error {
+			text := string(a.Value.AppendRaw(nil))
+			if refuses.Load() && strings.Contains(text, "7\n") {
+				return &flow.Rejected{Err: errors.New("400 unlucky")}
+			}
+			n := sink.accepted.Add(int64(strings.Count(text, "\n")))
+			sink.fails.Store(n == 100) // for the route, after the replay
+			return nil
+		}
+		r := config.DefaultRoute("r", "/state")
+		r.Sink = use(stream.SinkRole, sink)
+		source := &fakeSource{lines: numbered(100), size: 1}
+		e, end := runReplayed(t, vfstest.New(), source, r)
+		refuses.Store(false)
+		result, err := e.ReplayLetters(t.Context(), "p", "r", deadletter.Filter{}, false)
+		if err != nil || result.Parked != 10 {
+			t.Errorf("a replay: %+v, %v", result, err)
+		}
+		for range 1000 {
+			s := e.statusWithoutTree().Routes[0]
+			if conserved(t, s); s.Delivered != 0 || s.Dead != 10 {
+				t.Fatalf("before the route has opened: %d delivered, %d dead; want 0 and 10",
+					s.Delivered, s.Dead)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		sink.fails.Store(false)
+		time.Sleep(time.Minute)
+		s := e.statusWithoutTree().Routes[0]
+		if conserved(t, s); s.ReadRecords != 110 || s.Parked != 100 || s.Delivered != 0 {
+			t.Errorf("at the end: %d read, %d parked, %d delivered; want 110, 100 and 0",
+				s.ReadRecords, s.Parked, s.Delivered)
+		}
+		end()
+	})
+}

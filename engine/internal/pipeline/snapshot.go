@@ -80,7 +80,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 	s.Delivered, s.DeliveredBytes, s.Dead, s.Dropped = c.delivered, c.deliveredBytes, c.dead, c.dropped
 	s.InFlight = min(inFlight, c.unsettled()) // the sender may be behind
 	s.Waiting = c.unsettled() - s.InFlight
-	r.parking.show(&s)
+	r.parking.base.show(&s)
 	return s, err
 }
 
