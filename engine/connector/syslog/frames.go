@@ -68,7 +68,7 @@ func (f *frames) Frame(n int) (out intake.Records, err error) {
 // next returns the first message, and the size of its frame. The size is 0 if the end of the frame
 // is missing.
 func (f *frames) next(data []byte) (message []byte, size int, err error) {
-	if c := data[0]; c >= '1' && c <= '9' {
+	if isCount(data[0]) {
 		return f.counted(data)
 	}
 	end := bytes.IndexByte(data[:min(len(data), f.max+2)], '\n')
@@ -80,6 +80,9 @@ func (f *frames) next(data []byte) (message []byte, size int, err error) {
 	}
 	return bytes.TrimRight(data[:end], "\r\x00"), end + 1, nil
 }
+
+// isCount reports whether a frame that begins with c begins with the length of its message.
+func isCount(c byte) bool { return c >= '1' && c <= '9' }
 
 // counted is like next, for a message that has its length before it.
 func (f *frames) counted(data []byte) (message []byte, size int, err error) {
@@ -106,8 +109,10 @@ func (f *frames) counted(data []byte) (message []byte, size int, err error) {
 func (f *frames) Rest() (out intake.Records) {
 	rest := f.buf
 	f.buf = nil
-	if i := bytes.IndexByte(rest, ' '); i > 0 && i <= maxCountDigits && rest[0] != '<' {
-		rest = rest[i+1:]
+	if len(rest) > 0 && isCount(rest[0]) { // next has checked that it is a length
+		if i := bytes.IndexByte(rest, ' '); i > 0 {
+			rest = rest[i+1:]
+		}
 	}
 	if rest = bytes.TrimRight(rest, "\r\n\x00"); len(rest) > 0 {
 		f.message(&out, rest)

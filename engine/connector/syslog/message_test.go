@@ -174,6 +174,9 @@ func TestFrames(t *testing.T) {
 		{"10 <1>ab", []string{"<1>ab"}, ""},
 		{"12345678 x", nil, "a length"}, {"12x", nil, "a length"}, {"99 x", nil, "at most 50"},
 		{strings.Repeat("x", 60), nil, "more than 50"}, {"", nil, ""}, {"7", []string{"7"}, ""},
+		// without a priority and without a line end
+		{"Oct 11 22:14:15 h t: m", []string{"Oct 11 22:14:15 h t: m"}, ""},
+		{"hello world", []string{"hello world"}, ""}, {" x", []string{" x"}, ""},
 	} {
 		for _, n := range []int{1, 3, 1000} {
 			var got []string
