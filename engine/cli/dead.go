@@ -335,8 +335,12 @@ func otherLetters(c *config.Config) (paths []string, err error) {
 		}
 		for _, file := range files {
 			path := filepath.Join(folder, file.Name())
-			info, err := file.Info()
-			if err == nil && info.Size() > 0 && filepath.Ext(path) == ".ndjson" && !own[path] {
+			if filepath.Ext(path) != ".ndjson" || own[path] {
+				continue
+			}
+			if has, err := hasLetters(path); err != nil {
+				return nil, fmt.Errorf("dead letters: %w", err)
+			} else if has {
 				paths = append(paths, path)
 			}
 		}
@@ -346,6 +350,27 @@ func otherLetters(c *config.Config) (paths []string, err error) {
 }
 
 // skippedLines returns a note about lines that are not letters, or "" if there are none.
+// hasLetters reports whether path leads to a file with dead letters. It does not if the file belongs
+// to another user, or was deleted meanwhile.
+func hasLetters(path string) (has bool, err error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return false, nil
+	}
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(path)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	defer f.Close()
+	return deadletter.IsLetters(f)
+}
+
 func skippedLines(n int64) string {
 	if n == 0 {
 		return ""

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,6 +20,10 @@ func TestDeadOthers(t *testing.T) {
 	writeFile(t, "state/dead/old.main.ndjson", `{"version":1,"id":"a@1","record":"x"}`+"\n")
 	writeFile(t, "state/dead/empty.main.ndjson", "")
 	writeFile(t, "state/dead/p.main.ndjson", "\n")
+	writeFile(t, "state/dead/output.today.ndjson", `{"message":"of a file sink"}`+"\n")
+	if err := os.Mkdir(filepath.Join("state", "dead", "folder.main.ndjson"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	other := filepath.Join("state", "dead", "old.main.ndjson")
 	for args, want := range map[string]string{
 		"dead list penstock.yaml": other + " has dead letters of a route that the config does " +
@@ -28,7 +33,8 @@ func TestDeadOthers(t *testing.T) {
 		got := realProgram().try(t, strings.Fields(args)...)
 		if got.code != 0 || !strings.Contains(got.out, want) ||
 			strings.Contains(got.out, "empty.main") || strings.Contains(got.out, "/p.main") ||
-			strings.Contains(got.out, "same.main") {
+			strings.Contains(got.out, "same.main") || strings.Contains(got.out, "output.today") ||
+			strings.Contains(got.out, "folder.main") {
 			t.Errorf("%s: exit code %d, want 0 with %q:\n%s%s", args, got.code, want, got.out,
 				got.stderr)
 		}

@@ -83,6 +83,16 @@ func (s *Entries) Next() (*Entry, error) {
 	}
 }
 
+// IsLetters reports whether r begins like a file of a [Store].
+func IsLetters(r io.Reader) (bool, error) {
+	head := make([]byte, len(linePrefix))
+	_, err := io.ReadFull(r, head)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return false, nil
+	}
+	return bytes.Equal(head, linePrefix), err
+}
+
 // partitionPrefix is the prefix of the partition ids of replayed dead letters.
 const partitionPrefix = "letter."
 
