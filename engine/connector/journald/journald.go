@@ -74,9 +74,9 @@ func (j *Journal) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader
 	mark, _ := o.Resume(j.part.ID)
 	r.at, r.above = mark.Watermark, slices.Clone(mark.Above)
 	r.group = supervise.NewNamedGroup(context.WithoutCancel(ctx), "journald")
+	at := r.at // r.at belongs to Read from now on
 	r.group.Go("journald/follow", func(ctx context.Context) error {
 		defer close(r.ended)
-		at := r.at
 		r.failed = r.read(ctx, &at)
 		return nil
 	})

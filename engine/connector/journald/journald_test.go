@@ -190,6 +190,29 @@ func open(t *testing.T, j *Journal, mark stream.Mark) stream.Reader {
 	return r
 }
 
+// TestReadCanceled checks a Read with a canceled context just after Open. The race detector must
+// not find a race with the goroutine that runs journalctl.
+func TestReadCanceled(t *testing.T) {
+	path, _ := journalOf(t, 3)
+	j, err := New(options(t, path), streamtest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	canceled := errors.New("canceled")
+	cancel(canceled)
+	for range 20 {
+		r := open(t, j, stream.Mark{})
+		b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 1000})
+		if err := r.Read(ctx, b); !errors.Is(err, canceled) {
+			t.Errorf("Read = %v, want %v", err, canceled)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestUnreadableEntry checks that a route reads the entries of the current boot although
 // journalctl fails at an entry of an earlier boot, and that the loss is reported once.
 func TestUnreadableEntry(t *testing.T) {
