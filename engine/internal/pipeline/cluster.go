@@ -106,6 +106,7 @@ func (s *slot) lost() {
 	defer s.mu.Unlock()
 	if !s.final {
 		s.err, s.paused = nil, s.starts > 0
+		s.failure = s.unrecovered()
 	}
 }
 

@@ -208,3 +208,126 @@ func (r *emptyReader) Commit(context.Context, []stream.Mark) error { return nil 
 
 // Close implements stream.Reader.
 func (r *emptyReader) Close() error { return nil }
+
+// slowSink is a fakeSink with an Open that waits while slow is set.
+type slowSink struct {
+	*fakeSink
+	slow atomic.Bool
+}
+
+// Open implements stream.Sink.
+func (s *slowSink) Open(ctx context.Context, o stream.SinkOptions) error {
+	for s.slow.Load() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return s.fakeSink.Open(ctx, o)
+}
+
+// TestReopened checks that a route that has failed long ago does not count as failed while it opens
+// after a replay of dead letters, or opens its output again.
+func TestReopened(t *testing.T) {
+	for _, replay := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) { reopened(t, replay) })
+	}
+}
+
+func reopened(t *testing.T, replay bool) {
+	sink := &slowSink{fakeSink: &fakeSink{}}
+	var accepts atomic.Bool
+	sink.deliver = func(_ context.Context, a stream.Attempt) error {
+		text := string(a.Value.AppendRaw(nil))
+		switch {
+		case !strings.Contains(text, "7\n"):
+			return nil
+		case accepts.Load():
+			sink.slow.Store(true) // for the route, after the replay
+			return nil
+		}
+		return &flow.Rejected{Err: errors.New("400 unlucky")}
+	}
+	r := config.DefaultRoute("r", "/state")
+	r.Sink = use(stream.SinkRole, sink)
+	e, end := runReplayed(t, vfstest.New(), &fakeSource{lines: numbered(10), size: 1}, r)
+	stop := func(err error) { e.pipelines()[0].routes()[0].route.host.stop(err) }
+	stop(errors.New("struck"))
+	time.Sleep(time.Minute)
+	accepts.Store(true)
+	if replay {
+		result, err := e.ReplayLetters(t.Context(), "p", "r", deadletter.Filter{}, false)
+		if err != nil || result.Delivered != 1 {
+			t.Errorf("a replay: %+v, %v", result, err)
+		}
+	} else {
+		sink.slow.Store(true)
+		stop(&stream.ReopenError{Err: errors.New("moved")})
+	}
+	time.Sleep(time.Second)
+	st := e.Status()
+	if route := st.Routes[0]; route.Starts != 2 || route.Health != healthRunning || !st.Ready ||
+		route.Opening == 0 {
+		t.Errorf("replay is %v: while it opens: %d starts, %s, %q; want 2, %s and none", replay,
+			route.Starts, route.Health, st.Why, healthRunning)
+	}
+	sink.slow.Store(false)
+	time.Sleep(time.Second)
+	end()
+}
+
+// closedSource is a fakeSource that cannot be opened while closed is set.
+type closedSource struct {
+	*fakeSource
+	closed atomic.Bool
+}
+
+// Open implements stream.Source.
+func (s *closedSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	if s.closed.Load() {
+		time.Sleep(200 * time.Millisecond)
+		return nil, errors.New("closed")
+	}
+	return s.fakeSource.Open(ctx, o)
+}
+
+// TestReplayOfFailingRoute checks that a replay of dead letters does not make a route ready that
+// cannot open its source.
+func TestReplayOfFailingRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var accepts atomic.Bool
+		sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
+			if text := string(a.Value.AppendRaw(nil)); accepts.Load() || !strings.Contains(text, "7\n") {
+				return nil
+			}
+			return &flow.Rejected{Err: errors.New("400 unlucky")}
+		}}
+		r := config.DefaultRoute("r", "/state")
+		r.Sink = use(stream.SinkRole, sink)
+		source := &closedSource{fakeSource: &fakeSource{lines: numbered(10), size: 1}}
+		e, end := runReplayed(t, vfstest.New(), source, r)
+		check := func(when string, n int) {
+			t.Helper()
+			for range n {
+				time.Sleep(10 * time.Millisecond)
+				st := e.Status()
+				if st.Ready || !strings.Contains(strings.Join(st.Why, " "), "closed") {
+					t.Errorf("%s: ready is %v, because of %q", when, st.Ready, st.Why)
+					return
+				}
+			}
+		}
+		source.closed.Store(true)
+		e.pipelines()[0].routes()[0].route.host.stop(errors.New("closed"))
+		check("before the replay", 3000)
+		accepts.Store(true)
+		result, err := e.ReplayLetters(t.Context(), "p", "r", deadletter.Filter{}, false)
+		if err != nil || result.Delivered != 1 {
+			t.Errorf("a replay: %+v, %v", result, err)
+		}
+		check("after the replay", 3000)
+		source.closed.Store(false)
+		time.Sleep(time.Minute)
+		if st := e.Status(); !st.Ready {
+			t.Errorf("at the end: %q", st.Why)
+		}
+		end()
+	})
+}

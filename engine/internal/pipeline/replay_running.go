@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,7 +120,7 @@ func (e *Engine) resume(p *pipe, old *slot, parked int64) error {
 	fresh.parkedBase.add(parked)
 	old.mu.Lock()
 	fresh.route, fresh.starts, fresh.past = old.route, old.starts, old.past
-	fresh.unstable = old.unstable
+	fresh.failure, fresh.unstable = cmp.Or(old.err, old.unrecovered()), old.unstable
 	old.mu.Unlock()
 	if fresh.starts == 0 { // the old route never ran, and is closed
 		if err := fresh.renew(); err != nil {

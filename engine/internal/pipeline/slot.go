@@ -47,6 +47,7 @@ type slot struct {
 	starts   int
 	paused   bool // the last run was stopped, so the next start does not count as a restart
 	running  bool
+	failure  error // failure after which the latest route was started; nil if there was none
 	unstable error // failure of a run that was not stable; nil if a run has been stable since
 	draining bool
 	final    bool      // it must not restart
@@ -172,7 +173,7 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 		}
 		s.mu.Lock()
 		s.forgetUnstable(r)
-		r = s.route
+		r, s.failure = s.route, nil
 		if s.draining {
 			r.drain()
 		}
@@ -210,8 +211,11 @@ func (s *slot) begin() (*route, error) {
 	old := s.route
 	if !s.paused {
 		s.starts++
-		if old.sender.stability.hasOpened() { // the route or its pipeline has failed
-			s.unstable = cmp.Or(s.err, s.pipe.result())
+		if !first { // the route or its pipeline has failed
+			s.failure = cmp.Or(s.err, s.pipe.result())
+		}
+		if old.sender.stability.hasOpened() {
+			s.unstable = s.failure
 			s.forgetUnstable(old)
 		}
 	}
@@ -343,13 +347,18 @@ func (s *slot) opening() time.Duration {
 	return time.Since(r.started)
 }
 
-// isRecovering reports whether the running route still counts as restarting after a failure. It
-// does until it has opened. If an earlier run failed soon after it had opened, the route counts
-// as restarting until it is stable. Otherwise such a route would count as running in each short
-// run. The caller holds s.mu.
-func (s *slot) isRecovering() bool {
-	run := &s.route.sender.stability
-	return s.starts > 1 && !run.hasOpened() || s.unstable != nil && !run.isStable()
+// unrecovered returns the failure because of which the running route still counts as restarting, or
+// nil. The route does so until it has opened. If an earlier run failed soon after it had opened,
+// the route counts as restarting until it is stable. Otherwise such a route would count as running
+// in each short run. The caller holds s.mu.
+func (s *slot) unrecovered() error {
+	switch run := &s.route.sender.stability; {
+	case !run.hasOpened():
+		return cmp.Or(s.failure, s.unstable)
+	case !run.isStable():
+		return s.unstable
+	}
+	return nil
 }
 
 // forgetUnstable clears the failure of an unstable run if the run of r is stable. The caller holds
@@ -397,8 +406,9 @@ func (s *slot) snapshot() status.Route {
 		out.Health, err, again = healthRestarting, s.err, time.Until(s.next)
 	} else if !s.running && !s.final && s.starts > 0 && s.pipe.waiting() {
 		out.Health, err = healthRestarting, s.pipe.result()
-	} else if s.running && out.Health == healthRunning && s.isRecovering() {
-		out.Health, err = healthRestarting, cmp.Or(s.err, s.unstable, s.pipe.result())
+	} else if failure := s.unrecovered(); failure != nil && s.running &&
+		out.Health == healthRunning {
+		out.Health, err = healthRestarting, failure
 	} else if err == nil && !s.running {
 		err = s.err
 	}
