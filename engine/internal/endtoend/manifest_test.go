@@ -161,6 +161,8 @@ func TestManifestOfInput(t *testing.T) {
 		hashed        bool
 	}{
 		{"{}", "a\nbc\r\n", true},
+		// split into two submissions
+		{"{ memory: 8MiB, max_record: 2MiB }", strings.Repeat("x", 2<<20) + "\nb\n", true},
 		{"{}", "a\nbc", false},
 		{"{ max_record: 4B }", "abcdefgh\n", false},
 		{"{ delimiter: nul }", "a\x00bc\x00", false},
@@ -188,7 +190,7 @@ pipelines:
 			want = hex.EncodeToString(sum[:])
 		}
 		if got := m.Routes[0].Partitions[0].SHA256; got != want {
-			t.Errorf("%q with %s: hash %q, want %q", c.text, c.options, got, want)
+			t.Errorf("%.20q with %s: hash %q, want %q", c.text, c.options, got, want)
 		}
 	}
 }

@@ -179,8 +179,9 @@ func (r *Records) split(most int64) (first, rest Records) {
 		return int64(ends[k])+int64(k+1)*RecordOverhead > most
 	}))
 	at := ends[n-1]
-	first = Records{data: bytes.Clone(r.data[:at]), ends: ends[:n:n], count: n, odd: r.odd}
-	rest = Records{data: r.data[at:], count: r.count - n, odd: r.odd}
+	first = Records{data: bytes.Clone(r.data[:at]), ends: ends[:n:n], count: n, odd: r.odd,
+		verbatim: r.verbatim}
+	rest = Records{data: r.data[at:], count: r.count - n, odd: r.odd, verbatim: r.verbatim}
 	for _, end := range ends[n:] {
 		rest.ends = append(rest.ends, end-at)
 	}
