@@ -250,8 +250,8 @@ func TestSourceStopsFull(t *testing.T) {
 func TestSourceNotReady(t *testing.T) {
 	t.Parallel()
 	mended := filepath.Join(t.TempDir(), "mended")
-	p := begin(t, "test -e "+mended+" || { echo struck >&2; exit 3; }; echo ok; exec sleep 1000",
-		"", false)
+	script := "test -e " + mended + " || { echo struck >&2; exit 3; }; echo ok; exec sleep 1000"
+	p := begin(t, script, "", false)
 	runs := func(name string) int64 { return p.e.Status().Sources[0].Counters[name] }
 	if !eventually(func() bool { return runs("runs_failed") > 0 }) {
 		t.Fatal("the command does not run")
@@ -263,7 +263,8 @@ func TestSourceNotReady(t *testing.T) {
 	if !eventually(func() bool {
 		s := p.e.Status()
 		if s.Ready || !strings.Contains(strings.Join(s.Why, " "), want) {
-			t.Errorf("after %d runs: ready is %v, because of %q", runs("runs"), s.Ready, s.Why)
+			t.Errorf("after %d runs: ready is %v, because of %q", runs("runs"),
+				s.Ready, s.Why)
 		}
 		return t.Failed() || runs("runs_failed") >= 4
 	}) {
