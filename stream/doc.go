@@ -32,6 +32,7 @@
 //	        AuditedSink        lets its contents be counted
 //	Source  Finisher           renames or deletes partitions that are delivered
 //	        Holder             keeps deleted data until all routes have read it
+//	        RetryingSource     retries by itself, and reports why it gets no data
 //	        AssignedSource     has partitions that a broker assigns and revokes, and stores
 //	                           positions there
 //	        RequestSource      has requests that several processes may get

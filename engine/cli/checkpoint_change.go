@@ -56,6 +56,8 @@ type change struct {
 	to    int64    // for set: the position up to which everything is to count as delivered
 	set   bool
 	found bool // with set: accept the existing output
+
+	letters string // path of the route's dead letters
 }
 
 func (p *program) checkpointReset() *cobra.Command {
@@ -144,6 +146,10 @@ func (c *change) flags(cmd *cobra.Command) {
 
 // changeCheckpoint applies c to the checkpoint. It holds the lock of the state directory meanwhile.
 func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
+	var err error
+	if c.letters, err = lettersPath(p, path, c.route); err != nil {
+		return err
+	}
 	return withLockedState(p, path, func(dir vfs.Dir) (err error) {
 		store, _, err := checkpoint.Open(dir, checkpoint.Options{})
 		if err != nil {
@@ -258,7 +264,7 @@ func (s *selection) add(key string, part stream.Partition, to int64) {
 // progress of the route is selected.
 func (c *change) find(store *checkpoint.Store) (selection, error) {
 	s := selection{marks: make(map[string][]stream.Mark), letters: make(map[string]bool)}
-	again := make(map[string]bool) // names of the partitions with data that is delivered again
+	again := newRepeated(c)
 	var known []string
 	unmatched := slices.Clone(c.parts)
 	for _, key := range store.Routes() {
@@ -285,7 +291,7 @@ func (c *change) find(store *checkpoint.Store) (selection, error) {
 			unmatched = slices.DeleteFunc(unmatched, is)
 			s.add(key, m.Part, c.to)
 			if !isLetter && c.repeats(m) {
-				again[m.Part.Name] = true
+				again.add(m.Part)
 			}
 		}
 	}
@@ -297,7 +303,7 @@ func (c *change) find(store *checkpoint.Store) (selection, error) {
 			"ids and names", c.route, unmatched)
 	}
 	if len(c.parts) > 0 { // otherwise all letters are selected
-		c.addLetters(&s, store, again)
+		return s, c.addLetters(&s, store, again)
 	}
 	return s, nil
 }
@@ -308,20 +314,6 @@ func (c *change) repeats(m stream.Mark) bool {
 	to := stream.Position{Num: c.to}
 	above := func(r stream.Range) bool { return to.Compare(r.To) < 0 }
 	return !c.set || to.Compare(m.Watermark) < 0 || slices.ContainsFunc(m.Above, above)
-}
-
-// addLetters selects the replayed dead letters of the partitions in names, so that they count as
-// not replayed. The records of these partitions are delivered again and may be refused again. A
-// refused record that has a dead letter already gets no second one.
-func (c *change) addLetters(s *selection, store *checkpoint.Store, names map[string]bool) {
-	for key := range s.marks {
-		for m := range store.Marks(key) {
-			isNamed := slices.Contains(c.parts, m.Part.ID) // find has selected it
-			if deadletter.IsPartition(m.Part.ID) && names[m.Part.Name] && !isNamed {
-				s.add(key, m.Part, 0)
-			}
-		}
-	}
 }
 
 // dropWaiting deletes the batches of the changed partitions that wait for a retry. It returns their

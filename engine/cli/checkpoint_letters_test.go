@@ -15,14 +15,15 @@ func TestCheckpointChangeOfLetters(t *testing.T) {
 		args     []string
 		replayed int
 	}{
-		"reset of the route":     {[]string{"reset", "state", "p/main"}, 0},
-		"reset by name":          {[]string{"reset", "state", "p/main", "--partition", "%name"}, 0},
-		"reset by id":            {[]string{"reset", "state", "p/main", "--partition", "%id"}, 0},
-		"set back by name":       {[]string{"set", "state", "--partition", "%name", "--watermark", "3"}, 0},
-		"set back by id":         {[]string{"set", "state", "--partition", "%id", "--watermark", "3"}, 0},
-		"set to the same":        {[]string{"set", "state", "--partition", "%id", "--watermark", "13"}, 2},
-		"set forward by name":    {[]string{"set", "state", "--partition", "%name", "--watermark", "99"}, 2},
-		"reset of the other one": {[]string{"reset", "state", "p/main", "--partition", "%other"}, 2},
+		"reset of the route":      {[]string{"reset", "state", "p/main"}, 0},
+		"reset by name":           {[]string{"reset", "state", "p/main", "--partition", "%name"}, 0},
+		"reset by id":             {[]string{"reset", "state", "p/main", "--partition", "%id"}, 0},
+		"set back by name":        {[]string{"set", "state", "--partition", "%name", "--watermark", "3"}, 0},
+		"set back by id":          {[]string{"set", "state", "--partition", "%id", "--watermark", "3"}, 0},
+		"set between the records": {[]string{"set", "state", "--partition", "%id", "--watermark", "5"}, 1},
+		"set to the same":         {[]string{"set", "state", "--partition", "%id", "--watermark", "13"}, 2},
+		"set forward by name":     {[]string{"set", "state", "--partition", "%name", "--watermark", "99"}, 2},
+		"reset of the other one":  {[]string{"reset", "state", "p/main", "--partition", "%other"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -38,16 +39,7 @@ func TestCheckpointChangeOfLetters(t *testing.T) {
 					t.Fatalf("%s: exit code %d\n%s%s", args, got.code, got.out, got.stderr)
 				}
 			}
-			shown := realProgram().try(t, "checkpoint", "show", "--json", "state").out
-			ids := map[string]string{}
-			for line := range strings.Lines(shown) {
-				_, rest, _ := strings.Cut(line, `"partition":"`)
-				id, rest, _ := strings.Cut(rest, `","name":"`)
-				file, _, _ := strings.Cut(rest, `"`)
-				if !strings.HasPrefix(id, "letter.") {
-					ids[file] = id
-				}
-			}
+			ids := partitionIDs(t)
 			args := []string{"checkpoint"}
 			for _, arg := range c.args {
 				arg = strings.NewReplacer("%name", "a.log", "%id", ids["a.log"], "%other",
@@ -70,5 +62,69 @@ func TestCheckpointChangeOfLetters(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// partitionIDs returns the ids of the partitions in the checkpoint by their names, without those of
+// letters.
+func partitionIDs(t *testing.T) map[string]string {
+	ids := map[string]string{}
+	shown := realProgram().try(t, "checkpoint", "show", "--json", "state").out
+	for line := range strings.Lines(shown) {
+		_, rest, _ := strings.Cut(line, `"partition":"`)
+		id, rest, _ := strings.Cut(rest, `","name":"`)
+		file, _, _ := strings.Cut(rest, `"`)
+		if !strings.HasPrefix(id, "letter.") {
+			ids[file] = id
+		}
+	}
+	return ids
+}
+
+// TestCheckpointResetOfReusedName checks that a reset of a file does not select the letters of an
+// earlier file with the same name, whose records are not delivered again. Letters that were refused
+// again belong to the partition of their original record.
+func TestCheckpointResetOfReusedName(t *testing.T) {
+	for _, refusedAgain := range []bool{false, true} {
+		t.Chdir(t.TempDir())
+		config := "state: ./state\npipelines: { p: { source: { spool_dir: { path: ., " +
+			"include: [\"*.log\"], settle: 1ms } }, processors: [%s], sink: { drop: } } }\n"
+		writeFile(t, "good.yaml", fmt.Sprintf(config, ""))
+		writeFile(t, "bad.yaml", fmt.Sprintf(config, "{ parse: { format: json } }"))
+		writeFile(t, "a.log", "{}\nx\n{}\ny\n{}\n")
+		run := func(args ...string) string {
+			got := realProgram().try(t, args...)
+			if got.code != 0 {
+				t.Fatalf("%q: exit code %d\n%s%s", args, got.code, got.out, got.stderr)
+			}
+			return got.out
+		}
+		run("run", "--once", "bad.yaml")
+		all := 2
+		if refusedAgain {
+			realProgram().try(t, "dead", "replay", "bad.yaml")
+			all = 4
+		}
+		run("dead", "replay", "good.yaml")
+		first := partitionIDs(t)["a.log"]
+		writeFile(t, "new", "{\"second\":1}\n{\"second\":2}\n")
+		if err := os.Rename("new", "a.log"); err != nil {
+			t.Fatal(err)
+		}
+		run("run", "--once", "good.yaml")
+		second := partitionIDs(t)["a.log"]
+		if first == second {
+			t.Fatalf("both files are the partition %s", first)
+		}
+		run("checkpoint", "reset", "good.yaml", "p/main", "--partition", second)
+		want := fmt.Sprintf("%d dead letters, %d of them replayed", all, all)
+		if got := run("dead", "list", "good.yaml"); !strings.Contains(got, want) {
+			t.Errorf("after a reset of the second file: %s\nwant %s", got, want)
+		}
+		run("checkpoint", "reset", "good.yaml", "p/main", "--partition", first)
+		want = fmt.Sprintf("%d dead letters, 0 of them replayed", all)
+		if got := run("dead", "list", "good.yaml"); !strings.Contains(got, want) {
+			t.Errorf("after a reset of the first file: %s\nwant %s", got, want)
+		}
 	}
 }

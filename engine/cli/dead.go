@@ -46,11 +46,13 @@ type deadResult struct {
 	OK       bool          `json:"ok"`
 	Error    string        `json:"error,omitempty"`
 	Letters  int64         `json:"letters"`  // number of letters that the filters select
-	Replayed int64         `json:"replayed"` // of these, settled by a replay, including this one
+	Replayed int64         `json:"replayed"` // of these, settled by a replay or discard, also this one
 	Skipped  int64         `json:"skipped"`  // number of lines in the files that are not letters
 	Routes   []routeResult `json:"pipelines,omitempty"`
 	// Others are the files with dead letters of routes that the config does not have.
 	Others []string `json:"others,omitempty"`
+
+	unsettled map[string]bool // routes with letters that were not replayed, as PIPELINE/ROUTE
 }
 
 type deadFlags struct {
@@ -64,10 +66,11 @@ type deadFlags struct {
 func (p *program) deadCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "dead",
-		Short: "List dead letters and deliver them again",
+		Short: "List dead letters, deliver them again or discard them",
 		Long: `A dead letter is a record that cannot be delivered unchanged: a receiver refused it,
 or a processor failed on it. It is stored with the reason. When the cause is fixed,
-replay delivers it again, through the route from which it came.`,
+replay delivers it again, through the route from which it came. If nobody needs the
+record any more, discard settles it without a delivery.`,
 		Example: "  penstock dead list penstock.yaml",
 	})
 	cmd.AddCommand(
@@ -83,13 +86,20 @@ escaped, so that a record cannot control the terminal. Without an ID, it prints 
 letters.
 
 With --json it prints one object per letter, with the record, then one with "ok".`),
-		p.deadSub("replay CONFIG", "Deliver dead letters again", p.deadReplay,
+		p.deadSub("replay CONFIG", "Deliver dead letters again", settleLetters(p, false),
 			`Replay delivers the letters again, through the processors and the sink of the route
 from which they came. The route's checkpoint records the settled letters, so a second
 replay sends none. After a kill, the next replay resumes, and repeats at most the
 route's checkpoint.replay. A record that is refused again becomes a new letter.
 
-Stop the running penstock first: replay needs the state directory to itself.`))
+Stop the running penstock first: replay needs the state directory to itself.`),
+		p.deadSub("discard CONFIG", "Settle dead letters without a delivery", settleLetters(p, true),
+			`Discard marks letters as settled without delivering them. Discarded letters count as
+replayed: a later replay does not send them, and list shows them with --all. They stay
+in their file. Without a filter, discard needs --all.
+
+Stop the running penstock first, or discard the letters in its dashboard: this command
+needs the state directory to itself.`))
 	return cmd
 }
 
@@ -113,13 +123,18 @@ func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, 
 	cmd.Flags().StringVar(&f.route, "route", "", "letters of one route: PIPELINE/ROUTE, or "+
 		"PIPELINE for all of its routes")
 	switch name {
-	case "replay":
+	case "replay", "discard":
 		cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "give up after this time "+
 			"without a delivery while letters wait")
 		cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 		cmd.Flags().StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	default:
 		cmd.Flags().BoolVar(&f.all, "all", false, "include replayed letters")
+	}
+	if name == "discard" {
+		cmd.Flags().BoolVar(&f.all, "all", false, "discard all letters that the filters select; "+
+			"needed if there is no filter")
+		cmd.Example = strings.Replace(cmd.Example, "discard p", "discard --all p", 1)
 	}
 	if name == "show" {
 		cmd.Example += "\n  penstock dead show penstock.yaml 2f1c9b7a04d35e68:1048576"
@@ -194,6 +209,7 @@ func (p *program) eachLetter(
 	if err != nil {
 		return out, err
 	}
+	out.unsettled = make(map[string]bool)
 	for _, r := range routes {
 		key := r.pipeline.Name + "/" + r.route.Name
 		skipped, err := lettersOf(pipeline.LettersPath(r.pipeline, r.route), func(e *deadletter.Entry) error {
@@ -202,7 +218,9 @@ func (p *program) eachLetter(
 			}
 			done := settled[key+" "+deadletter.PartitionOf(e.ID)]
 			out.Letters++
-			if done {
+			if !done {
+				out.unsettled[key] = true
+			} else {
 				out.Replayed++
 				if !f.all && len(ids) == 0 {
 					return nil

@@ -52,15 +52,18 @@ func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(f
 // execute runs one command line and returns the exit code. An error is printed once, on stderr.
 func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := p.root()
-	out := newOutput(stderr)
+	results, out := &standardOutput{w: stdout}, newOutput(stderr)
 	defer out.flush(flushTimeout)
 	root.SetArgs(append([]string{}, args...)) // nil would stand for os.Args
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(results)
 	root.SetErr(out)
 	err := strayed(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
+	}
+	if err == nil {
+		err = results.err()
 	}
 	if err == nil {
 		return exitOK

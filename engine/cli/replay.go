@@ -15,28 +15,52 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) error {
+// settleLetters returns the function that runs dead replay or, if discard is set, dead discard. It
+// starts only routes with selected letters that are not settled, because a receiver of another
+// route may be down.
+func settleLetters(
+	p *program, discard bool,
+) func(cmd *cobra.Command, args []string, f *deadFlags) error {
+	return func(cmd *cobra.Command, args []string, f *deadFlags) error {
+		if discard && f.reason+f.since+f.until+f.route == "" && !f.all {
+			return usagef("dead discard needs a filter, such as --reason, or --all for all letters")
+		}
+		return p.settleLetters(cmd, args[0], f, discard)
+	}
+}
+
+func (p *program) settleLetters(
+	cmd *cobra.Command, path string, f *deadFlags, discard bool,
+) error {
 	if f.stall <= 0 {
-		return usagef("dead replay: --stall is %v; it must be above zero", f.stall)
+		return usagef("%s--stall is %v; it must be above zero", named(cmd), f.stall)
 	}
 	keepPipes()
 	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, true)
 	if err != nil {
 		return err
 	}
-	res, err := p.eachLetter(args[0], f, nil, func(letterResult, *deadletter.Entry) error { return nil })
+	res, err := p.eachLetter(path, f, nil, func(letterResult, *deadletter.Entry) error { return nil })
 	if err != nil {
 		return err
 	}
-	c, err := engine.Load(args[0], p.components...)
+	c, err := engine.Load(path, p.components...)
 	if err != nil {
 		return err
 	}
 	filter, _ := f.filter(nil) // the filter was already checked
 	routes, _ := f.routes(&c)
-	end := replayEnd{deadResult: res}
+	end := replayEnd{deadResult: res, discard: discard}
 	for _, r := range routes {
-		one, err := p.replay(cmd.Context(), c, r, filter, engine.Options{Once: true, Stall: f.stall, Log: con.log}, con)
+		if !res.unsettled[r.pipeline.Name+"/"+r.route.Name] {
+			continue
+		}
+		own, err := pipeline.ReplayConfig(c, r.pipeline.Name, r.route.Name, filter, discard)
+		if err != nil {
+			return err
+		}
+		o := engine.Options{Once: true, Stall: f.stall, Log: con.log}
+		one, err := p.replay(cmd.Context(), own, o, con)
 		end.add(one)
 		if err != nil {
 			return errors.Join(err, p.endReplay(cmd.OutOrStdout(), f, end, err))
@@ -45,15 +69,10 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 	return p.endReplay(cmd.OutOrStdout(), f, end, nil)
 }
 
-// replay delivers the dead letters of one route and returns the final status.
-func (p *program) replay(ctx context.Context, c engine.Config, r deadRoute, filter deadletter.Filter, o engine.Options,
-	con *console,
+// replay runs the config of a replay and returns the final status.
+func (p *program) replay(ctx context.Context, c engine.Config, o engine.Options, con *console,
 ) (engine.Status, error) {
-	own, err := pipeline.ReplayConfig(c, r.pipeline.Name, r.route.Name, filter)
-	if err != nil {
-		return engine.Status{}, err
-	}
-	e, err := p.assemble(own, o)
+	e, err := p.assemble(c, o)
 	if err != nil {
 		return engine.Status{}, err
 	}
@@ -61,11 +80,12 @@ func (p *program) replay(ctx context.Context, c engine.Config, r deadRoute, filt
 	return e.Status(), err
 }
 
-// replayEnd is the result of a replay of one or more routes.
+// replayEnd is the result of a replay or discard of the letters of one or more routes.
 type replayEnd struct {
 	deadResult
-	all    engine.Status // of the routes
-	counts status.Replay // sums over the routes
+	discard bool
+	all     engine.Status // of the routes
+	counts  status.Replay // sums over the routes
 }
 
 // add adds the final status of a replayed route. It is empty if the replay did not start.
@@ -92,6 +112,12 @@ func (p *program) endReplay(w io.Writer, f *deadFlags, end replayEnd, failed err
 	}
 	if failed != nil {
 		return nil
+	}
+	if end.discard {
+		_, err := fmt.Fprintf(w, "%s dead letters: %s discarded, %s had been replayed or "+
+			"discarded before\n%s", thousands(res.Letters), thousands(now.Dropped),
+			thousands(before), skippedLines(res.Skipped))
+		return err
 	}
 	_, err := fmt.Fprintf(w, "%s dead letters: %s delivered, %s refused again (new letters)%s%s, "+
 		"%s had been replayed before\n%s",

@@ -22,20 +22,31 @@ type screen struct {
 
 // terminal returns a screen if w is a terminal that can be redrawn, else nil.
 func terminal(w io.Writer) *screen {
-	out, ok := w.(*output)
-	if !ok {
+	f := terminalFile(w)
+	if f == nil || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
-	f, ok := out.w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
-		return nil
-	}
-	return &screen{w: out, width: func() int {
+	return &screen{w: w, width: func() int {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return width
 		}
 		return 80
 	}}
+}
+
+// terminalFile returns the file of the stdout or stderr w if it is a terminal, else nil.
+func terminalFile(w io.Writer) *os.File {
+	switch out := w.(type) {
+	case *output:
+		w = out.w
+	case *standardOutput:
+		w = out.w
+	}
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return f
 }
 
 // Write implements io.Writer. It writes p above the drawn lines.

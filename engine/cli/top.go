@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -90,18 +89,6 @@ func runTop(p *program, cmd *cobra.Command, of string) error {
 		return fmt.Errorf("top: %w", err)
 	}
 	return nil
-}
-
-// terminalFile returns w as a terminal, or nil if it is not one.
-func terminalFile(w io.Writer) *os.File {
-	if out, ok := w.(*output); ok {
-		w = out.w
-	}
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return nil
-	}
-	return f
 }
 
 // topTrouble is a Bubble Tea message to topModel. It has the reason why there is no current frame.

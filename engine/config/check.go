@@ -176,15 +176,15 @@ func (c check) repeats() {
 	}
 	if f.Redeliver < 0 || f.Redeliver > 1 {
 		c.wrong("flow", "redeliver",
-			"flow.redeliver is %v; it may be 0 (no limit) to 1 repeated attempts for each "+
+			"flow.redeliver is %v; it may be 0 (no limit) to 1 failed retries for each "+
 				"delivered batch", f.Redeliver)
 	}
 	if f.Redeliver == 0 && c.given("flow", "redeliver_rate") {
 		c.wrong("flow", "redeliver_rate",
 			"flow.redeliver_rate has no effect with redeliver: 0, which sets no limit; remove it")
 	} else if f.RedeliverRate < leastRedeliverRate || f.RedeliverRate > mostRedeliverRate {
-		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v batches "+
-			"a second",
+		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v failed "+
+			"retries a second",
 			f.RedeliverRate, leastRedeliverRate, mostRedeliverRate)
 	}
 }

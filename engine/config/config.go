@@ -152,13 +152,13 @@ type Flow struct {
 	// 150 ms, it chooses among the first two workers. Default 0: always the worker with the
 	// shortest time.
 	TieBand float64 `yaml:"tie_band" doc:"for least_completion: choose at random among workers slower than the best by at most this share"`
-	// Redeliver limits repeated attempts: it is the number of failed repeated attempts that are
-	// allowed for each delivered batch, 0 to 1. Example: 0.1 allows one failed repeated attempt for
-	// ten delivered batches. 0 means no limit. Default 0.1.
-	Redeliver float64 `yaml:"redeliver" doc:"repeated attempts allowed for each delivered batch; 0: no limit"`
-	// RedeliverRate is the number of failed repeated attempts per second that are allowed in
-	// addition to those of Redeliver, 0.1 to 10000. Default 10.
-	RedeliverRate float64 `yaml:"redeliver_rate" doc:"further repeated attempts allowed each second, regardless of deliveries"`
+	// Redeliver limits retries: it is the number of failed retries that are allowed for each
+	// delivered batch, 0 to 1. Example: 0.1 allows one failed retry for ten delivered batches. 0
+	// means no limit. Default 0.1.
+	Redeliver float64 `yaml:"redeliver" doc:"failed retries allowed for each delivered batch; 0: no limit"`
+	// RedeliverRate is the number of failed retries per second that are allowed in addition to
+	// those of Redeliver, 0.1 to 10000. Default 10.
+	RedeliverRate float64 `yaml:"redeliver_rate" doc:"further failed retries allowed each second, regardless of deliveries"`
 	// Limit limits the attempts of all workers together, and WorkerLimit those of each worker. In a
 	// config, write the keys `limit` and `worker_limit` beside `sink`. In `flow`, they are former
 	// names. Default: no limit.

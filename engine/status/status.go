@@ -86,6 +86,9 @@ type Source struct {
 	Name     string           `json:"source"` // name of the component
 	Counters map[string]int64 `json:"counters"`
 	Held     *Held            `json:"held,omitempty"` // nil if the source never keeps deleted data
+	// Error is the reason why the source gets no data now and retries. It is empty if the source
+	// works or does not report its failures.
+	Error string `json:"error,omitempty"`
 }
 
 // Held describes deleted data that a source keeps until all routes have read it.
@@ -243,6 +246,11 @@ func (s *Status) Judge() {
 	}
 	if s.Cluster != nil {
 		s.Why = append(s.Why, s.Cluster.problems()...)
+	}
+	for _, src := range s.Sources {
+		if src.Error != "" {
+			s.Why = append(s.Why, fmt.Sprintf("%s: source %s: %s", src.Pipeline, src.Name, src.Error))
+		}
 	}
 	for i := range s.Routes {
 		s.Why = append(s.Why, problems(&s.Routes[i])...)

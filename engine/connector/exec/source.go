@@ -37,6 +37,7 @@ type Source struct {
 	opened chan struct{} // closed by the first Open
 	open   sync.Once
 	once   bool // run the command only once; set before opened is closed
+	health commandHealth
 }
 
 // NewSource returns a source. It does not start the command.
@@ -73,6 +74,9 @@ func (s *Source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	}
 	return r, err
 }
+
+// Failure implements stream.RetryingSource.
+func (s *Source) Failure() error { return s.health.failure() }
 
 // serve runs the command as long as routes want data. It returns when the command has ended for the
 // last time or ctx is done.
@@ -204,6 +208,7 @@ func following(planned, now time.Time, every time.Duration) (next time.Time, mis
 func (s *Source) run(ctx, runCtx context.Context) error {
 	begun := time.Now()
 	s.host.Count("runs", 1)
+	s.health.begin()
 	records := 0
 	err := child.Run(runCtx, s.spec, func(_ context.Context, p *child.Process) (err error) {
 		records, err = s.read(ctx, p)
@@ -216,6 +221,7 @@ func (s *Source) run(ctx, runCtx context.Context) error {
 		log.Debug("command was ended with its source", "error", err)
 		return nil
 	}
+	s.health.end(err)
 	if err == nil {
 		log.Info("command ended", "status", 0)
 		return nil
@@ -270,5 +276,6 @@ func (s *Source) add(ctx context.Context, records intake.Records) (added int, er
 	if err := s.Add(ctx, records); err != nil {
 		return 0, err
 	}
+	s.health.wrote()
 	return records.Len(), nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -240,6 +242,42 @@ func TestSourceStopsFull(t *testing.T) {
 	}
 	if !strings.Contains(h.Logged(), "records are lost") {
 		t.Errorf("the loss is not logged:\n%s", h.Logged())
+	}
+}
+
+// TestSourceNotReady checks that a process is not ready from the first failure of a command that
+// fails at each start, until a run of the command writes a record.
+func TestSourceNotReady(t *testing.T) {
+	t.Parallel()
+	mended := filepath.Join(t.TempDir(), "mended")
+	script := "test -e " + mended + " || { echo struck >&2; exit 3; }; echo ok; exec sleep 1000"
+	p := begin(t, script, "", false)
+	runs := func(name string) int64 { return p.e.Status().Sources[0].Counters[name] }
+	if !eventually(func() bool { return runs("runs_failed") > 0 }) {
+		t.Fatal("the command does not run")
+	}
+	if !eventually(func() bool { return !p.e.Status().Ready }) {
+		t.Fatal("the process is ready although the command fails")
+	}
+	const want = "p: source exec: sh: exit status 3"
+	if !eventually(func() bool {
+		s := p.e.Status()
+		if s.Ready || !strings.Contains(strings.Join(s.Why, " "), want) {
+			t.Errorf("after %d runs: ready is %v, because of %q", runs("runs"),
+				s.Ready, s.Why)
+		}
+		return t.Failed() || runs("runs_failed") >= 4
+	}) {
+		t.Error("the command is not started again")
+	}
+	if err := os.WriteFile(mended, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !eventually(func() bool { return p.e.Status().Ready }) {
+		t.Errorf("mended, and not ready because of %q", p.e.Status().Why)
+	}
+	if got := <-p.got; got != "ok" {
+		t.Errorf("read %q", got)
 	}
 }
 

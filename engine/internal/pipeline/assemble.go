@@ -49,9 +49,7 @@ func (p *pipe) renew() error {
 	if p.finisher != nil && !p.finisher.Finishes() {
 		p.finisher = nil
 	}
-	if holder, ok := p.source.(stream.Holder); ok {
-		p.holder.Store(&holder)
-	}
+	p.observed.Store(&made)
 	return nil
 }
 

@@ -31,7 +31,7 @@ type pipe struct {
 	host     *sourceHost                   // host of source; changed with it
 	source   stream.Source                 // changed only while no route runs
 	finisher stream.Finisher               // nil if the source has no Finish method
-	holder   atomic.Pointer[stream.Holder] // nil if the source is not a stream.Holder
+	observed atomic.Pointer[stream.Source] // source, for the status
 	starts   int
 	sharing  sharing
 

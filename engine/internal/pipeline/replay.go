@@ -17,14 +17,16 @@ const replaySource = "dead_letters"
 // ReplayConfig returns a config that delivers the dead letters of one route of c again. Its source
 // reads the letters that match the filter, each once. They pass through the processors and the sink
 // of the route. The route's checkpoint records which letters were delivered. A letter that is
-// refused again becomes a new letter.
+// refused again becomes a new letter. If discard is set, the letters are only marked as settled.
 //
 // Run the config with Options.Once, while no other process uses the state directory.
-func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadletter.Filter) (config.Config, error) {
+func ReplayConfig(
+	c config.Config, pipelineName, routeName string, filter deadletter.Filter, discard bool,
+) (config.Config, error) {
 	for _, p := range c.Pipelines {
 		for _, r := range p.Routes {
 			if p.Name == pipelineName && r.Name == routeName {
-				c.Pipelines = []config.Pipeline{replayOf(p, r, filter, false)}
+				c.Pipelines = []config.Pipeline{replayOf(p, r, filter, discard)}
 				c.Admin, c.Cluster = config.Admin{}, config.Cluster{}
 				return c, nil
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/internal/admin"
 	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
 
@@ -37,6 +38,7 @@ func (e *Engine) statusWithoutTree() status.Status {
 		name := p.cfg.Source.Component.Name
 		s.Sources = append(s.Sources, status.Source{
 			Pipeline: p.name, Name: name, Counters: p.counter.All(), Held: p.heldFiles(),
+			Error: p.sourceFailure(),
 		})
 		for _, slot := range p.routes() {
 			r := slot.snapshot()
@@ -49,14 +51,35 @@ func (e *Engine) statusWithoutTree() status.Status {
 	return s
 }
 
+// sourceFailure returns the reason why the source gets no data now, or "".
+func (p *pipe) sourceFailure() string {
+	source := p.observed.Load()
+	if source == nil {
+		return ""
+	}
+	retrying, ok := (*source).(stream.RetryingSource)
+	if !ok {
+		return ""
+	}
+	err := retrying.Failure()
+	if err == nil {
+		return ""
+	}
+	return stream.MaskURLs(err.Error())
+}
+
 // heldFiles describes the deleted files that the source keeps open. It returns nil if the source
 // does not implement stream.Holder.
 func (p *pipe) heldFiles() *status.Held {
-	holder := p.holder.Load()
-	if holder == nil {
+	source := p.observed.Load()
+	if source == nil {
 		return nil
 	}
-	h := (*holder).Held()
+	holder, ok := (*source).(stream.Holder)
+	if !ok {
+		return nil
+	}
+	h := holder.Held()
 	return &status.Held{Files: h.Files, Bytes: h.Bytes, Oldest: h.Oldest, Age: h.Age.Seconds(), Route: h.Route}
 }
 

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/internal/pipeline"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// lettersPath returns the path of a route's dead letters. The first argument is the path of a
+// config or state directory. For a state directory, and for a route that the config does not have,
+// lettersPath returns the default path.
+func lettersPath(p *program, path, route string) (string, error) {
+	state := path
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		c, err := engine.Load(path, p.components...)
+		if err != nil {
+			return "", err
+		}
+		for _, p := range c.Pipelines {
+			for _, r := range p.Routes {
+				if p.Name+"/"+r.Name == route {
+					return pipeline.LettersPath(p, r), nil
+				}
+			}
+		}
+		state = c.State
+	}
+	name, route, _ := strings.Cut(route, "/")
+	return filepath.Join(state, "dead", deadletter.FileName(name, route)), nil
+}
+
+// repeated finds the dead letters of records that are delivered again because of a change of
+// progress. A letter belongs to the partition whose id it has, and not to a later one with the same
+// name. Only if the letter has no id of a partition, or is not in the file of letters any more, it
+// is found by the name.
+type repeated struct {
+	change *change
+	ids    map[string]bool // ids of partitions with data that is delivered again
+	names  map[string]bool // names of these partitions
+
+	// Letters in the file, by their partition ids: whether their records are delivered again.
+	letters map[string]bool
+}
+
+func newRepeated(c *change) *repeated {
+	return &repeated{change: c, ids: make(map[string]bool), names: make(map[string]bool),
+		letters: make(map[string]bool)}
+}
+
+func (r *repeated) add(p stream.Partition) { r.ids[p.ID], r.names[p.Name] = true, true }
+
+// read reads the file of letters.
+func (r *repeated) read() error {
+	_, err := lettersOf(r.change.letters, func(e *deadletter.Entry) error {
+		again, known := r.letters[e.Partition] // of a letter that was replayed and refused again
+		if !deadletter.IsPartition(e.Partition) {
+			again, known = r.ids[e.Partition] && r.change.isAfter(e.Position), e.Partition != ""
+		}
+		if known {
+			r.letters[deadletter.PartitionOf(e.ID)] = again
+		}
+		return nil
+	})
+	return err
+}
+
+// isAfter reports whether a record with the given position of its end is after the new watermark.
+func (c *change) isAfter(position string) bool {
+	number, _, _ := strings.Cut(position, "~")
+	at, err := strconv.ParseInt(number, 10, 64)
+	return !c.set || c.to == 0 || err != nil || at > c.to
+}
+
+// has reports whether the record of a letter is delivered again.
+func (r *repeated) has(letter stream.Partition) bool {
+	again, known := r.letters[letter.ID]
+	return known && again || !known && r.names[letter.Name]
+}
+
+// addLetters selects the replayed dead letters of records that are delivered again, so that they
+// count as not replayed. The records may be refused again, and a refused record that has a dead
+// letter already gets no second one.
+func (c *change) addLetters(s *selection, store *checkpoint.Store, again *repeated) error {
+	if err := again.read(); err != nil {
+		return err
+	}
+	for key := range s.marks {
+		for m := range store.Marks(key) {
+			isNamed := slices.Contains(c.parts, m.Part.ID) // find has selected it
+			if deadletter.IsPartition(m.Part.ID) && again.has(m.Part) && !isNamed {
+				s.add(key, m.Part, 0)
+			}
+		}
+	}
+	return nil
+}
