@@ -393,7 +393,7 @@ func rotations(t *testing.T, seed uint64) *rotating {
 // their number.
 func FuzzRotations(f *testing.F) {
 	failed := []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833,
-		lateSeed + 402815, lateSeed + 701279}
+		lateSeed + 5123, lateSeed + 402815, lateSeed + 701279}
 	for _, seed := range failed {
 		f.Add(seed)
 	}
