@@ -262,7 +262,7 @@ func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 		case i == 0 && f.holds(w.read()) >= w.read():
 			k.adopt(f, w)
 			return true, nil
-		case k.mayBecomeWhole(f, w, p):
+		case k.mayBecomeWhole(f, w):
 			c.pace.dueAt(w.held - c.o.Growing.CopyWait/2)
 			return false, nil
 		default:
