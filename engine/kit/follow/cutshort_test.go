@@ -184,3 +184,29 @@ func TestIncompleteCopyIsAwaited(t *testing.T) {
 		r.want(t, d, "1 one", "2 two", "3 three", "4 four")
 	})
 }
+
+// TestShorterCopyIsKnownAfterASave checks a copy with fewer bytes than were read. It is recognised
+// although all read data was saved before the copy is looked at.
+func TestShorterCopyIsKnownAfterASave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, r, other := twoRoutes(t, follow.Growing{})
+		stop(t, other)
+		var inFlight []*stream.Batch
+		for _, text := range []string{three[:6], three[6:]} {
+			d.put(t, "a.log", text)
+			b := stream.NewBatch(stream.BatchLimits{})
+			if err := r.Read(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			inFlight = append(inFlight, b)
+		}
+		d.empty(t, "a.log")
+		r.run(t, 500*time.Millisecond)
+		for _, b := range inFlight {
+			r.deliver(b)
+		}
+		d.put(t, "a.log.1", three[:6])
+		r.run(t, 20*time.Second)
+		r.want(t, d, "1 one", "2 two", "3 three")
+	})
+}
