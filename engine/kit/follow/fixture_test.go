@@ -312,7 +312,7 @@ func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
 	return follow.New(d, follow.Options{
 		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond,
 		PollMax: time.Second, OpenFiles: open,
-		Growing: &growing,
+		Packed: follow.Packed{Auto: true, MaxExpansion: 1000}, Growing: &growing,
 	}, d, d.Log())
 }
 

@@ -1,7 +1,10 @@
 package follow_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,6 +16,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/engine/kit/unpack"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -26,6 +30,7 @@ type rotator struct {
 	who  int
 	have func(who int) int
 	wait func(n *inode) bool // reports whether every route has an unfinished mark of n
+	pack bool                // rotated files are compressed, too
 
 	lines   int    // number of written lines
 	begun   int    // number of lines before the current file
@@ -41,6 +46,8 @@ type rotatedLog struct {
 	name string
 	from int // number of lines written before its present content
 	upTo int // number of lines written before its end
+
+	packed bool // it is compressed
 }
 
 // line returns a line that differs from every other one in its first bytes.
@@ -152,7 +159,7 @@ func (w *rotator) rotate() {
 	w.names++
 	base, old := w.name, w.name+".1"
 	done := func() {
-		w.rotated = append(w.rotated, rotatedLog{base, old, max(w.begun, w.emptied), w.lines})
+		w.rotated = append(w.rotated, rotatedLog{base: base, name: old, from: max(w.begun, w.emptied), upTo: w.lines})
 		w.begun = w.lines
 	}
 	switch method {
@@ -199,11 +206,17 @@ func (w *rotator) unknown() bool {
 }
 
 // copy copies a file in two pieces.
-func (w *rotator) copy(from, to string) {
-	data := w.disk.file(from).text
+func (w *rotator) copy(from, to string) { w.addTwice(to, w.disk.file(from).text) }
+
+// addTwice appends data to a file in two pieces. The first piece of compressed data has the bytes
+// that show the compression.
+func (w *rotator) addTwice(name string, data []byte) {
 	cut := w.rnd.IntN(len(data) + 1)
-	w.add(to, string(data[:cut]))
-	w.todo = append([]func(){func() { w.add(to, string(data[cut:])) }}, w.todo...)
+	if unpack.Detect(data) != unpack.None {
+		cut = max(cut, unpack.MaxMagic)
+	}
+	w.add(name, string(data[:cut]))
+	w.todo = append([]func(){func() { w.add(name, string(data[cut:])) }}, w.todo...)
 }
 
 // move moves a rotated file to another file system and back: it is copied, and the original is
@@ -217,8 +230,24 @@ func (w *rotator) move(i int) {
 	to := from + fmt.Sprintf("%dx", w.names)
 	w.names++
 	w.rotated[i].name = to
-	w.then(func() { w.copy(from, to) })
+	if w.pack && !w.rotated[i].packed && w.rnd.IntN(2) == 0 {
+		w.rotated[i].packed = true
+		w.then(func() { w.compress(from, to) })
+	} else {
+		w.then(func() { w.copy(from, to) })
+	}
 	w.then(func() { w.remove(from) })
+}
+
+// compress writes a compressed copy of a file.
+func (w *rotator) compress(from, to string) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := z.Write(w.disk.file(from).text)
+	if err = errors.Join(err, z.Close()); err != nil {
+		panic(err)
+	}
+	w.addTwice(to, packed.Bytes())
 }
 
 // rotating is one run of two rotators and two routes. The files may change before each system call.
@@ -232,8 +261,8 @@ type rotating struct {
 	late    time.Duration // longest time between the opening of the two routes
 	// batches settle in random order, and those in flight are read again after a restart
 	unordered bool
-	acts    int           // remaining steps of the writers
-	ends    time.Duration // a different nanosecond for each end time
+	acts      int           // remaining steps of the writers
+	ends      time.Duration // a different nanosecond for each end time
 }
 
 func (s *rotating) have(who int) int {
@@ -379,7 +408,7 @@ func rotations(t *testing.T, seed uint64) *rotating {
 	for who := range 2 {
 		s.writers = append(s.writers, &rotator{
 			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, wait: s.wait,
-			name: fmt.Sprintf("w%d.log", who),
+			name: fmt.Sprintf("w%d.log", who), pack: s.unordered,
 		})
 	}
 	d.step = s.step
