@@ -143,16 +143,18 @@ func awaited(e *Entry) *file {
 }
 
 // holdBack holds back f, a possible copy, until it has not changed for CopyWait, and a route has
-// called Open. It reports whether f is still held back.
+// called Open. It reports whether f is still held back. If f was deleted meanwhile, and another file
+// has all its data, f is never read: the next listing gives it up.
 func (k *copies) holdBack(f *file) bool {
 	c, now := k.c, k.c.now()
 	f.ensureExtras().compared = now
 	f.held = max(f.held, f.since+c.o.Growing.CopyWait)
 	k.until = max(k.until, f.held)
-	if now < f.held {
+	isHeld := now < f.held || !c.lister.opened || f.isDeleted() && f.isHeldElsewhere()
+	if isHeld {
 		c.pace.dueAt(f.held)
 	}
-	return now < f.held || !c.lister.opened
+	return isHeld
 }
 
 // mayCompareAgain reports whether to compare a held-back file with others once more. They are
@@ -260,7 +262,7 @@ func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 		case i == 0 && f.holds(w.read()) >= w.read():
 			k.adopt(f, w)
 			return true, nil
-		case k.mayBecomeWhole(f, w, p):
+		case k.mayBecomeWhole(f, w):
 			c.pace.dueAt(w.held - c.o.Growing.CopyWait/2)
 			return false, nil
 		default:

@@ -42,16 +42,12 @@ func (f *file) fingerprints() []fileid.Fingerprint {
 	return slices.CompactFunc(out, func(a, b fileid.Fingerprint) bool { return a == b })
 }
 
-// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written. f
-// matches the fingerprint found of one route, but is shorter than the data that another route has
-// read of w. Example: routes have read 900 and 300 bytes of w, and f has 500 bytes and matches the
-// fingerprint at 300. The rest of the copy is then awaited for the first half of CopyWait.
-func (k *copies) mayBecomeWhole(f, w *file, found fileid.Fingerprint) bool {
-	if f.view != nil || f.info.Size >= w.read() || k.c.now() >= w.held-k.c.o.Growing.CopyWait/2 {
-		return false
-	}
-	cur := w.furthest()
-	return !slices.Contains(cur.r.notes.all(cur.note), found)
+// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written: f has
+// the bytes before some position that was read of w, but not all bytes that were read. Example:
+// routes have read 300 and 900 bytes of w, and f has 500 bytes. The rest of the copy is then awaited
+// for the first half of CopyWait.
+func (k *copies) mayBecomeWhole(f, w *file) bool {
+	return f.view == nil && f.info.Size < w.read() && k.c.now() < w.held-k.c.o.Growing.CopyWait/2
 }
 
 // mayInherit reports whether f may be the successor of the deleted file w. That is the case if f

@@ -136,6 +136,7 @@ func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 		}
 		d.empty(t, "a.log")
 		r.run(t, 8*time.Millisecond) // one listing
+		time.Sleep(3 * time.Second)  // until a.log.old is no longer expected to grow
 		d.put(t, "a.log.old", three[:6])
 		d.put(t, "0.log", strings.Repeat("0 much\n", 10))
 		d.age(t, "0.log")
@@ -152,5 +153,60 @@ func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 		r2.run(t, 20*time.Second)
 		r2.lines = slices.DeleteFunc(r2.lines, func(line string) bool { return line == "0 much" })
 		r2.want(t, d)
+	})
+}
+
+// TestIncompleteCopyIsAwaited checks a copy that is found while it is being written. It has the
+// bytes of the first of two batches in flight, and only some bytes of the second one.
+func TestIncompleteCopyIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, r, other := twoRoutes(t, follow.Growing{})
+		stop(t, other)
+		var inFlight []*stream.Batch
+		for _, text := range []string{three[:6], three[6:]} {
+			d.put(t, "a.log", text)
+			b := stream.NewBatch(stream.BatchLimits{})
+			if err := r.Read(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			inFlight = append(inFlight, b)
+		}
+		d.empty(t, "a.log")
+		d.put(t, "a.log", "4 four\n")
+		r.run(t, 500*time.Millisecond)
+		d.put(t, "a.log.1", three[:10])
+		r.run(t, 500*time.Millisecond)
+		d.put(t, "a.log.1", three[10:])
+		r.run(t, 20*time.Second)
+		for _, b := range inFlight {
+			r.deliver(b)
+		}
+		r.want(t, d, "1 one", "2 two", "3 three", "4 four")
+	})
+}
+
+// TestShorterCopyIsKnownAfterASave checks a copy with fewer bytes than were read. It is recognised
+// although all read data was saved before the copy is looked at.
+func TestShorterCopyIsKnownAfterASave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, r, other := twoRoutes(t, follow.Growing{})
+		stop(t, other)
+		var inFlight []*stream.Batch
+		for _, text := range []string{three[:6], three[6:]} {
+			d.put(t, "a.log", text)
+			b := stream.NewBatch(stream.BatchLimits{})
+			if err := r.Read(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			inFlight = append(inFlight, b)
+		}
+		d.empty(t, "a.log")
+		r.run(t, 500*time.Millisecond)
+		for _, b := range inFlight {
+			r.deliver(b)
+		}
+		d.put(t, "a.log.1", three[:6])
+		r.run(t, 20*time.Second)
+		r.want(t, d, "1 one", "2 two", "3 three")
 	})
 }

@@ -234,6 +234,8 @@ type route struct {
 	trace []string          // time, file and partition of each line
 	ids   map[string]string // the partition of each line
 	marks map[string]stream.Mark
+
+	unordered *unordered // nil: each batch settles at once
 }
 
 // run lets the route run for d.
@@ -243,7 +245,7 @@ func (r *route) run(t *testing.T, d time.Duration) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), d, enough)
 	defer cancel()
 	for {
-		b := stream.NewBatch(stream.BatchLimits{})
+		b := stream.NewBatch(r.limits())
 		if err := r.Read(ctx, b); errors.Is(err, enough) {
 			return
 		} else if err != nil {
@@ -255,12 +257,25 @@ func (r *route) run(t *testing.T, d time.Duration) {
 
 // deliver records the lines of a batch and saves its progress.
 func (r *route) deliver(b *stream.Batch) {
-	for _, span := range b.Spans {
-		m := stream.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last}
-		m.Metadata = r.Metadata(m)
-		r.marks[span.Part.ID] = m
-		_ = r.Commit(context.Background(), []stream.Mark{m}) // it returns nil
+	if r.unordered != nil {
+		r.unordered.deliver(r, b)
+		return
 	}
+	for _, span := range b.Spans {
+		r.save(stream.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last})
+	}
+	r.record(b)
+}
+
+// save saves the progress of a partition.
+func (r *route) save(m stream.Mark) {
+	m.Metadata = r.Metadata(m)
+	r.marks[m.Part.ID] = m
+	_ = r.Commit(context.Background(), []stream.Mark{m}) // it returns nil
+}
+
+// record records the lines of a batch.
+func (r *route) record(b *stream.Batch) {
 	b.Split()
 	for i, rec := range b.Records {
 		text := strings.TrimSuffix(string(b.Text(i)), "\n")
@@ -297,7 +312,7 @@ func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
 	return follow.New(d, follow.Options{
 		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond,
 		PollMax: time.Second, OpenFiles: open,
-		Growing: &growing,
+		Packed: follow.Packed{Auto: true, MaxExpansion: 1000}, Growing: &growing,
 	}, d, d.Log())
 }
 

@@ -293,6 +293,29 @@ func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 	})
 }
 
+// TestCopyIsDeletedWhileItIsHeldBack checks two copies of a deleted file. One of them continues the
+// file, and the other is held back. One copy is deleted, and no route lists the files until the
+// time of the hold is over. The routes then know of the deletion only by the open handle.
+func TestCopyIsDeletedWhileItIsHeldBack(t *testing.T) {
+	for _, deleted := range []string{"a.log.1", "a.log.2"} {
+		t.Run(deleted, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := earlierRun(t)
+				d.put(t, "a.log.1", three)
+				d.put(t, "a.log.2", three)
+				d.remove(t, "a.log")
+				a2, b2 := d.restarted(t, a, b)
+				turns(t, 1, time.Second, a2, b2)
+				d.delete(t, deleted)
+				time.Sleep(30 * time.Second)
+				turns(t, 20, time.Second, a2, b2)
+				wantLines(t, d, a2, b2)
+				d.wantNoLoss(t)
+			})
+		})
+	}
+}
+
 // TestOnceReportsUnreadDeleted checks a file that was deleted after it was listed and before it was
 // opened. A run with Once does not end before it has reported the file, however long copy_wait is.
 func TestOnceReportsUnreadDeleted(t *testing.T) {

@@ -86,7 +86,7 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	c, cur := g.c, f.by(r)
 	isSealed := cur != nil && cur.sealed
 	if c.unpacker.isTroubled(f, now) || f.entry != nil && cur == nil || f.isUnlisted() &&
-		!isSealed && !g.reach(f, now) {
+		!isSealed && !g.reach(f) {
 		return false
 	}
 	switch {
@@ -130,27 +130,14 @@ func (g *growing) endEmpty(f *file, now time.Duration) {
 
 // reach stats a file without a listed name by its handle. If it was closed, reach reopens it by its
 // unlisted name, or awaits a successor if that name is gone.
-func (g *growing) reach(f *file, now time.Duration) bool {
-	c := g.c
-	if f.handle == nil && (!c.handles.openFile(f) || f.handle == nil) {
-		if f.trouble == nil && f.state != ended {
-			g.await(f, "a rotated file is gone before it was read to its end")
-		}
-		return false
+func (g *growing) reach(f *file) bool {
+	if g.c.handles.restat(f) {
+		return true
 	}
-	seen, err := f.handle.Stat()
-	info := statOf(seen)
-	switch {
-	case err != nil:
-		c.handles.fail(f, err)
-		return false
-	case !sameFile(info, f.info):
+	if f.trouble == nil && f.state != ended {
 		g.await(f, "a rotated file is gone before it was read to its end")
-		return false
 	}
-	f.update(info, now)
-	f.refreshedAt = now
-	return true
+	return false
 }
 
 // await waits for a successor of f, which is gone.

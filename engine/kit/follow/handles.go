@@ -41,6 +41,25 @@ func (h *handles) use(f *file) {
 
 // refreshNow is refresh with a new stat in any case.
 func (h *handles) refreshNow(f *file) bool {
+	if !h.restat(f) {
+		return false
+	}
+	h.use(f)
+	if err := h.c.unpacker.findView(f); err != nil {
+		h.fail(f, err)
+		return false
+	}
+	if err := f.attachView(); err != nil {
+		h.fail(f, err)
+		return false
+	}
+	return true
+}
+
+// restat opens f if necessary, and stats it by its handle. It returns false if f cannot be read
+// now. f then has no handle. If f has no trouble either, its name leads to no file, or to another
+// one.
+func (h *handles) restat(f *file) bool {
 	fresh := f.handle == nil
 	if fresh && !h.openFile(f) {
 		return false
@@ -52,22 +71,14 @@ func (h *handles) refreshNow(f *file) bool {
 		return false
 	}
 	info := statOf(seen)
-	f.refreshedAt = now
 	if !sameFile(info, f.info) {
-		h.close(f) // the name was given to another file since the listing
-		h.c.pace.soon()
+		h.close(f)
+		f.trouble = nil
+		h.c.pace.soon() // the next listing shows its new state
 		return false
 	}
 	f.update(info, now)
-	h.use(f)
-	if err := h.c.unpacker.findView(f); err != nil {
-		h.fail(f, err)
-		return false
-	}
-	if err := f.attachView(); err != nil {
-		h.fail(f, err)
-		return false
-	}
+	f.refreshedAt = now
 	return true
 }
 

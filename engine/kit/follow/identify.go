@@ -332,11 +332,7 @@ func (n *identifier) recogniseAll(files []*file) {
 	defer func() { n.meeting = false }()
 	for _, f := range files {
 		for tries := 0; tries < recogniseTries && f.entry == nil && !n.recall(f); tries++ {
-			refresh := c.handles.refresh
-			if tries > 0 { // the content seen just now is no longer in it
-				refresh = c.handles.refreshNow
-			}
-			if !refresh(f) {
+			if !c.handles.refreshNow(f) {
 				if f.handle == nil && f.trouble == nil {
 					c.table.unlabel(f)
 					c.strategy.nameGone(f) // the next listing will not have it

@@ -25,6 +25,8 @@ type note struct {
 	// at earlier positions, ascending, that may still become a watermark
 	earlier []fileid.Fingerprint
 	suffix  []byte // the last known bytes before fingerprint.At; only the reader uses it
+	// keeps earlier: the file awaits a successor, which may have fewer bytes than were read
+	awaiting bool
 }
 
 // begin starts the note of a partition with the fingerprint from the checkpoint, which may be
@@ -72,11 +74,20 @@ func (n *notes) grow(t *note, head []byte) {
 	t.fingerprint = t.fingerprint.WithHead(head)
 }
 
+// await keeps the earlier fingerprints of t until move is called, even if they are below the
+// watermark. They show how many bytes of the file a copy has.
+func (n *notes) await(t *note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t.awaiting = true
+}
+
 // move records in the note t that another file (to) holds the data of the partition now. elsewhere
 // is set if the inode of that file is not the one in the partition's id.
 func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	t.awaiting = false
 	p := &t.fingerprint
 	p.Moved, p.MovedBirth, p.ModTime, p.Packed = fileid.Key{}, 0, 0, 0
 	if elsewhere {
@@ -102,16 +113,18 @@ func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	if t == nil {
 		return fileid.Fingerprint{}
 	}
-	if t.fingerprint.At <= watermark {
-		t.earlier = nil
-		return t.fingerprint
-	}
-	for len(t.earlier) > 1 && t.earlier[1].At <= watermark {
-		t.earlier = t.earlier[1:]
+	i := 0
+	for i+1 < len(t.earlier) && t.earlier[i+1].At <= watermark {
+		i++
 	}
 	out := t.fingerprint
-	if len(t.earlier) > 0 {
-		out = t.earlier[0]
+	if out.At <= watermark {
+		i = len(t.earlier)
+	} else if i < len(t.earlier) {
+		out = t.earlier[i]
+	}
+	if !t.awaiting {
+		t.earlier = t.earlier[i:]
 	}
 	out.Moved, out.MovedBirth = t.fingerprint.Moved, t.fingerprint.MovedBirth
 	return out
