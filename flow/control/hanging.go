@@ -165,7 +165,7 @@ func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 // number of duplicate acknowledgments in RFC 5681.
 func (t *attempts) giveUpOvertaken(l *lane) {
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
-	a := l.onTime.firstPlaced
+	a := l.onTime.first
 	if a == nil || t.now-a.sent < old {
 		return
 	}
