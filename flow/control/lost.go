@@ -61,6 +61,14 @@ func (o *onTimeAttempts) endPlace(a *attempt) {
 	}
 }
 
+// hanging returns the number of attempts that have given up their places, without those of suspects.
+func (o *onTimeAttempts) hanging() (n int) {
+	for a := o.first; a != nil; a = a.later {
+		n += one(a.excluded && !a.ofSuspect)
+	}
+	return n
+}
+
 // drop removes attempt a, which was answered or is overdue.
 func (o *onTimeAttempts) drop(a *attempt) {
 	if !a.listed {
