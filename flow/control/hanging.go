@@ -29,7 +29,6 @@ type hanging struct {
 	notOvertaken  []*attempt // overdue, and not overtaken yet
 	recent        float64    // attempts that were overdue and overtaken, decayed with each delivery
 	sinceDelivery int        // places given up since the last delivery
-	early         int        // attempts that have given up their places and are not overdue
 	ranks         *hangRanks // nil if no attempt has hung
 	overtakers    float64    // mean cost that overtakes a delivered attempt
 }
@@ -103,13 +102,9 @@ func (s *hanging) returned(a *attempt) {
 	if i := slices.Index(s.notOvertaken, a); i >= 0 {
 		s.notOvertaken = slices.Delete(s.notOvertaken, i, i+1)
 	}
-	if !a.excluded {
-		return
+	if a.excluded {
+		s.excluded.remove(a.cost)
 	}
-	if !a.overdue && !a.ofSuspect {
-		s.early--
-	}
-	s.excluded.remove(a.cost)
 }
 
 // hangingAfter returns the time that attempt a may take before it gives up its place. The attempt
@@ -124,11 +119,8 @@ func hangingAfter(a *attempt, e *estimator) time.Duration {
 
 // overdue notes that attempt a is overdue, and whether later attempts have overtaken it.
 func (s *hanging) overdue(a *attempt, overtaken bool) {
-	if a.excluded {
-		s.early--
-		if a.hungIn != nil && a.hungIn == s.ranks {
-			s.ranks.overdue++
-		}
+	if a.hungIn != nil && a.hungIn == s.ranks {
+		s.ranks.overdue++
 	}
 	if overtaken {
 		s.recent++
@@ -165,7 +157,7 @@ func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 // number of duplicate acknowledgments in RFC 5681.
 func (t *attempts) giveUpOvertaken(l *lane) {
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
-	a := l.onTime.firstPlaced
+	a := l.onTime.first
 	if a == nil || t.now-a.sent < old {
 		return
 	}
@@ -192,7 +184,6 @@ func (t *attempts) giveUpPlace(a *attempt) {
 	}
 	t.endPlace(a)
 	l.hanging.exclude(a)
-	l.hanging.early++
 	t.hung(a)
 	t.lanes.refresh(l)
 }
