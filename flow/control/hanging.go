@@ -157,7 +157,7 @@ func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 // number of duplicate acknowledgments in RFC 5681.
 func (t *attempts) giveUpOvertaken(l *lane) {
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
-	a := l.onTime.first
+	a := l.onTime.firstPlaced
 	if a == nil || t.now-a.sent < old {
 		return
 	}

@@ -13,9 +13,10 @@ import "time"
 // attempts presumed lost, and these do not count as load of the worker.
 type onTimeAttempts struct {
 	first, last *attempt
-	newest      uint64 // highest ID of a delivered attempt
-	lost        load   // attempts presumed lost
-	ofSuspects  int    // attempts of suspect items
+	firstPlaced *attempt // first attempt with a place in the window; nil: there is none
+	newest      uint64   // highest ID of a delivered attempt
+	lost        load     // attempts presumed lost
+	ofSuspects  int      // attempts of suspect items
 }
 
 // minLostAge is the minimum age of an attempt presumed lost, in smoothed round trips.
@@ -29,6 +30,9 @@ func (o *onTimeAttempts) add(a *attempt) {
 		o.first = a
 	}
 	o.last = a
+	if o.firstPlaced == nil && a.placed {
+		o.firstPlaced = a
+	}
 }
 
 // deliver notes that this cost of attempt a was delivered: attempts sent earlier were overtaken.
@@ -59,6 +63,17 @@ func (o *onTimeAttempts) endPlace(a *attempt) {
 		a.presumedLost = false
 		o.lost.remove(a.cost)
 	}
+	if o.firstPlaced == a {
+		o.firstPlaced = placedAfter(a)
+	}
+}
+
+// placedAfter returns the first attempt with a place after attempt a in the list, or nil.
+func placedAfter(a *attempt) *attempt {
+	for a = a.later; a != nil && !a.placed; {
+		a = a.later
+	}
+	return a
 }
 
 // hanging returns the number of attempts that have given up their places, without those of suspects.
@@ -92,11 +107,12 @@ func (o *onTimeAttempts) drop(a *attempt) {
 
 // markLost marks overtaken attempts that have run longer than nearly all others as presumed lost.
 func (o *onTimeAttempts) markLost(now time.Duration, e *estimator) {
-	for a := o.first; a != nil && a.id < o.newest && now-a.sent > e.overdueSoon(); a = a.later {
-		if a.placed && !a.presumedLost {
+	for a := o.firstPlaced; a != nil && a.id < o.newest && now-a.sent > e.overdueSoon(); {
+		if !a.presumedLost {
 			a.presumedLost = true
 			o.lost.add(a.cost)
 		}
+		a = placedAfter(a)
 	}
 }
 
