@@ -87,8 +87,8 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	seconds := rtt.Seconds()
 	t.lanes.delivered++
 	l.limit.recordDelivery(t.now, a.sent)
-	raised, first := l.raised(a), !l.est.known
-	l.est.known = true
+	first := !l.est.known
+	l.est.known, l.est.missed, l.est.explained = true, 0, 0
 	l.stats.delivered++
 	l.est.delivered += taken
 	t.evidence.confirmFailures(a)
@@ -112,7 +112,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects,
 		Uncertain: 1 - 1/max(1, l.win.widen),
 		Done:      l.est.delivered - a.progress,
-		Limited:   a.limited && !raised, Late: a.late, Epoch: a.epoch,
+		Limited:   a.limited && !a.raised, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Cost: r.Cost, Batches: r.Batches,
 			QueueLen: r.QueueLen, Wait: r.QueueWait,
@@ -139,7 +139,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	t.observe(l, sample.Normal)
 	// While an experiment pauses half of the lanes, samples are not typical: do not adjust windows.
-	if t.group.phase <= wholePhase && (first || !raised) {
+	if t.group.phase <= wholePhase && (first || !a.raised) {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
 			t.lanes.probe(l, a.limited && t.backlog.consecutiveNew >= busySource)
@@ -275,13 +275,6 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	}
 	l.hanging.countDelivered(a, seconds)
 	t.assessHanging(l)
-}
-
-// raised reports whether attempt a was sent after timeouts of l, and before its first delivery.
-// Each of these timeouts allows one more attempt, even beyond the window (see maxRaise). So such an
-// attempt does not show that the window was full.
-func (l *lane) raised(a *attempt) bool {
-	return l.win.starter != nil && l.est.hung > 0 && a.progress == 0
 }
 
 // dropLevelIfAbove drops the level of l (the number in flight from which the worker refuses) if it

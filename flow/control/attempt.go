@@ -25,6 +25,8 @@ type attempt struct {
 	// attempts in flight at the lane just after it was sent, except those presumed lost
 	level           int
 	limited         bool // the window was the limit
+	raised          bool // sent after timeouts that bad data explains, perhaps beyond the window
+	missed          bool // counted in estimator.missed
 	overdue         bool
 	hedgeAt         time.Duration // earliest time of a hedge
 	excused         bool          // its deadline was extended because this process was held up
@@ -88,6 +90,7 @@ type attempts struct {
 	runs    uint32        // of all Ordered lanes
 	lateAt  time.Duration // time of the last late Tick; 0: none
 	counts  counts
+	hangs   hangShare
 }
 
 // attemptTable holds the attempts that are not concluded, and those free for reuse.
@@ -196,6 +199,7 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)
 	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
+	a.raised = l.win.starter != nil && l.est.explained > 0
 	if g := t.group; g.win != nil {
 		a.groupEpoch, a.groupLimited = g.win.Epoch(), t.group.isFull()
 		a.limited = a.limited && !a.groupLimited
@@ -207,6 +211,8 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 		a.earlyDeadline = 0
 		if a.ranked = l.hanging.isRecent(); a.ranked {
 			a.earlyDeadline = t.now + hangingAfter(a, &l.est)
+		} else if wait := t.firstWait(l); wait > 0 {
+			a.earlyDeadline = t.now + wait
 		}
 		t.overdue.push(a)
 	}

@@ -163,6 +163,44 @@ func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 // first delivery.
 const startTimeouts = 8
 
+// miss notes a timeout of attempt a, or before the first delivery of its lane, that the attempt has
+// run for firstWait. It reports whether bad data explains the timeout. Then the timeout says
+// nothing about the worker, and one more attempt may be in flight.
+func (t *attempts) miss(a *attempt) (explained bool) {
+	e := &a.lane.est
+	if !e.known && a.missed {
+		return e.missed <= startTimeouts
+	}
+	a.missed = true
+	e.missed++
+	if e.known {
+		explained = e.missed <= t.hangs.inARow()
+	} else {
+		explained = e.missed <= startTimeouts
+	}
+	e.explained += one(explained)
+	return explained
+}
+
+// firstWait returns the time that an attempt at l may take before another attempt is sent as well,
+// or 0 if l has delivered, so that its timeout is known. If other lanes have delivered, it is four
+// round trips of the slowest, but at most the first timeout of RFC 6298.
+func (t *attempts) firstWait(l *lane) time.Duration {
+	if l.est.known || l.win.starter == nil || l.est.missed >= startTimeouts {
+		return 0
+	}
+	var slowest time.Duration
+	for _, o := range t.lanes.up {
+		if o.est.known {
+			slowest = max(slowest, o.est.smoothed())
+		}
+	}
+	if slowest == 0 {
+		return initialRTO
+	}
+	return min(initialRTO, max(minRTO, 4*slowest))
+}
+
 // timeout handles an attempt that has become overdue: it counts against its worker, unless the data
 // is to blame, and the item is sent to another worker. An item with keys waits until the attempt
 // has returned.
@@ -173,6 +211,7 @@ func (t *attempts) timeout(a *attempt) {
 	l.onTime.drop(a)
 	overtaken := a.id < l.onTime.newest
 	l.hanging.overdue(a, overtaken)
+	t.hangs.hung += float64(one(overtaken))
 	if a.excluded {
 		t.hung(a)
 	}
@@ -184,12 +223,8 @@ func (t *attempts) timeout(a *attempt) {
 		return
 	}
 	window, breaker := t.evidence.countFailure(a, TimedOut)
-	// Bad data may be the only cause of the first timeouts before the first delivery.
-	if !l.est.known {
-		l.est.hung++
-	}
-	known := l.est.known || l.est.hung > startTimeouts
-	if window && known && !overtaken && !l.hanging.isRecent() {
+	explained := t.miss(a)
+	if window && !explained && !overtaken && !l.hanging.isRecent() {
 		l.win.OnTimeout(t.now, a.cost)
 		l.win.refresh()
 		if a != l.br.probe && a != t.lanes.global.probe {

@@ -27,7 +27,8 @@ type estimator struct {
 	serviceN  int
 	sampled   time.Duration // when a round trip was last measured
 	known     bool          // the lane has delivered since it came up
-	hung      int           // timeouts while not known
+	missed    int           // timeouts in a row since the last delivery
+	explained int           // of these, the ones that bad data explains
 	tail      tail
 }
 

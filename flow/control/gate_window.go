@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// maxRaise bounds the attempts in flight at a worker that has not delivered yet. Their limit grows
-// by one with each timeout, because bad data alone may have caused the timeout.
+// maxRaise bounds the attempts in flight at a worker whose last attempts have timed out, if bad
+// data explains these timeouts. Their limit grows by one with each such timeout.
 const maxRaise = 16
 
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the
@@ -110,8 +110,8 @@ func (g *windowGate) room(now time.Duration) int {
 	if g.widen > 1 {
 		limit = math.Round(limit * g.widen)
 	}
-	if !g.est.known && g.starter != nil {
-		limit = max(limit, float64(min(1+g.est.hung, maxRaise)))
+	if g.est.explained > 0 && g.starter != nil {
+		limit = max(limit, float64(min(1+g.est.explained, maxRaise)))
 	}
 	switch {
 	case g.cached.ends > 0 && now >= g.cached.ends:

@@ -40,6 +40,27 @@ const (
 	minHangingTime = time.Millisecond // minimum time that counts as long
 )
 
+// hangShare estimates the share of the attempts of all lanes that hang because of bad data. It
+// covers about the last 500 deliveries.
+type hangShare struct{ hung, delivered float64 }
+
+func (s *hangShare) deliver(late bool) {
+	const keep = 1 - 1/blameMemory
+	s.delivered = keep*s.delivered + 1
+	if s.hung *= keep; late {
+		s.hung = max(0, s.hung-1) // the attempt was only slow
+	}
+}
+
+// inARow returns the number of consecutive attempts that all hang once in a hundred cases.
+func (s *hangShare) inARow() int {
+	share := min(s.hung/(s.hung+s.delivered+1), 0.99)
+	if share < minChance {
+		return 0
+	}
+	return int(math.Log(oneInAHundred) / math.Log(share))
+}
+
 // isRecent reports whether attempts hung recently.
 func (s *hanging) isRecent() bool { return s.recent >= minHanging }
 
@@ -136,6 +157,7 @@ func (s *hanging) overdue(a *attempt, overtaken bool) {
 func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 	s := &l.hanging
 	s.sinceDelivery = 0
+	t.hangs.deliver(late)
 	if s.recent *= hangingMemory; late {
 		s.recent = max(0, s.recent-1) // the attempt was only slow
 	}
@@ -145,6 +167,7 @@ func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 			return false
 		}
 		s.recent++
+		t.hangs.hung++
 		s.exclude(b)
 		t.hung(b)
 		return true
@@ -176,7 +199,11 @@ func (t *attempts) giveUpPlace(a *attempt) {
 	if !a.placed {
 		return
 	}
-	if a.id > l.onTime.newest {
+	if !l.est.known {
+		if !t.miss(a) {
+			return
+		}
+	} else if a.id > l.onTime.newest {
 		if l.hanging.sinceDelivery >= t.evidence.blame.streak(t.cfg.Breaker.Failures)-1 {
 			return
 		}
