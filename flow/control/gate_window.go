@@ -103,16 +103,25 @@ func (g *windowGate) name() string {
 	return gateWindow
 }
 
-// room returns the number of items of mean cost for which the window has room. One item in flight
-// is always allowed.
-func (g *windowGate) room(now time.Duration) int {
-	limit := g.cached.limit
+// limit returns the limit of the window, widened by the hanging attempts that have a place in it.
+func (g *windowGate) limit() float64 {
 	if g.widen > 1 {
-		limit = math.Round(limit * g.widen)
+		return math.Round(g.cached.limit * g.widen)
 	}
+	return g.cached.limit
+}
+
+// room returns the number of items of mean cost that may be sent. One item in flight is always
+// allowed.
+func (g *windowGate) room(now time.Duration) int {
 	if g.est.explained > 0 && g.starter != nil {
-		limit = max(limit, float64(min(1+g.est.explained, maxRaise)))
+		return g.roomBelow(max(g.limit(), float64(min(1+g.est.explained, maxRaise))), now)
 	}
+	return g.roomBelow(g.limit(), now)
+}
+
+// roomBelow is room for a given limit of the window.
+func (g *windowGate) roomBelow(limit float64, now time.Duration) int {
 	switch {
 	case g.cached.ends > 0 && now >= g.cached.ends:
 		return max(0, 1-g.load.n)

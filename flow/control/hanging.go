@@ -107,7 +107,7 @@ func (t *attempts) assessHanging(l *lane) {
 	}
 	if h.level > 0 && (l.level.from == 0 || h.refuted()) {
 		h.dropLevel()
-		l.level.from = 0
+		l.level.drop()
 	}
 	l.win.widen = h.widening(2 * l.est.smoothed().Seconds())
 	if rank, found := h.findLevel(); found {

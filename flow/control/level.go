@@ -80,9 +80,12 @@ func (v *level) taken(now time.Duration, a *attempt) {
 // dropIfAbove drops the level if the window's limit is below it.
 func (v *level) dropIfAbove(window float64) {
 	if v.from > 0 && float64(v.from) > window+1 {
-		v.from, v.step = 0, 0
+		v.drop()
 	}
 }
+
+// drop drops the level. A trial that still runs says nothing about a later level.
+func (v *level) drop() { v.from, v.step, v.trial = 0, 0, nil }
 
 // refused notes a refusal. The result known reports whether a level explains the refusal, and
 // lower reports whether that level is new.
@@ -97,7 +100,7 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 	case v.from > 0 && at >= v.from:
 		return true, false
 	case v.from > 0 && v.explained():
-		v.from, v.step = 0, 0
+		v.drop()
 	}
 	if v.low == 0 || at < v.low || v.logOdds(v.low) <= 0 {
 		v.low = at
