@@ -199,7 +199,7 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)
 	l.level.started(a)
 	a.limited = l.win.roomBelow(l.win.limit(), t.now) == 0
-	a.raised = l.est.explained > 0 && float64(l.win.load.n) > l.win.limit()
+	a.raised = l.est.explained > 0 && (!l.est.known || float64(l.win.load.n) > l.win.limit())
 	if g := t.group; g.win != nil {
 		a.groupEpoch, a.groupLimited = g.win.Epoch(), t.group.isFull()
 		a.limited = a.limited && !a.groupLimited

@@ -111,6 +111,25 @@ func TestLevelOfAWidenedWindow(t *testing.T) {
 	}
 }
 
+// TestTrialOfADroppedLevel checks that a trial that is answered after its level was dropped sets no
+// level, and ends no trial of a later one.
+func TestTrialOfADroppedLevel(t *testing.T) {
+	v, first, second := level{}, &attempt{level: 6}, &attempt{level: 9}
+	v.assume(0, 6, levelWait)
+	v.started(first)
+	v.dropIfAbove(4)
+	v.taken(levelWait, first)
+	if v.from != 0 {
+		t.Errorf("the trial of the dropped level has set level %d", v.from)
+	}
+	v.assume(levelWait, 9, levelWait)
+	v.beyond = 100
+	v.started(second)
+	if v.refused(levelWait, first, 0); v.from != 9 || v.trial != second {
+		t.Errorf("the trial of the dropped level has ended that of level 9: level %d", v.from)
+	}
+}
+
 // TestHangingTrial checks that a trial that hangs doubles the wait for the next one only if the
 // level was found from attempts that hang.
 func TestHangingTrial(t *testing.T) {
