@@ -159,34 +159,38 @@ func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	return d
 }
 
-// startTimeouts is the number of timeouts of a lane that say nothing about its worker before the
-// first delivery.
+// startTimeouts is the number of timeouts in a row that say nothing about a worker before its first
+// delivery.
 const startTimeouts = 8
 
+// explainable returns the number of timeouts in a row at l that bad data explains. Such timeouts
+// say nothing about the worker: they neither narrow its window nor lengthen its timeout, and each
+// allows one more attempt in flight.
+func (t *attempts) explainable(l *lane) int {
+	n := t.hangs.inARow()
+	if !l.est.known {
+		n = max(n, startTimeouts)
+	}
+	return n
+}
+
 // miss notes a timeout of attempt a, or before the first delivery of its lane, that the attempt has
-// run for firstWait. It reports whether bad data explains the timeout. Then the timeout says
-// nothing about the worker, and one more attempt may be in flight.
+// run for firstWait. It reports whether bad data explains this.
 func (t *attempts) miss(a *attempt) (explained bool) {
-	e := &a.lane.est
-	if !e.known && a.missed {
-		return e.missed <= startTimeouts
+	e, most := &a.lane.est, t.explainable(a.lane)
+	if !a.missed || e.known {
+		a.missed = true
+		e.missed++
+		e.explained += one(e.missed <= most)
 	}
-	a.missed = true
-	e.missed++
-	if e.known {
-		explained = e.missed <= t.hangs.inARow()
-	} else {
-		explained = e.missed <= startTimeouts
-	}
-	e.explained += one(explained)
-	return explained
+	return e.missed <= most
 }
 
 // firstWait returns the time that an attempt at l may take before another attempt is sent as well,
 // or 0 if l has delivered, so that its timeout is known. If other lanes have delivered, it is four
 // round trips of the slowest, but at most the first timeout of RFC 6298.
 func (t *attempts) firstWait(l *lane) time.Duration {
-	if l.est.known || l.win.starter == nil || l.est.missed >= startTimeouts {
+	if l.est.known || l.win.starter == nil || l.est.missed >= t.explainable(l) {
 		return 0
 	}
 	var slowest time.Duration

@@ -191,32 +191,3 @@ func TestFirstAttempts(t *testing.T) {
 		}
 	}
 }
-
-// TestTimeoutsInARow checks that timeouts in a row at one worker lengthen its timeout, unless so
-// many attempts hang at another worker that they are expected.
-func TestTimeoutsInARow(t *testing.T) {
-	for _, hang := range []bool{false, true} {
-		w := newLanes(t, control.Config{Window: window.Queue{}, Ahead: 1}, 64, 2)
-		sent := 0
-		for n := range 400 {
-			for w.offer(1, 0) {
-			}
-			w.pass(20 * ms)
-			for _, x := range w.running() {
-				if x.lane == 0 && (!hang || x.item.seq%8 == 0) || x.lane == 1 && n < 150 {
-					w.answer(x, control.Delivered, 0)
-				}
-			}
-			if l := w.m.Status().Lanes[1]; n == 150 {
-				sent = int(l.TimedOut)
-			} else if n > 150 && int(l.TimedOut) > sent+2 {
-				break
-			}
-		}
-		l := w.m.Status().Lanes[1]
-		if longer := l.Timeout > 200*ms; longer == hang || int(l.TimedOut) < sent+3 {
-			t.Errorf("most data hangs: %v: the timeout is %v after %d timeouts", hang,
-				l.Timeout, int(l.TimedOut)-sent)
-		}
-	}
-}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
 )
 
 // TestLevelIsFound checks that a burst of attempts finds the number beyond which a worker refuses,
@@ -127,6 +129,46 @@ func TestTrialOfADroppedLevel(t *testing.T) {
 	v.started(second)
 	if v.refused(levelWait, first, 0); v.from != 9 || v.trial != second {
 		t.Errorf("the trial of the dropped level has ended that of level 9: level %d", v.from)
+	}
+}
+
+// TestTimeoutsInARow checks that timeouts in a row lengthen the next timeout of a worker, unless so
+// many attempts hang at all workers that they are expected.
+func TestTimeoutsInARow(t *testing.T) {
+	for _, c := range []struct {
+		hangs hangShare
+		want  time.Duration
+	}{
+		{hangShare{}, 800 * time.Millisecond},
+		{hangShare{hung: 25, delivered: 100}, 400 * time.Millisecond},
+		{hangShare{hung: 900, delivered: 100}, 200 * time.Millisecond},
+	} {
+		m, err := New(Config{Window: window.Queue{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Step(Event{Kind: LaneUp}, nil)
+		now, seq := time.Duration(0), uint64(0)
+		for range 4 {
+			seq++
+			for _, c := range m.Step(Event{Now: now, Kind: Offer, Seq: seq, Cost: 1}, nil) {
+				if now == 0 && c.Kind == Start {
+					now = 20 * time.Millisecond
+					m.Step(Event{Now: now, Kind: Answer, ID: c.ID, Seq: seq, Outcome: Delivered}, nil)
+				}
+			}
+			m.attempts.hangs = c.hangs
+			for seq > 1 && m.lanes.up[0].stats.timedOut < seq-1 {
+				if now, _ = m.Wake(); now == 0 {
+					t.Fatal("the machine waits for nothing")
+				}
+				m.Step(Event{Now: now, Kind: Tick}, nil)
+			}
+		}
+		if got := m.attempts.rto(m.lanes.up[0]); got != c.want {
+			t.Errorf("%+v: the timeout is %v after three timeouts in a row, want %v", c.hangs, got,
+				c.want)
+		}
 	}
 }
 
