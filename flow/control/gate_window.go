@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// maxRaise bounds the attempts in flight at a worker whose last attempts have timed out, if bad
-// data explains these timeouts. Their limit grows by one with each such timeout.
+// maxRaise bounds the attempts in flight at a worker after timeouts that bad data explains. Each
+// such timeout allows one more.
 const maxRaise = 16
 
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the
