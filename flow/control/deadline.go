@@ -164,8 +164,7 @@ func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 const startTimeouts = 8
 
 // explainable returns the number of timeouts in a row at l that bad data explains. Such timeouts
-// say nothing about the worker: they neither narrow its window nor lengthen its timeout, and each
-// allows one more attempt in flight.
+// say nothing about the worker, so they neither narrow its window nor lengthen its timeout.
 func (t *attempts) explainable(l *lane) int {
 	n := t.hangs.inARow()
 	if !l.est.known {
@@ -181,7 +180,6 @@ func (t *attempts) miss(a *attempt) (explained bool) {
 	if !a.missed || e.known {
 		a.missed = true
 		e.missed++
-		e.explained += one(e.missed <= most)
 	}
 	return e.missed <= most
 }

@@ -28,7 +28,6 @@ type estimator struct {
 	sampled   time.Duration // when a round trip was last measured
 	known     bool          // the lane has delivered since it came up
 	missed    int           // timeouts in a row since the last delivery
-	explained int           // of these, the ones that bad data explains
 	tail      tail
 }
 

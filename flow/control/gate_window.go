@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// maxRaise bounds the attempts in flight at a worker after timeouts that bad data explains. Each
-// such timeout allows one more.
+// maxRaise bounds the attempts in flight at a worker that has not delivered yet. Their limit grows
+// by one with each timeout, because bad data alone may have caused the timeout.
 const maxRaise = 16
 
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the
@@ -103,25 +103,16 @@ func (g *windowGate) name() string {
 	return gateWindow
 }
 
-// limit returns the limit of the window, widened by the hanging attempts that have a place in it.
-func (g *windowGate) limit() float64 {
-	if g.widen > 1 {
-		return math.Round(g.cached.limit * g.widen)
-	}
-	return g.cached.limit
-}
-
-// room returns the number of items of mean cost that may be sent. One item in flight is always
-// allowed.
+// room returns the number of items of mean cost for which the window has room. One item in flight
+// is always allowed.
 func (g *windowGate) room(now time.Duration) int {
-	if g.est.explained > 0 && g.starter != nil {
-		return g.roomBelow(max(g.limit(), float64(min(1+g.est.explained, maxRaise))), now)
+	limit := g.cached.limit
+	if g.widen > 1 {
+		limit = math.Round(limit * g.widen)
 	}
-	return g.roomBelow(g.limit(), now)
-}
-
-// roomBelow is room for a given limit of the window.
-func (g *windowGate) roomBelow(limit float64, now time.Duration) int {
+	if !g.est.known && g.starter != nil {
+		limit = max(limit, float64(min(1+g.est.missed, maxRaise)))
+	}
 	switch {
 	case g.cached.ends > 0 && now >= g.cached.ends:
 		return max(0, 1-g.load.n)
