@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -15,7 +16,7 @@ func TestSharedWithTheCheckpoint(t *testing.T) {
 	e := c.ids.give(fileid.File{Dev: 1, Ino: 2, Birth: 3, Head: []byte("head")}, "a.log")
 	r := &Reader{c: c, notes: notes{byID: make(map[string]*note)}}
 	f := &file{entry: e}
-	f.cursors = []*cursor{{r: r, f: f, entry: e, note: r.notes.begin(e.text, fileid.Fingerprint{})}}
+	f.cursors = []*cursor{{r: r, f: f, entry: e, note: r.notes.begin(e.text, stream.Mark{})}}
 	const rounds = 100
 	var both sync.WaitGroup
 	defer both.Wait()

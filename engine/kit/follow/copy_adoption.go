@@ -130,7 +130,7 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 // more of w. For them, f is a separate file in which they skip these bytes.
 func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c := k.c
-	short := func(cur *cursor) bool { return cur.pos.Next <= to && len(cur.pos.Above) == 0 }
+	short := func(cur *cursor) bool { return cur.pos.Next <= to }
 	moves := slices.ContainsFunc(w.cursors, short)
 	if moves {
 		k.take(f, w, short)
@@ -142,7 +142,10 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	}
 	for _, cur := range w.cursors {
 		cur.copy = cur.r.begin(f, own)
-		cur.copy.skipTo = to
+		cur.copy.skipTo, cur.copy.original = to, cur
+		if p, err := f.fingerprintAt(to, head); err == nil { // else a kill may repeat data
+			cur.r.notes.shorten(cur.note, p)
+		}
 	}
 	c.rotation.unwait(w)
 	w.state = w.state.on(ends)

@@ -40,6 +40,9 @@ type cursor struct {
 	unsettled int64
 	// if the file is lost: the cursor in its copy, which begins after the read data
 	copy *cursor
+	// if the file is a copy of a lost file, until the read data is skipped: the cursor in the lost
+	// file
+	original *cursor
 
 	sealed         bool // all of it was handed out
 	touch          bool // its progress has to be saved again, even if nothing more is read
@@ -250,7 +253,7 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 	m, stored := r.resume(e.text)
 	cur := &cursor{r: r, f: f, entry: e, pos: lines.Resume(m), unread: f.unread}
 	cur.part = &stream.Partition{ID: e.text, Name: f.partName()}
-	cur.note = r.notes.begin(e.text, fingerprintOf(m))
+	cur.note = r.notes.begin(e.text, m)
 	delete(r.forgets.stored, e.text)
 	r.c.ids.ref(e)
 	f.cursors = append(f.cursors, cur)

@@ -27,14 +27,14 @@ type note struct {
 	suffix  []byte // the last known bytes before fingerprint.At; only the reader uses it
 	// keeps earlier: the file awaits a successor, which may have fewer bytes than were read
 	awaiting bool
+	saved    int64 // the last saved watermark
 }
 
-// begin starts the note of a partition with the fingerprint from the checkpoint, which may be
-// empty.
-func (n *notes) begin(id string, fingerprint fileid.Fingerprint) *note {
+// begin starts the note of a partition with the progress m from the checkpoint, which may be empty.
+func (n *notes) begin(id string, m stream.Mark) *note {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t := &note{fingerprint: fingerprint}
+	t := &note{fingerprint: fingerprintOf(m), saved: m.Watermark.Num}
 	n.byID[id] = t
 	return t
 }
@@ -130,6 +130,33 @@ func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	return out
 }
 
+// shorten replaces the fingerprints of t by one at an earlier position. A shorter copy of the file
+// has the data before that position.
+func (n *notes) shorten(t *note, fingerprint fileid.Fingerprint) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	fingerprint.Moved, fingerprint.MovedBirth = t.fingerprint.Moved, t.fingerprint.MovedBirth
+	t.fingerprint, t.earlier = fingerprint, nil
+}
+
+// save records the saved watermarks of partitions.
+func (n *notes) save(marks []stream.Mark) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range marks {
+		if t := n.byID[m.Part.ID]; t != nil {
+			t.saved = m.Watermark.Num
+		}
+	}
+}
+
+// isSaved reports whether the saved watermark of t has reached a position.
+func (n *notes) isSaved(t *note, position int64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return t.saved >= position
+}
+
 // Metadata implements stream.PartitionTracker.
 func (r *Reader) Metadata(m stream.Mark) string {
 	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
@@ -146,6 +173,17 @@ func (cur *cursor) setFingerprint(at int64, head []byte) error {
 	withHead := cur.note.fingerprint.WithHead(head[:min(int64(len(head)), at)])
 	cur.r.notes.set(cur.note, withHead.WithPlace(at, before))
 	return nil
+}
+
+// fingerprintAt returns the fingerprint of f at a position. It hashes head, the first bytes of the
+// file, and the bytes before the position, which it reads.
+func (f *file) fingerprintAt(at int64, head []byte) (fileid.Fingerprint, error) {
+	before := make([]byte, min(at, fileid.MaxBefore))
+	if err := f.readFull(before, at-int64(len(before))); err != nil {
+		return fileid.Fingerprint{}, err
+	}
+	p := fileid.Fingerprint{}.WithHead(head[:min(int64(len(head)), at)])
+	return p.WithPlace(at, before), nil
 }
 
 // remember records the data of the last Fill, which began at a given position (before). That data

@@ -266,6 +266,7 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 // seal the position up to which the data is settled. The file may be finished only when all of it
 // is settled.
 func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
+	r.notes.save(marks)
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
 	r.fresh.Store(true)

@@ -267,6 +267,9 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false
 	}
+	if lost := cur.original; lost != nil && !r.notes.isSaved(lost.note, cur.skipTo) {
+		return false, false
+	}
 	head, err := cur.f.readHead(r.c.head[:])
 	if err == nil && !cur.entry.id.MatchHead(head) { // it was rewritten since it got its id
 		cur.distrust()
@@ -281,7 +284,7 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	}
 	from, to := stream.Position{Num: cur.pos.Next}, stream.Position{Num: cur.skipTo}
 	b.Spans = append(b.Spans, stream.Span{Part: cur.part, Range: stream.Range{From: from, To: to}})
-	cur.pos.Next = cur.skipTo
+	cur.pos.Next, cur.original = cur.skipTo, nil
 	return false, true
 }
 

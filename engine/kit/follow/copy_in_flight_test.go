@@ -1,0 +1,155 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// readInFlight reads a batch, and reports whether there was one. The batch stays in flight.
+func (r *route) readInFlight(t *testing.T) bool {
+	t.Helper()
+	b := stream.NewBatch(stream.BatchLimits{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := r.Read(ctx, b); errors.Is(err, context.DeadlineExceeded) {
+		return false
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	u := r.unordered
+	for i := range b.Spans {
+		u.open(r, &b.Spans[i])
+	}
+	u.flight = append(u.flight, b)
+	return true
+}
+
+// settleLast settles the last batch in flight.
+func (r *route) settleLast() { r.unordered.settle(r, len(r.unordered.flight)-1) }
+
+// TestCopyLacksDataInFlight checks a copy that lacks a line that was read in its original. When the
+// route restarts, with or without the process, an earlier batch of the original is still in flight.
+// The data of that batch must be read in the copy.
+func TestCopyLacksDataInFlight(t *testing.T) {
+	for name, killed := range map[string]bool{"the process ends": true, "the route restarts": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, other, _ := twoRoutes(t, follow.Growing{})
+				stop(t, other)
+				s := d.set(follow.Growing{})
+				s.BeginRun()
+				t.Cleanup(s.EndRun)
+				r := d.open(s, "a", nil)
+				r.unordered = newUnordered(rand.New(rand.NewPCG(1, 1)))
+				d.put(t, "a.log", "1 one\n")
+				r.readInFlight(t)
+				r.settleLast()
+				d.put(t, "a.log", "2 two\n")
+				r.readInFlight(t)
+				d.copyTruncate(t, "a.log", "a.log.1", func() {
+					d.put(t, "a.log", "3 in no file\n")
+					r.readInFlight(t)
+				})
+				d.put(t, "a.log", "4 four\n")
+				for r.readInFlight(t) {
+					r.settleLast()
+				}
+				stop(t, r)
+				if killed {
+					s = d.set(follow.Growing{})
+					s.BeginRun()
+					t.Cleanup(s.EndRun)
+				}
+				r2 := d.open(s, "a", r.marks)
+				r2.run(t, 60*time.Second)
+				r.lines = append(r.lines, r2.lines...)
+				r.want(t, d, "1 one", "2 two", "4 four")
+				stop(t, r2)
+			})
+		})
+	}
+}
+
+// TestCopyContinuesWhenDataInFlightSettles checks a copy that lacks a line that was read in its
+// original. The copy is read on when the data in flight has settled, and a route with Once ends.
+func TestCopyContinuesWhenDataInFlightSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, other, _ := twoRoutes(t, follow.Growing{})
+		stop(t, other)
+		o := stream.OpenOptions{Once: true}
+		r := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+		r.Reader = d.set(follow.Growing{}).Open(o)
+		defer r.Close()
+		r.unordered = newUnordered(rand.New(rand.NewPCG(1, 1)))
+		d.put(t, "a.log", "1 one\n")
+		r.readInFlight(t)
+		d.put(t, "a.log", "2 two\n")
+		r.readInFlight(t)
+		d.copyTruncate(t, "a.log", "a.log.1", func() {
+			d.put(t, "a.log", "3 in no file\n")
+			r.readInFlight(t)
+		})
+		d.put(t, "a.log", "4 four\n")
+		r.readInFlight(t)
+		time.AfterFunc(3*time.Second, func() { r.unordered.settleAll(r) })
+		begun := time.Now()
+		for {
+			b := stream.NewBatch(stream.BatchLimits{})
+			err := r.Read(t.Context(), b)
+			if err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			r.unordered.deliver(r, b)
+			r.unordered.settleAll(r)
+		}
+		t.Logf("%v\n%s", time.Since(begun), &d.log)
+		r.want(t, d, "1 one", "2 two", "3 in no file", "4 four")
+		for _, m := range r.marks { t.Logf("%+v", m) }
+	})
+}
+
+// TestCopyLacksDataAboveAGap checks a copy that lacks a line that was read in its original. A route
+// has delivered lines after one that was in flight when the process ended.
+func TestCopyLacksDataAboveAGap(t *testing.T) {
+	for name, upTo := range map[string]int{"the copy has the delivered line": 3, "the copy lacks it": 4} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, _, _ := twoRoutes(t, follow.Growing{})
+				s := d.set(follow.Growing{})
+				a, b, c := newRoute(t, s, nil), newRoute(t, s, nil), newRoute(t, s, nil)
+				a.unordered = newUnordered(rand.New(rand.NewPCG(1, 1)))
+				lines := []string{"1 one", "2 two", "3 three", "4 in no file"}
+				put := func(i int) {
+					d.put(t, "a.log", lines[i]+"\n")
+					a.readInFlight(t)
+					if i != 1 && i < upTo {
+						a.settleLast()
+					}
+					c.run(t, time.Second)
+				}
+				for i := range 3 {
+					put(i)
+				}
+				b.run(t, time.Second)
+				d.copyTruncate(t, "a.log", "a.log.1", func() { put(3); stop(t, a, b, c) })
+				d.put(t, "a.log", "5 five\n")
+				s = d.set(follow.Growing{})
+				a2, b2, c2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks), newRoute(t, s, c.marks)
+				turns(t, 30, time.Second, a2, b2, c2)
+				a2.want(t, d, "2 two", "5 five")
+				b2.want(t, d, "5 five")
+				c2.want(t, d, "5 five")
+			})
+		})
+	}
+}
