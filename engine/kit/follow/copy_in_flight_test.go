@@ -37,57 +37,80 @@ func (r *route) settleLast() { r.unordered.settle(r, len(r.unordered.flight)-1) 
 
 // TestCopyLacksDataInFlight checks a copy that lacks a line that was read in its original. When the
 // route restarts, with or without the process, an earlier batch of the original is still in flight.
-// The data of that batch must be read in the copy.
+// The data of that batch must be read in the copy. Another route may have read less, so that it
+// continues the partition of the original in the copy.
 func TestCopyLacksDataInFlight(t *testing.T) {
-	for name, killed := range map[string]bool{"the process ends": true, "the route restarts": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, other, _ := twoRoutes(t, follow.Growing{})
-				stop(t, other)
-				s := d.set(follow.Growing{})
-				s.BeginRun()
-				t.Cleanup(s.EndRun)
-				r := d.open(s, "a", nil)
-				r.unordered = newUnordered(rand.New(rand.NewPCG(1, 1)))
-				d.put(t, "a.log", "1 one\n")
-				r.readInFlight(t)
-				r.settleLast()
-				d.put(t, "a.log", "2 two\n")
-				r.readInFlight(t)
-				d.copyTruncate(t, "a.log", "a.log.1", func() {
-					d.put(t, "a.log", "3 in no file\n")
-					r.readInFlight(t)
-				})
-				d.put(t, "a.log", "4 four\n")
-				for r.readInFlight(t) {
-					r.settleLast()
-				}
-				stop(t, r)
-				if killed {
-					s = d.set(follow.Growing{})
-					s.BeginRun()
-					t.Cleanup(s.EndRun)
-				}
-				r2 := d.open(s, "a", r.marks)
-				r2.run(t, 60*time.Second)
-				r.lines = append(r.lines, r2.lines...)
-				r.want(t, d, "1 one", "2 two", "4 four")
-				stop(t, r2)
-			})
+	for _, tt := range []struct {
+		name         string
+		killed, less bool
+	}{
+		{name: "the process ends", killed: true},
+		{name: "the route restarts"},
+		{name: "the process ends, another route has read less", killed: true, less: true},
+		{name: "the route restarts, another route has read less", less: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { copyLacksDataInFlight(t, tt.killed, tt.less) })
 		})
 	}
 }
 
-// TestCopyContinuesWhenDataInFlightSettles checks a copy that lacks a line that was read in its
-// original. The copy is read on when the data in flight has settled, and a route with Once ends.
-func TestCopyContinuesWhenDataInFlightSettles(t *testing.T) {
+func copyLacksDataInFlight(t *testing.T, killed, less bool) {
+	d, other, _ := twoRoutes(t, follow.Growing{})
+	stop(t, other)
+	s := d.set(follow.Growing{})
+	s.BeginRun()
+	t.Cleanup(s.EndRun)
+	a := d.open(s, "a", nil)
+	a.unordered = newUnordered(rand.New(rand.NewPCG(1, 1)))
+	routes := []*route{a}
+	d.put(t, "a.log", "1 one\n")
+	a.readInFlight(t)
+	a.settleLast()
+	if less {
+		b := d.open(s, "b", nil)
+		b.run(t, time.Second)
+		routes = append(routes, b)
+	}
+	d.put(t, "a.log", "2 two\n")
+	a.readInFlight(t)
+	d.copyTruncate(t, "a.log", "a.log.1", func() {
+		d.put(t, "a.log", "3 in no file\n")
+		a.readInFlight(t)
+	})
+	d.put(t, "a.log", "4 four\n")
+	for a.readInFlight(t) {
+		a.settleLast()
+	}
+	if killed {
+		stop(t, routes...)
+		s = d.set(follow.Growing{})
+		s.BeginRun()
+		t.Cleanup(s.EndRun)
+	} else {
+		stop(t, a)
+		routes = routes[:1]
+	}
+	for i, r := range routes {
+		next := d.open(s, []string{"a", "b"}[i], r.marks)
+		next.lines, routes[i] = r.lines, next
+	}
+	turns(t, 60, time.Second, routes...)
+	for _, r := range routes {
+		r.want(t, d, "1 one", "2 two", "4 four")
+	}
+	stop(t, routes...)
+}
+
+// TestOnceEndsWhenDataInFlightSettles checks a run with Once and a copy that lacks a line that was
+// read in its original. The run ends soon after the data in flight has settled.
+func TestOnceEndsWhenDataInFlightSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, other, _ := twoRoutes(t, follow.Growing{})
 		stop(t, other)
-		o := stream.OpenOptions{Once: true}
 		r := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
-		r.Reader = d.set(follow.Growing{}).Open(o)
-		defer r.Close()
+		r.Reader = d.set(follow.Growing{}).Open(stream.OpenOptions{Once: true})
+		t.Cleanup(func() { _ = r.Close() })
 		r.unordered = newUnordered(rand.New(rand.NewPCG(1, 1)))
 		d.put(t, "a.log", "1 one\n")
 		r.readInFlight(t)
@@ -100,26 +123,26 @@ func TestCopyContinuesWhenDataInFlightSettles(t *testing.T) {
 		d.put(t, "a.log", "4 four\n")
 		r.readInFlight(t)
 		time.AfterFunc(3*time.Second, func() { r.unordered.settleAll(r) })
-		begun := time.Now()
-		for {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := error(nil)
+		for err == nil {
 			b := stream.NewBatch(stream.BatchLimits{})
-			err := r.Read(t.Context(), b)
-			if err == io.EOF {
-				break
-			} else if err != nil {
-				t.Fatal(err)
+			if err = r.Read(ctx, b); err == nil {
+				r.unordered.deliver(r, b)
+				r.unordered.settleAll(r)
 			}
-			r.unordered.deliver(r, b)
-			r.unordered.settleAll(r)
 		}
-		t.Logf("%v\n%s", time.Since(begun), &d.log)
+		if err != io.EOF {
+			t.Errorf("Read: %v, want EOF; the log:\n%s", err, &d.log)
+		}
 		r.want(t, d, "1 one", "2 two", "3 in no file", "4 four")
-		for _, m := range r.marks { t.Logf("%+v", m) }
 	})
 }
 
-// TestCopyLacksDataAboveAGap checks a copy that lacks a line that was read in its original. A route
-// has delivered lines after one that was in flight when the process ended.
+// TestCopyLacksDataAboveAGap checks a copy that lacks a line that one route has read in the original.
+// Another route has delivered lines after one that was in flight when the process ended. It must
+// read that line in the copy.
 func TestCopyLacksDataAboveAGap(t *testing.T) {
 	for name, upTo := range map[string]int{"the copy has the delivered line": 3, "the copy lacks it": 4} {
 		t.Run(name, func(t *testing.T) {

@@ -130,8 +130,8 @@ func (n *notes) at(id string, watermark int64) fileid.Fingerprint {
 	return out
 }
 
-// shorten replaces the fingerprints of t by one at an earlier position. A shorter copy of the file
-// has the data before that position.
+// shorten replaces the fingerprints of t by one at an earlier position, up to which a copy has the
+// data of the file.
 func (n *notes) shorten(t *note, fingerprint fileid.Fingerprint) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

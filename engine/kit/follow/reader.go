@@ -49,7 +49,7 @@ type Reader struct {
 	queue        []*file   // files to process, in order
 	queuedAt     uint32    // the listing of the queue
 	lostCursors  []*cursor // of lost files: only their seals are still to be handed out
-	deferredLost []*cursor // of lost files, until their copies can be looked at
+	deferredLost []*cursor // of lost files, until their copies can be read on
 	left         atomic.Int64
 	target       int64         // bytes that make a batch
 	finalWait    time.Duration // Once: since when only files that are still written are left

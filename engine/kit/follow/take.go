@@ -263,6 +263,10 @@ func isUntouched(h vfs.File, was stat) bool {
 // skip makes the route skip the bytes before cur.skipTo. It adds a span without bytes to b, so that
 // they count as settled (delivered, dead or dropped). ok reports whether it has added the span.
 // stay reports whether b has no room for the span.
+//
+// In a copy of a lost file, skip adds no span until the saved progress of the lost file has reached
+// cur.skipTo. Before that, batches with these bytes may be in flight. After a kill, their data must
+// be read again, and only the copy has it.
 func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false
@@ -291,7 +295,8 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 // sealLost adds the seal of a lost file to b. It returns false if b has no room. If a copy
 // continues the file, sealLost first adds a span that skips, in the copy, the range that was read
 // from the lost file. The order matters. Before that span, only the progress of the lost file shows
-// which bytes of the copy were read, and the seal lets the engine delete that progress.
+// which bytes of the copy were read, and the seal lets the engine delete that progress. While skip
+// cannot add the span yet, sealLost defers the seal to the next listing.
 func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 	if next := cur.copy; next != nil && next.skipping() && next.f != nil && r.c.table.has(next.f) {
 		stay, ok := false, false
