@@ -151,7 +151,7 @@ func (c *Catalogue) join(r *Reader) {
 			// not have.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && (old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo
-				if lost := f.by(old).original; lost != nil { // batches in flight are read again, in f
+				if lost := f.by(old).original; lost != nil { // data in flight is read again
 					m, _ := r.resume(lost.entry.text)
 					cur.skipTo = min(cur.skipTo, m.Watermark.Num)
 				}

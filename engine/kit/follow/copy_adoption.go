@@ -127,9 +127,9 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 
 // startCopy makes f a copy of the first bytes of w, up to a position (the parameter to). f becomes
 // the successor of w for the routes that have read at most these bytes. The other routes have read
-// more of w. For them, f is a separate file in which they skip these bytes, once their progress in w
-// shows that these bytes are settled. If the process ends before that, the next one finds f by the
-// fingerprint that their progress in w has from now on.
+// more of w. For them, f is a separate file in which they skip these bytes, once their progress in
+// w shows that these bytes are settled. If the process ends before that, the next one finds f by
+// the fingerprint that their progress in w has from now on.
 func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c := k.c
 	short := func(cur *cursor) bool { return cur.pos.Next <= to }
