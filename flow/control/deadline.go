@@ -159,18 +159,22 @@ func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	return d
 }
 
-// startTimeouts is the number of timeouts in a row that say nothing about a worker before its first
-// delivery.
+// startTimeouts is the maximum number of timeouts in a row that say nothing about a worker before
+// its first delivery.
 const startTimeouts = 8
 
 // explainable returns the number of timeouts in a row at l that bad data explains. Such timeouts
 // say nothing about the worker, so they neither narrow its window nor lengthen its timeout.
 func (t *attempts) explainable(l *lane) int {
 	n := t.hangs.inARow()
-	if !l.est.known {
-		n = max(n, startTimeouts)
+	if l.est.known {
+		return n
 	}
-	return n
+	start := startTimeouts
+	if opens := t.evidence.blame.streak(t.cfg.Breaker.Failures); opens > 0 {
+		start = min(start, opens) // after so many, the breaker opens
+	}
+	return max(n, start)
 }
 
 // miss notes a timeout of attempt a, or before the first delivery of its lane, that the attempt has

@@ -200,9 +200,10 @@ func (t *attempts) giveUpPlace(a *attempt) {
 		return
 	}
 	if !l.est.known {
-		if !t.miss(a) {
+		if l.est.missed >= t.explainable(l) { // only a timeout counts against the worker
 			return
 		}
+		t.miss(a)
 	} else if a.id > l.onTime.newest {
 		if l.hanging.sinceDelivery >= t.evidence.blame.streak(t.cfg.Breaker.Failures)-1 {
 			return

@@ -191,3 +191,28 @@ func TestFirstAttempts(t *testing.T) {
 		}
 	}
 }
+
+// TestTimeoutsOfALaneThatJoins checks that the first timeout of a worker that joins others does not
+// lengthen the next one, although many of its attempts have waited for longer than the first wait.
+// It also checks that the worker gets only as many attempts as its breaker needs, because the
+// deliveries of the other worker show that the data is good.
+func TestTimeoutsOfALaneThatJoins(t *testing.T) {
+	w := newLanes(t, control.Config{Window: window.Queue{}, Ahead: 1}, 64, 2)
+	for w.now < 2100*ms {
+		for w.offer(1, 0) {
+		}
+		w.pass(20 * ms)
+		for _, x := range w.running() {
+			if x.lane == 0 {
+				w.answer(x, control.Delivered, 0)
+			}
+		}
+	}
+	l := w.m.Status().Lanes[1]
+	if l.TimedOut != 1 || l.Timeout != sec {
+		t.Errorf("%d timed out, and the timeout is %v; want 1 and 1s", l.TimedOut, l.Timeout)
+	}
+	if l.InFlight > 8 {
+		t.Errorf("a worker that never answered has %d attempts, want at most 8", l.InFlight)
+	}
+}
