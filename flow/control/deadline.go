@@ -172,7 +172,7 @@ func (t *attempts) explainable(l *lane) int {
 	}
 	start := startTimeouts
 	if opens := t.evidence.blame.streak(t.cfg.Breaker.Failures); opens > 0 {
-		start = min(start, opens) // after so many, the breaker opens
+		start = min(start, opens) // that many failures open the breaker
 	}
 	return max(n, start)
 }

@@ -193,9 +193,9 @@ func TestFirstAttempts(t *testing.T) {
 }
 
 // TestTimeoutsOfALaneThatJoins checks that the first timeout of a worker that joins others does not
-// lengthen the next one, although many of its attempts have waited for longer than the first wait.
-// It also checks that the worker gets only as many attempts as its breaker needs, because the
-// deliveries of the other worker show that the data is good.
+// lengthen the next one. Attempts that have run for longer than the first wait must not count as
+// further timeouts. The other worker shows that the data is good, so the worker gets only as many
+// attempts as its breaker needs.
 func TestTimeoutsOfALaneThatJoins(t *testing.T) {
 	w := newLanes(t, control.Config{Window: window.Queue{}, Ahead: 1}, 64, 2)
 	for w.now < 2100*ms {
