@@ -135,7 +135,7 @@ pipelines:
 	}
 	server.exact(t, records, every, killed*2048)
 	before := server.since
-	if _, last := deadLetters(t, "replay", "--json", config); last.Pipelines[0].ReadRecords != 0 ||
+	if _, last := deadLetters(t, "replay", "--json", config); len(last.Pipelines) != 0 ||
 		server.since != before {
 		t.Errorf("a second replay sent %d letters: %+v", server.since-before, last)
 	}
