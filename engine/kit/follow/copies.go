@@ -262,6 +262,8 @@ func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 		case i == 0 && f.holds(w.read()) >= w.read():
 			k.adopt(f, w)
 			return true, nil
+		case w.entry.phase != known && sameFile(f.info, w.info):
+			// w was rewritten in place: f only begins with the same bytes
 		case k.mayBecomeWhole(f, w):
 			c.pace.dueAt(w.held - c.o.Growing.CopyWait/2)
 			return false, nil
