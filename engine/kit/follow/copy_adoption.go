@@ -147,6 +147,7 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 		cur.copy.skipTo, cur.copy.original = to, cur
 		if p, err := f.fingerprintAt(to, head); err == nil { // else a kill may repeat data
 			cur.r.notes.shorten(cur.note, p)
+			cur.r.notes.set(cur.copy.note, p) // finds a copy of f before the skip
 		}
 	}
 	c.rotation.unwait(w)

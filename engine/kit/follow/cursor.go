@@ -206,6 +206,13 @@ func (cur *cursor) dropView() {
 // another file.
 func (cur *cursor) skipping() bool { return cur.skipTo > cur.pos.Next }
 
+// waitsForOriginal reports whether data of a lost file that cur has to skip in its copy may still be
+// in flight.
+func (cur *cursor) waitsForOriginal() bool {
+	return cur.original != nil && cur.skipping() &&
+		!cur.r.notes.isSaved(cur.original.note, cur.skipTo)
+}
+
 // left returns the largest number of bytes of the file that any route has not read.
 func (f *file) left() (left int64) {
 	if len(f.cursors) == 0 {

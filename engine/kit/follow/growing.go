@@ -90,6 +90,8 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 		return false
 	}
 	switch {
+	case cur != nil && cur.waitsForOriginal():
+		return false // sealLost makes it skip
 	case isSealed:
 		return cur.changed()
 	case f.isEmpty() || f.view != nil && !c.unpacker.isWhole(f):

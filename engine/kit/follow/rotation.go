@@ -237,7 +237,7 @@ func (t *rotation) expire(now time.Duration) {
 // overwritten.
 func (cur *cursor) missed() int64 {
 	seen := max(cur.f.extras.shrunk, cur.f.extras.unreadFingerprint.At)
-	return max(cur.unsettled, seen-cur.pos.Next)
+	return max(cur.unsettled, seen-max(cur.pos.Next, cur.skipTo))
 }
 
 // logRewritten reports a file with replaced bytes, and the number of unread bytes as far as known.

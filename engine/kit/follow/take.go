@@ -311,6 +311,9 @@ func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 			return true
 		}
 	}
+	if cur.copy != nil { // the progress of the lost file may be deleted now
+		cur.copy.original = nil
+	}
 	cur.pos.Above = nil
 	res, err := r.filler.Fill(b, &cur.pos, lines.File{Part: cur.part, Size: cur.pos.Next, Sealed: true})
 	if err == nil && res == lines.NoRoom {
