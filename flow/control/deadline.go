@@ -188,9 +188,13 @@ func (t *attempts) miss(a *attempt) (explained bool) {
 	return e.missed <= most
 }
 
-// firstWait returns the time that an attempt at l may take before another attempt is sent as well,
-// or 0 if l has delivered, so that its timeout is known. If other lanes have delivered, it is four
-// round trips of the slowest, but at most the first timeout of RFC 6298.
+// firstWaitRounds is the wait before a lane without a delivery gets one more attempt, in round trips
+// of the slowest lane that has delivered.
+const firstWaitRounds = 4
+
+// firstWait returns the time that an attempt at l may take before another attempt is sent as well.
+// It is at most the first timeout of RFC 6298. It is 0 if l has delivered, so that its timeout is
+// known, and if bad data does not explain more timeouts.
 func (t *attempts) firstWait(l *lane) time.Duration {
 	if l.est.known || l.win.starter == nil || l.est.missed >= t.explainable(l) {
 		return 0
@@ -204,7 +208,7 @@ func (t *attempts) firstWait(l *lane) time.Duration {
 	if slowest == 0 {
 		return initialRTO
 	}
-	return min(initialRTO, max(minRTO, 4*slowest))
+	return min(initialRTO, max(minRTO, firstWaitRounds*slowest))
 }
 
 // timeout handles an attempt that has become overdue: it counts against its worker, unless the data
