@@ -25,9 +25,9 @@ func newHost() *streamtest.Quiet {
 		func(name string) bool { return name != "tail/notify" })
 }
 
-// fixture is a test fixture: a process that tails a folder, its checkpoint, and two receivers. One
-// receiver drops unsaved lines, like a file or a table; the other keeps all lines, like an HTTP
-// server.
+// fixture is a test fixture: a process that tails a folder, its checkpoint, and two receivers. When
+// the process restarts, one receiver drops the lines after the saved checkpoint, as a sink for files
+// or tables does. The other receiver keeps all lines, like an HTTP server.
 type fixture struct {
 	t      *testing.T
 	dir    string

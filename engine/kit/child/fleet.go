@@ -58,8 +58,8 @@ const (
 	LastWait  = 30 * time.Second
 )
 
-// maxKilled bounds the deaths with work in progress that do not delay the restart. They are counted
-// since the last completed work.
+// maxKilled limits immediate restarts. If a child dies with work in progress, its slot restarts it
+// at once, but at most maxKilled times until some work is completed. Later restarts wait.
 const maxKilled = 16
 
 // waits is the restart policy of one slot: it determines the wait before the next start. The usual

@@ -141,8 +141,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// TestOffsetOfOneOrigin checks that records of one origin, such as joined pieces of a container
-// log, have the offset at which the origin begins.
+// TestOffsetOfOneOrigin checks the offset of a record that was joined from several lines, such as
+// the pieces of a long line in a container log. It must be the offset of the first line.
 func TestOffsetOfOneOrigin(t *testing.T) {
 	a, err := origin.New(origin.Options{Offset: "at"}, "")
 	if err != nil {

@@ -442,8 +442,8 @@ const requests = stream.RequestPrefix + "%"
 // known.
 const arrival = "request of "
 
-// requestName returns the name of the mark of a request that arrived at the time t, without the
-// part that names the process (writtenBy).
+// requestName returns the name that the row of a request has in the marks table, for a request that
+// arrived at the time t. The caller appends writtenBy and the id of the process.
 func requestName(t time.Time) string { return arrival + t.UTC().Format(time.RFC3339) }
 
 // pruneRequests returns the statements that delete requests with the given ids from the ledger.

@@ -17,9 +17,9 @@ import (
 // Options has the fields to set, in order.
 type Options []Assignment
 
-// Assignment is the name of one field, with the expression of its value. If the name has dots and
-// the record has the flat field, which has exactly this name, this field is set. Otherwise the
-// member at that path is set. See package fieldname.
+// Assignment is the name of one field, with the expression of its value. A name with dots, such
+// as a.b, sets the flat field a.b if the record has one. Otherwise it sets the member b of the object
+// a. See package fieldname.
 type Assignment struct {
 	Field string    `yaml:",key"`
 	Value expr.Text `yaml:",value"`

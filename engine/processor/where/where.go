@@ -35,8 +35,9 @@ func (*Options) Expression() {}
 // Otherwise returns the condition of the route with `otherwise: true`. Each element of lists has
 // the conditions of one other route, as *Options. The result is true for a record that none of
 // these routes keeps, which means that each of them has a condition that is false. If the condition
-// cannot be evaluated for a record, the `on_error` of the last processor `parse` applies, and not
-// that of the other routes.
+// cannot be evaluated for a record, `on_error` applies: the one of the last processor `parse` in
+// the route with `otherwise: true`. The `on_error` options of the other routes have no effect on
+// this condition.
 func (*Options) Otherwise(lists [][]any) any {
 	var all []string
 	for _, list := range lists {
