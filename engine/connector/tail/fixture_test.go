@@ -26,8 +26,8 @@ func newHost() *streamtest.Quiet {
 }
 
 // fixture is a test fixture: a process that tails a folder, its checkpoint, and two receivers. When
-// the process restarts, one receiver drops the lines after the saved checkpoint, as a sink for files
-// or tables does. The other receiver keeps all lines, like an HTTP server.
+// the process restarts, one receiver drops the lines after the saved checkpoint, as a sink for
+// files or tables does. The other receiver keeps all lines, like an HTTP server.
 type fixture struct {
 	t      *testing.T
 	dir    string

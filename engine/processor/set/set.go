@@ -18,8 +18,8 @@ import (
 type Options []Assignment
 
 // Assignment is the name of one field, with the expression of its value. A name with dots, such
-// as a.b, sets the flat field a.b if the record has one. Otherwise it sets the member b of the object
-// a. See package fieldname.
+// as a.b, sets the flat field a.b if the record has one. Otherwise it sets the member b of the
+// object a. See package fieldname.
 type Assignment struct {
 	Field string    `yaml:",key"`
 	Value expr.Text `yaml:",value"`
