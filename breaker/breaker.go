@@ -68,8 +68,8 @@ type Change struct {
 	From, To State
 	At       time.Time
 	Wait     time.Duration // time until the next probe, if To is Open
-	// Err is the error of the call that caused the change. It is nil if the call succeeded, or if
-	// it was a probe that timed out.
+	// Err is the error of the call that caused the change. It is nil if the call succeeded or was
+	// not made yet, or if it was a probe that timed out.
 	Err error
 }
 
@@ -219,8 +219,8 @@ func (c Call) Done(err error) {
 	}
 }
 
-// changed adds a change of state to b.changes. It reports whether the caller must call report,
-// which passes the changes to onChange.
+// changed adds the change from the state before to b.changes, if the state has changed and OnChange
+// is set. It reports whether the caller must call report, which passes the changes to onChange.
 func (b *Breaker) changed(before State, now time.Duration, err error) bool {
 	after := b.circuit.State()
 	if after == before || b.onChange == nil {

@@ -87,8 +87,8 @@ type Options struct {
 	// time, the breaker opens again. Zero means 1 minute.
 	ProbeTimeout time.Duration
 
-	// MaxHint bounds the time for which the RetryAfter of one error can keep the breaker open. Zero
-	// means 5 minutes. A Circuit does not use it.
+	// MaxHint bounds the time for which an error with a method RetryAfter can keep the breaker
+	// open. Zero means 5 minutes. A Circuit does not use it.
 	MaxHint time.Duration
 
 	// Outcome judges the errors of calls. Nil means [OutcomeOf]. A Circuit does not use it.

@@ -68,8 +68,8 @@ type floorKey struct{}
 // floor measures the cost of the two checks that retry.Do makes before its first attempt: it makes
 // them, and then calls op. The first check is whether the context has ended. The second one is
 // whether the call is nested, that is, made by the op of an outer retry.Do. A nested call numbers
-// its own attempts, so FromContext must not return the outer attempt. No other library makes the
-// second check.
+// its own attempts, so in its op retry.FromContext must not return the outer attempt. No other
+// library makes the second check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {

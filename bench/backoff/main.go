@@ -3,10 +3,10 @@
 // that does not wait.
 //
 // A round runs every library once, and each round begins with a different library. So a busy
-// machine affects all libraries. For each measurement, the command writes a line in Go's benchmark
-// format for benchstat. It prints the medians. It also prints the time of our library as a share of
-// that of the fastest other library. The shares compare the best rounds, because other processes
-// can only make a round slower.
+// machine slows down all libraries alike. For each measurement, the command writes a line in Go's
+// benchmark format for benchstat. It prints the medians. It also prints the time of our library as
+// a share of that of the fastest other library. The shares compare the best rounds, because other
+// processes can only make a round slower.
 //
 // The command is a module of its own, so that no other module requires the other libraries.
 package main
@@ -100,8 +100,8 @@ func run(rounds int, length, out, only string, check bool) (err error) {
 	return nil
 }
 
-// measure runs the rounds of q and prints the results. held reports whether our library has met the
-// target. summary is one line that states the result.
+// measure runs the rounds of q and prints the results. held reports whether our library is within
+// the limits q.target and q.allocs. summary is one line that states the result.
 func (q question) measure(lines io.Writer, rounds int) (held bool, summary string) {
 	times, allocs := make([][]float64, len(q.answers)), make([]int64, len(q.answers))
 	for round := range rounds {

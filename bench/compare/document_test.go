@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the programs into the page")
 
-// program matches the section of one program in the page. A section is a marker, followed by the
-// text that TestDocument writes.
+// program matches a place in a Markdown page that shows one program: a comment with the name of the
+// program, and the code block after it, which TestDocument writes.
 var program = regexp.MustCompile("(?s)<!-- program (\\w+) -->\n(?:```diff\n.*?```\n)?")
 
 // TestDocument compares the programs that docs/coming-from-go.md shows with those that are compiled

@@ -49,7 +49,7 @@ func post(ctx context.Context, url string, body []byte) (*http.Response, error) 
 }
 
 // oursWorkers posts the lines of a file to five servers. A fast server gets more lines than a slow
-// one. After a restart, it resumes at the saved position.
+// one. If the program is restarted, it resumes at the saved position.
 func oursWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	saved, err := checkpoint.Open("progress")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package limit measures how fast the machine can do the work of a workload. Each limit is a
-// program that does only the work that cannot be avoided. It stores no positions, does not sync and
-// does not retry. It runs in a separate process.
+// Package limit measures how fast the machine can do the work of a workload. For this it has
+// programs, called limits, that do nothing except this work. They store no positions, do not retry,
+// and sync only if the workload requires it. Each limit runs in a separate process.
 package limit
 
 import (

@@ -6,9 +6,9 @@ import (
 )
 
 // programs are the other programs. Each has the fastest of the measured settings that follow the
-// documentation of its vendor. For the workload w3, which posts records to a receiver, there is one
-// more condition: the program must move its position in the input past a record only when the
-// receiver has got the record, if it supports that.
+// documentation of its vendor. The workload w3, which posts records to a receiver, has one more
+// condition. A program that can wait for the receiver must not move its position in the input past
+// a record before the receiver has the record.
 var programs = []Program{
 	{Name: "rsyslog", Part: 8, parts: map[string]int64{"w3": 64}, names: []string{"rsyslogd"},
 		probe: []string{"-v"}, files: rsyslog,

@@ -1,6 +1,6 @@
 // Package rival runs other programs with the same workloads as penstock. It finds the programs,
-// writes their configs, and detects when they are done. The configs have the best known settings
-// that give the same guarantee as penstock. The package installs no program.
+// writes their configs, and detects when they are done. Of the settings that give the same
+// guarantee as penstock, the configs have the fastest known ones. The package installs no program.
 package rival
 
 import (

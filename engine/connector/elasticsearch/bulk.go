@@ -30,8 +30,8 @@ type bulkItem struct {
 // an error, and all records must be sent again.
 //
 // Set created if the documents have the ids of their records and are never overwritten. Status 409
-// (conflict) then means that the store already has the record, and counts as accepted. The
-// parameter where is the name of the request in the errors.
+// (conflict) then means that the store already has the record, and counts as accepted. The string
+// in where names the request in the errors, such as "POST http://host/_bulk".
 func bulkErrors(text []byte, n int, created bool, where string) ([]error, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {

@@ -190,12 +190,12 @@ func (s *Sink) Close() error {
 	return errors.Join(errs...)
 }
 
-// Encodes implements stream.Encoder. It returns EncodeAll if any member encodes batches: the
-// batches must be split (see Encode), and the members encode them in Deliver.
+// Encodes implements stream.Encoder. It returns EncodeAll if any member encodes batches: Encode
+// then splits each batch into records, and the members encode them in Deliver.
 func (s *Sink) Encodes() stream.Encoding { return s.encodes }
 
-// Encode implements stream.Encoder. It only splits the batch. The member that delivers the batch
-// encodes it, because each member has its own format.
+// Encode implements stream.Encoder. It only splits the batch into records. The member that delivers
+// the batch encodes it, because each member has its own format.
 func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil

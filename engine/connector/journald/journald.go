@@ -143,8 +143,9 @@ func (r *reader) read(ctx context.Context, at *stream.Position) error {
 
 // run runs journalctl, and passes the entries after the position at to the reader. After each
 // entry, it sets at to the position of this entry. With follow, journalctl waits for new entries.
-// missed is the error of an earlier run that may have missed entries, or nil. It is reported when
-// journalctl prints an entry, since otherwise this run fails for the same reason.
+// missed is the error of an earlier run that may have missed entries, or nil. run reports it as
+// soon as journalctl prints an entry. If journalctl prints none, it has probably failed for the
+// same reason again, and run returns that error.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool, missed error) error {
 	o := &r.j.o
 	spec := child.Spec{

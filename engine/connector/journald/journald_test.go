@@ -73,8 +73,8 @@ func fakeJournalctl(journal string, args []string) int {
 	}
 }
 
-// A line with the text earlier belongs to an earlier boot. A line with the text unreadable also
-// belongs to an earlier boot, and journalctl cannot read it.
+// The constant earlier is in the message of each entry of an earlier boot. The constant unreadable
+// is the message of such an entry that journalctl cannot read.
 const earlier, unreadable = "earlier boot", "unreadable of an earlier boot"
 
 // line returns an entry in the format of journalctl.

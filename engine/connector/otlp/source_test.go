@@ -51,8 +51,8 @@ type service struct {
 	got []string
 }
 
-// run starts an engine. options are in YAML. If blocked is set, the sink delivers only after the
-// channel s.open is closed.
+// run starts an engine. The source otlp gets the options, which are in YAML. If blocked is set, the
+// sink delivers only after the channel s.open is closed.
 func run(t *testing.T, options string, blocked bool) *service {
 	t.Helper()
 	s := &service{ended: make(chan error, 1), open: make(chan struct{})}

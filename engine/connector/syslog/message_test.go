@@ -191,9 +191,10 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestSpace checks that the part of the buffer for the next read (Space) grows while reads fill it.
-// When all messages are complete, it keeps its size. But if a long message has enlarged the buffer,
-// Space is small again after the message.
+// TestSpace checks the size of Space, the part of the buffer for the next read. Each read that
+// fills it doubles the buffer, up to maxSpace. A small read does not shrink the buffer. A message
+// that is longer than maxSpace enlarges it further, and after this message its size is minSpace
+// again.
 func TestSpace(t *testing.T) {
 	var got []string
 	f := newFrames(&got, 100<<10)

@@ -231,8 +231,8 @@ func confirmation(t *testing.T, r Receiver) {
 	check(t, r, 3, "x-", 3)
 }
 
-// progress checks that the ledger keeps start positions, delivered ranges and compacted watermarks.
-// It also checks that Take with MustExist does not create a missing partition.
+// progress checks that the ledger keeps start positions, delivered ranges, and watermarks set by
+// Compact. It also checks that Take with MustExist does not create a missing partition.
 func progress(t *testing.T, r Receiver) {
 	a, b := open(t, r), open(t, r)
 	lost, err := a.sink.Take(t.Context(), []stream.Taking{

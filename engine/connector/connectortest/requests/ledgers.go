@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// pruned checks which requests Prune deletes from the ledger. A process deletes a request if it
-// was the last process to store progress of this request. It deletes a request of another process
-// only if the request is older than the duration keep.
+// pruned checks that Prune deletes only some of the requests that are passed to it. It deletes a
+// request if its own process was the last one to store progress of this request. It deletes a
+// request of another process only if the request is older than the duration keep.
 func pruned(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
