@@ -143,8 +143,8 @@ func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
 	return b.w.store(parsed, t)
 }
 
-// environment has everything that both algorithms need: the logs of the day, twelve bolts of
-// unequal speed, and the database in which the bolts store rows.
+// environment has everything that both algorithms (see main.go) need: the logs of the day, twelve
+// bolts of unequal speed, and the database in which the bolts store rows.
 type environment struct {
 	dir         string
 	rows, tuple int

@@ -72,7 +72,7 @@ type answered struct {
 }
 
 // take returns the entry of a batch. If first is true, the caller must process the batch. Otherwise
-// another request is processing it. When a.done is closed, a.err is the result.
+// another request has begun to process it: when a.done is closed, a.err is the result.
 func (k *keys) take(key string) (a *answered, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

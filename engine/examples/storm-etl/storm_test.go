@@ -20,9 +20,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestStory runs both algorithms on a smaller day and compares them. The new algorithm has a mark,
-// so it must repeat few rows after the crash. The old one has no mark and repeats all rows of the
-// morning.
+// TestStory runs both algorithms on a smaller day and compares them. The new algorithm saves its
+// progress, so it must repeat few rows after the crash. The old one saves none, and repeats all
+// rows that were stored before the crash.
 func TestStory(t *testing.T) {
 	t.Setenv("STORM_ETL", "child")
 	s := settings{rows: 40_000, tuple: 40, speed: 4, dir: t.TempDir(),

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// contracts are the interfaces of package stream that every component with the same role must
-// implement. The other interfaces are optional capabilities, which the engine finds by type
-// assertion.
+// contracts are the interfaces of package stream that are not optional. Every component must
+// implement those of its role, and the engine implements SourceHost. The other interfaces are
+// optional capabilities, which the engine finds by type assertion.
 var contracts = []string{"Source", "Reader", "Sink", "Processor", "SourceHost"}
 
 // streamInterfaces returns the interfaces that package stream declares, with their own methods.

@@ -109,7 +109,7 @@ func hasHeading(text, anchor string) bool {
 }
 
 // TestCommandsExist checks that the make targets, packages and tests in commands on a page exist.
-// The arguments of penstock commands are checked in engine/cli.
+// TestDocsCommandsExist in engine/cmd/penstock checks the commands of penstock.
 func TestCommandsExist(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
 	if err != nil {

@@ -19,9 +19,9 @@ type layer struct {
 // have a row of their own.
 func (l layer) alone() bool { return l.dir == "." || l.dir == "engine" }
 
-// layers lists the project packages that each package may import. A package may match the folders
-// of several rows, and the longest folder counts. If a row allows a package of the engine, it also
-// allows the packages below that package, except those in named.
+// layers lists the project packages that each package may import. If the folders of several rows
+// contain a package, the row with the longest folder applies. If a row allows a package of the
+// engine, it also allows the packages below that package, except those in the list named.
 var layers = []layer{
 	{"backoff/compat", []string{"backoff"}},
 	{"backoff", nil},

@@ -29,8 +29,8 @@ type progress struct {
 	spool   string // spooldir: path of the directory
 	tracker string // spooldir: path of trackerDir
 	suffix  string // suffix of finished files, and of marker files in tracker
-	// kept means that trackingPolicy is tracker_dir. A finished file then keeps its name, and the
-	// directory tracker has an empty marker file for it.
+	// kept means that trackingPolicy is tracker_dir. A finished file then keeps its name, and an
+	// empty marker file in the directory trackerDir shows that it is finished.
 	kept  bool
 	utf16 bool // encoding of the files
 }
@@ -162,8 +162,8 @@ func (c *carrier) spooldir() error {
 }
 
 // markers converts the progress of a spooldir source whose trackingPolicy is tracker_dir. For each
-// finished file, the directory tracker has an empty file. Its name is the name of the finished file
-// with the suffix.
+// finished file, trackerDir contains an empty marker file. The marker's name is the name of the
+// finished file with c.suffix appended.
 func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error {
 	t, err := c.Files.OpenDir(filepath.Join(tracker, filepath.FromSlash(beneath)))
 	if errors.Is(err, fs.ErrNotExist) || depth > maxMarkerDeep {

@@ -110,9 +110,9 @@ func meaning(n *yaml.Node) string {
 	return ""
 }
 
-// variants returns the alternatives of a schema (anyOf), and instead of an alternative that has
-// alternatives itself, these. A schema without alternatives is its own only variant. References are
-// not resolved.
+// variants returns the alternatives of a schema (anyOf). If an alternative has alternatives itself,
+// variants returns these in its place. A schema without alternatives is its own only variant.
+// References are not resolved.
 func variants(n *yaml.Node) (all []*yaml.Node) {
 	alternatives := get(n, "anyOf")
 	if alternatives == nil {

@@ -51,7 +51,7 @@ func TestVegasSequences(t *testing.T) {
 }
 
 // TestVegasAdoptsASampleAsTheBase checks that Vegas adopts a new base even if batches are queued.
-// It does so after some updates, whose number is 15 to 30 times the limit.
+// With a limit of 1, it does so after 15 to 30 updates.
 func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	v := newVegas(1, 1)
 	v.update(10*ms, 1, false)

@@ -118,8 +118,9 @@ func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	return sum
 }
 
-// idealStep is the time step of Ideal under an open load, of which batches arrive over time (see
-// Offered). Steps are needed, because a backlog may end at any time between two events.
+// idealStep is the time step of Ideal under an open load, that is, a load with batches that arrive
+// over time (see Offered). Steps are needed, because a backlog may end at any time between two
+// events.
 const idealStep = 10 * time.Millisecond
 
 // cuts returns the times at which the ideal rate may change. Under an open load with events or a

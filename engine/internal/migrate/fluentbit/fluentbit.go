@@ -245,8 +245,8 @@ func flat(field string) string {
 	return migrate.Quote(field)
 }
 
-// modify converts the filters modify, whose rules are applied in their order in the file, and
-// record_modifier, which removes fields before it adds others.
+// modify converts two filters of Fluent Bit. The rules of the filter modify are applied in their
+// order in the file. The filter record_modifier removes fields before it adds others.
 func (c *converter) modify(f *migrate.Value, p *migrate.Pipeline) {
 	var rules []*migrate.Value
 	names := make(map[*migrate.Value]string)

@@ -96,9 +96,9 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	return c.Carried, err
 }
 
-// The method marks records the position of each file in the checkpoint. If several files have equal
-// first lines, Vector considers them the same file, and the position can belong to any of them.
-// Then each of them is recorded as unread.
+// The method marks adds the position of each file to the new checkpoint. If several files have
+// equal first lines, Vector considers them the same file, and the position can belong to any of
+// them. Then each of them is added as an unread file.
 func (s stored) marks(c *migrate.Carrier, all checkpoints) error {
 	type file struct {
 		path  string

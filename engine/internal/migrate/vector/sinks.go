@@ -65,8 +65,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 }
 
 // format returns "raw" if the codec of the sink writes only the message of a record. Otherwise the
-// sink writes whole records, and format returns the parameter object, the name of their format
-// (such as "json").
+// sink writes whole records, and format returns its argument object. This is the name of a format
+// for whole records, such as "json".
 func format(v *migrate.Value, object string) string {
 	switch v.Text("encoding", "codec") {
 	case "text", "raw_message":
