@@ -49,8 +49,8 @@ func CompileNamed(key string, texts map[string]Text, in stream.Schema) (list []N
 	return list, nil
 }
 
-// Option returns err as the error of the option with the given key. The key is "" for an option
-// that consists of one text.
+// Option returns err as the error of the option with the given key. The key is "" if the value of
+// the component is the expression itself, as in `where: status >= 500`.
 func Option(key string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return &stream.OptionError{Key: key, Err: e, At: e.At, Word: e.Word, Known: e.Known}

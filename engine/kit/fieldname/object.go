@@ -177,9 +177,9 @@ func valueOf(text []byte) Value {
 }
 
 // Set sets the member at path to value, which is a JSON text. It creates missing objects on the
-// path. If several members have the same key, one remains, at the place of the first. If it is an
-// object on the path, it is that of the last. Set returns an error if a value on the path is not an
-// object.
+// path. If several members have the same key, one remains, at the place of the first. If the path
+// continues below this member, it gets the object of the last member with this key. Set returns an
+// error if a value on the path is not an object.
 func (o *Object) Set(path []string, value []byte) error {
 	at := -1
 	kept := o.members[:0]

@@ -164,7 +164,7 @@ func (s *Streams) remove(c net.Conn) {
 }
 
 // setReadDeadline sets the deadline of the next read from c to t, and returns false. While the
-// intake drains, it sets the deadline that last returns instead, and returns true.
+// intake drains, it calls last.deadline, sets that deadline instead, and returns true.
 func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) (drains bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

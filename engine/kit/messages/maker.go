@@ -70,7 +70,7 @@ func (m *Maker) Begin(b *stream.Batch) {
 }
 
 // Headers calls add for each header of record i, except headers with the value null. The function
-// add may keep the slice value.
+// add may keep its argument value.
 func (m *Maker) Headers(i int, add func(name string, value []byte) error) error {
 	for k, e := range m.values {
 		name := m.headers[k].Name

@@ -141,8 +141,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// TestOffsetOfOneOrigin checks the offset of a record that was joined from several lines, such as
-// the pieces of a long line in a container log. It must be the offset of the first line.
+// TestOffsetOfOneOrigin checks that several records with the same origin, such as those made from
+// one record of a container log, get the offset at which the origin begins.
 func TestOffsetOfOneOrigin(t *testing.T) {
 	a, err := origin.New(origin.Options{Offset: "at"}, "")
 	if err != nil {

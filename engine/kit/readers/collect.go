@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Collect calls fill until the batch is complete. This is so when b has a span, and either fill
-// reports that b is full, or the time linger has passed since b got its first span.
+// Collect calls fill until the batch is complete. The batch is complete if b has a span, and either
+// fill reports that b is full, or b got its first span longer than linger ago.
 //
 // fill adds available records to b. It returns a channel that is closed when another call may add
 // more. If fill returns an error, the batch ends, and Collect returns the error. If ctx ends first,

@@ -139,8 +139,8 @@ func (t *session) Did() (worked, busy bool) {
 	return t.worked, t.want > 0
 }
 
-// work passes the records of the list part to the child, and stores their results in the list. If
-// the child has died, work returns the reason.
+// work passes the given records (part) to the child, and stores the result of each record in its
+// state. If the child has died, work returns the reason.
 func (t *session) work(ctx context.Context, b *stream.Batch, part []*state) error {
 	switch t.o.Protocol {
 	case Storm:
