@@ -223,7 +223,8 @@ func testServerSheds(t *testing.T) {
 }
 
 // TestServerBreaker checks that a breaker in the server refuses calls after two failures of the
-// handler. The breaker does not change these errors: without a status, they have the code Unknown.
+// handler. The breaker passes the handler's errors on unchanged. Here they have no status, so the
+// client sees the code Unknown.
 func TestServerBreaker(t *testing.T) {
 	s := &service{unary: func(context.Context, int) error { return errors.New("database is down") }}
 	client := start(t, s, penstockgrpc.Server{Breaker: fixedBreaker(t, 2)}, penstockgrpc.Client{})

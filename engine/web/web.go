@@ -1,10 +1,8 @@
-// Package web has the dashboard of a running engine: pages for browsers that show its state and
-// replay dead letters. [Handler] serves the pages from memory. They use the API of the admin
-// address.
+// Package web has the dashboard of a running engine: HTML pages that show its state, and can replay
+// dead letters. [Handler] serves the pages from memory. They use the API of the admin address.
 //
 // The pages are plain HTML, CSS and ES modules, without a build step. They contain no data and load
-// nothing from other origins. The charts are drawn by uPlot. Its licence is in the same
-// directory.
+// nothing from other origins. The charts are drawn by uPlot. Its licence is in the same directory.
 package web
 
 import (

@@ -2,7 +2,7 @@
 // actor library Akka. A supervised goroutine (the child) sends messages to an HTTP server, and
 // crashes when the server answers 500. The server fails eight times in a row. One caller waits for
 // its answer, and ten more messages wait behind its message. In the end, each caller has got an
-// answer. Only the message that the child was sending at a crash is sent twice.
+// answer. Only the message that the child was sending at a crash is sent again.
 package main
 
 import (

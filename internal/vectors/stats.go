@@ -65,10 +65,10 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 			"highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
-	// Does the library have many draws near this end of its range? It does if 1 % of its draws lie
-	// within a twentieth of the range from the end. Then even a single draw of ours that lies more
-	// than a fiftieth of the range beyond the end is an error. Otherwise the library's extreme is
-	// accidental, for example below a cap that most draws exceed.
+	// If 1 % of the library's draws lie within a twentieth of the range from an end, the library
+	// has many draws near this end. Then even a single draw of ours that lies more than a fiftieth
+	// of the range beyond the end is an error. Otherwise the library's extreme is accidental, for
+	// example below a cap that most draws exceed.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {
@@ -188,9 +188,9 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 		_, ok := listed[sorted[i]]
 		if v := sorted[i]; !ok && cut(Nanos(v)) &&
 			(Nanos(v) == s.step.Min || Nanos(v) == s.step.Max) {
-			// Our draws have the lowest or highest int64 in place of the library's different values
-			// beyond an int64, so this value is no atom there. The comparison of quantiles covers
-			// their share.
+			// Values beyond int64 all become the lowest or highest int64 in our draws, but are
+			// different values in the library. So this value is no atom there. The comparison of
+			// quantiles covers their share.
 			ok = true
 		}
 		if !ok && got > 0.005 && !sameShare(got, 0.005, len(sorted), s.samples) {
