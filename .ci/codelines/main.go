@@ -1,4 +1,4 @@
-// Command codelines compares the code lines of each package with those of an older commit:
+// Command codelines compares the number of code lines of each package with that of an older commit:
 //
 //	go run ./.ci/codelines a477cea
 //

@@ -5,7 +5,7 @@
 //
 // IDLE is the coverage profile of the run without the record, and DELIVERED that of the run with
 // it. For each file, the command prints the number of the statements found. Then it prints the
-// interfaces of this project that these statements call. At last it prints the places where another
+// interfaces of this project that these statements call. Finally it prints the places where another
 // goroutine continues: sends, go statements, and condition variables.
 package main
 

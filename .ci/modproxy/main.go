@@ -2,8 +2,8 @@
 //
 //	modproxy PROXY MODULE VERSION TIME DIR
 //
-// DIR has the files of the module. Nested modules in it are left out, as by the go command. TIME is
-// the time of the version, in the format of RFC 3339.
+// DIR contains the files of the module. Like the go command, modproxy leaves out nested modules in
+// it. TIME is the time of the version, in the format of RFC 3339.
 package main
 
 import (

@@ -3,8 +3,8 @@
 //
 //	go run ./.ci/typecheck darwin windows
 //
-// It finds code that does not compile there. It does not compile anything, so it takes a fraction
-// of the time of go vet. Function bodies of other modules are not checked.
+// It finds code that would not compile there. It generates no code, so it takes a fraction of the
+// time of go vet. Function bodies of other modules are not checked.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Package clients tests the push sources of the program with real clients. All records must arrive,
-// with the right types. The environment variable PENSTOCK is the path of the program.
-// PENSTOCK_SYSLOG_NG is the folder into which the Debian package syslog-ng-core was extracted. That
-// package cannot be installed beside rsyslog.
+// Package clients tests the push sources of penstock, such as syslog, with real clients. All
+// records must arrive, with the right types of values. The environment variable PENSTOCK is the
+// path of the program penstock. PENSTOCK_SYSLOG_NG is the folder into which the Debian package
+// syslog-ng-core was extracted. That package cannot be installed beside rsyslog.
 package clients
 
 import (

@@ -30,8 +30,7 @@ func oursHedge() func(context.Context) (user, error) {
 	}
 }
 
-// theirsHedge returns a function that loads a user with a breaker and, if a request is slow, with a
-// second request. It uses failsafe-go.
+// theirsHedge returns a function that does the same as that of oursHedge, with failsafe-go.
 func theirsHedge() func(context.Context) (user, error) {
 	guard := circuitbreaker.NewBuilder[user]().
 		WithFailureRateThreshold(0.5, 20, 10*time.Second).

@@ -34,9 +34,9 @@ const (
 	mostTime = 1 // of the fastest peer's
 )
 
-// TestCost prints the time and the allocations of one call that the limiter admits. It uses the
-// best round of each library. Ours should allocate nothing, and should take no longer than the
-// fastest other library.
+// TestCost prints the time and the allocations of one call that a limiter, breaker or rate limiter
+// admits. It uses the best round of each library. Ours should allocate nothing, and should take no
+// longer than the fastest other library.
 func TestCost(t *testing.T) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer out.Flush()

@@ -101,9 +101,9 @@ func (b *Block) Lines() int { return len(b.ends) }
 // Bytes returns the total length of the lines.
 func (b *Block) Bytes() int64 { return int64(len(b.text)) }
 
-// Number writes numbers into the marks of the lines with from <= index < to. The first of these
-// lines gets the number first, the next one first+1, and so on. Number returns the text of these
-// lines, which is valid until the next call.
+// Number writes numbers into the marks of the lines with from <= index < to. The parameter first is
+// the number of the first of these lines, and the numbers ascend by one. Number returns the text of
+// these lines, which is valid until the next call.
 func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	for i := from; i < to; i++ {
 		put(b.text[b.holes[i]:][:numberWidth], uint64(first)+uint64(i-from))

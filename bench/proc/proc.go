@@ -151,8 +151,8 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// Stop sends SIGTERM and waits for the end of the process. If the process has not ended after the
-// time patience, Stop kills it. The exit status is ignored, because programs react to SIGTERM in
+// Stop sends SIGTERM and waits for the end of the process. If the process has not ended within
+// patience, Stop kills it. The exit status is ignored, because programs react to SIGTERM in
 // different ways.
 func (p *Process) Stop(patience time.Duration) (Run, error) {
 	p.cmd.Process.Signal(syscall.SIGTERM)

@@ -149,8 +149,8 @@ exporters:
 `, j.Input, j.Dir, map[string]string{"w1": "nop", "w2": "file", "w3": "otlphttp"}[j.Workload])
 	return one("collector.yaml", head, map[string]string{
 		"w1": "  nop: {}\n",
-		// The records in the output file are counted. The size of this file cannot be compared with
-		// the input, because the program adds text of its own to each record.
+		// The command bench counts the records in this output file. It cannot compare the size of
+		// the file with the input, because the program adds text of its own to each record.
 		"w2": fmt.Sprintf("  file: { path: %q }\n", j.Out),
 		"w3": fmt.Sprintf("  otlphttp: { endpoint: %q, compression: none, sending_queue: "+
 			"{ enabled: false } }\n", j.URL),

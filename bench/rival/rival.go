@@ -130,7 +130,7 @@ func (p Program) Version() string {
 }
 
 // Run starts the program and ends it when watch returns done as true. The measured time ends at
-// this moment. watch also returns the progress. If the progress does not change for the time
+// this moment. watch also returns the progress. If the progress does not change for longer than
 // patience, Run returns an error.
 func (p Program) Run(j Job, patience time.Duration,
 	watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {

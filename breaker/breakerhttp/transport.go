@@ -1,4 +1,4 @@
-// Package breakerhttp stops an http.Client from calling hosts that fail, with package breaker.
+// Package breakerhttp keeps an http.Client from calling hosts that fail. It uses package breaker.
 //
 //	client := &http.Client{Transport: &breakerhttp.Transport{}}
 //

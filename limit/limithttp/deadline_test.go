@@ -13,7 +13,7 @@ import (
 )
 
 // TestHandlerDeadlineInQueue checks that a request gets 503 if its context ends while it waits, for
-// example by a deadline of another handler. Without a response net/http would send 200.
+// example by a deadline that an outer handler has set. Without a response net/http would send 200.
 func TestHandlerDeadlineInQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)

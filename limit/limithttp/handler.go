@@ -85,7 +85,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 const maxRetryAfter = 60 * time.Second
 
 // refuse responds to a request that got no permit. It also responds if the request's context has
-// ended, possibly by a deadline of another handler: without a response net/http would send 200 OK.
+// ended, possibly by a deadline that an outer handler has set. Without a response net/http would
+// send 200 OK.
 func refuse(w http.ResponseWriter, err error) {
 	wait := time.Second
 	if refusal, ok := errors.AsType[*limit.RefusedError](err); ok {

@@ -10,9 +10,9 @@ import (
 )
 
 // exceptionOutcome returns the outcome for the code of an exception, an error that ClickHouse
-// reports in a response. known is false for codes that are not in the list. The HTTP status is not
-// enough, because ClickHouse responds with 500 to many errors in the data or the config. The codes
-// are defined in ClickHouse's src/Common/ErrorCodes.cpp.
+// reports in a response. known is false for codes without a case in this function. The HTTP status
+// is not enough, because ClickHouse responds with 500 to many errors in the data or the config. The
+// codes are defined in ClickHouse's src/Common/ErrorCodes.cpp.
 func exceptionOutcome(code int) (o control.Outcome, known bool) {
 	switch code {
 	case 6, 26, 27, 38, 41, // cannot parse

@@ -35,8 +35,8 @@ var texts = []struct{ from, to string }{
 	{"_PID", "proc_id"}, {"MESSAGE", "message"},
 }
 
-// codes lists fields of the journal with numbers, and the names that these numbers have. For each
-// of them, the record has one field with the name and one with the number. Example: PRIORITY 3
+// codes lists fields of the journal with numbers, and the names that these numbers have. Each
+// number becomes two fields of the record: its name, and the number itself. Example: PRIORITY 3
 // becomes severity "err" and severity_code 3.
 var codes = []struct {
 	from, name, code string

@@ -1,10 +1,10 @@
 // Package journald implements the source that reads the systemd journal. It runs the program
 // journalctl.
 //
-// Each route has a journalctl process of its own. The process starts after the last entry that
-// the route has settled (delivered, dead-lettered or dropped). The position of an entry contains
-// its cursor, the journal's identifier of the entry. When journalctl ends, the route fails, and
-// its next run starts journalctl again.
+// Each route has a journalctl process of its own. It prints the entries after the last one that the
+// route has settled (delivered, dead-lettered or dropped). The position of an entry contains its
+// cursor, the journal's identifier of the entry. When journalctl ends, the route fails, and its
+// next run starts journalctl again.
 package journald
 
 import (
@@ -111,13 +111,13 @@ type reader struct {
 	objects intake.Objects
 }
 
-// read reads the entries after the position at, until ctx is done or journalctl fails. In a
-// finite run, it ends at the current end of the journal.
+// read reads the entries after the position at, until ctx is done or journalctl fails. In a finite
+// run, it ends at the current end of the journal.
 //
-// Usually, read runs journalctl twice. It runs it only once in a finite run, or if reading begins
-// at the end of the journal. While journalctl waits for new entries (--follow), it prints only
-// entries of the current boot, since systemd 250. The first run, without --follow, also prints
-// the entries of earlier boots.
+// Usually, read runs journalctl twice. While journalctl waits for new entries (--follow), it prints
+// only entries of the current boot, since systemd 250. So the first run, without --follow, prints
+// the entries that exist, also those of earlier boots. The second run waits for new entries. A
+// finite run needs only the first, and a start at the end of the journal only the second.
 //
 // If the first run fails after new entries, read returns the error, and the route's next run
 // resumes there. If it fails without any, journalctl probably cannot read the next entry. The

@@ -147,8 +147,8 @@ func (s *servers) ready(ctx context.Context) error {
 	}
 }
 
-// stream asks for the state of the stream. The request has a timeout, because a server that was
-// just killed does not respond.
+// stream asks a server for the state of the JetStream stream. The request has a timeout, because a
+// server that was just killed does not respond.
 func (s *servers) stream(ctx context.Context) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

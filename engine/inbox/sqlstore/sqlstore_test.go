@@ -164,7 +164,7 @@ func failing(event string) func(ctx context.Context, tx *sql.Tx) error {
 }
 
 // atOnce delivers several notifications, each of them several times at once. Each must be applied
-// once. When success is returned for it, it must be in the table.
+// once. When success is returned for a notification, it must be in the table.
 func atOnce(t *testing.T, db *sql.DB, s *sqlstore.Store) {
 	t.Helper()
 	const events, times = 8, 6

@@ -82,8 +82,8 @@ type picks [1 << picksBits]uint16
 
 const picksBits = 12
 
-// zipf returns a table in which the probability of index i of n is proportional to 1/(i+1). Each
-// index has at least one entry.
+// zipf returns a table in which the probability of index i of n is about proportional to 1/(i+1).
+// Each index has at least one entry.
 func zipf(n int) (p picks) {
 	sum := 0
 	for i := range n {

@@ -172,9 +172,9 @@ func (p *Policy) Patterns() (out []string) {
 	return out
 }
 
-// Pattern returns the entry of Patterns that allows the host in address, which is a host:port as
-// returned by Check. It returns "" if the host is listed by its name, or if the host is not
-// allowed.
+// Pattern returns the pattern in Hosts, such as *.example.com, that allows the host in address.
+// address is a host:port as returned by Check. Pattern returns "" if the host is listed by its
+// name, or if it is not allowed.
 func (p *Policy) Pattern(address string) string {
 	host := address
 	if i := strings.LastIndexByte(address, ':'); i >= 0 {

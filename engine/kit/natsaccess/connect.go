@@ -21,8 +21,8 @@ const (
 )
 
 // Connect connects to one of the servers. If the connection is lost, the client library connects
-// again, until the connection is closed. purpose is a part of the connection's name in the servers'
-// logs. If patient is true, Connect succeeds even if no server is available yet.
+// again, until the caller closes the connection. purpose is a part of the connection's name in the
+// servers' logs. If patient is true, Connect succeeds even if no server is available yet.
 func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats.Conn, error) {
 	log = log.With("nats", purpose)
 	options := []nats.Option{

@@ -1,5 +1,5 @@
-// Package origin adds the origin of each record to records from files. It can add fields for the
-// file, the offset, the host, and parts of the path that a pattern selects.
+// Package origin adds fields to records that were read from files: the file, the offset and the
+// host of the record, and parts of the path that a pattern selects.
 //
 // A source has an [Adder] for each of its readers, and calls it for each batch. Without options,
 // the Adder is nil and does nothing. The package opens no files. It uses only the name of the

@@ -25,7 +25,7 @@ func (c *Cursor) Skip() {
 	c.Above = c.Above[1:]
 }
 
-// Border returns the next position after At at which a batch must end. This is the end of an
+// Border returns the next position after c.At at which a batch must end. This is the end of an
 // earlier batch (in cuts), or the start of a settled range, whichever comes first. It returns
 // [math.MaxInt64] if there is neither.
 func (c *Cursor) Border(cuts Cuts) int64 {

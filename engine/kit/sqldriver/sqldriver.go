@@ -1,6 +1,6 @@
 // Package sqldriver calls a database/sql driver without package database/sql. That package has a
-// pool of connections, and needs a goroutine and a lock for each call. With a small database, this
-// costs as much as the work of the database itself.
+// pool of connections, takes locks for each call, and starts a goroutine for a query. With a small
+// database, this costs as much as the work of the database itself.
 //
 // The package reads the rows of results. It does not open connections, retries nothing, and is not
 // specific to a database. The caller opens and closes each connection.

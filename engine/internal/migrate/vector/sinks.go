@@ -153,8 +153,7 @@ func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
 }
 
 // withPath appends last to the path of the URL in text. If value is not "", it also replaces the
-// query of the URL by the parameter key with this value. It returns text unchanged if it is not a
-// URL.
+// query of the URL by key=value. It returns text unchanged if it is not a URL.
 func withPath(text, last, key, value string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
