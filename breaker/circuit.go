@@ -15,7 +15,7 @@ import (
 // State is the state of a circuit.
 //
 //	from      to        when
-//	Closed    Open      Failures calls in a row failed, or the share FailureRate of recent calls
+//	Closed    Open      Failures or FailureRate (of the Options) is reached
 //	Open      HalfOpen  the wait is over and Allow is called
 //	HalfOpen  Closed    as many calls as Probes have succeeded
 //	HalfOpen  Open      a probe failed, or all probes have run for ProbeTimeout

@@ -132,7 +132,7 @@ func (e *Evaluator) metaValue(name string, i int) value {
 }
 
 // start returns the offset of the start of record i in its file. This is the end of the previous
-// record, or the start of the span for its first record.
+// record or, for the first record of a span, the start of the span.
 func start(b *stream.Batch, i int) int64 {
 	r := &b.Records[i]
 	for k := i - 1; k >= 0 && b.Records[k].Span == r.Span; k-- {

@@ -160,8 +160,8 @@ func fieldsOf(object []byte) ([]field, error) {
 }
 
 // ofTuple returns the record for an emitted tuple. If names is not empty, the record has fields
-// with these names and the tuple's values. Otherwise the record has only a text. If the tuple is a
-// single text, it is this text, else the JSON of the tuple.
+// with these names and the tuple's values. Otherwise the record has only a text: the text in the
+// tuple if the tuple is a single text, else the JSON of the tuple.
 func ofTuple(names []string, tuple []json.RawMessage) (result, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {

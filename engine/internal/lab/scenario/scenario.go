@@ -203,8 +203,8 @@ type Link struct {
 	FailFirst FailFirst `yaml:"fail_first"`
 }
 
-// FailFirst makes a link fail for a while: after it has delivered After batches, it responds with
-// errors to the next Failures batches.
+// FailFirst makes a link fail for a while: when it has delivered as many batches as After, it
+// responds with errors to the next ones, as many as Failures.
 type FailFirst struct {
 	After    int `yaml:"after" min:"0" max:"10000000"`
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
