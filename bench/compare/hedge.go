@@ -30,7 +30,7 @@ func oursHedge() func(context.Context) (user, error) {
 	}
 }
 
-// theirsHedge returns a function that does the same as that of oursHedge, with failsafe-go.
+// theirsHedge does the same as oursHedge, with failsafe-go.
 func theirsHedge() func(context.Context) (user, error) {
 	guard := circuitbreaker.NewBuilder[user]().
 		WithFailureRateThreshold(0.5, 20, 10*time.Second).

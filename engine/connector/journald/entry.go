@@ -106,8 +106,8 @@ func parse(line []byte, before stream.Position) (entry, error) {
 // maxCursor is the maximum length of a cursor in bytes. The cursor is a part of positions and ids.
 const maxCursor = 512
 
-// appendRest appends the field journal and the end of the record's JSON object. The field has those
-// members of the map all that do not merely locate the entry, as __CURSOR does.
+// appendRest appends the field journal, and the end of the record's JSON object. The field has the
+// members of the map all, except those that only locate the entry, such as __CURSOR.
 func appendRest(out []byte, all map[string]json.RawMessage) []byte {
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
 		return strings.HasPrefix(name, "__")

@@ -193,7 +193,7 @@ func TestFrames(t *testing.T) {
 
 // TestSpace checks the size of Space, the part of the buffer for the next read. Each read that
 // fills it doubles the buffer, up to maxSpace. A small read does not shrink the buffer. A message
-// that is longer than maxSpace enlarges it further, and after this message its size is minSpace
+// longer than maxSpace enlarges the buffer further. After such a message, the size is minSpace
 // again.
 func TestSpace(t *testing.T) {
 	var got []string

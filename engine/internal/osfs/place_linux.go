@@ -126,9 +126,9 @@ func (p place) openRegular(name string, flag int,
 	return fail(errSwapped)
 }
 
-// makeDir creates a directory with the name part in the directory dir unless it exists, and syncs
-// dir. It syncs dir even if the directory exists, because the process that created it may have been
-// killed before its sync. In this case, makeDir ignores all errors of the sync except EIO.
+// makeDir creates the directory dir/part unless it exists, and syncs dir. It syncs dir even if
+// dir/part exists, because the process that created it may have been killed before its sync. If
+// dir/part exists, makeDir ignores all errors of the sync except EIO.
 func makeDir(dir int, part string, perm fs.FileMode) error {
 	made := uninterrupted(func() error { return unix.Mkdirat(dir, part, uint32(perm.Perm())) })
 	if made != nil && !errors.Is(made, fs.ErrExist) {

@@ -141,8 +141,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// TestOffsetOfOneOrigin checks that several records with the same origin, such as those made from
-// one record of a container log, get the offset at which the origin begins.
+// TestOffsetOfOneOrigin checks that several records made from one source record get the offset at
+// which the source record begins.
 func TestOffsetOfOneOrigin(t *testing.T) {
 	a, err := origin.New(origin.Options{Offset: "at"}, "")
 	if err != nil {

@@ -105,7 +105,7 @@ type throttle struct {
 }
 
 // chosen are the workers of an event. In the file, they are all workers, the workers with the
-// listed indices, or the fastest workers, of which the file states the number.
+// listed indices, or a given number of workers, the fastest ones.
 type chosen struct {
 	Fastest int   `yaml:"fastest" min:"1"`
 	Listed  []int `yaml:",list" min:"0"`

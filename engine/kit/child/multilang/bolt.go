@@ -53,9 +53,9 @@ type Tuple struct {
 // Emit is a tuple that a child has emitted.
 type Emit struct {
 	Message
-	// Number is the number of the tuple to which the emit belongs. This is its first anchor: with
-	// the emit, the child lists the tuples from which it has made it, called anchors. If it lists
-	// none, Number is that of the oldest unanswered tuple.
+	// Number is the number of the tuple to which the emit belongs: its first anchor. The anchors of
+	// an emit are the tuples from which the child has made it. Without an anchor, the emit belongs
+	// to the oldest unanswered tuple.
 	Number int
 }
 
