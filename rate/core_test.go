@@ -194,8 +194,8 @@ func TestPacerFollowsAdvice(t *testing.T) {
 }
 
 // TestPacerPlansWindows checks the wait of events that do not fit into the next window of a quota:
-// they wait for later windows. If the events were reserved, they use up the windows that pass
-// meanwhile.
+// they wait for a later one. Reserved events use up the windows in which they happen. Example: 25
+// events use up two windows of 10, and leave 5 events of the third one.
 func TestPacerPlansWindows(t *testing.T) {
 	p := newPacer(Options{}.withDefaults())
 	advice := Advice{Remaining: 0, Reset: 10 * time.Second, Limit: 10, Window: 10 * time.Second}

@@ -285,9 +285,9 @@ type Reservation struct {
 }
 
 // Reserve books n events behind those of all waiting callers. The reservation makes the waiting
-// callers wait longer, because the limiter counts the booked events at once. Use Reserve to
-// schedule events instead of blocking: sleep for Delay, or call Cancel. It returns false if n
-// exceeds the burst.
+// callers wait longer, because the limiter counts the booked events at once. The caller schedules
+// the events for the time after Reservation.Delay, or gives them up by Reservation.Cancel. Reserve
+// returns false if n exceeds the burst.
 func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

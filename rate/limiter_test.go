@@ -246,8 +246,8 @@ func TestRetryBudget(t *testing.T) {
 	})
 }
 
-// TestRateIsKept checks that no period has more events than burst and rate allow. No event is
-// wasted while a caller waits, even if other callers give up.
+// TestRateIsKept checks that no period has more events than burst and rate allow. It also checks
+// that callers that give up do not lower the rate for the others.
 func TestRateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 5

@@ -97,8 +97,9 @@ func (h *Host) State() (vfs.Dir, error) {
 	return h.dir, nil
 }
 
-// UseState makes State open the directory at path in the host's file system, as the next process
-// with the same state does. It must be called before State.
+// UseState makes State open the directory at path in the host's file system. So a later host with
+// the same path has the state of this one, as after a restart of the process. UseState must be
+// called before State.
 func (h *Host) UseState(path string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -29,8 +29,9 @@ type Quiet struct {
 	lines  strings.Builder // of the log, from Info on
 }
 
-// NewQuiet returns a host over the given file system. The host starts a goroutine only if the
-// function runs returns true for its name. If also is not nil, the log is written to it, too.
+// NewQuiet returns a host over the given file system. The host starts a goroutine only if
+// runs(name) is true for the goroutine's name. A second writer, the parameter named also, gets the
+// log as well, unless it is nil.
 func NewQuiet(files vfs.FS, also io.Writer, runs func(name string) bool) *Quiet {
 	h := &Quiet{files: files, runs: runs}
 	var w io.Writer = logLines{h}

@@ -25,8 +25,8 @@ type Harness struct {
 	FIFO    func(path string) error
 }
 
-// TestFS checks that a file system keeps the promises of vfs that do not require a crash. make is
-// called for each subtest.
+// TestFS checks that a file system keeps the promises of vfs that do not require a crash. Each
+// subtest calls the function make.
 func TestFS(t *testing.T, make func(t *testing.T) Harness) {
 	for _, test := range []struct {
 		name string

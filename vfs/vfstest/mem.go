@@ -25,9 +25,9 @@ import (
 // Mem is an in-memory file system. Its root is "/", and relative paths start there. It is safe for
 // concurrent use.
 //
-// Every call through vfs is recorded ([Mem.Calls]) and may fail ([Mem.Fail]). The methods of Mem
-// other than OpenDir and MakeDir are for actions of other programs: they are not recorded, do not
-// fail, and are durable at once.
+// Every call through vfs is recorded ([Mem.Calls]) and may fail ([Mem.Fail]). Mem also has methods
+// for the actions of other programs, such as [Mem.WriteFile] and [Mem.Delete]. These are not
+// recorded, fail by no [Fault], and are durable at once.
 //
 // Mem checks the owner's permissions as Linux does for a user other than root. Its size is
 // unlimited. Simulate a full disk by a [Fault].
