@@ -25,8 +25,9 @@ func Text(text string) *stream.Batch {
 	return b
 }
 
-// Rows makes batches of parsed records, with field values of any kind and form. All records belong
-// to the partition p. Their positions follow each other, from 1 on. The zero value is ready to use.
+// Rows makes batches of parsed records. The text of each field value, and its [stream.Kind], are
+// passed to Field. All records belong to the partition p. Their positions follow each other, from 1
+// on. The zero value is ready to use.
 type Rows struct {
 	Next int64 // the position of the last record so far
 

@@ -64,9 +64,9 @@ type Fault struct {
 	seen, struck int
 }
 
-// Fail makes calls fail as f describes. A failed call has no effect, except for a write (see Short)
-// and a sync. After a failed sync the data stays visible, but no later sync writes it to disk, as
-// on Linux.
+// Fail makes calls fail as f describes. A failed call has no effect, except for a write (see the
+// field Short) and a sync. After a failed sync the data stays visible, but no later sync writes it
+// to disk, as on Linux.
 func (m *Mem) Fail(f Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
