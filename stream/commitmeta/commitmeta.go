@@ -61,8 +61,8 @@ func Encode(m stream.Mark, limit int) (text string, stored []stream.Range) {
 // MinLimit is the length of a text without ranges.
 const MinLimit = len(magic) + 6
 
-// Decode returns the ranges in text. The result own reports whether Encode made the text for this
-// partition and offset. If own is false, above is nil.
+// Decode returns the ranges in text, and true if Encode made the text for this partition and
+// offset. Otherwise it returns no ranges, and false.
 func Decode(text, partitionID string, offset int64) (above []stream.Range, own bool) {
 	coded, found := strings.CutPrefix(text, magic)
 	if !found || len(text) > maxText {

@@ -233,9 +233,9 @@ func (r *brokerReader) Read(ctx context.Context, b *stream.Batch) error {
 
 // fill appends records of one partition to b. It tries the partitions in turn, beginning after the
 // partition of the last batch, and uses the first one with data. If it finds no data, the result
-// done reports whether the reader has partitions and has read all of them to their ends. Two
-// channels are also returned: ours is closed when the partitions of the reader change, and theirs
-// when those of the broker change.
+// done reports whether the reader has partitions and has read all of them to their ends. fill also
+// returns two channels. The channel ours is closed when the partitions of the reader change, and
+// the channel theirs when those of the broker change.
 func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
