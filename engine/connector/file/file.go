@@ -2,23 +2,23 @@
 // sequence of files.
 //
 // The file has one ordered lane. One goroutine writes batches, and a second goroutine calls fsync,
-// so that the next group of batches is written during an fsync. The answer to each batch contains
-// a resume token ([flow.Report].ResumeToken): the identity of the file, and its length after the
+// so that the next group of batches is written during an fsync. The answer to each batch contains a
+// resume token ([flow.Report].ResumeToken): the identity of the file, and its length after the
 // batch. The engine saves the token in the same checkpoint entry as the progress of the batch.
 // After a kill, Open truncates the file to the length in the saved token. Batches after it are
 // delivered again, and are not duplicated.
 //
 // While the file is open, a lock file beside it prevents a second sink from using it. Other
 // programs must not write to the file: bytes that they append are removed at the next start. The
-// sink never repeats a failed fsync. With rotate, it may also rename or remove the numbered files
-// that are newer than the file in the checkpoint. Without rotate, the sink never renames or
-// removes a file.
+// sink never repeats a failed fsync. With the option rotate, full files get numbered names. If the
+// checkpoint names an older file, Open removes the newer ones, and gives that file its old name
+// back. Without rotate, the sink never renames or removes a file.
 //
 // # Terms
 //
-// A delivery is a call of Deliver that has not returned. Deliveries that are written together are
-// a group. To answer a delivery is to make its call return. A place is the identity of a file and
-// an offset in it: a resume token is the text of a place.
+// A delivery is a call of Deliver that has not returned. Deliveries that are written together are a
+// group. To answer a delivery is to make its call return. A place is the identity of a file and an
+// offset in it: a resume token is the text of a place.
 package file
 
 import (

@@ -125,8 +125,8 @@ func TestRawBytes(t *testing.T) {
 }
 
 // TestFoundFile checks that the sink keeps the contents of an existing file if there is no
-// checkpoint. If the sink is later opened with the token of that start, it truncates the records
-// that were written since.
+// checkpoint. It then opens the sink again with the token that the first start returned. The sink
+// must remove the records that it has written since that start.
 func TestFoundFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	if err := os.WriteFile(path, []byte("found, no line end"), 0o644); err != nil {

@@ -45,8 +45,8 @@ var (
 		{Name: "body"}, {Name: "status", Type: stream.IntegerType}, {Name: "headers", Type: stream.JSONType},
 		{Name: "links", Type: stream.JSONType}, {Name: "cursor", Type: stream.TextType},
 	}
-	// responseSchema lists the fields that the expression of the option records can use.
-	// pageSchema lists the fields for the expression of the option next.
+	// responseSchema lists the fields that an expression can use in the option `records`.
+	// pageSchema lists those for the option `next`.
 	responseSchema = stream.Schema{Fields: responseFields}
 	pageSchema     = stream.Schema{Fields: append(responseFields[:len(responseFields):len(responseFields)],
 		stream.SchemaField{Name: "count", Type: stream.IntegerType}, stream.SchemaField{Name: "last"})}
@@ -158,8 +158,8 @@ func elements(array []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// identify evaluates p, the expression of the option id or after, for each record of c, and stores
-// the results in c.
+// identify evaluates p for each record of c, and stores the results in c. p is the expression of
+// the option `id` or of the option `after`.
 func (o *Options) identify(p *expr.Program, c *content) error {
 	b := stream.NewBatch(stream.BatchLimits{})
 	for _, text := range c.records {

@@ -1,8 +1,8 @@
 // Package httppoll implements the source that polls an HTTP API.
 //
 // The API must return a sequence of pages with the oldest records first, and append new records at
-// the end. A position identifies a page by its token, such as a path or a cursor, and contains the
-// number of records that were read before it. Positions are all that the source needs to continue
+// the end. A position has the token of its page, such as a path or a cursor. It also has a number,
+// which counts the records up to the position. Positions are all that the source needs to continue
 // after a restart. Each route requests the pages separately.
 package httppoll
 

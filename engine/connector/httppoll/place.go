@@ -19,8 +19,8 @@ import (
 //	page ""       records a b c    steps 1 2 3    change to the next page: step 4
 //	page "x9"     records d e      steps 5 6
 //
-// Example: the position after record d is the number 5 with the key of page "x9". After a restart,
-// the source requests this page again and skips its first record.
+// Example: the position after record d is the number 5 with the encoded place of page "x9". After a
+// restart, the source requests this page again and skips its first record.
 //
 // In the modes byRecord and byOffset, a new page begins after each record, and only records are
 // steps. Positions then do not depend on the number of records that the server puts on a page.

@@ -15,10 +15,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// BenchmarkAgainstCopy prints, for seven interleaved pairs, the speed of the sink with four
-// connections relative to psql's \copy of the same rows. The median should be at least 1.5. The
-// sink's time includes splitting and encoding; psql's time includes its start, about 20 ms. Each
-// lane encodes into reused memory, as with the engine's pool.
+// BenchmarkAgainstCopy prints the speed of the sink with four connections relative to psql's \copy
+// of the same rows. The two take turns, seven times each, and the median ratio should be at least
+// 1.5. The sink's time includes splitting and encoding; psql's time includes its start, about 20
+// ms. Each lane encodes into reused memory, as with the engine's pool.
 func BenchmarkAgainstCopy(b *testing.B) {
 	const pairs, batches, rows = 7, 30, 10_000
 	server := server.Get(b)

@@ -134,8 +134,9 @@ func (s *Sink) partFences(ids []string) []int64 {
 // processes. After this time it terminates their connections.
 const fenceWait = "2s"
 
-// Load implements stream.TransactionalSink. It waits if the server is not running yet. Meanwhile,
-// the lanes connect and prepare their statements, which saves their first batches about 30 ms.
+// Load implements stream.TransactionalSink. It waits if the server is not running yet. While Load
+// reads the ledger, the lanes connect. They then prepare their statements in the background, which
+// saves their first batches about 30 ms.
 func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	begun := false
 	marks, err := s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) {

@@ -59,7 +59,7 @@ func TestOtherNamesOfTypes(t *testing.T) {
 
 // TestEncodingOfDatabase checks that texts are converted to the encoding of the database, and that
 // a text that this encoding cannot represent is refused. It also checks that commits are durable
-// although the database has another default.
+// although the database sets synchronous_commit to off.
 func TestEncodingOfDatabase(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))

@@ -57,8 +57,8 @@ func TestReadAllocations(t *testing.T) {
 	}
 }
 
-// count is the fastest possible reader, for comparison: it reads into a buffer of batch size and
-// counts the lines.
+// count is a minimal reader, for comparison: it reads into a buffer of batch size and counts the
+// lines.
 func count(b testing.TB, path string, buf []byte) (lines int) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -228,8 +228,8 @@ func TestPutBack(t *testing.T) {
 	})
 }
 
-// TestRewrittenInPlace checks files that are rewritten in place, with content that is shorter or
-// longer than the content read before.
+// TestRewrittenInPlace checks files that are rewritten in place after they were read. The new
+// content is shorter or longer than the old one, or has the same length.
 func TestRewrittenInPlace(t *testing.T) {
 	text := numberedLines(0, 100)
 	for name, again := range map[string]string{
@@ -273,8 +273,8 @@ func TestRewrittenInPlace(t *testing.T) {
 	}
 }
 
-// TestAnyBytes checks bytes that are not UTF-8, NUL, CRLF, and a last record without a line end. At
-// bytes that are not UTF-8, Apache Flume stops, also after every restart.
+// TestAnyBytes checks invalid UTF-8, NUL bytes, CRLF, and a last record without a line end. At
+// invalid UTF-8, Apache Flume stops, also after every restart.
 func TestAnyBytes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		all := make([]byte, 256)

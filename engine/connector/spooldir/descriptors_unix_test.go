@@ -15,7 +15,7 @@ import (
 )
 
 // TestOpenFilesBeyondTheProcessLimit checks that a source opens at most half of the files that the
-// process may open, however many routes it has. It logs that once, at the start.
+// process may open, however many routes it has. The source logs this limit once, at the start.
 func TestOpenFilesBeyondTheProcessLimit(t *testing.T) {
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {

@@ -85,8 +85,9 @@ func TestOnceWithUnreadableFinished(t *testing.T) {
 	})
 }
 
-// TestListingFailsForLong checks that a route restarts once the directory can be listed again, even
-// if another route of the source is stalled meanwhile.
+// TestListingFailsForLong checks a directory that cannot be listed for so long that the route
+// fails. After the directory is readable again, a new reader must continue, even if another route
+// of the source is stalled meanwhile.
 func TestListingFailsForLong(t *testing.T) {
 	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *fixture) {
 		stalled := must(w.src.Open(t.Context(), stream.OpenOptions{Route: "stalled"}))

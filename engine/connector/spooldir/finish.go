@@ -18,7 +18,7 @@ import (
 
 const (
 	// syncSpacing is the minimum time between two syncs of the directory. A sync takes as long as
-	// thousands of renames, and so a goroutine of its own syncs for many renames at once. Close
+	// thousands of renames. Therefore a separate goroutine makes one sync for many renames. Close
 	// makes the last sync. If the power fails before a sync, files may have their old names again,
 	// but they are recognised by their ids.
 	syncSpacing = time.Second
@@ -95,9 +95,10 @@ func (s *source) finishUnknown(p stream.Partition) error {
 	return fmt.Errorf("finish %q: no reader has met the file in this run; it is finished after that", p.Name)
 }
 
-// finishKnown renames, moves or deletes the file of e, which has the given name. It checks the file
-// again under its new name (before a deletion, under a hidden name). If this is not the file that
-// was read, or the file has grown, it gets its old name back.
+// finishKnown renames, moves or deletes the file of e, which has the given name. After the rename
+// or move, it checks the file again. If the file is not the one that was read, or has grown,
+// finishKnown gives it its old name back. A file to delete first gets a hidden name, for this
+// check.
 func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) error {
 	dir, to := follow.Dir(s.dir), name
 	var held vfs.File

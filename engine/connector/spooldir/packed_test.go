@@ -64,7 +64,7 @@ func packedFixture(t *testing.T, change func(*spooldir.Options), files map[strin
 }
 
 // TestPackedFiles checks that compressed files are read, share batches, and are finished like
-// others. They are recognized by their content, whatever their names are.
+// others. Their content shows that they are compressed: their names do not matter.
 func TestPackedFiles(t *testing.T) {
 	packedFixture(t, nil, map[string]string{
 		"a.gz": pack(t, ".gz", "a1\na2\n", "a3\n"), "b": pack(t, ".zst", "b1\n", "b2"),

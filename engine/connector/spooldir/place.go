@@ -93,7 +93,7 @@ func (p place) FolderMissing(label string, dev uint64) bool {
 }
 
 // regular finds the wanted regular files in a directory, and in its subdirectories down to depth.
-// The path beneath of the directory is relative to dir. Each file is passed to the function found.
+// beneath is the path of the directory, relative to dir. Each file is passed to the function found.
 func (p place) regular(dir vfs.Dir, beneath string, depth int, wanted func(base string) bool,
 	found func(follow.Listed)) error {
 	entries, err := dir.Entries(beneath)

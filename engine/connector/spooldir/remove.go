@@ -23,8 +23,8 @@ func asideName(p stream.Partition, name string) string {
 
 // remove deletes the file of e. Another file may get the name at any time, and must not be deleted.
 // Therefore remove first gives the file a hidden name, checks that it is the right file, and only
-// then deletes it. A writer that has the file open may still write to it. Therefore remove opens
-// the file before it deletes it, and returns it (held), unless too many files are held already.
+// then deletes it. A writer that has the file open may still write to it. So that these bytes are
+// read, remove opens the file before the deletion and returns it, unless too many are held already.
 func (s *source) remove(p stream.Partition, e *follow.Entry, name string) (held vfs.File, err error) {
 	aside, own := asideName(p, name), name
 	if name == aside {

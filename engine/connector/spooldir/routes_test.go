@@ -81,7 +81,7 @@ func (w *fixture) finishAllNow(t *testing.T, want string) {
 }
 
 // TestOnce checks that a run with Once waits for young files and reads files that appear meanwhile.
-// It leaves a file that is still being written at the end of the run.
+// A file that a writer keeps extending is not finished, and the log reports it.
 func TestOnce(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		write(t, filepath.Join(w.dir, "young.log"), "young, no line end")

@@ -76,9 +76,9 @@ func parsed(n int, plain bool) *stream.Batch {
 	return b
 }
 
-// BenchmarkAgainstInsertLoop prints, for seven interleaved pairs, the speed of the sink relative to
-// a loop of prepared inserts with the same batch size and synchronous setting. The median should be
-// at least 0.9.
+// BenchmarkAgainstInsertLoop prints the speed of the sink relative to a loop of prepared inserts
+// with the same batch size and synchronous setting. The two take turns, seven times each. The
+// median ratio should be at least 0.9.
 func BenchmarkAgainstInsertLoop(b *testing.B) {
 	const pairs, batches = 7, 5
 	for _, plain := range []bool{false, true} {

@@ -1,9 +1,10 @@
 // Package sqlite implements the sink that writes records to a table of a SQLite file exactly once.
 //
-// The file has one ordered lane. One goroutine writes all ready batches in one transaction, each
-// with its span rows (docs/formats/sql-tables.md). A batch is reported as delivered only when it is
-// durable: the file has a write-ahead log and synchronous = FULL. A batch that is delivered again
-// after a crash is found in the ledger, the table of settled records, and is not written again.
+// The file has one ordered lane. One goroutine writes all ready batches in one transaction. For
+// each span of a batch, it also writes a row to the ledger, the table of settled records
+// (docs/formats/sql-tables.md). A batch is reported as delivered only when it is durable: the file
+// has a write-ahead log and synchronous = FULL. A batch that is delivered again after a crash is
+// found in the ledger, and is not written again.
 //
 // The sink owns its connection. Other programs may read the file meanwhile, and write to it
 // briefly. The sink never alters an existing table and never builds SQL from data.

@@ -102,8 +102,8 @@ func (c *workerPool) stop() {
 var errClosed = fmt.Errorf("the reader was closed: %w", context.Canceled)
 
 // step reads rows of the fetcher's partition. If the partition was read to its end, step first
-// checks for new rows. If f.lost is nil when step returns, the journal entries that a restart needs
-// for these rows are durable.
+// checks for new rows. step also writes the journal entries that a restart needs for these rows. If
+// it fails to make them durable, it stores the error in f.lost.
 func (f *fetcher) step(ctx context.Context, r *reader) {
 	p := f.part
 	f.err = f.read(ctx, r, p)

@@ -111,8 +111,8 @@ func (l *routeSim) exactlyOnce(rows int) {
 	}
 }
 
-// TestLate checks that rows that commit before the current position are found once, with kills at
-// random moments, when only some batches are settled.
+// TestLate checks that rows with keys before the reader's position are found once. Runs are killed
+// at random moments, when only some batches are settled.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	const seed, rounds = 3, 40
@@ -204,7 +204,7 @@ func TestLateBound(t *testing.T) {
 }
 
 // TestLateInBulk checks a transaction with late rows, all in one place, which are many more than
-// the reader remembers. None must be lost, and a crash among them must repeat none.
+// the reader remembers. None must be lost. A crash while they are handed out must repeat none.
 func TestLateInBulk(t *testing.T) {
 	t.Parallel()
 	const rescan, bulk, more = 20, 250, 100

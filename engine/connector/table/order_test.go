@@ -70,8 +70,8 @@ func TestWideSplit(t *testing.T) {
 		"`split` needs values that are at least")
 }
 
-// TestOrderOfView checks that a query with another order than that of the bytes stops the route.
-// Otherwise rows before the position in the order of the bytes would never be read.
+// TestOrderOfView checks that a query stops the route if its order is not that of the bytes. A row
+// that comes later in the query's order, but has smaller bytes, would otherwise never be read.
 func TestOrderOfView(t *testing.T) {
 	t.Parallel()
 	w := sqliteFixture(t)
@@ -119,8 +119,8 @@ func TestPartitionIDOfLongName(t *testing.T) {
 	}
 }
 
-// bytesAndTexts checks that values of MySQL that are not texts arrive as bytes, and texts as UTF-8,
-// whatever character set the address names.
+// bytesAndTexts checks that binary values of MySQL, such as points, arrive as bytes, and texts as
+// UTF-8, whatever character set the address names.
 func bytesAndTexts(t *testing.T, w fixture) {
 	execute(t, w.db, "CREATE TABLE t (k int PRIMARY KEY, g point, t text CHARACTER SET utf8mb4); "+
 		"INSERT INTO t VALUES (1, point(1, -2), 'é☃')")

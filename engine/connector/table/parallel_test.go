@@ -94,8 +94,8 @@ func (p *pairing) meet(k int) {
 	}
 }
 
-// carry copies data from one connection to the other until one ends. It calls the function before
-// with each piece of data before it sends the piece on.
+// carry copies data from one connection to the other until one ends. Before it sends on the data of
+// a read, it passes the data to the function before.
 func carry(to, from net.Conn, before func(data []byte)) {
 	defer to.Close()
 	defer from.Close()

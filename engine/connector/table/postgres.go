@@ -113,8 +113,8 @@ func (d *postgres) transient(err error) bool {
 
 const undefinedTable, undefinedColumn, protocolViolation = "42P01", "42703", "08P01"
 
-// explained adds a remedy to err, an error of the server. The parameter of is the name by which
-// the message refers to the table or query.
+// explained adds a remedy to err, an error of the server. Its message uses the last parameter as
+// the name of the table or query.
 func explained(err error, of string) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

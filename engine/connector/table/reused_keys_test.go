@@ -314,8 +314,8 @@ func truncated(t *testing.T, w fixture) {
 	l.exactlyOnce(110)
 }
 
-// lowersAutoIncrement checks a server that continues from the greatest existing key, as MariaDB
-// before 10.2.4 does after a restart, and every version after ALTER TABLE.
+// lowersAutoIncrement checks a server that continues from the greatest existing key. MariaDB before
+// 10.2.4 does so after a restart. Every version does so after ALTER TABLE ... AUTO_INCREMENT.
 func lowersAutoIncrement(t *testing.T, w fixture) {
 	execute(t, w.db, "CREATE TABLE t (id bigint AUTO_INCREMENT PRIMARY KEY, note varchar(50))")
 	l := newRouteSim(t, w, 1000)

@@ -68,8 +68,8 @@ func sqliteArgument(v keyValue) driver.Value {
 	return v.s
 }
 
-// observe implements database. SQLite has only one writer at a time. Rows that are not visible yet
-// are therefore written after the last visible row.
+// observe implements database. It returns no transactions: SQLite has only one writer at a time. So
+// a key that SQLite generates never becomes visible after a greater one.
 func (d *sqliteFile) observe(ctx context.Context, r *relation,
 	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {

@@ -31,14 +31,14 @@ type schedule struct {
 }
 
 // schedules returns the schedules of kills: one without a kill, six kinds for each step, and three
-// kinds that kill at every step. The kinds are, in their order:
+// kinds that kill at every step. The kinds are, in their order, that the process is:
 //
 //   - killed before the step, at once
 //   - killed before the step, after it has read all earlier data
 //   - down during the step
 //   - down from the step to the end
 //   - killed while it reads the step's data
-//   - killed after that, with nothing saved
+//   - killed after it has read the step's data, with nothing saved
 //
 // Without full, each step gets two of the kinds, which differ from case to case.
 func schedules(steps, nth int, full bool) []schedule {
@@ -157,10 +157,10 @@ func rotations() []rotation {
 		harnessCases(), packCases())
 }
 
-// TestRotation checks the lines of each case, wherever the process is killed. Every line arrives
-// exactly once at a receiver that drops unsaved lines, and at least once at one that keeps them.
-// PENSTOCK_ROTATION=full (make rotation) runs every schedule of each case; otherwise every third
-// one runs.
+// TestRotation checks the lines of each case, wherever the process is killed. A receiver that drops
+// the lines after the saved checkpoint has every line exactly once. One that keeps them has every
+// line at least once. PENSTOCK_ROTATION=full (make rotation) runs every schedule of each case;
+// otherwise every third one runs.
 func TestRotation(t *testing.T) {
 	cases := rotations()
 	if len(cases) < 60 {

@@ -40,9 +40,9 @@ const (
 	agreeWithin = 0.05
 	agreeBad    = 0.01 // share of the attempts that may go to the failing worker
 	agreeSeeds  = 5    // number of simulations, of which the median counts
-	// agreeBad is needed for the short form, in which events take less time. The batches that are
-	// in flight when an event starts are then a larger share of all batches. So the share of
-	// attempts at the failing worker may exceed the simulated share by agreeBad.
+	// Why agreeBad is needed: in the short form, events take less time. The batches that are in
+	// flight when an event starts are then a larger share of all batches. So the share of attempts
+	// at the failing worker may exceed the simulated share, up to agreeBad.
 )
 
 // TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole run the real engine against twelve real

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// arrivalsOptions are the options of the source arrivals. It sends batches of one record each at
-// random times (a Poisson process). Test programs register it like an embedder.
+// arrivalsOptions are the options of the source arrivals. The source sends batches of one record
+// each at random times (a Poisson process). Test programs register it as an embedder does.
 type arrivalsOptions struct {
 	Count int64   `yaml:"count" doc:"batches in all"`
 	Rate  float64 `yaml:"rate" doc:"batches per second; 0: as fast as they are asked for"`

@@ -13,8 +13,8 @@ import (
 )
 
 // failingDatabase is a PostgreSQL server that the tested engines (members) reach through one
-// network link. Some statements for the table lines are slow. Others fail, at once or at the commit
-// of their transaction.
+// network link. Some statements that write to the table `lines` are slow. Others fail, at once or
+// at the commit of their transaction.
 type failingDatabase struct {
 	server *connectortest.Server
 	link   *connectortest.Link

@@ -25,8 +25,8 @@ while hear; do
 done`
 
 // creditPython is a worker that reads as fast as it can and answers slowly. It stores the maximum
-// number of records that it had at once. If its argument is positive, it grants this number as
-// credit.
+// number of records that it had at once. Its argument, if positive, is the number of records that
+// it grants as credit.
 const creditPython = `
 import json, queue, sys, threading, time
 allowed = int(sys.argv[1])
@@ -55,8 +55,8 @@ while (batch := batches.get()) is not None:
     print(json.dumps(answer), flush=True)
 `
 
-// TestCreditOfChild checks that a worker that grants a small credit never has more records than
-// that, even when its children are killed. Without a credit, it must have more records at some
+// TestCreditOfChild checks that a child that grants a small credit never has more records than
+// that, even when children are killed. Without a credit, a child must have more records at some
 // time.
 func TestCreditOfChild(t *testing.T) {
 	t.Parallel()

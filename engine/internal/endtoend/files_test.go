@@ -19,7 +19,7 @@ type scale struct {
 	pairs  int
 	timed  bool // check the bounds of times; otherwise only print them
 	// full selects the bounds of docs/files.md. If it is not set, there are other bounds for
-	// smaller runs. They apply to the time and memory that exceed those of an empty run.
+	// smaller runs. They bound the time and the memory beyond those of an empty run.
 	full bool
 }
 

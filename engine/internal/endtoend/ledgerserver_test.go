@@ -22,9 +22,9 @@ type ledgerServer struct {
 	records map[string][]byte // by id, as received first
 	last    map[string]int    // the generation that last received the id
 	bytes   int64             // of distinct records
-	// repeated has a number of bytes for each generation of the program, a run from its start to
-	// its kill. These bytes were received from the generation, and again from a later one, because
-	// the earlier generation was killed before it saved their delivery.
+	// repeated has one element for each run of the program (a generation), which a kill ends. The
+	// element is the number of bytes that were received from this run, and again from a later one,
+	// because the run was killed before it saved their delivery.
 	repeated []int64
 	// twice is the number of bytes that were received twice from the same generation, because of a
 	// timeout. The bound on the bytes that a kill repeats does not apply to them.

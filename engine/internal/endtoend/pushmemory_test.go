@@ -39,9 +39,10 @@ func TestPushMemory(t *testing.T) {
 	})
 }
 
-// pushMemory checks the resident memory of a source with further options. There are two bounds in
-// MiB: the parameter idle for connections that have sent nothing, and the parameter used after a
-// request on each connection. The function client wraps a connection, for example with TLS.
+// pushMemory checks the resident memory of a source http_server. options is the text of more
+// options. There are two bounds in MiB: the parameter idle for connections that have sent nothing,
+// and used after a request on each connection. The function client wraps a connection, for example
+// with TLS.
 func pushMemory(t *testing.T, options string, client func(net.Conn) net.Conn, idle, used float64) {
 	const conns = 10_000
 	address := connectortest.FreeAddress(t)

@@ -9,9 +9,9 @@ import (
 
 // TestStrayLines runs the program with child processes that write an extra line in addition to the
 // lines of the protocol, for example a banner at their start. Either every record must arrive with
-// its own text, or the exit code must report an error. In the first case, only two children write a
-// banner. They may be children of the same processor, and three in a row with such a line would
-// stop it.
+// its own text, or the exit code must report an error. In the case `a banner of the first
+// children`, only two children write a banner, because three such children in a row would stop a
+// processor.
 func TestStrayLines(t *testing.T) {
 	t.Parallel()
 	const echo = `while IFS= read -r l; do echo "$l"; done`

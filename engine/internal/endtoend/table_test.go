@@ -110,8 +110,8 @@ var typedRows = []string{
 		2]', '[]', '{}', '1.2.3.0/24')`,
 }
 
-// TestTableTypesKept copies a PostgreSQL table with columns of every type to another PostgreSQL
-// table, which the sink creates. All values must stay the same.
+// TestTableTypesKept copies a PostgreSQL table with columns of many types (allTypes) to another
+// PostgreSQL table, which the sink creates. All values must stay the same.
 func TestTableTypesKept(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")

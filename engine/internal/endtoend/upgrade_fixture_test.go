@@ -146,8 +146,8 @@ func (f *fixture) delivered() {
 	f.settled()
 }
 
-// lag writes and rotates files while route late does not deliver and route post does not deliver
-// some of its batches.
+// lag writes and rotates files. Meanwhile the route `late` delivers nothing, and the route `post`
+// does not deliver some of its batches.
 func (f *fixture) lag() {
 	f.receiver.mu.Lock()
 	f.receiver.hang = func(path string, lines []string) bool {

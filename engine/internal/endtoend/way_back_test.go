@@ -21,8 +21,8 @@ type wayBack struct {
 
 // TestWayBack replaces this program by an older one with the previous checkpoint format, and then
 // returns to this one. PENSTOCK_BEFORE names the older program. It refuses the new state and
-// changes nothing; after `checkpoint convert` it continues. In SQLite and in a file each line is
-// once.
+// changes nothing; after `checkpoint convert` it continues. In the end, SQLite and a file must each
+// have every line once.
 func TestWayBack(t *testing.T) {
 	before := os.Getenv("PENSTOCK_BEFORE")
 	if before == "" {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// disturbance is a change of a source's files. The function before makes it before the program
-// starts, or the function during makes it while the program reads.
+// disturbance is a change of a source's files. Either the function `before` makes the change before
+// the program starts, or the function `during` makes it while the program reads.
 type disturbance struct {
 	name   string
 	holds  string

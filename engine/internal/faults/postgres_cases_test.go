@@ -177,8 +177,8 @@ func wireCase(wire wireFault, e effect, when schedule, mode string, from source)
 	}
 	d.heal = func(*rig) { p.heal() }
 	if e == decides && when.name == "first three" && wire.end != hang {
-		// Only the first three connections fail, and the next run has more connections. So the next
-		// run delivers everything. This is not so for connections that hang, because the server may
+		// Only the first three connections fail. The next run makes further connections, and so
+		// delivers everything. This is not so for connections that hang, because the server may
 		// then still hold their locks.
 		e = blocks
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestNextKeepsNothing adds ranges while Next waits for a later one. The memory that Next uses
-// while it waits must not grow with the number of added ranges.
+// TestNextKeepsNothing adds ranges to the store while a call of Next waits, because no range is due
+// yet. The memory that this call uses must not grow with the number of added ranges.
 func TestNextKeepsNothing(t *testing.T) {
 	const adds, bound = 20_000, 1 << 20
 	synctest.Test(t, func(t *testing.T) {

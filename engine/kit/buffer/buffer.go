@@ -288,9 +288,9 @@ func isDown(err error) bool {
 	return down
 }
 
-// storeAll moves the data of the intake to the store until ctx is done. If all routes drain (end
-// after their remaining data), the intake drains as well. storeAll then waits until a route does
-// not drain, and opens the intake again.
+// storeAll moves the data of the intake to the store until ctx is done. If all routes drain (read
+// no further data), the intake drains as well. storeAll then waits until a route does not drain,
+// and opens the intake again.
 func (b *Buffer) storeAll(ctx context.Context) error {
 	var mark stream.Mark // of the intake's own partition
 	for {

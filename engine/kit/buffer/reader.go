@@ -178,10 +178,9 @@ func (b *Buffer) stored() uint64 {
 	return b.last
 }
 
-// lostFrom returns the number of the last envelope of a gap. A gap is a range of missing envelopes,
-// and this one begins with the given number. If the gap is at the beginning of the store, it ends
-// before the first stored envelope. If it is not, its length is unknown, and lostFrom returns the
-// given number.
+// lostFrom returns the number of the last envelope of a gap, a range of missing envelopes that
+// begins with the given number. A gap at the beginning of the store ends before the first stored
+// envelope. The length of any other gap is unknown, and lostFrom returns the given number.
 func (b *Buffer) lostFrom(number uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

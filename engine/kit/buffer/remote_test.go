@@ -285,8 +285,8 @@ func TestRemoteOneWriter(t *testing.T) {
 }
 
 // TestRemoteClosed makes the library close the connection permanently. The source must then fail,
-// so that the engine restarts it. The request that was not stored must not succeed. The next start
-// must refuse the servers, because their max_payload was lowered.
+// so that the engine restarts it. The request that was being stored must not succeed. The next
+// start must refuse the servers, because their max_payload was lowered.
 func TestRemoteClosed(t *testing.T) {
 	s := startServers(t, 1)
 	limit := func(bytes int32) {

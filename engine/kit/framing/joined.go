@@ -17,7 +17,7 @@ import (
 //
 // These three lines are a group: a sequence of lines after which neither stream has an incomplete
 // record. A group that reaches a limit ends earlier, and its incomplete records end with it. All
-// records of a group have the same origin, the end of the group, because no position within the
+// records of a group have the same position, the end of the group, because no position within the
 // group separates whole records.
 type joins struct {
 	parse    func(line []byte) piece

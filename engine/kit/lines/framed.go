@@ -32,7 +32,7 @@ type Writer interface {
 	Framing
 	// Write appends the texts of the frame's records to dst, and the end of each text in dst to
 	// ends. data begins with the frame, which has at least one record. If the frame has several
-	// records, all of them have the end of the frame as their origin. If bytes are not valid text,
+	// records, the position of all of them is the end of the frame. If bytes are not valid text,
 	// Write still appends the texts, and returns a *TextError.
 	Write(dst []byte, ends []int, data []byte, frame Frame) ([]byte, []int, error)
 	// Whole returns the length of the longest prefix of data that has at most n bytes and ends

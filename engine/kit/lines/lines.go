@@ -61,8 +61,8 @@ const alignFrom = 64 << 10
 // Rules determine how records are found and how long records are treated.
 type Rules struct {
 	// MaxRecord is the maximum length of a record without its LF, at least 1. A longer record is
-	// cut into pieces of that length. Each piece becomes a record in a span of its own, with an
-	// added line end.
+	// cut into parts of that length. Each part becomes a record in a span of its own, with an added
+	// line end.
 	MaxRecord int
 	// DeadLetter makes a record longer than MaxRecord a dead letter with its first MaxRecord bytes.
 	// The span of this dead letter covers the whole record.

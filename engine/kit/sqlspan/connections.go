@@ -224,8 +224,8 @@ func (w *worker[C]) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, w.of.database.Outcome(w.of.Note(err))
 }
 
-// A Making keeps the state of the table for the data, existing or missing, and lets one lane at a
-// time create the table. It is safe for concurrent use.
+// A Making records whether the table for the data exists, and lets one lane at a time create the
+// table. It is safe for concurrent use.
 type Making struct {
 	there atomic.Bool
 	token chan struct{} // buffer of 1; the goroutine that fills it may create the table
@@ -236,9 +236,9 @@ func newMaking() *Making { return &Making{token: make(chan struct{}, 1)} }
 // Found notes whether the table for the data exists.
 func (m *Making) Found(there bool) { m.there.Store(there) }
 
-// Once calls make, which creates the table, if the table does not exist, and returns the error of
-// make. Only one caller at a time runs make, and the others wait. If ctx ends while a caller waits,
-// Once returns the cause of ctx.
+// If the table does not exist, Once calls make to create it, and returns the error of make. Only
+// one caller at a time runs make, and the others wait. If ctx ends while a caller waits, Once
+// returns the cause of ctx.
 func (m *Making) Once(ctx context.Context, make func() error) error {
 	if m.there.Load() {
 		return nil

@@ -26,8 +26,8 @@ type Dialect struct {
 	Create  []string
 
 	// Alone has the statements by which Load waits until the transactions of earlier processes have
-	// ended. They can wait only for transactions that have run the statements in Share, and have
-	// appended Lock to their query for the route's epoch. So all other transactions do this.
+	// ended. They wait only for transactions that run the statements in Share, and append Lock to
+	// their query for the route's epoch. Every transaction that stores data does this.
 	Alone, Share []Statement
 	Lock         string
 
@@ -82,9 +82,9 @@ type Dialect struct {
 	PresentEpochs Statement
 	CreateEpochs  string
 	// TakeParts returns statements that wait for all transactions that write to the given
-	// partitions. They run before the epochs of the partitions are raised. They can wait only for
-	// transactions that have run the statements of ShareParts, and have appended Lock to their
-	// query for the epochs. So all other transactions do this. Both functions are nil if Lock is
+	// partitions. They run before the epochs of the partitions are raised. They wait only for
+	// transactions that run the statements of ShareParts, and append Lock to their query for the
+	// epochs. Every transaction that stores data does this. Both functions are nil if Lock is
 	// sufficient, or if the database has one writer at a time. ids must be sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
 	// RaiseEpoch increments the epoch of a partition, which fences its earlier owner. If the

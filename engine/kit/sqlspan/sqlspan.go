@@ -177,8 +177,8 @@ func (e *FormatError) Error() string {
 // Is makes errors.Is report e as supervise.ErrStop, because a restart would find the same format.
 func (e *FormatError) Is(target error) bool { return target == supervise.ErrStop }
 
-// PartError means that a ledger contains only a part of a batch. No process can cause this, so the
-// tables were changed by hand. It ends the route.
+// PartError means that a ledger contains only a part of a batch. Penstock never stores a part, so
+// the tables were probably changed by hand. It ends the route.
 type PartError struct {
 	Ledger string
 	Span   stream.Span // the first span of the batch

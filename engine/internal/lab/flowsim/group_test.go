@@ -57,8 +57,7 @@ func TestNoGroupWithCredit(t *testing.T) {
 
 // TestLanesThatShare checks that a server shared by all workers is detected for any service
 // distribution. Its queue must then stay as short as that of a single worker. There is one
-// exception: if the workers report how long batches wait, their windows may be short enough without
-// a group.
+// exception: if the workers report how long batches wait, the queue may stay short without a group.
 func TestLanesThatShare(t *testing.T) {
 	for _, service := range []string{"deterministic", "exponential"} {
 		for _, slots := range []int{1, 4} {

@@ -52,8 +52,8 @@ func TestClosedNetwork(t *testing.T) {
 	}
 }
 
-// erlangC is the probability that a batch must wait at c servers. The load a is the mean number of
-// busy servers.
+// erlangC is the probability that a batch must wait at c servers. The parameter a, the load, is the
+// mean number of busy servers.
 func erlangC(c int, a float64) float64 {
 	sum, term := 0.0, 1.0
 	for k := range c {
