@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// BenchmarkFile compares the sink with a plain copy, without and with fsync, for batches of 256 KiB
-// of which 16 are in flight.
+// BenchmarkFile compares the sink with a plain copy, without and with fsync. The sink gets batches
+// of 256 KiB, and 16 of them are in flight.
 func BenchmarkFile(b *testing.B) {
 	const batchBytes, batches, atOnce = 256 << 10, 512, 16
 	batch := lines(batchBytes/128, 128)

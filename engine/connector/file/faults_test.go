@@ -90,8 +90,9 @@ func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place
 	}
 }
 
-// TestCrashes loses power after every call, with every choice of lost data. After a restart with
-// the last reported token, the file must hold exactly the expected records.
+// TestCrashes simulates a power loss after every call of the file system, and each way in which
+// unsynced data may be lost. After a restart with the last reported token, the file must hold
+// exactly the expected records.
 func TestCrashes(t *testing.T) {
 	for name, o := range memOptions() {
 		t.Run(name, func(t *testing.T) { testCrashes(t, o) })

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// leastRotate is the minimum of the option rotate.bytes, the limit on a file's size. With a
-// smaller one, for example due to a wrong unit, every batch would get its own file.
+// leastRotate is the minimum of the option rotate.bytes, the limit on a file's size. With a smaller
+// limit, for example due to a wrong unit, every batch would get its own file.
 const leastRotate = stream.Size(4 << 10)
 
 // Rotate configures rotation. The file out.log is renamed to out.log.1, the next out.log to

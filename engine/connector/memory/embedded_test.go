@@ -92,8 +92,8 @@ func (a *arrivals) has(text string) bool {
 }
 
 // TestEmbedded pushes from several goroutines into a small source with two routes, one of which
-// keeps failing. It checks that Send returns only when both routes have the record. The next
-// process starts with a new source over the same state.
+// keeps failing. It checks that Send returns only when both routes have the record. Then it repeats
+// this with a new source and engine over the same state, as after a restart.
 func TestEmbedded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := vfstest.New()

@@ -36,9 +36,9 @@ const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepal
 	SET tcp_keepalives_interval = 10;
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`
 
-// durable makes commits of the session durable, unless the address states otherwise. It is needed
-// because a role or database may have the setting synchronous_commit off. The server could then
-// lose commits in a crash although it has reported them.
+// durable makes commits of the session durable, unless the configured URL sets synchronous_commit.
+// It is needed because a role or database may set it to off. The server could then lose commits in
+// a crash although it has reported them.
 const durable = `; SELECT set_config('synchronous_commit', 'on', false)
 	WHERE current_setting('synchronous_commit') = 'off'`
 

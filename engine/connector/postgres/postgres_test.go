@@ -160,7 +160,7 @@ func TestValuesFindTheirColumn(t *testing.T) {
 }
 
 // settle delivers b like the engine, which bisects rejected batches. It adds the reason for each
-// refused record to the map refused, by the record's message.
+// refused record to the map refused, with the record's message as the key.
 func (s *opened) settle(t testing.TB, b *stream.Batch, refused map[string]string) {
 	t.Helper()
 	err := s.deliver(t, b)

@@ -82,8 +82,8 @@ func TestChangedColumnOfStoredRequest(t *testing.T) {
 	}
 }
 
-// TestMoreRequestsThanLoadReads checks that Load returns only the requests that arrived last, and
-// that a request that it omits is still recognized.
+// TestMoreRequestsThanLoadReads checks that Load returns only the most recent requests, and that an
+// older request is still recognized.
 func TestMoreRequestsThanLoadReads(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))
@@ -137,8 +137,8 @@ func TestMoreRequestsThanLoadReads(t *testing.T) {
 	}
 }
 
-// TestSlowCopyIsNotSuspended checks that a session is ended during a COPY only if it has received
-// no rows since the last check, and outside of a COPY at once.
+// TestSlowCopyIsNotSuspended checks when a session is ended. During a COPY, it is ended only if it
+// has received no rows since the last check. If no COPY is running, it is ended at once.
 func TestSlowCopyIsNotSuspended(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))

@@ -192,8 +192,8 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 }
 
 // one writes the rows of a batch and its spans. If this fails, it writes neither, and returns one
-// of two errors. The error failed concerns only this batch: the transaction of the group can
-// continue without it. The error err means that the transaction has ended.
+// of two errors. An error in failed concerns only this batch: the transaction of the group can
+// continue without it. An error in err means that the transaction has ended.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err

@@ -130,8 +130,8 @@ func sign(flip byte) string {
 	return ""
 }
 
-// placed inserts a decimal point into digits: point is the number of digits before it. If there are
-// fewer digits, or if point is negative, placed adds zeros.
+// placed inserts a decimal point into digits: point is the number of digits before it. If digits is
+// shorter than that, or if point is negative, placed adds zeros.
 func placed(digits string, point int) string {
 	switch {
 	case point <= 0:

@@ -147,8 +147,8 @@ func numbered(t *testing.T, d *numbers, connections, tables int, once bool) stre
 	return r
 }
 
-// readTo reads until it has a given number of rows, or until an error occurs. It returns the rows
-// of each partition.
+// readTo reads until it has a given number of rows, or until an error occurs. It returns the number
+// of rows of each partition, and the partitions in the order in which their rows were read.
 func readTo(t *testing.T, r stream.Reader,
 	rows int) (got map[string]int, order []string, err error) {
 	t.Helper()

@@ -19,8 +19,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// pairing is a proxy in front of a server. It counts the responses with rows of each connection. It
-// holds back response k of one connection until another one has also reached its response k.
+// pairing is a proxy in front of a server. For each connection, it counts the responses that
+// contain rows. It holds back response k of one connection until another one has also reached its
+// response k.
 type pairing struct {
 	done <-chan struct{} // ends all waits
 

@@ -122,8 +122,8 @@ func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error 
 	return nil
 }
 
-// page runs one query and reads its rows into b as one span. The row with the key bound is the last
-// one that it may read. If page returns an error, b has the rows that were read before the error.
+// page runs one query and reads its rows into b as one span. bound is the key of the last row that
+// it may read. If page returns an error, b has the rows that were read before the error.
 func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *filling,
 	bound string) error {
 	f.part, f.prev, f.keys, f.ends = p, p.pos, f.keys[:0], f.ends[:0]

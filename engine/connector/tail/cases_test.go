@@ -168,9 +168,9 @@ func copyCases() []rotation {
 	)
 }
 
-// neverSeen skips schedules of kills under which no process notices a file before the file leaves
-// the glob. Either no process runs until then, or the process is killed before it saves for the
-// first time.
+// neverSeen reports whether to skip a schedule of kills, because no process notices a file before
+// the file leaves the glob. Either no process runs until then, or the process is killed before it
+// saves for the first time.
 func neverSeen(s schedule) bool {
 	return s.at == 0 && (s.kind == "down from" || s.kind == "unsaved after")
 }
@@ -291,9 +291,9 @@ func identityCases() []rotation {
 	}
 }
 
-// harnessCases returns the file cases of vector-test-harness, made stricter: the glob matches the
-// copy, the truncated file grows past the old offset before the next look, and every line is
-// counted, not only the last one.
+// harnessCases returns the file cases of vector-test-harness, made stricter. The glob matches the
+// copy. The truncated file grows past the old offset before the source checks it again. Every line
+// is counted, not only the last one.
 func harnessCases() []rotation {
 	text := func(name, line string) func(w *writer) { return func(w *writer) { w.text(name, line+"\n", line) } }
 	return []rotation{

@@ -13,7 +13,8 @@ import (
 
 // TestDeletedFilesCountOncePerSource checks that deleted unread files count once for the source,
 // however many routes have to read them. The source logs when these files exceed half of
-// deleted_max, and again when they exceed deleted_max. It reports the oldest file and its route.
+// deleted_max, and again when they exceed deleted_max. It reports the oldest of them, and a route
+// that still has to read it.
 func TestDeletedFilesCountOncePerSource(t *testing.T) {
 	const size = 34 * 20
 	var most stream.Size = size * 3 / 2
@@ -100,8 +101,8 @@ func TestLostBytesAreCounted(t *testing.T) {
 }
 
 // TestLostCompressedBytesAreCounted deletes a compressed file before it was read to its end, and
-// drops it because of deleted_max. The loss must be counted and reported once. Neither the
-// decompressed size nor another route that has read the file matters.
+// drops it because of deleted_max. The loss must be counted and reported once, in compressed bytes.
+// This must hold even if another route has read the whole file.
 func TestLostCompressedBytesAreCounted(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -230,8 +230,8 @@ func (v *sweep) writeMarker() string {
 const markerPrefix = "marker "
 
 // awaitDelivery runs the process until the checkpoint is saved, and both receivers of every case
-// have a new marker line and the lines of the ledger. It waits however slow the machine is, because
-// the next step may destroy lines or the evidence of their file.
+// have a new marker line and the lines of the ledger. It must not return earlier, because the next
+// step may destroy lines, or the file by which a copy is recognised.
 //
 // There are two exceptions. Some lines of a case with waits arrive only after killGoneWait or
 // killCopyWait. awaitDelivery stops waiting for these lines if no line arrives for the time idle.

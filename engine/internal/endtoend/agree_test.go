@@ -42,7 +42,7 @@ const (
 	agreeSeeds  = 5    // number of simulations, of which the median counts
 	// Why agreeBad is needed: in the short form, events take less time. The batches that are in
 	// flight when an event starts are then a larger share of all batches. So the share of attempts
-	// at the failing worker may exceed the simulated share, up to agreeBad.
+	// at the failing worker may exceed the simulated share by up to agreeBad.
 )
 
 // TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole run the real engine against twelve real

@@ -14,8 +14,8 @@ import (
 )
 
 // TestWrongTokenHeals checks that a refused token stops only the route that uses it. This route
-// then settles and dead-letters nothing. Once the file contains the right token, everything must
-// arrive without a restart.
+// then settles and dead-letters nothing. Once the token's file contains the right token, everything
+// must arrive without a restart.
 func TestWrongTokenHeals(t *testing.T) {
 	t.Parallel()
 	const records = 3000

@@ -113,7 +113,7 @@ func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 }
 
 // Skip implements stream.OpenBuffer. If the store has lost its last envelopes, all of these must be
-// skipped together. New envelopes then get their numbers.
+// skipped together. Their numbers are then used for new envelopes.
 func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	if first == 0 || last < first {
 		return fmt.Errorf("there are no envelopes from %d to %d", first, last)

@@ -18,8 +18,8 @@ var (
 // conn is a connection for net/http that writes a request with fewer system calls and copies. It
 // writes the header together with the beginning of the body, and the rest of the body directly from
 // the memory of the batch. Without conn, net/http would write the header first, so that the
-// receiver would wake up twice. It would also copy the body in pieces of 32 KiB. conn changes
-// nothing for connections with TLS.
+// receiver would wake up twice. It would also copy the body, 32 KiB at a time. conn changes nothing
+// for connections with TLS.
 //
 // Only one goroutine at a time may write to a conn.
 type conn struct {

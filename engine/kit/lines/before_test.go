@@ -23,7 +23,7 @@ func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // TestFillBefore checks that the bytes before the cursor and those after it are read in one call,
-// if the batch can hold both during the call. The contents of the batch stay unchanged.
+// if the batch can hold both during the call. The records already in the batch stay unchanged.
 func TestFillBefore(t *testing.T) {
 	stood := strings.Repeat("stood there before\n", 10)
 	for _, c := range []struct {

@@ -236,7 +236,7 @@ func newMaking() *Making { return &Making{token: make(chan struct{}, 1)} }
 // Found notes whether the table for the data exists.
 func (m *Making) Found(there bool) { m.there.Store(there) }
 
-// If the table does not exist, Once calls make to create it, and returns the error of make. Only
+// Once calls make to create the table, unless the table exists, and returns the error of make. Only
 // one caller at a time runs make, and the others wait. If ctx ends while a caller waits, Once
 // returns the cause of ctx.
 func (m *Making) Once(ctx context.Context, make func() error) error {

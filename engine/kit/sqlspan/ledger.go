@@ -318,10 +318,10 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 }
 
 // fold raises the watermarks of partitions to those in the parameter marks, and deletes the rows of
-// spans at or below the new watermarks. Both changes must be in one transaction, so that a late
-// second copy of a batch is detected: when its span can be inserted again, the raised watermark is
-// already visible. fold locks the rows of the marks table in the order of the partition ids. The
-// statements of claims lock them in the same order, so two transactions cannot deadlock.
+// spans at or below the new watermarks. Both changes must be in one transaction: when a late second
+// copy of a batch can insert its span again, it already sees the raised watermark, and is detected.
+// fold locks the rows of the marks table in the order of the partition ids. The statements of claims
+// lock them in the same order, so two transactions cannot deadlock.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
@@ -436,8 +436,8 @@ func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 
 // entries divides spans in two groups. The result own stores the spans of partitions that only this
 // process reads. The result c stores the spans of requests, which several processes may receive
-// ([RequestFormat]). Each is nil if its group is empty. statements has the statements of both
-// groups.
+// ([RequestFormat]). own is nil if all spans are of requests, and c is nil if none are. statements
+// has the statements of both groups.
 func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements []*Statement) {
 	others, requests := l.partition(spans)
 	if len(others) > 0 || len(requests) == 0 {

@@ -65,7 +65,7 @@ func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool)
 }
 
 // guard ensures that the epochs in the ledger are those of this process during a transaction. Its
-// statements read and lock the epochs in the ledger. Its method check then compares them with the
+// statements read and lock the epochs in the ledger. Its function check then compares them with the
 // epochs of this process.
 type guard struct {
 	statements []*Statement

@@ -23,8 +23,8 @@ const RequestFormat = 3
 
 // Limits of Load in a ledger of RequestFormat.
 const (
-	// maxRequests is the maximum number of requests that Load returns. It returns those that have
-	// arrived last. If a batch has an older request, the batch's claims find it in the ledger.
+	// maxRequests is the maximum number of requests that Load returns. It returns the most recent
+	// ones. If a batch has an older request, the batch's claims find it in the ledger.
 	maxRequests = 128 << 10
 	// maxExpired is the number of expired requests that Load deletes in one transaction.
 	maxExpired = 1000

@@ -105,9 +105,9 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 }
 
 // abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. If the timeout
-// of the scenario is longer, the timeout is used instead. In a scenario with a link, a single
-// receiver, the timeout is used even if it is shorter: the batch could not be sent to another
-// worker.
+// of the scenario is longer, the timeout is used instead. A scenario with a link has only one
+// receiver, so an abandoned batch could not go elsewhere: the timeout is used even if it is
+// shorter.
 const abandonAfter = time.Minute
 
 // Run runs a scenario once and returns its figures.

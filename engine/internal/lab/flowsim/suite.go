@@ -85,8 +85,8 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 			}
 		}
 	}
-	// mu guards next, left and reported. The goroutines also hold it while they call done, so that
-	// done gets the summaries in the order of the plans.
+	// mu guards the variables next, left and reported. The goroutines also hold it while they call
+	// done, so that done gets the summaries in the order of the plans.
 	var mu sync.Mutex
 	next, reported := 0, 0
 	work := func(ctx context.Context) error {
