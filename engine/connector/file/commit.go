@@ -221,8 +221,8 @@ func (l *lane) syncNow() error {
 
 // syncAhead is called between the regular syncs. With fsync: ack, it syncs and answers the written
 // deliveries. With fsync: interval, it starts writeback if there are many unsynced bytes, and does
-// not wait for its end. It does not sync there, because a sync blocks concurrent writes while the
-// file system commits. Only if the system cannot start writeback does it sync.
+// not wait for its end. It syncs in this case only if the system cannot start writeback, because a
+// sync blocks concurrent writes while the file system commits.
 func (l *lane) syncAhead() error {
 	if l.ack {
 		return l.syncNow()

@@ -61,8 +61,9 @@ func linesTo(n int) string {
 }
 
 // finish checks a restart after a fault. It opens the sink over files with the resume token place,
-// and checks that the file holds exactly the first done lines, which were delivered before. Then it
-// delivers the other lines, and checks that the file holds all lines: total is their number.
+// and checks that the file holds exactly the lines that were delivered before: done is their
+// number. Then it delivers the other lines, and checks that the file holds all lines: total is
+// their number.
 func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done,
 	total int) {
 	t.Helper()

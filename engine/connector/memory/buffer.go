@@ -77,8 +77,9 @@ func (b *buffer) free(upTo int64) bool {
 
 // read fills batch with the records between two positions (from and until), as long as batch has
 // room. For each record, it appends the offset of the record's end in batch.Data to ends. It
-// returns the position of the last record, and the extended list ends. odd means that a record may
-// contain a line end or end in CR. Line ends then do not separate the records: use ends.
+// returns the position of the last record, and the extended slice. odd means that a record may
+// contain a line end or end in CR. Line ends then do not separate the records: use the returned
+// offsets.
 func (b *buffer) read(batch *stream.Batch, from, until int64, ends []int) (to int64, _ []int, odd bool) {
 	i, found := slices.BinarySearchFunc(b.chunks, from, func(c chunk, at int64) int {
 		switch {

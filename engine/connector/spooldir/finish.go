@@ -95,9 +95,9 @@ func (s *source) finishUnknown(p stream.Partition) error {
 	return fmt.Errorf("finish %q: no reader has met the file in this run; it is finished after that", p.Name)
 }
 
-// finishKnown renames, moves or deletes the file of e, which has the given name. After the rename
-// or move, it checks the file again. If the file is not the one that was read, or has grown,
-// finishKnown gives it its old name back. A file to delete first gets a hidden name, for this
+// finishKnown renames, moves or deletes the file of e, which has the given name. After a rename or
+// move, it checks the file again. If the file is not the one that was read, or has grown,
+// finishKnown gives it its old name back. A file that is to be deleted gets a hidden name for this
 // check.
 func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) error {
 	dir, to := follow.Dir(s.dir), name

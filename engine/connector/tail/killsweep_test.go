@@ -231,7 +231,7 @@ const markerPrefix = "marker "
 
 // awaitDelivery runs the process until the checkpoint is saved, and both receivers of every case
 // have a new marker line and the lines of the ledger. It must not return earlier, because the next
-// step may destroy lines, or the file by which a copy is recognised.
+// step may destroy lines or files that the process still needs.
 //
 // There are two exceptions. Some lines of a case with waits arrive only after killGoneWait or
 // killCopyWait. awaitDelivery stops waiting for these lines if no line arrives for the time idle.

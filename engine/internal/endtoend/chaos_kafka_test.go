@@ -165,8 +165,8 @@ func TestChaosKafka(t *testing.T) {
 const chaosReplay = 8 << 10
 
 // chaosHTTP copies into an HTTP server that is slow for some requests and refuses others. When an
-// engine is disturbed, the records within its checkpoint.replay may be repeated. An offset reset
-// may also repeat a number of records of each partition, resetRecords.
+// engine is disturbed, the records within its checkpoint.replay may be repeated. Each offset reset
+// may repeat another 200 records (the constant resetRecords) of each partition.
 func chaosHTTP(t *testing.T) {
 	r := newFlakyReceiver(t)
 	g := startCopies(t, func(string) string {

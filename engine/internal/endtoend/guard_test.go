@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestGuardAndInput runs the program as a daemon that parses JSON, over files with other lines. One
-// bad first line does not stop the route. Hundreds of bad lines stop it until the input changes.
-// The route then restarts by itself and delivers the good records.
+// TestGuardAndInput runs the program as a daemon that parses JSON. If the first line is not JSON,
+// this does not stop the route. Hundreds of such lines stop it until the input changes. The route
+// then restarts by itself and delivers the good records.
 func TestGuardAndInput(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

@@ -40,9 +40,8 @@ func TestPushMemory(t *testing.T) {
 }
 
 // pushMemory checks the resident memory of a source http_server. options is the text of more
-// options. There are two bounds in MiB: the parameter idle for connections that have sent nothing,
-// and used after a request on each connection. The function client wraps a connection, for example
-// with TLS.
+// options. idle is the bound in MiB for connections that have sent nothing, and used is the bound
+// after a request on each connection. The function client wraps a connection, for example with TLS.
 func pushMemory(t *testing.T, options string, client func(net.Conn) net.Conn, idle, used float64) {
 	const conns = 10_000
 	address := connectortest.FreeAddress(t)

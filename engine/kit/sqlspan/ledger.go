@@ -320,8 +320,8 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 // fold raises the watermarks of partitions to those in the parameter marks, and deletes the rows of
 // spans at or below the new watermarks. Both changes must be in one transaction: when a late second
 // copy of a batch can insert its span again, it already sees the raised watermark, and is detected.
-// fold locks the rows of the marks table in the order of the partition ids. The statements of claims
-// lock them in the same order, so two transactions cannot deadlock.
+// fold locks the rows of the marks table in the order of the partition ids. The statements of
+// claims lock them in the same order, so two transactions cannot deadlock.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
