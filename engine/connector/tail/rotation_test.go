@@ -33,12 +33,12 @@ type schedule struct {
 // schedules returns the schedules of kills: one without a kill, six kinds for each step, and three
 // kinds that kill at every step. In these kinds, in their order, the process is:
 //
-//  - killed before the step, at once
-//  - killed before the step, after it has read all earlier data
-//  - down during the step
-//  - down from the step to the end
-//  - killed while it reads the step's data
-//  - killed after it has read the step's data, with nothing saved
+//   - killed before the step, at once
+//   - killed before the step, after it has read all earlier data
+//   - down during the step
+//   - down from the step to the end
+//   - killed while it reads the step's data
+//   - killed after it has read the step's data, with nothing saved
 //
 // Without full, each step gets two of the kinds, which differ from case to case.
 func schedules(steps, nth int, full bool) []schedule {
