@@ -26,7 +26,7 @@ func (e *wrongFileError) Error() string { return e.mismatch + "; " + remedy }
 // If rotates is set, openAt first undoes rotations that are not in the checkpoint. If the file is
 // missing, or is another file than the one in saved, openAt looks in dir for the saved file under
 // another name. If it finds the saved file, it truncates that file. Then it opens the file of the
-// given name, whose content stays, or creates it. It also creates a missing file if no batch was
+// given name and keeps its content, or creates it. It also creates a missing file if no batch was
 // delivered into it before.
 func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	mode fs.FileMode) (vfs.File, place, error) {
