@@ -258,10 +258,10 @@ func (s *selection) add(key string, part stream.Partition, to int64) {
 	}
 }
 
-// find returns the progress that the change selects: of the partitions given by id or name, and of
-// replayed dead letters. A letter given by id is selected. Otherwise a letter of a given partition
-// is selected only if data of this partition is delivered again. If no id or name is given, all
-// progress of the route is selected.
+// find returns the progress that the change selects. If the command line gives no ids or names of
+// partitions, this is all progress of the route. Otherwise it is the progress of the given
+// partitions, and the entries of replayed dead letters whose records are delivered again. The entry
+// of a letter can also be given by its id.
 func (c *change) find(store *checkpoint.Store) (selection, error) {
 	s := selection{marks: make(map[string][]stream.Mark), letters: make(map[string]bool)}
 	again := newRepeated(c)

@@ -38,9 +38,9 @@ func lettersPath(p *program, path, route string) (string, error) {
 }
 
 // repeated finds the dead letters of records that are delivered again because of a change of
-// progress. A letter belongs to the partition whose id it has, and not to a later one with the same
-// name. Only if the letter has no id of a partition, or is not in the file of letters any more, it
-// is found by the name.
+// progress. A letter contains the id of its partition, so that a later partition with the same name
+// is not mistaken for it. Names of partitions are compared only if the letter has no such id, or is
+// not in the file of letters any more.
 type repeated struct {
 	change *change
 	ids    map[string]bool // ids of partitions with data that is delivered again
@@ -86,8 +86,8 @@ func (r *repeated) has(letter stream.Partition) bool {
 }
 
 // addLetters selects the replayed dead letters of records that are delivered again, so that they
-// count as not replayed. The records may be refused again, and a refused record that has a dead
-// letter already gets no second one.
+// count as not replayed. A record that is refused again gets no second letter. If its first letter
+// still counted as replayed, no list would show the record.
 func (c *change) addLetters(s *selection, store *checkpoint.Store, again *repeated) error {
 	if err := again.read(); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 )
 
 // TestCheckpointChangeOfLetters changes progress so that records with replayed dead letters are
-// delivered again. The letters must then count as not replayed. If such a record is refused again,
-// it gets no second letter, so no list would show it otherwise.
+// delivered again. The letters must then count as not replayed. A record that is refused again gets
+// no second letter, so a list shows it only if its first letter counts as not replayed.
 func TestCheckpointChangeOfLetters(t *testing.T) {
 	for name, c := range map[string]struct {
 		args     []string

@@ -367,7 +367,6 @@ func otherLetters(c *config.Config) (paths []string, err error) {
 	return paths, nil
 }
 
-// skippedLines returns a note about lines that are not letters, or "" if there are none.
 // hasLetters reports whether path leads to a file with dead letters. It does not if the file belongs
 // to another user, or was deleted meanwhile.
 func hasLetters(path string) (has bool, err error) {
@@ -389,6 +388,7 @@ func hasLetters(path string) (has bool, err error) {
 	return deadletter.IsLetters(f)
 }
 
+// skippedLines returns a note about lines that are not letters, or "" if there are none.
 func skippedLines(n int64) string {
 	if n == 0 {
 		return ""

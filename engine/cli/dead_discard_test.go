@@ -27,8 +27,8 @@ func twoRoutes(t *testing.T, withLetters string) {
 }
 
 // TestDeadReplayOpensNoOtherSink checks that a replay does not open the sinks of routes without
-// letters, or with replayed letters only. Otherwise a receiver that is down would make a replay
-// fail that sends it nothing.
+// letters, or with replayed letters only. Otherwise a replay could fail because of a receiver that
+// gets none of the letters.
 func TestDeadReplayOpensNoOtherSink(t *testing.T) {
 	twoRoutes(t, "p")
 	got := realProgram().try(t, "dead", "replay", "penstock.yaml")

@@ -93,8 +93,8 @@ func (f generateFlags) run(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// paced writes perSecond lines per second. At the interval paceEvery, it writes all lines that are
-// due by then. After a slow write more lines are due, so the mean rate is kept.
+// paced writes perSecond lines per second. Once in each interval paceEvery, it writes all lines
+// that are due. After a slow write more lines are due, so the mean rate is kept.
 func paced(ctx context.Context, w io.Writer, g *generate.Generator, lines, perSecond int64) error {
 	begun := time.Now()
 	tick := time.NewTicker(paceEvery)

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 )
 
-// carry converts the read positions that the other program has stored into a checkpoint for the new
-// config. It adds notes about the positions to r, and returns the number of files in the
+// carry makes a checkpoint for the new config from the read positions of the program that is
+// replaced. It adds notes about the positions to r, and returns the number of files in the
 // checkpoint. It writes no checkpoint and returns 0 in three cases: --out is not set, a checkpoint
 // exists already, or no positions are stored.
 func (f *importFlags) carry(r *migrate.Result) (files int, err error) {

@@ -32,8 +32,8 @@ func beginPace() {
 	p.again()
 }
 
-// again sets the heap size of the next collection. It also creates an unreachable object with again
-// as its cleanup. So the runtime calls again after the next collection.
+// again sets the heap size of the next collection. It also creates an unreachable object with the
+// method again as its cleanup. So the runtime calls this method after the next collection.
 func (p *pace) again() {
 	metrics.Read(p.samples)
 	var bytes [4]uint64

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/engine/config"
 )
 
-// TestRenames checks that validate points out every former name in docs/renames.md. The page must
-// have every former name that a config may use.
+// TestRenames checks that `penstock validate` points out every former name in docs/renames.md. The
+// page must have every former name that a config may use.
 func TestRenames(t *testing.T) {
 	const (
 		source = "source: {spool_dir: {path: in}}, "

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// settleLetters returns the function that runs dead replay or, if discard is set, dead discard. It
-// starts only routes with selected letters that are not settled, because a receiver of another
-// route may be down.
+// settleLetters returns the function that runs `penstock dead replay` or, if discard is set,
+// `penstock dead discard`. It starts only routes with selected letters that are not settled,
+// because a receiver of another route may be down.
 func settleLetters(
 	p *program, discard bool,
 ) func(cmd *cobra.Command, args []string, f *deadFlags) error {

@@ -46,8 +46,8 @@ penstock    running   1m1s         -
 	}
 }
 
-// TestExplainParts checks which restarted parts of the tree explain describes: all of them or, if a
-// worker is given, only the parts of that name.
+// TestExplainParts checks that the output of `penstock explain` describes all restarted parts of
+// the tree or, if a worker is given, only the parts of that name.
 func TestExplainParts(t *testing.T) {
 	route := status.Child{Name: "main", State: "running", Restarts: 1, Seconds: 90,
 		Reason: "sink x: gone", Children: []status.Child{

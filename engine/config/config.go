@@ -160,8 +160,8 @@ type Flow struct {
 	// those of Redeliver, 0.1 to 10000. Default 10.
 	RedeliverRate float64 `yaml:"redeliver_rate" doc:"further failed retries allowed each second, regardless of deliveries"`
 	// Limit limits the attempts of all workers together, and WorkerLimit those of each worker. In a
-	// config, write the keys `limit` and `worker_limit` beside `sink`. In `flow`, they are former
-	// names. Default: no limit.
+	// config, write the keys `limit` and `worker_limit` beside `sink`. The same keys below `flow`
+	// are former names of them. Default: no limit.
 	Limit       Limit `yaml:"limit" doc:"former name of the route's limit"`
 	WorkerLimit Limit `yaml:"worker_limit" doc:"former name of the route's worker_limit"`
 	// Hedge sends a second copy of the oldest batch to a faster worker if the first attempt takes
@@ -172,9 +172,8 @@ type Flow struct {
 	// half of the workers are paused now and then. Workers that share a bottleneck get a common
 	// window. Default false.
 	Shared bool `yaml:"shared" doc:"pause workers to detect a shared bottleneck; workers that share one get a common window"`
-	// Poison is the number of workers, up to 100, that a batch may kill. Then the batch counts as
-	// the cause of their deaths, and is bisected. A failed attempt counts like a death if its
-	// worker delivers other batches. 0 means no limit. Default 3.
+	// Poison is the number of killed workers, up to 100, at which a batch counts as the cause of
+	// their deaths, and is bisected. 0 means no limit; Poisoned then has no effect. Default 3.
 	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
 	// Poisoned is the treatment of a batch that fails at workers that deliver other batches. With
 	// keep, the batch is retried. With dead_letter, it is dead-lettered. Default keep.
@@ -221,8 +220,8 @@ type Retry struct {
 
 // Waiting limits the batches that wait for another attempt: the key `retry.waiting`.
 type Waiting struct {
-	// Bytes is the maximum size of all waiting batches together, in source bytes, at least 1. Zero,
-	// the default, means that only the options memory and checkpoint.replay limit this size.
+	// Bytes is the maximum size of all waiting batches together, in source bytes. Zero, the
+	// default, means that only the options memory and checkpoint.replay limit this size.
 	Bytes stream.Size `yaml:"bytes" doc:"source bytes of these batches; 0: limited only by memory and checkpoint.replay"`
 	// Records is the maximum number of records in all waiting batches together, 1 to 100000000.
 	// Default 2000000.
@@ -246,10 +245,10 @@ type DeadLetters struct {
 type Guard struct {
 	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
 	Share float64 `yaml:"share" doc:"tolerated share of dead-lettered records, 0 to 1"`
-	// Records is the number of delivered and dead records of a run, 1 to 100000, from which the
-	// guard checks Share. A run that has delivered nothing is stopped earlier: by Records/10 dead
-	// records or, once 10 s have passed, by Records/100. Example: with 1000, these are 100 and 10
-	// dead records. Default 1000.
+	// Records is the number of delivered and dead records in a run, 1 to 100000, after which the
+	// guard begins to check Share. A run that has delivered nothing is stopped earlier: by
+	// Records/10 dead records or, once 10 s have passed, by Records/100. Example: with 1000, these
+	// are 100 and 10 dead records. Default 1000.
 	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`

@@ -37,8 +37,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestLimitKeys checks that the limits may be keys of the route or, as before, keys of flow. They
-// must not be both.
+// TestLimitKeys checks that the limits may be keys of the route, or keys of flow as in older
+// configs. A config must not have both.
 func TestLimitKeys(t *testing.T) {
 	const head = "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: drop\n"
 	want := Limit{Rate: 100, Bytes: 1e7, Concurrency: 8}

@@ -254,8 +254,8 @@ func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 	}.all()
 }
 
-// preferredInMemory is the minimum number of batches for which the default memory of a route must
-// have room, if the sink prefers a batch size.
+// preferredInMemory is a number of batches. If the sink of a route prefers a batch size, the
+// route's default memory has room for at least this many batches.
 const preferredInMemory = 16
 
 // prefer replaces the default batch limits by those that a sink prefers.

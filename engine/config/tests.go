@@ -24,7 +24,7 @@ type Test struct {
 	// Expect has the records that the sink must get, in order. A text is an unparsed record. A
 	// mapping has the fields of a parsed record.
 	Expect []Value `yaml:"expect" doc:"records that reach the sink, in order: mappings of fields, or texts of unparsed records"`
-	// Dead has an entry for each expected dead letter, in order. The reason of the letter must
+	// Dead has a text for each expected dead letter, in order. The reason of the letter must
 	// contain this text.
 	Dead []string `yaml:"dead" doc:"a part of the reason of each dead letter, in order"`
 

@@ -244,8 +244,8 @@ func isValid(l *loader, u Use, key, options *yaml.Node) bool {
 	return false
 }
 
-// flatten returns the errors that are joined in err. If an OptionError wraps several joined errors,
-// flatten returns one OptionError for each of them.
+// flatten returns the errors that are joined in err, also those of nested joins. If err is not a
+// join, it is the only element.
 func flatten(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error

@@ -47,13 +47,13 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), !c.ExactlyOnce, texts(0, next))
 }
 
-// again evaluates the results of Deliver calls for consecutive batches. The first batch has the
-// number *next. again reports whether a call has failed. If one has, the caller must send the
-// batches from *next on again.
+// again sets *next to the number of the next batch to send, given the results of Deliver calls for
+// consecutive batches. The first of these has the number *next. again reports whether a call has
+// failed.
 //
-// On an ordered lane, the function first adds the number of delivered batches to *next, and fails
-// the test if a batch was delivered after a failed one. On other lanes, *next stays, so that
-// delivered batches are sent twice.
+// If none has, again adds the number of batches to *next. Otherwise, on ordered lanes, it adds the
+// number of batches before the failed one, and fails the test if a later one was delivered. On
+// other lanes, *next stays after a failure, so that delivered batches are sent twice.
 func (l *life) again(all []attempt, next *int) bool {
 	l.t.Helper()
 	failed := -1

@@ -10,7 +10,7 @@ import (
 )
 
 // Outcomes returns a text for each record of b: its fields as a JSON object, "dropped", or "dead: "
-// and the reason. The batch must have been split.
+// and the reason. The caller must have split the batch into records (Batch.Split).
 func Outcomes(b *stream.Batch) (all []string) {
 	for i := range b.Records {
 		switch b.Records[i].State {

@@ -6,7 +6,7 @@ import (
 )
 
 // stableAfter is the time after which a run of the command is stable even if it has written no
-// record. It is the time after which the route of a pipeline is stable.
+// record. It has the value of the constant of this name in package pipeline, for routes.
 const stableAfter = 30 * time.Second
 
 // commandHealth records whether the runs of a command fail before they are stable. A run is stable

@@ -245,8 +245,8 @@ func TestSourceStopsFull(t *testing.T) {
 	}
 }
 
-// TestSourceNotReady checks that a process is not ready from the first failure of a command that
-// fails at each start, until a run of the command writes a record.
+// TestSourceNotReady checks a command that fails at each start. The process must not be ready
+// between its first failure and the first run that writes a record.
 func TestSourceNotReady(t *testing.T) {
 	t.Parallel()
 	mended := filepath.Join(t.TempDir(), "mended")

@@ -35,8 +35,8 @@ func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
 	return func(p *child.Process) *multilang.Bolt { return multilang.NewBolt(p, o) }
 }
 
-// Deliver implements stream.Worker. A batch is delivered when the bolt has acked every record. The
-// sink only counts the tuples that the bolt emits.
+// Deliver implements stream.Worker. A batch is delivered when the bolt has acked every record.
+// Tuples that the bolt emits are counted and discarded.
 func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {

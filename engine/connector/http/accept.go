@@ -35,8 +35,8 @@ func (o *Options) checkAccept() (err error) {
 
 // Outcome implements httpsink.Codec. With the option accept, a batch is delivered if the response
 // meets this condition. If the response does not meet it, and its status is 2xx or retryable, the
-// batch is retried. Any other status has the same outcome as without the option. So has a response
-// with a body that ended early, because it cannot be checked.
+// batch is retried. Any other status has the same outcome as without the option. The same holds for
+// a body that ended early, because it cannot be checked.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if c.o.accept == nil || r.Cut != nil {
 		return c.Codec.Outcome(b, r)

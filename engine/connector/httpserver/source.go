@@ -2,7 +2,7 @@
 //
 // A request is answered when every route has settled its records, that is, delivered, dead-lettered
 // or dropped them. The source reserves memory before it reads a body. It does not write data to
-// disk, so that clients must wait while a receiver is slow. With the option `ack: buffered`, a
+// disk, so clients must wait while a receiver is slow. With the option `ack: buffered`, a
 // request is answered as soon as a buffer on disk has its records (package buffer).
 //
 // If a request is not settled at its deadline, the source withdraws its records, unless a worker

@@ -13,6 +13,6 @@
 // A route's reader is a member of the group. An assignment is the period in which a member owns a
 // partition. It begins with an offer: the partition, and the position at which it can resume. The
 // transactional sink has a ledger in Kafka itself: it commits the offsets of the source's group in
-// the transaction of the records. It takes a partition (Take) to make the transactions of the
-// partition's earlier owners fail.
+// the transaction of the records. Its method Take takes over a partition: after that, the
+// transactions of the partition's earlier owners fail.
 package kafka

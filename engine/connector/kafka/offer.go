@@ -74,17 +74,17 @@ type bounds struct{ start, end int64 }
 // that the group has committed, with its metadata, and b has the ends of the log. The sink's ledger
 // may override the position later. In the table, "error" means that the partition is not read.
 //
-//	committed offset                   position
-//	none                               start or end of the log, according to the option start
-//	with metadata of topic and offset  the offset, with the settled ranges in the metadata
-//	with metadata of other ones        error, unless the offset is the start of the log
-//	without metadata of penstock       the offset: another program has set it
-//	below the start of the log         error, or the start according to the option truncated
-//	beyond the end of the log          error, or the start according to the option truncated
+//	committed offset              position
+//	none                          start or end of the log, according to the option start
+//	with metadata for this topic  the offset, with the settled ranges in the metadata
+//	with metadata for another     error, unless the offset is the start of the log
+//	without metadata of penstock  the offset: another program has set it
+//	below the start of the log    error, or the start according to the option truncated
+//	beyond the end of the log     error, or the start according to the option truncated
 //
-// Metadata of another topic can stand at the start of the log for the following reason. A topic was
-// deleted and created again, and a member that has not noticed this yet commits its first offset.
-// No record is skipped at the start of the log, so this offset is accepted.
+// The start of the log can have metadata for another topic: a topic was deleted and created again,
+// and a member that has not noticed this yet has committed its first offset. No record is skipped
+// at the start of the log, so this offset is accepted.
 //
 // lost is the number of deleted offsets that are skipped.
 func offerOf(part stream.Partition, c committed, b bounds,

@@ -224,8 +224,8 @@ func TestTransactionOfNothing(t *testing.T) {
 	c.exactly("out", kept)
 }
 
-// TestTransactionInDoubt checks that the group's offset decides whether a transaction was committed
-// if the response to its end is lost.
+// TestTransactionInDoubt loses the response to the end of a transaction. The sink must then read
+// from the group's offset whether the transaction was committed.
 func TestTransactionInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -253,9 +253,9 @@ func TestTransactionInDoubt(t *testing.T) {
 	}
 }
 
-// TestOpenTransactionOfDeadOwner checks a transaction with an offset of the group that the dead
-// owner of a partition has left open. The next owner must end the transaction, instead of waiting
-// for its timeout of 10 minutes.
+// TestOpenTransactionOfDeadOwner checks a partition with a dead owner, which has left a transaction
+// open. The transaction contains an offset of the group. The next owner must end the transaction,
+// instead of waiting for its timeout of 10 minutes.
 func TestOpenTransactionOfDeadOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "out"))

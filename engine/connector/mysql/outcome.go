@@ -27,9 +27,9 @@ func numberOf(err error) uint16 {
 	return 0
 }
 
-// isUsableAfter reports whether the connection is still usable after err. It is if the server has
-// responded with err, or if err comes from this package and not from the connection. A connection
-// to a read-only server is not usable: after a failover, the address may belong to another server.
+// isUsableAfter reports whether the connection is still usable after err. This is the case if the
+// server has responded with err, or if this package has made err. A connection to a read-only
+// server is not usable: after a failover, the address may belong to another server.
 func isUsableAfter(err error) bool {
 	switch numberOf(err) {
 	case 0:

@@ -88,8 +88,9 @@ func (d *doubts) begin(id string, now time.Time) time.Time {
 	return first
 }
 
-// add remembers that a batch may be stored since its first attempt. id is the id of the first
-// record in the batch. If maxDoubts is exceeded, add forgets an arbitrary batch.
+// add remembers a batch that may be stored. id is the id of the first record in the batch, and
+// first is the time of the first attempt that may have stored it. If maxDoubts is exceeded, add
+// forgets an arbitrary batch.
 func (d *doubts) add(id string, first time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

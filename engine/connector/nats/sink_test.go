@@ -274,9 +274,10 @@ func TestSinkPossibleDuplicates(t *testing.T) {
 	}
 }
 
-// possibleDuplicates delivers a batch twice. The stream stores the first attempt without a
-// response, and end ends this attempt with an error that contains want. Before the second attempt,
-// the stream forgets the ids, so the sink must count all messages as possible duplicates.
+// possibleDuplicates delivers a batch twice. In the first attempt, the stream stores the messages
+// but does not respond, and the function end makes the attempt fail with an error that contains
+// want. Before the second attempt, the stream forgets the ids, so the sink must count all messages
+// as possible duplicates.
 func possibleDuplicates(t *testing.T,
 	end func(*cluster, *natsgo.Subscription, context.CancelFunc), want string) {
 	t.Helper()
