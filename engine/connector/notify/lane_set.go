@@ -88,7 +88,7 @@ func (s *laneSet) delete(l *lane) {
 // evict deletes resting lanes (see lane.isResting) to make room for a host of a group. It deletes
 // at most an eighth of all lanes: first those of the lowest worth (see lane.worth), and among
 // these, those with the latest due time. Other groups keep their reserved lanes. If evict finds no
-// resting lane, it does not search again for the time pagePause.
+// resting lane, it does not search again until pagePause has passed.
 func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 	if now.Sub(s.swept) < pagePause { // the search visits all lanes: limit its frequency
 		return

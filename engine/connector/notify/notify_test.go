@@ -254,8 +254,8 @@ func TestOperator(t *testing.T) {
 	})
 }
 
-// TestDeliveryOf checks that DeliveryOf returns the delivery with a key to one of the given hosts,
-// even if a newer delivery with the same key goes to another host.
+// TestDeliveryOf checks that DeliveryOf finds a delivery by its key and a list of hosts. A newer
+// delivery with the same key, but to a host that is not in the list, must not be found.
 func TestDeliveryOf(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		f := newFixture(t, dir, options(), newMerchants(refuse), false)

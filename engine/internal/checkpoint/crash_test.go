@@ -55,9 +55,8 @@ func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	return s.Close()
 }
 
-// kept checks a store after a crash. left is the file system that the crash has left. The store
-// must have its contents after one of the steps, at the earliest step number least, at the latest
-// the last step that was begun.
+// kept checks a store after a crash. left is the file system after the crash. The store must have
+// the contents that it had after some step, from step number least to the last step that was begun.
 func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem, least int) {
 	t.Helper()
 	s, r, err := Open(stateDir(t, left), Options{})

@@ -16,7 +16,7 @@ const (
 	magic   = "PSTKCKPT"
 	version = 3 // written by this program; 2 had no flag for waiting, 1 no metadata
 	// headerSize is the size of the header: magic, version u16, reserved u16, generation u64 and
-	// CRC-32C u32. The header must stay the same in all future versions.
+	// CRC-32C u32. This layout must stay the same in all future versions.
 	headerSize = 24
 	frameHead  = 8 // length u32, CRC-32C u32
 	maxEntry   = 64 << 20

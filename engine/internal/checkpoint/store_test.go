@@ -295,8 +295,9 @@ func TestReplaceThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestMigration opens a log as a later version of the program would, which changes its format. This
-// version must then refuse the log, and name the command that converts it.
+// TestMigration opens a log like a later version of the program. That version converts the log to
+// its own format. This version must then refuse the log, and name the command that converts it
+// back.
 func TestMigration(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 1)), 20))
 	m, dir := memory(t, w.log)

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// killAfter calls do and simulates a kill after the first call of the file system of the given
-// kind. This call takes effect, and no further call does.
+// killAfter calls the function do, and simulates a kill after its first call of the file system
+// with operation op. This call takes effect, and no further call does.
 func killAfter(t *testing.T, m *vfstest.Mem, op vfstest.Op, do func()) {
 	t.Helper()
 	killed := false

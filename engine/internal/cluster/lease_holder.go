@@ -211,8 +211,8 @@ func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	return k.finish(ctx, group, now, done, busy)
 }
 
-// starvedAfter is the delay of a timer from which this process counts as starved: it was suspended
-// or got no CPU time. A lease may then expire although its owner is alive.
+// starvedAfter is a delay. If a timer is later than that, this process counts as starved: it was
+// suspended or got no CPU time. A lease may then expire although its owner is alive.
 const starvedAfter = 2 * time.Second
 
 // checkTimer counts a timer of Run if it was late by more than starvedAfter.

@@ -187,8 +187,8 @@ func TestLeaseModel(t *testing.T) {
 }
 
 // TestLeaseTakeover checks that another process takes over a dead owner's lease after about 9 s.
-// This process must see the lease unchanged for 8 s, in which the time of its requests does not
-// count. In this test the requests take up to 200 ms of each second.
+// It must first see the lease unchanged for 8 s, without the time that its requests take. In this
+// test the requests take up to 200 ms of each second.
 func TestLeaseTakeover(t *testing.T) {
 	var took []time.Duration
 	for seed := range uint64(51) {

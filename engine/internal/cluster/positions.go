@@ -228,7 +228,7 @@ func (p *Positions) change(f func(map[string]stream.Mark)) error {
 // write writes text as the next value. If the write fails, the bucket may have stored text although
 // no response has arrived. write then reads the stored value, and there are four cases:
 //
-//   - The value is text: the write has taken effect, and write succeeds.
+//   - The value equals text: the write has taken effect, and write succeeds.
 //   - The value is an older one of this owner: an earlier write has taken effect late. If the
 //     failure was ErrConflict, write tries once more, with the new revision.
 //   - The value is that of another owner: write returns a FencedError.

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// guardPatience divides the start of a run, which lasts until the run has delivered a record.
-	// Before guardPatience has passed, a tenth of Guard.Records dead records stop the route. After
-	// that, a hundredth of Guard.Records is enough.
+	// guardPatience applies to a run that has delivered nothing yet. Before guardPatience has
+	// passed, a tenth of Guard.Records dead records stop the route. After that, a hundredth of
+	// Guard.Records is enough.
 	guardPatience = 10 * time.Second
 	// guardMemory bounds the number of records over which the share of dead records is computed.
-	// When they are more than twice this number, both counts are halved, so that older records
-	// count less.
+	// When they are more than twice this number, the counts of all records and of dead ones are
+	// halved, so that older records count less.
 	guardMemory = 100_000
 )
 

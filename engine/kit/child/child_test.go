@@ -213,8 +213,8 @@ func TestCauseOfTalk(t *testing.T) {
 	}
 }
 
-// TestWriteToNobody checks that a write to a child that does not read ends when the context ends. A
-// write to a child that has closed its input must fail.
+// TestWriteToNobody writes to a child that does not read. The write must return when the context
+// ends. A write to a child that has closed its input must fail.
 func TestWriteToNobody(t *testing.T) {
 	enough := errors.New("enough")
 	big := make([]byte, 4<<20)

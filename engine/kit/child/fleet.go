@@ -201,8 +201,9 @@ func (s *Slot[S]) set(session S, err error) {
 }
 
 // count updates the counters ends and killed after a child has ended. They determine the wait
-// before the next start: killed counts the deaths with work in progress that cause no wait, and
-// ends counts the ends that lengthen the wait. worked and busy are the results of [Session.Did].
+// before the next start: killed counts the first maxKilled deaths with work in progress, which do
+// not lengthen the wait, and ends counts the ends that do. worked and busy are the results of
+// [Session.Did].
 func (s *Slot[S]) count(worked, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
