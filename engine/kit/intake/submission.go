@@ -165,8 +165,8 @@ func (i *Intake) lose(records Records) {
 		records.count, "bytes", records.Size())
 }
 
-// split divides r into two parts. The part first has as many records as fit into the given number
-// of bytes of the memory limit, but at least one.
+// split divides r into two parts. The result first has as many records as fit into most bytes of
+// the memory limit, but at least one.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}

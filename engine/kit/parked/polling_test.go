@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// polled is the schedule payment for a receiver that starts an operation. The operation is polled
-// after 10s, 20s, 40s and then each minute, for at most an hour.
+// polled is the Schedule of the variable payment, with polling: the receiver starts an operation,
+// which is polled after 10s, 20s, 40s and then each minute, for at most an hour.
 var polled = func() parked.Schedule {
 	s := payment
 	s.Polling = parked.Polling{

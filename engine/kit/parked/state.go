@@ -120,9 +120,9 @@ func (e *TransitionError) Error() string {
 }
 
 // Next returns the progress after an event at time now. retryAfter is the wait that the receiver
-// has asked for. It can delay the next attempt, but not beyond the planned time of the last one, or
-// the next poll, but not beyond the time limit of the operation. After an error, p is unchanged.
-// For the event Start use [Progress.Started].
+// has asked for. It can delay the next attempt, at most until the planned time of the last attempt.
+// It can also delay the next poll, at most until the time limit of the operation. After an error, p
+// is unchanged. For the event Start use [Progress.Started].
 func (p Progress) Next(
 	s Schedule, e Event, now time.Time, retryAfter time.Duration,
 ) (Progress, error) {

@@ -15,9 +15,9 @@ type valueKinds struct {
 	declared                               bool // column has the type declared by the source
 }
 
-// Infer returns the columns of a table for the records of b, which must have been split. There is
-// one column for each field, in the order of first appearance. If a record was not parsed, there is
-// also the column [MessageField]. The types are:
+// Infer returns the columns of a table for the records of b. The caller must have called b.Split.
+// There is one column for each field, in the order of first appearance. If a record was not parsed,
+// there is also the column [MessageField]. The types are:
 //
 //	values of the field, without nulls     column
 //	only true and false                    Bool

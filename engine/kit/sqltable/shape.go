@@ -53,10 +53,10 @@ func (s *Shape) settle(columns []Column) {
 	s.table.Store(t)
 }
 
-// Found sets the columns to fill, and reports whether the table exists. The parameter there is the
-// list of columns of the existing table, or empty if there is no table. Without a table, Found uses
-// the columns listed in the config. With a table, these columns must be in it. The JSON column is
-// added if the table has it and the policy needs it. If the config lists no columns, Found uses the
+// Found sets the columns to fill, and reports whether the table exists. Its argument has the
+// columns of the existing table, and is empty if there is no table. Without a table, Found uses the
+// columns listed in the config. With a table, these columns must be in it. The JSON column is added
+// if the table has it and the policy needs it. If the config lists no columns, Found uses the
 // table's columns that have no default value in the database.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()

@@ -17,9 +17,9 @@ const benchText = 64 << 20
 // ofLoop compares the speed of the function work with that of a single-threaded loop that only
 // finds line ends. The two take turns. In each pair of turns, both process about a mebibyte of
 // text, from distant places, so that neither profits from the other's cache contents. The function
-// gets the text in batches of 256 KiB. `of-loop` is its speed relative to the loop. ofLoop reports
-// the median of the pairs. It also reports the 90th percentile, which other processes disturb
-// least.
+// gets the text in batches of 256 KiB. The metric `of-loop` is the speed of work relative to the
+// loop, as the median of the pairs. ofLoop also reports the 90th percentile, which other processes
+// disturb least.
 func ofLoop(bench *testing.B, text []byte, work func(b *stream.Batch)) {
 	var ratios, loops, works []float64
 	b := stream.NewBatch(stream.BatchLimits{})
