@@ -242,8 +242,8 @@ func TestAuditAfterRefusedReplay(t *testing.T) {
 	}
 }
 
-// TestAuditBesideRun audits while another process uses the state directory. Data that this process
-// has not delivered yet must not count as a difference. The audit must change no file.
+// TestAuditBesideRun audits while another process uses the state directory. Data that the other
+// process has not delivered yet must not count as a difference. The audit must change no file.
 func TestAuditBesideRun(t *testing.T) {
 	auditFixture(t)
 	before := snapshotOf(t)

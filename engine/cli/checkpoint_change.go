@@ -316,9 +316,9 @@ func (c *change) repeats(m stream.Mark) bool {
 	return !c.set || to.Compare(m.Watermark) < 0 || slices.ContainsFunc(m.Above, above)
 }
 
-// dropWaiting deletes the batches of the changed partitions that wait for a retry. It returns their
-// number of records, which is 0 if the route has no store of waiting batches. A damaged store is
-// deleted as a whole if the whole route is reset.
+// dropWaiting deletes waiting batches (which wait for a retry) if they are of changed partitions.
+// It returns the number of records in these batches, which is 0 if the route has no store of
+// waiting batches. A damaged store is deleted as a whole if the whole route is reset.
 func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (records int64, err error) {
 	name, route, _ := strings.Cut(c.route, "/")
 	dir, err := state.OpenDir(pipeline.WaitingDir(name, route))

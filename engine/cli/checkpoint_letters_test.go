@@ -81,9 +81,9 @@ func partitionIDs(t *testing.T) map[string]string {
 	return ids
 }
 
-// TestCheckpointResetOfReusedName checks that a reset of a file does not select the letters of an
-// earlier file with the same name, whose records are not delivered again. Letters that were refused
-// again belong to the partition of their original record.
+// TestCheckpointResetOfReusedName resets the progress of a file. This must not select the letters
+// of an earlier file with the same name, because the records of that file are not delivered again.
+// Letters that were refused again belong to the partition of their original record.
 func TestCheckpointResetOfReusedName(t *testing.T) {
 	for _, refusedAgain := range []bool{false, true} {
 		t.Chdir(t.TempDir())

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestDeadReplayCounts checks that the counts of a replay add up to the letters, also if a processor
-// drops some of them or the sink parks them, and that a second replay counts all of them as
+// TestDeadReplayCounts checks that the counts of a replay add up to the number of letters, also if
+// a processor drops some of them or the sink parks them. A second replay must count all of them as
 // replayed before.
 func TestDeadReplayCounts(t *testing.T) {
 	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

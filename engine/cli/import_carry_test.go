@@ -121,8 +121,8 @@ func TestImportTaildir(t *testing.T) {
 }
 
 // TestImportSpool imports a directory that Flume 1.11 has read in part. Finished files must be
-// skipped. They have the suffix, or a marker in trackerDir. The current file must resume after the
-// last batch that Flume has recorded.
+// skipped. They have the suffix .COMPLETED, or a marker in trackerDir. The current file must resume
+// after the last batch that Flume has recorded.
 func TestImportSpool(t *testing.T) {
 	for _, policy := range []string{"rename", "tracker_dir"} {
 		t.Run(policy, func(t *testing.T) {

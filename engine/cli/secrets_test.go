@@ -23,8 +23,8 @@ const aNotify = `url: message, allow: {hosts: [a.example]}, `
 // secretCases lists the components with secret options.
 var secretCases = map[string]struct {
 	role stream.Role
-	// options maps the path of each option that may hold a secret to the component's options, with
-	// %s in place of the secret.
+	// options has an entry for each option that may hold a secret. Its key is the path of this
+	// option, and its value has the component's options, with %s in place of the secret.
 	options map[string]string
 	valid   []string // options that are right, with the marker in each; nothing listens at port 1
 }{

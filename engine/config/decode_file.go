@@ -12,9 +12,9 @@ type Kind struct {
 	Least string // minimum contents of such a file, for the message about an empty one
 }
 
-// DecodeFile decodes a YAML file that is not a config into v, a pointer to a struct that contains
-// the defaults. The struct's tags and its Validate method work as for the options of a component.
-// In errors, the noun of k takes the place of the name of a component. The error is an *[Error], or
+// DecodeFile decodes a YAML file other than a config. v is a pointer to a struct that contains the
+// defaults. The struct's tags and its Validate method work as for the options of a component. In
+// errors, the noun of k takes the place of the name of a component. The error is an *[Error], or
 // [Errors] if there are several independent mistakes.
 func DecodeFile(path string, k Kind, v any) error {
 	l := newLoader(path, LoadOptions{Env: os.LookupEnv})

@@ -69,7 +69,7 @@ func runScript(t *testing.T, script string) (cases int) {
 	return len(blocks)
 }
 
-// unescape replaces the escapes \t, \x01 and \xff in a script with their characters, which an
+// unescape replaces the escapes \t, \r, \x01 and \xff in a script with their characters, which an
 // editor might not preserve.
 func unescape(config string) string {
 	return strings.NewReplacer(`\t`, "\t", `\x01`, "\x01", `\xff`, "\xff", `\r`,

@@ -121,8 +121,8 @@ func backoffSchema(retry object) object {
 	return out
 }
 
-// retryPolicy checks a policy in text form. If the policy has a limited number of waits, the last
-// one is repeated.
+// retryPolicy checks a policy in text form. The first two waits must not both be 0, because a
+// refused batch would be sent again without a pause.
 func (c check) retryPolicy(spec string) {
 	name := "backoff"
 	if c.given("retry", policyKey) {

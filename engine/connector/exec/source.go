@@ -112,8 +112,8 @@ func (e *commandError) Unwrap() []error { return []error{e.err, supervise.ErrSto
 
 var errDraining = errors.New("the routes drain")
 
-// untilDrain runs the command until the routes drain or ctx is done. The result ended means that
-// the command will not run again. Then err is the failure of its last run, or nil.
+// untilDrain runs the command until the routes drain or ctx is done. If it returns true, the
+// command will not run again, and err is the failure of its last run, or nil.
 func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	defer s.Producer()()
 	run, cancel := context.WithCancelCause(ctx)
@@ -140,8 +140,8 @@ func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	return ended, errors.Join(err, watch.Wait())
 }
 
-// supervise runs the command, and restarts it after its end, until the context run is done. It
-// returns earlier if the command has ended and must not be restarted.
+// supervise runs the command until its second context is done. If the command ends before that,
+// supervise restarts it, or returns if the command must not be restarted.
 func (s *Source) supervise(ctx, run context.Context) error {
 	restart := map[string]supervise.Restart{
 		Always: supervise.Permanent, OnFailure: supervise.Transient, Never: supervise.Temporary,
@@ -167,8 +167,8 @@ func (s *Source) supervise(ctx, run context.Context) error {
 // killTime bounds the time until the end of a process group that was killed.
 const killTime = 5 * time.Second
 
-// schedule starts the command at the interval `every` until the context run is done. If a start is
-// due while the command still runs, schedule skips this start.
+// schedule starts the command at the interval `every` until its second context is done. If a start
+// is due while the command still runs, schedule skips this start.
 func (s *Source) schedule(ctx, run context.Context) error {
 	planned := time.Now()
 	for {

@@ -108,8 +108,8 @@ func TestSourceReadsToTheEnd(t *testing.T) {
 	}
 }
 
-// TestSourceFails checks that a finite run delivers the output of a failed command, and fails with
-// its status and standard error.
+// TestSourceFails checks a finite run with a command that fails. The output of the command must be
+// delivered. The error of the run must contain the exit status and the standard error.
 func TestSourceFails(t *testing.T) {
 	p := begin(t, "echo one; echo two; echo the disk is full >&2; exit 7", "", true)
 	err := <-p.ended

@@ -99,8 +99,8 @@ func storm(t *testing.T) (file string, o *exec.Options) {
 	return file, o
 }
 
-// TestStormSink checks that acked records are delivered, that failed records alone are retried, and
-// that emits are discarded and counted.
+// TestStormSink checks that acked records are delivered, that only failed records are retried, and
+// that emitted tuples are discarded and counted.
 func TestStormSink(t *testing.T) {
 	file, o := storm(t)
 	h, lanes := opened(t, o)

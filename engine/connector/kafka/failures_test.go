@@ -102,7 +102,7 @@ func holeAfterRebalance(t *testing.T, c *cluster) {
 }
 
 // TestFailedRecordIsNotSkipped checks that a restart does not skip a failed record. Another tool
-// commits the offsets of later records and skips it (vector 24215).
+// commits the offsets of later records, and thus skips it (issue 24215 of Vector).
 func TestFailedRecordIsNotSkipped(t *testing.T) {
 	failedRecordIsNotSkipped(t, newCluster(t, kfake.SeedTopics(1, "orders")))
 }
@@ -175,7 +175,7 @@ func TestUnauthorizedRecordsAreNotLost(t *testing.T) {
 }
 
 // TestRebalanceWithoutDuplicates checks that no record is repeated while three members come and go.
-// Another tool repeats records at each rebalance (vector 12084).
+// Another tool repeats records at each rebalance (issue 12084 of Vector).
 func TestRebalanceWithoutDuplicates(t *testing.T) {
 	t.Parallel()
 	rebalanceWithoutDuplicates(t, newCluster(t, kfake.SeedTopics(6, "orders")))
@@ -192,7 +192,7 @@ func rebalanceWithoutDuplicates(t *testing.T, c *cluster) {
 
 // TestRebalanceLosesNothing checks that no record is lost while deliveries fail at random and
 // members come and go. Another tool loses records at a cooperative rebalance if batches are
-// acknowledged out of order (Redpanda Connect 4010).
+// acknowledged out of order (issue 4010 of Redpanda Connect).
 func TestRebalanceLosesNothing(t *testing.T) {
 	t.Parallel()
 	rebalanceLosesNothing(t, newCluster(t, kfake.SeedTopics(6, "orders")))

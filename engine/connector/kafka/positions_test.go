@@ -179,8 +179,8 @@ func (c *cluster) commitAs(topic string, offset int64, metadata string) {
 	}
 }
 
-// TestStoredPositions checks positions that do not fit the log. Such a position stops its partition
-// with a remedy, and is never reset silently.
+// TestStoredPositions checks positions that do not fit the log. The source must not read such a
+// partition, and must report a remedy. It must never reset a position silently.
 func TestStoredPositions(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -139,8 +139,8 @@ func (r *reader) awaitRoom(ctx context.Context) error {
 // it.
 type unknownTopic struct{ first, last time.Time }
 
-// unknownLimit bounds the time for which a broker may not know a topic. A broker may learn of a
-// topic later than the other brokers, and after a restart it may know no topic for a moment.
+// unknownLimit bounds the time for which a topic may be unknown to a broker. A broker may learn of
+// a topic later than the other brokers, and after a restart it may know no topic for a moment.
 const unknownLimit = 5 * time.Second
 
 // verify is called when a broker does not know topics that the client has requested. A topic may

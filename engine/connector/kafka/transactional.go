@@ -141,8 +141,8 @@ func (s *transactionalSink) Take(ctx context.Context, parts []stream.Taking,
 }
 
 // fence initializes the transactional ids of partitions. After that, no transaction of an earlier
-// owner can be committed. The result has an entry for each partition, or nil if the client for the
-// partition could not be made. After an error, the caller closes the entries.
+// owner can be committed. The result has an entry for each partition. The entry is nil if the
+// client for the partition could not be made. After an error, the caller closes the entries.
 func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 ) ([]*transactions, error) {
 	made, errs := make([]*transactions, len(parts)), make([]error, len(parts))

@@ -75,8 +75,8 @@ func existing(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// otherIndex checks that an upsert replaces only the row with the same key. A row that equals
-// another row in another unique index is rejected.
+// otherIndex checks that an upsert replaces only the row with the same key. If a new row has the
+// values of a row with another key in a second unique index, it must be rejected.
 func otherIndex(t *testing.T, server *connectortest.Server) {
 	for decl, ids := range map[string][3]string{
 		"int":                   {"1", "2", "3"},

@@ -65,8 +65,8 @@ func TestSharedNodes(t *testing.T) {
 }
 
 // TestSharedHole checks a restart after one batch has failed and later batches were delivered. Only
-// the failed batch is repeated. Although the second run has other partitions, the record ids have
-// the same prefix in both runs.
+// the failed batch is repeated. The record ids have the same prefix before and after the restart,
+// although the partitions differ.
 func TestSharedHole(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -265,7 +265,7 @@ func TestSharedRoutes(t *testing.T) {
 }
 
 // TestSharedRecreated checks that a session that waits for its sink notices a recreated stream or
-// consumer. It must not take messages of the new one for settled messages with the same sequences.
+// consumer. It must not confuse messages of the new one with settled messages of the same sequences.
 func TestSharedRecreated(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"stream", "consumer"} {

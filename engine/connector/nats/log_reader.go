@@ -264,9 +264,9 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	}
 }
 
-// fetch returns the next message of the consumer. While a batch is filled, it waits for a message
-// until the context waiting ends. For the first message of a batch, the caller passes ctx as
-// waiting. fetch then waits for at most the duration wait.
+// fetch returns the next message of the consumer. It waits for a message until its second context
+// ends. For the first message of a batch, the caller passes ctx twice, and fetch waits for at most
+// the duration wait.
 func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {
@@ -360,7 +360,7 @@ func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 
 // gapEvery is the minimum time between two checks of gaps in the sequences, if the option subject
 // is set. Usually no message was lost in these gaps: the sequences belong to messages of other
-// subjects. A gap is checked at once if the consumer has lost pending messages of the subject.
+// subjects. A gap is checked at once if messages of the subject are missing, see passGap.
 const gapEvery = time.Second
 
 // passGap is called if sequences before c are missing. It detects messages that were deleted by a

@@ -73,7 +73,8 @@ type responses struct {
 }
 
 // begin prepares for the responses to a batch of messages, one for each element of outcomes, which
-// must not be empty. The outcome of message k is stored in outcomes[k], until end is called.
+// must not be empty. When the response to message k arrives, its outcome is stored in outcomes[k],
+// but not after end was called.
 func (p *publisher) begin(outcomes []error) *responses {
 	r := &responses{p: p, outcomes: outcomes, awaited: len(outcomes), done: make(chan struct{})}
 	for k := range outcomes {

@@ -49,7 +49,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestResponses checks that each message has its first outcome, and that responses to other
+// TestResponses checks that each message keeps its first outcome, and that responses to other
 // batches, other messages and ended batches are ignored.
 func TestResponses(t *testing.T) {
 	t.Parallel()

@@ -54,9 +54,9 @@ const (
 
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
-// newCircuit returns the circuit breaker of a lane. The circuit opens after downAfter consecutive
-// failures, each of another delivery. It never opens because of failures of a single delivery,
-// since the delivery must keep its exact schedule.
+// newCircuit returns the circuit breaker of a lane. The circuit opens after consecutive failures of
+// downAfter different deliveries. It never opens because of failures of a single delivery, since
+// the delivery must keep its exact schedule.
 func newCircuit() *breaker.Circuit {
 	c, err := breaker.NewCircuit(breaker.Options{
 		Failures:     downAfter,

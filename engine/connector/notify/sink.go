@@ -1,6 +1,6 @@
 // Package notify implements the sink `http` for configs with the option `url`. It sends each
-// record, such as a notification or a webhook, to a URL of its own. It repeats the request on a
-// schedule of its own, until the receiver accepts it.
+// record, such as a notification or a webhook, to a URL of its own. It repeats the request until
+// the receiver accepts it, at the times of the option `schedule`.
 //
 // The sink parks every record, that is, stores it on disk (kit/parked), before its first attempt. A
 // batch counts as delivered when its records are durable in the store. A dispatcher then sends the
