@@ -265,7 +265,7 @@ func TestSharedRoutes(t *testing.T) {
 }
 
 // TestSharedRecreated checks that a session that waits for its sink notices a recreated stream or
-// consumer. It must not confuse messages of the new one with settled messages of the same sequences.
+// consumer. It must not confuse new messages with settled messages of the same sequences.
 func TestSharedRecreated(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"stream", "consumer"} {

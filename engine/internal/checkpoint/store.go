@@ -30,10 +30,9 @@ import (
 // Name is the name of the log in the state directory.
 const Name = "checkpoint.log"
 
-// BootMark is a part of the keys under which the log has progress that was saved before the sink
-// had synced its data. Such a key is the key of the route, BootMark, and a boot id of the operating
-// system. The progress is valid only until the next boot. See
-// docs/adr/0004-two-layers-of-checkpoint.md.
+// BootMark is a part of some keys of the log. Progress that is saved before the sink has synced its
+// data has a key of its own: the key of the route, BootMark, and a boot id of the operating system.
+// The progress is valid only until the next boot. See docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
 // ErrClosed is the error of all methods of a Store after Close.

@@ -83,9 +83,9 @@ func keyName(name string) string {
 	return out.String()
 }
 
-// Own waits until this process is the owner of the pipeline, and then calls do. While do runs, Own
-// renews the pipeline's lease. If the lease is lost, Own waits again and calls do again. See
-// [LeaseHolder.Run].
+// Own waits until this process is the owner of the pipeline, and then calls the function do. During
+// this call, Own renews the pipeline's lease. If the lease is lost, Own waits again, and then calls
+// the function again. See [LeaseHolder.Run].
 func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock,
 		b.log)

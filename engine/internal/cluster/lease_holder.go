@@ -153,8 +153,8 @@ var ErrNotOwner = errors.New("another process may own the lease")
 type Work func(ctx context.Context, t Tenure) error
 
 // Run tries to own the lease until ctx is done. Each time this process becomes the owner, Run calls
-// do. When the process loses the lease, the context of do ends. do should then return soon, because
-// Run waits for it before it tries again.
+// the function do. When the process loses the lease, the context of this call ends. The function
+// should then return soon, because Run waits for it before it tries again.
 //
 // If do returns while the process owns the lease, Run ends and returns the error of do. Before Run
 // returns, it gives the lease back.

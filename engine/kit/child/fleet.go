@@ -35,8 +35,8 @@ type Session interface {
 //   - The child has completed work since its start.
 //   - The child ended with work in progress, and since the last completed work no child of this
 //     slot has ended without work in progress. A single bad record may have killed the child, and
-//     the caller isolates such a record. Until work is completed again, at most maxKilled such
-//     ends cause no wait.
+//     the caller isolates such a record. After maxKilled such ends since the last completed work,
+//     there is a wait again.
 type Fleet[S Session] struct {
 	o     FleetOptions[S]
 	slots []*Slot[S]

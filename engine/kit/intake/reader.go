@@ -485,7 +485,7 @@ func (r *reader) Close() error {
 }
 
 // release removes the submissions that every route of the pipeline has settled, and frees their
-// bytes. It also removes the progress of routes that are no longer in the pipeline from the intake.
+// bytes. It also removes from the intake the progress of routes that are no longer in the pipeline.
 // The caller holds i.mu.
 func (i *Intake) release() {
 	names := i.host.Routes()

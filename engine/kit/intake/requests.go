@@ -10,7 +10,7 @@ import (
 // maxRequests is the default of Options.MaxRequests.
 const maxRequests = 128 << 10
 
-// Identify gives the data to be submitted a partition of its own, named by id. If data with the
+// Identify makes the data of this reservation a partition of its own, named by id. If data with the
 // same id is submitted again, routes that have already settled it skip it, even after a restart. If
 // an earlier submission with this id is not settled yet, Submit returns the earlier submission.
 //

@@ -277,7 +277,7 @@ func typeName(c *Column) string {
 }
 
 // accepts reports whether the database can store data as text. If it can, it can also store each
-// part of data with whole characters.
+// part of data that consists of whole characters.
 func (d *Dialect) accepts(data []byte) bool {
 	return (!d.UTF8 || utf8.Valid(data)) && (!d.NoNUL || bytes.IndexByte(data, 0) < 0)
 }

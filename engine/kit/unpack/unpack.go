@@ -159,8 +159,8 @@ func (f *File) Kind() Kind { return f.kind }
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
 // Size decompresses the bytes before the offset given by to, or all of a shorter stream. It returns
-// the number of bytes that the stream is known to have. The result end reports whether this is the
-// end of the stream. In this case, Err returns the reason.
+// the number of bytes that the stream is known to have. If end is true, the stream ends there, and
+// Err returns the reason.
 func (f *File) Size(to int64) (size int64, end bool) {
 	for f.total < 0 && f.hi < to && f.in != nil {
 		f.more()

@@ -125,8 +125,8 @@ func TestReadAt(t *testing.T) {
 }
 
 // TestTruncated reads every prefix of a compressed file. Each must give a prefix of the file's
-// content, and an error that it is truncated, unless it ends with a member. When the file has
-// grown, reading must continue.
+// content, and a TruncatedError, unless it ends at the end of a member. When the file has grown,
+// reading must continue.
 func TestTruncated(t *testing.T) {
 	for _, kind := range kinds {
 		texts := []string{text(300, 1), text(500, 2), text(2000, 3)}

@@ -77,7 +77,7 @@ func newStraight(pattern string, groups int) *straight {
 }
 
 // opMark is an additional syntax.Op, which flat uses for the start and the end of a group. The
-// field Min has the index in straight.at at which match stores this position.
+// field Min is an index of the slice straight.at, where match stores this position.
 const opMark = syntax.Op(200)
 
 // flat returns re as a flat sequence, without nested concatenations and groups.
