@@ -160,8 +160,8 @@ func TestRetryOfWholeBatch(t *testing.T) {
 	}
 }
 
-// TestRecycledChildren checks that a child that ends with status 0 after each answer is replaced,
-// and that no batch is blamed.
+// TestRecycledChildren checks a program that ends with status 0 after each answer. A new child must
+// replace the ended one each time, and no batch may be blamed.
 func TestRecycledChildren(t *testing.T) {
 	t.Parallel()
 	const serve = `IFS= read -r l || exit 1; id=${l#*:}; ` +

@@ -193,8 +193,8 @@ func TestSourceRestarts(t *testing.T) {
 	}
 }
 
-// TestSourceSchedule checks that runs start on schedule, even after a failed one, and that a run
-// which exceeds its timeout is ended.
+// TestSourceSchedule checks that runs start on schedule, even after a failed run. A run that
+// exceeds its timeout must be ended.
 func TestSourceSchedule(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()

@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestClientLog checks that a message repeated for a minute is logged seven times, and that these
-// lines count the other repetitions.
+// TestClientLog logs a message repeatedly for a minute. Only seven warnings must appear, with the
+// number of the repetitions between them.
 func TestClientLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

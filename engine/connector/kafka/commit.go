@@ -56,8 +56,8 @@ type prepared struct {
 // prepare returns the commits for marks. It leaves out marks of ended assignments, and marks with a
 // watermark below the committed offset. The offset of a commit is the watermark: all records below
 // it are delivered, dead-lettered or dropped. Its metadata has the settled ranges above the
-// watermark. If not all ranges fit into the metadata, prepare counts the others and removes them
-// from the mark.
+// watermark. If not all ranges fit into the metadata, prepare counts the ranges that do not fit,
+// and removes them from the mark.
 func (r *reader) prepare(marks []stream.Mark) map[topicPartition]prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -48,7 +48,7 @@ type load struct {
 func (l load) wellRecords() int { return min(l.records, max(50_000, l.records/20)) }
 
 // TestLoad sends to 10,000 merchants, of which 1 % are dead and 5 % slow, at 60 % of the rate that
-// is possible without such merchants. It measures the latency of healthy merchants from the source
+// is possible if all are healthy. It measures the latency of healthy merchants from the source
 // to the acceptance, the attempts at dead hosts, and the memory. `make notify-load` runs the full
 // size. The process time shows how close the machine was to its limit.
 func TestLoad(t *testing.T) {

@@ -84,8 +84,8 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// TestSource checks that each letter is a record of its own partition, and that the source skips
-// letters that are settled, duplicate or excluded by the filter.
+// TestSource checks that each letter becomes a record with a partition of its own. The source must
+// skip letters that are settled, duplicate or excluded by the filter.
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
 	d, err := osfs.New().OpenDir(dir)

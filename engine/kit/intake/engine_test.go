@@ -148,7 +148,7 @@ pipelines:
 
 // TestWithdrawFromEngine withdraws submissions at random times. A submission that no worker has got
 // must be withdrawn at once and never delivered. Every route must deliver the other submissions,
-// and the counters of the routes must contain only these.
+// and the counters of the routes must not contain withdrawn ones.
 func TestWithdrawFromEngine(t *testing.T) {
 	for name, c := range map[string]struct {
 		routes string
