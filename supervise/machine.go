@@ -43,8 +43,8 @@ type child struct {
 	state    State
 	alive    bool // an incarnation has started and not returned
 	afterEnd follow
-	// at orders the queue that holds the child: it is the time of the child's next start, or the
-	// end of its Shutdown.
+	// The field at is the time of the child's next start, or the end of its Shutdown. It orders the
+	// queue that holds the child.
 	at          time.Duration
 	pos         int // index in that queue
 	incarnation uint64
