@@ -26,8 +26,8 @@ import (
 // After an early return the caller does not know which values were not delivered. To dead-letter
 // rejected values, to log failures or to resume after a crash, use [New] or [OpenBook].
 //
-// seq runs on a goroutine of its own. Each cannot interrupt it: a seq that waits for data must
-// watch ctx itself.
+// seq runs on a goroutine of its own, and is not interrupted: a seq that waits for data must watch
+// ctx itself.
 func Each[T any](ctx context.Context, seq iter.Seq[T], lanes []string,
 	deliver func(ctx context.Context, lane string, value T) error) error {
 	switch {
