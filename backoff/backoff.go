@@ -82,7 +82,7 @@ func (s State) After(d time.Duration) State {
 // Policy is a rule for waits: an immutable value that any number of goroutines may use at once.
 type Policy interface {
 	// Next returns the wait at s, and the state after that wait. d is never negative. If ok is
-	// false, the caller gives up: d is then 0, and next equals s. A nil src means the runtime's
+	// false, the policy gives up: d is then 0, and next equals s. A nil src means the runtime's
 	// source. src is called only from within Next. A source that is not safe for concurrent use,
 	// such as a rand.PCG, must not be shared by concurrent callers.
 	Next(s State, src rand.Source) (d time.Duration, next State, ok bool)

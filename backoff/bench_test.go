@@ -50,7 +50,7 @@ func every() []struct {
 	}
 }
 
-// BenchmarkNext measures the cost of a wait. Each sequence restarts after 20 waits. Otherwise
+// BenchmarkNext measures the time that Next takes. Each sequence restarts after 20 waits. Otherwise
 // nearly all waits would be at the cap.
 func BenchmarkNext(b *testing.B) {
 	for _, c := range every() {

@@ -159,7 +159,7 @@ func (ps sum) Next(s State, src rand.Source) (time.Duration, State, bool) {
 }
 
 // combine joins the waits of all ps at state s with the function join. If a policy has changed
-// State.Step, the next state keeps the changed value.
+// State.Step, the next state keeps the changed value, or the last one if several have changed it.
 func combine(ps []Policy, s State, src rand.Source,
 	join func(a, b time.Duration) time.Duration) (time.Duration, State, bool) {
 	var total time.Duration

@@ -16,10 +16,10 @@ type Walk struct{ base, max time.Duration }
 // first from [base, 3 * base]. The range ends at max. A max of 0 means no cap but the largest
 // Duration.
 //
-// A short wait makes the next wait short, too. So many contending clients, for example 190, need
-// more time and more calls than with full jitter. The source is M. Brooker, Exponential Backoff And
-// Jitter, AWS Architecture Blog, 2015. In Brooker's version, each draw above max is cut to max, so
-// that a fifth of the waits equal the cap.
+// A short wait makes the next wait short, too. Therefore a large number of contending clients, for
+// example 190, needs more time and more calls than with full jitter. The source is M. Brooker,
+// Exponential Backoff And Jitter, AWS Architecture Blog, 2015. In Brooker's version, each draw
+// above max is cut to max, so that a fifth of the waits equal the cap.
 func Decorrelated(base, max time.Duration) Walk { return Walk{base, max} }
 
 func (p Walk) limits() (base, limit time.Duration) {
@@ -38,8 +38,8 @@ var powersOf3 = func() (f [40]uint64) {
 	return f
 }()
 
-// highest returns the longest wait of draw n, counted from 1. For 0 it returns the base, from
-// which the first draw starts.
+// highest returns the longest wait of draw n, counted from 1. For 0 it returns the base, which
+// stands for the wait before the first draw.
 func (p Walk) highest(n uint64) time.Duration {
 	base, limit := p.limits()
 	if base == 0 {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Delays iterates over the waits of p from its start: the step, counted from 0, and the wait. The
-// iteration ends where p gives up. If p never gives up, the loop must break. The source src is
-// passed to [Policy].Next.
+// Delays returns an iterator over the waits of p from its start. It yields the step, counted from
+// 0, and the wait. The iteration ends where p gives up. If p never gives up, the loop must break.
+// The source src is passed to [Policy].Next.
 //
 //	for n, d := range backoff.Delays(p, nil) { ... }
 func Delays(p Policy, src rand.Source) iter.Seq2[int, time.Duration] {

@@ -14,7 +14,7 @@ import (
 // Ladder is a policy with an interval for each step. A jitter mode draws the wait from the
 // interval, and a cap bounds the wait. [Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci],
 // [Table], [Pattern] and [Recommended] return a Ladder. The methods Full, Equal, Proportional,
-// Additive and Plain return a copy with another jitter mode. The zero Ladder waits 0 forever.
+// Additive and Plain return a copy with another jitter mode. Every wait of the zero Ladder is 0.
 type Ladder struct {
 	// The ladder does not change after construction. Since a Ladder is a single pointer, converting
 	// it to a Policy copies and allocates nothing.
@@ -155,8 +155,8 @@ func step(n int) uint32 {
 }
 
 // Plain removes the jitter: every wait is the interval itself, at most the cap. Use it for
-// schedules and for a single client. Many clients without jitter collide again and again. Until all
-// have succeeded, they take 7 to 14 times as long as with jitter.
+// schedules and for a single client. Many clients without jitter collide again and again: the time
+// until all have succeeded is 7 to 14 times as long as with jitter.
 func (l Ladder) Plain() Ladder { return l.with(jitter{}) }
 
 // Full draws each wait from [0, interval], both ends included. Under contention it is the best of

@@ -9,8 +9,8 @@ import (
 )
 
 // TestLongEnough checks that a job which ends before the last kill is repeated with twice the
-// input, but at most twice. A job that failed, or that lost or repeated records, must not be
-// repeated.
+// input, but at most twice. A job that failed, or that lost or repeated records, must not run
+// again.
 func TestLongEnough(t *testing.T) {
 	failed := errors.New("failed")
 	for _, tt := range []struct {

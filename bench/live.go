@@ -61,7 +61,8 @@ func (e *env) growing() (name, yaml string) {
 }
 
 // run starts penstock and then the writer. When all records have arrived, it stops penstock. The
-// measured time begins with the start of the writer, and ends when the last new record has arrived.
+// measured time begins with the start of the writer, and ends when the last record has arrived for
+// the first time.
 func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
 
 // with creates the job and its receiver and calls drive with them.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// busy has the CPU time that was used up to a moment: by the whole machine (all), and by this
-// command together with its child processes that have ended (ours).
+// busy is a reading of two CPU times at one moment: that of the whole machine (all), and that of
+// this command with its child processes that have ended (ours).
 type busy struct {
 	at         time.Time
 	all, ours  float64 // in seconds

@@ -116,7 +116,7 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 
 // rivalIntoFile measures a program that writes a file. The work is done when the file has all
 // records. Its size does not show that, because each program wraps records in its own way. So the
-// records are counted. Counting takes CPU time from the program, and begins only when the file is
+// records are counted. Counting takes CPU time from the program, so it begins only when the file is
 // as large as the input.
 func rivalIntoFile(e *env, p rival.Program, j rival.Job, in load.Input) (measure, error) {
 	if err := e.warm(in); err != nil {

@@ -26,8 +26,8 @@ type series struct {
 	failed map[string]error // programs that cannot run the workload
 }
 
-// rivalRounds is the number of rounds in which the other programs run. Fewer rounds are enough for
-// them: they are slower than penstock, and their runs differ less.
+// rivalRounds is the number of rounds in which programs other than penstock run. Fewer rounds are
+// enough for them: they are slower than penstock, and their runs differ less.
 const rivalRounds = 3
 
 // warmFrom is a number of rounds. If there are at least as many, a warm-up round comes first.

@@ -10,13 +10,12 @@ import (
 
 // Each delivers every value of seq to one of the lanes, at the pace that each lane can bear, and
 // returns nil when all are delivered. The lanes are names, such as URLs. deliver gets a value and
-// the name of its lane, and is called by several goroutines at a time. Each measures the lanes: a
-// slow lane gets fewer values, and a failing lane is paused and probed.
+// the name of its lane, and is called by several goroutines at a time. The speed of the lanes is
+// measured: a slow lane gets fewer values, and a failing lane is paused and probed.
 //
 // The error of deliver is the outcome, as for [Worker]; see [HTTPOutcome]. After a failed delivery
-// Each sends the value again after a delay, perhaps to another lane, until it is delivered. So
-// deliver may get a value twice. The context of a call ends when it takes longer than
-// [DefaultAbandon].
+// the value is sent again after a delay, perhaps to another lane, until it is delivered. So deliver
+// may get a value twice. The context of a call ends when it takes longer than [DefaultAbandon].
 //
 // Each returns early, after all calls of deliver have returned, if
 //   - ctx ends: the error wraps its cause and the last failure of deliver,
@@ -27,8 +26,8 @@ import (
 // After an early return the caller does not know which values were not delivered. To dead-letter
 // rejected values, to log failures or to resume after a crash, use [New] or [OpenBook].
 //
-// seq runs on a goroutine of its own. Each cannot interrupt it: a seq that waits for data must
-// watch ctx itself.
+// seq runs on a goroutine of its own, and is not interrupted: a seq that waits for data must watch
+// ctx itself.
 func Each[T any](ctx context.Context, seq iter.Seq[T], lanes []string,
 	deliver func(ctx context.Context, lane string, value T) error) error {
 	switch {

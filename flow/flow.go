@@ -31,8 +31,8 @@
 //
 // A lane is a worker's place in the Sender: an endpoint, a connection, a process. An attempt is one
 // call of a worker with an item. An item is settled when a worker has delivered it, or when it has
-// been dead-lettered or withdrawn. The number of attempts or the age of an item never settles it.
-// Delivery is at least once.
+// been dead-lettered or withdrawn. Neither the number of its attempts nor its age settles an item,
+// unless control.Config.End sets a limit. Delivery is at least once.
 //
 // The package needs no real time: everything runs under testing/synctest.
 package flow

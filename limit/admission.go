@@ -55,9 +55,9 @@ func newAdmission(o Options, clock time.Duration) *admission {
 }
 
 // refresh copies the limit and the epoch from the window. It is called after each event that may
-// have changed the window. Each call keeps the epoch of its start. When the window changes its
-// epoch, for example at the start of a probe, it does not count the round trips of the calls that
-// are running now.
+// have changed the window. Each admitted call keeps the epoch at which it started. When the window
+// changes its epoch, for example at the start of a probe, it does not count the round trips of the
+// calls that are running at that moment.
 func (a *admission) refresh() {
 	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
 }

@@ -121,8 +121,8 @@ func (s simulated) mean(algorithm window.Algorithm, seeds int) (sum result) {
 	return sum
 }
 
-// best returns the goodput of the best constant limit. Before a first-in-first-out server, a higher
-// limit never lowers the goodput, and 32 calls keep 8 places busy at all times.
+// best returns the goodput of the best constant limit. If a server works first in, first out, a
+// higher limit never lowers the goodput, and 32 calls keep 8 places busy at all times.
 func (s simulated) best(seeds int) float64 { return s.mean(window.Fixed{Size: 32}, seeds).goodput }
 
 // notUnderRace skips a simulation if the flag -short is set. Tests with the race detector set this

@@ -14,8 +14,8 @@ type Attempt struct {
 }
 
 // FromContext returns the attempt to which ctx belongs. Call it in an operation, a Budget or a
-// hook, with the context that it received. For any other context, FromContext returns an Attempt
-// with Number 1 and no key.
+// hook, with the context that was passed there. For any other context, FromContext returns an
+// Attempt with Number 1 and no key.
 func FromContext(ctx context.Context) Attempt {
 	if c, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
 		return c.attempt

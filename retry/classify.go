@@ -88,9 +88,9 @@ func Permanent(err error) error {
 	return &mark{cause: err, permanent: true}
 }
 
-// After wraps err and demands that the next attempt begin no sooner than d from now.
-// Options.MaxHint limits d. After(d, nil) is an error that holds only this demand. A d of 0 or less
-// has an effect only with Options.ExactHint.
+// After wraps err and demands that the next attempt begin no sooner than d from now. A d above
+// Options.MaxHint stops the retry, unless Options.ClampHint is set. After(d, nil) is an error that
+// holds only this demand. A d of 0 or less has an effect only with Options.ExactHint.
 func After(d time.Duration, err error) error {
 	if d <= 0 {
 		d = -1

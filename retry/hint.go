@@ -15,7 +15,8 @@ import (
 // RateLimit (draft-ietf-httpapi-ratelimit-headers), in which r is the number of remaining requests
 // and t the time until there are more. The hint is the longest t among the policies with r=0. If
 // neither field is present and valid, readHint returns false. A date in the past is a wait of 0. A
-// value too large for a Duration is the largest Duration, which Options.MaxHint bounds.
+// value too large for a Duration gives the largest Duration. The caller compares hints with
+// Options.MaxHint.
 func readHint(retryAfter string, rateLimits []string, now time.Time) (time.Duration, bool) {
 	if text := strings.TrimSpace(retryAfter); text != "" {
 		if n, ok := seconds(text); ok {

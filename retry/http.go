@@ -98,7 +98,7 @@ func statusAction(status int, keyed bool) Action {
 func isOriginFailure(status int) bool { return status >= 520 && status <= 527 }
 
 // idempotent reports whether sending the request twice has the effect of sending it once (RFC 9110
-// section 9.2.2), or the server can recognize the second copy by its key.
+// section 9.2.2), or whether the server can recognize the second copy by its key.
 func idempotent(method string, h http.Header) bool {
 	switch method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace,

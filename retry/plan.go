@@ -35,7 +35,7 @@ type step struct {
 }
 
 // decide returns the wait before the next attempt, or the reason to stop. It first makes the checks
-// that need no wait. If one of them stops the call, the policy draws no random number.
+// that do not depend on the wait. If one of them stops the call, the policy draws no random number.
 func (p *plan) decide(o *Options, s *step) (wait time.Duration, stop error) {
 	progress := s.action == Progress
 	if progress || s.notReady {

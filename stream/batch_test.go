@@ -318,8 +318,8 @@ func checkRaw(t *testing.T, p *stream.Batch) {
 	}
 }
 
-// TestExpand checks that each record gets the requested number of records behind it, with their own
-// ids, also next to records of the same origin.
+// TestExpand checks that Expand inserts the requested number of records behind each record. All
+// records must have different ids, even if a second Expand adds records of the same origin.
 func TestExpand(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	part := &stream.Partition{ID: "p"}

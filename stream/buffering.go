@@ -10,7 +10,7 @@ import (
 var ErrNoBuffer = errors.New("the source has no buffer")
 
 // BufferingOptions is an optional interface of the options of a source with a durable buffer. It
-// lets commands of operators open the stored data without the source.
+// lets commands such as `penstock buffer list` open the stored data without the source.
 type BufferingOptions interface {
 	// OpenBuffer opens the buffer of a source with the given state directory. It returns
 	// [ErrNoBuffer] if the options configure no buffer, and an error that wraps fs.ErrNotExist if

@@ -233,8 +233,8 @@ var (
 	ErrRangeGone = errors.New("the data of a waiting batch no longer exists")
 )
 
-// RetryingSource is an optional interface of a [Source] that retries by itself when it cannot get
-// data, for example because its command fails, while its routes run.
+// RetryingSource is an optional interface of a [Source] that retries by itself while its routes
+// run. It does so if it cannot get data, for example because its command fails.
 type RetryingSource interface {
 	// Failure returns the reason why the source gets no data now, or nil. The process is not ready
 	// while Failure returns an error. It is safe for concurrent use, and must not wait.

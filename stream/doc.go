@@ -34,7 +34,7 @@
 //	        Holder             keeps deleted data until all routes have read it
 //	        RetryingSource     retries by itself, and reports why it gets no data
 //	        AssignedSource     has partitions that a broker assigns and revokes, and stores
-//	                           positions there
+//	                           positions in the broker
 //	        RequestSource      has requests that several processes may get
 //	        SharedSource       can be read by the processes of a cluster, one at a time
 //	Reader  AssignedReader     knows which partitions it owns; for an AssignedSource

@@ -19,8 +19,8 @@ var sizeUnits = []struct {
 	{"B", 1},
 }
 
-// ParseSize parses a size: a non-negative number, with a fraction if there is a unit, and
-// optionally one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB.
+// ParseSize parses a size: a non-negative number with an optional unit. The units are B, kB, MB,
+// GB, TB, KiB, MiB, GiB and TiB. With a unit other than B, the number may have a fraction.
 func ParseSize(s string) (Size, error) {
 	text, unit := strings.TrimSpace(s), int64(1)
 	for _, u := range sizeUnits {

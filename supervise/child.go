@@ -257,7 +257,8 @@ func longest(p backoff.Policy) time.Duration {
 }
 
 // stepAfter returns the step that longest checks after step n. The first 128 steps are checked one
-// by one, because tables and limits end there. After them, only powers of two are checked.
+// by one, because tables and limits usually end among them. After them, only powers of two are
+// checked.
 func stepAfter(n int) int {
 	if n < 128 {
 		return n + 1

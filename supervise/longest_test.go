@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// TestLongestTimes checks that the longest Duration means no limit, and does not overflow: as a
-// Shutdown, like infinity of Erlang/OTP, as a delay and as a pause.
+// TestLongestTimes checks that the longest Duration does not overflow as a Shutdown, a delay or a
+// pause. As a Shutdown it means no limit, like infinity in Erlang/OTP.
 func TestLongestTimes(t *testing.T) {
 	const forever = math.MaxInt64
 	broken := errors.New("broken")

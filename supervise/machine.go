@@ -43,8 +43,8 @@ type child struct {
 	state    State
 	alive    bool // an incarnation has started and not returned
 	afterEnd follow
-	// at orders the queue that holds the child: it is the time of the child's next start, or the
-	// end of its Shutdown.
+	// The field at is the time of the child's next start, or the end of its Shutdown. It orders the
+	// queue that holds the child.
 	at          time.Duration
 	pos         int // index in that queue
 	incarnation uint64
@@ -167,8 +167,8 @@ func (m *machine) link(c *child) {
 	m.names[c.Name] = c
 }
 
-// reset prepares the state machine for the next call of Serve. It must be over, and none of its
-// children may be alive. All children start as new ones, but the count of their incarnations
+// reset prepares the state machine for the next call of Serve. Its phase must be over, and none of
+// its children may be alive. All children start as new ones, but the count of their incarnations
 // continues. Children that were added before the first Serve come back unless they were removed,
 // even if they are Temporary and have ended. Children that were added later come back only if they
 // are still in the list.

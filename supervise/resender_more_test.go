@@ -55,9 +55,9 @@ func TestResendsAfterCrashes(t *testing.T) {
 }
 
 // original runs the published BackOffSender with k messages over a child. The child crashes at its
-// first message, as often as the parameter crashes says. Then it acks all messages. BackOffSender
-// keeps the unacked messages and sends all of them again at each Tick. original returns the number
-// of repeated sends.
+// first message; the parameter crashes is the number of crashes. Then it acks all messages.
+// BackOffSender keeps the unacked messages and sends all of them again at each Tick. original
+// returns the number of repeated sends.
 func original(k, crashes int) (resent uint64) {
 	possiblyFailed := make(map[int]bool)
 	var mailbox []int

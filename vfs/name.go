@@ -42,8 +42,8 @@ func CheckName(op, name string, dirOK bool) error {
 }
 
 // NotRegular returns the error of the operation op on a path (name), if a file on this path is not
-// of the type that op needs. mode has the type of this file, and part is its element of name.
-// Example: for the name "logs/a", part is "logs" if logs is a symlink. The error wraps
+// of the type that op needs. mode has the type of this file, and part is the element of name that
+// leads to it. Example: for the name "logs/a", part is "logs" if logs is a symlink. The error wraps
 // ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)

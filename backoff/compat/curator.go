@@ -124,8 +124,8 @@ type CuratorFixed struct {
 	Compat     bool // whether a negative Sleep gives negative waits, as in the original
 }
 
-// Decide reports whether the original retries after retryCount retries, which may be negative, and
-// returns its sleep before that retry.
+// Decide reports whether the original retries again after retryCount retries, and returns its sleep
+// before that retry. A negative retryCount is accepted.
 func (p CuratorFixed) Decide(retryCount int) (slept time.Duration, retry bool) {
 	if p.Validate() != nil || !p.Forever && retryCount >= p.MaxRetries {
 		return 0, false

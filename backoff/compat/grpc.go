@@ -13,8 +13,8 @@ import (
 // factor from 1 - Jitter to 1 + Jitter.
 //
 // Quirks: The first wait is exactly Base, even if Base is above Max, and has no jitter. The jitter
-// comes after the cap, so waits go up to (1+Jitter) * Max. A wait beyond an int64 of nanoseconds,
-// or of NaN, wraps (Compat only).
+// comes after the cap, so waits go up to (1+Jitter) * Max. A wait that is NaN, or exceeds an int64
+// of nanoseconds, wraps (Compat only).
 //
 // [GRPCDefaults] has the settings of the connection-backoff specification.
 type GRPC struct {

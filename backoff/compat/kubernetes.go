@@ -14,8 +14,8 @@ import (
 //
 // Quirks: The jitter is U[0, 1) * Jitter times the capped wait. It is added to that wait, so the
 // sum may exceed Cap. If Duration is above Cap, the first wait is Duration. When the interval
-// reaches Cap, Steps falls to 0, which ends ExponentialBackoff early (Loop). Without a Cap the
-// interval overflows to the lowest int64, a hot loop (Compat only).
+// reaches Cap, Steps falls to 0, which ends ExponentialBackoff early (see [KubernetesWait.Loop]).
+// Without a Cap the interval overflows to the lowest int64, a hot loop (Compat only).
 type KubernetesWait struct {
 	Duration time.Duration
 	Factor   float64 // 0 means 1
@@ -109,7 +109,7 @@ func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }
 
 // KubernetesLoop is ExponentialBackoff of apimachinery: see [KubernetesWait.Loop].
 //
-// Quirk: if the cap ends the loop, the original waits once more after its last call (Wasted).
+// Quirk: if the cap ends the loop, the original waits once more after its last call: see Wasted.
 type KubernetesLoop struct{ wait KubernetesWait }
 
 // Next implements backoff.Policy.

@@ -19,8 +19,8 @@ import (
 // Parse reads a policy from text. It accepts the policies of package backoff, including
 // combinations, as [backoff.Parse] does, and the policies of this package, which [Specs] lists.
 // Each key sets the field of the same name in the policy's struct: max_sleep sets MaxSleep. A
-// missing key has the default that Specs shows, if there is one. Compat is off, so that no wait is
-// negative.
+// missing key has the default that Specs shows. A key without a default must be given. Compat is
+// off, so that no wait is negative.
 //
 // The String method of a policy returns a text from which Parse makes the same policy again.
 func Parse(spec string) (backoff.Policy, error) { return backoff.ParseWith(spec, readers) }

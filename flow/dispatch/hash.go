@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Hash sends all items of a key to the same lane, even if that lane is not free. Storm's fields
-// grouping does the same. It is rendezvous hashing (Thaler and Ravishankar 1998): the lane with the
-// highest hash of key and lane gets the key. If a lane is added or removed, only the keys of this
-// lane move.
+// Hash sends all items of a key to the same lane. While that lane is not free, they wait. Storm's
+// fields grouping does the same. It is rendezvous hashing (Thaler and Ravishankar 1998): the lane
+// with the highest hash of key and lane gets the key. If a lane is added or removed, only the keys
+// of this lane move.
 type Hash struct{}
 
 // Name returns "hash".

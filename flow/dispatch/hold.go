@@ -10,7 +10,7 @@ import (
 // Holder is a Chooser that can let an item wait for a busy lane even if another lane is free.
 type Holder interface {
 	Chooser
-	// ChooseOrHold chooses a lane i like Choose. It also returns a number of items, most. The
+	// ChooseOrHold chooses a lane i, as Choose does. It also returns a number of items, most. The
 	// caller compares it with the number of waiting items:
 	//
 	//   - If at most that many items wait, hold the item: a busy lane is expected to take it sooner

@@ -315,8 +315,8 @@ func (b *base) samplesWanted() int {
 	return min(max(probeSamples, int(probeRound*b.narrow)), maxProbeSamples)
 }
 
-// addReported adds a round trip to the base, for a worker that reports how long batches wait. The
-// reported wait was subtracted from x.
+// addReported updates the base with a round trip of a worker that reports how long batches wait.
+// The reported wait was subtracted from x.
 func (b *base) addReported(x float64) {
 	if x <= 0 {
 		return
@@ -329,8 +329,8 @@ func (b *base) addReported(x float64) {
 	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
-// finish adds the mean round trip of the probe to the base. If round trips vary, the mean of the
-// first answers is too low, because the short round trips come back first. In this case finish
+// finish updates the base with the mean round trip of the probe. If round trips vary, the mean of
+// the first answers is too low, because the short round trips come back first. In this case finish
 // computes the mean by Little's law from the number of deliveries during the probe. With Short, a
 // mean far from the base shows that the worker's speed has changed. The mean then replaces the
 // base.

@@ -13,9 +13,10 @@ import (
 //
 // The window starts at one batch and at least doubles per round trip until the worker is full. Then
 // it follows a target for the queue, of about 1.5 to 3 times sqrt(BDP), which is square-root
-// staffing for workers that serve in parallel. BDP is the number of batches in flight that do not
-// wait. If the queue is below the target, the window grows by one batch per round. If it is above
-// the target, the window shrinks by one batch, or by up to a quarter if it is far above.
+// staffing for workers that serve in parallel. If round trips hardly vary, the target is a quarter
+// to three quarters of sqrt(BDP). BDP is the number of batches in flight that do not wait. If the
+// queue is below the target, the window grows by one batch per round. If it is above the target,
+// the window shrinks by one batch, or by up to a quarter if it is far above.
 //
 // The queue is estimated from the round trips as in TCP Vegas: of a window of W batches, q = W (1 -
 // base/mean) wait. The base is the mean round trip of the drained worker, not the minimum. Example:

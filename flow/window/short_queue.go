@@ -131,8 +131,8 @@ func (w *waits) refine(from, to float64) {
 	w.tilted = w.drained * x * from / to
 }
 
-// late adds a round trip to the drained weight. Its call was sent during a probe, and came back
-// after the probe.
+// late includes the round trip x in the drained weight. The call of x was sent during a probe, and
+// came back after the probe.
 func (w *waits) late(x float64) {
 	if w.known() {
 		w.probed.add(x)

@@ -132,9 +132,10 @@ func (u *startup) isFaster(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startVerySlow) && batches > startFasterPace*u.before*x
 }
 
-// mayBeRandom reports whether the slow ones of n round trips may be slow by chance. This is so in
-// two cases: they are few, or there is only one, and a batch that was sent with more batches in
-// flight was not slow. In both cases, very slow round trips must be few.
+// mayBeRandom reports whether the slow ones of n round trips may be slow by chance. This is so if
+// they are at most one in startChance. A single slow one may always be random, if a batch that was
+// sent with more batches in flight was not slow. In both cases, at most one in startChance may be
+// very slow.
 func (u *startup) mayBeRandom(n int) bool {
 	return startChance*u.verySlow <= n && (startChance*u.slow <= n || u.slow == 1 &&
 		u.slowAt < u.normalAt)
