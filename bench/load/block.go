@@ -25,7 +25,8 @@ const (
 // repetition they have new numbers.
 const linesAtOnce = 20_000
 
-// Block is a set of log lines. Each line has room for a mark, which contains its number.
+// Block is a set of log lines. Each line contains a mark: digits that are overwritten when the line
+// is used. Its number is written there.
 type Block struct {
 	text  []byte
 	holes []int // offset of each line's number in text
@@ -34,7 +35,8 @@ type Block struct {
 }
 
 // NewBlock returns a block of generated lines. If kind is Real, the lines come from the files in
-// PENSTOCK_DATA instead. If timed is set, the marks have room for the time of writing.
+// PENSTOCK_DATA instead. The mark of each line has room for its number and, if timed is set, for
+// the time at which the line is written.
 func NewBlock(program string, kind Kind, timed bool) (*Block, error) {
 	lines, err := source(program, kind)
 	if err != nil {

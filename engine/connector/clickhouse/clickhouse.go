@@ -87,8 +87,9 @@ func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Fo
 
 const reasonToWait = "a batch would count as delivered before it is stored; remove it"
 
-// ownSettings maps each query parameter that the sink sets itself to the remedy, which is shown if
-// an endpoint or the option settings contains this parameter.
+// ownSettings has the query parameters that the sink sets itself. An endpoint with one of them in
+// its URL is invalid, and so is an option `settings` with one of them. The error then contains the
+// text in this map, which tells the user what to do instead.
 var ownSettings = map[string]string{
 	"query":                      "the sink writes the statement; see table and format",
 	"database":                   "write the option database",
