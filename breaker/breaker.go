@@ -219,8 +219,9 @@ func (c Call) Done(err error) {
 	}
 }
 
-// changed adds the change from the state before to b.changes, if the state has changed and OnChange
-// is set. It reports whether the caller must call report, which passes the changes to onChange.
+// changed compares the state with an earlier one (before). If the two differ and OnChange is set,
+// changed adds the change to b.changes. It reports whether the caller must call report, which
+// passes the changes to onChange.
 func (b *Breaker) changed(before State, now time.Duration, err error) bool {
 	after := b.circuit.State()
 	if after == before || b.onChange == nil {
@@ -274,8 +275,8 @@ type Budget struct {
 	calls   map[context.Context]running // guarded by mu
 }
 
-// running holds the running attempts with one context. It holds several if the first attempts of
-// concurrent calls have the same context.
+// running holds the running attempts with one context. There may be several of them, because
+// concurrent calls of retry.Do may pass the same context to Allow.
 type running struct {
 	oldest Call
 	newer  []Call // the other attempts, in order of start

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/breaker"
 )
 
-// TestLongestWaits checks that a breaker stays open for as long as Wait or the RetryAfter of an
-// error demands, however long that is.
+// TestLongestWaits checks that a breaker stays open for as long as Wait demands, and for as long as
+// the RetryAfter of an error demands if MaxHint allows that. Both may be the longest Duration.
 func TestLongestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {

@@ -22,8 +22,8 @@ var errFailed = errors.New("failed")
 // The loop of each benchmark contains the call itself and no function value, so that only the call
 // is measured. An operation that succeeds does nothing.
 
-// parent returns the context of the caller, which never ends. If cancellable is set, it could be
-// canceled, like the contexts of most programs.
+// parent returns the context for the calls of a benchmark. If cancellable is set, it can be
+// canceled, like the contexts of most programs. It is canceled only after the benchmark.
 func parent(cancellable bool) (context.Context, context.CancelFunc) {
 	if cancellable {
 		return context.WithCancel(context.Background())

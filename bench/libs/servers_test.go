@@ -268,10 +268,10 @@ const (
 	leastGoodput = 0.98
 )
 
-// Each line of the table is a mean over 6 runs (seeds). The final check of TestServers uses means
-// over 24 runs (verdictSeeds), because runs with the same seed differ: calls that end at the same
-// instant continue in any order. The goodput of package limit differs by about 1 % between runs,
-// and its number of waiting calls by a quarter.
+// TestServers prints means over 6 runs (seeds). Its final check uses means over 24 runs
+// (verdictSeeds), because runs with the same seed differ: calls that end at the same instant
+// continue in any order. The goodput of package limit differs by about 1 % between runs, and its
+// number of waiting calls by a quarter.
 const (
 	seeds        = 6
 	verdictSeeds = 24

@@ -34,7 +34,7 @@ func ReadRatios(path string) (Ratios, error) {
 }
 
 // Of returns the ratios for a machine. If a workload has no ratio for this machine, Of uses the
-// lowest ratio of any machine. The result others lists these workloads.
+// lowest ratio of any machine, and others contains the workload.
 func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	kept = Kept{}
 	for _, k := range r {

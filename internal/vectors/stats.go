@@ -67,8 +67,8 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 	}
 	// If 1 % of the library's draws lie within a twentieth of the range from an end, the library
 	// has many draws near this end. Then even a single draw of ours that lies more than a fiftieth
-	// of the range beyond the end is an error. Otherwise the library's extreme is accidental, for
-	// example below a cap that most draws exceed.
+	// of the range beyond the end is an error. Otherwise the library's extreme is accidental.
+	// Example: a cap limits most draws to the same value, so only few draws are near the low end.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {

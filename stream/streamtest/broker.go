@@ -152,7 +152,7 @@ func (b *Broker) Mistakes() []string {
 }
 
 // Expire ends the session of a member, as a missed heartbeat does, and gives its partitions to the
-// others. The member finds out when it next calls, and joins again.
+// other members. The member finds out when it next calls, and joins again.
 func (b *Broker) Expire(member string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -232,10 +232,9 @@ func (r *brokerReader) Read(ctx context.Context, b *stream.Batch) error {
 }
 
 // fill appends records of one partition to b. It tries the partitions in turn, beginning after the
-// partition of the last batch, and uses the first one with data. If it finds no data, the result
-// done reports whether the reader has partitions and has read all of them to their ends. fill also
-// returns two channels. The channel ours is closed when the partitions of the reader change, and
-// the channel theirs when those of the broker change.
+// partition of the last batch, and uses the first one with data. If it finds no data, done is true
+// if the reader has partitions and has read all of them to their ends. ours is closed when the
+// partitions of the reader change, and theirs when the partitions of the broker change.
 func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -45,9 +45,9 @@ func (n *node) info(name string) vfs.Info {
 	}
 }
 
-// content is the bytes of a file, which clones may share. The first bytes of b, as many as the
-// field frozen states, are shared. They are never overwritten in place: a write to one of them
-// first copies b.
+// content is the bytes of a file, which clones may share. frozen is the number of bytes at the
+// start of b that are shared. They are never overwritten in place: a write to one of them first
+// copies b.
 type content struct {
 	b      []byte
 	frozen int

@@ -62,7 +62,7 @@ func TestSuite(t *testing.T) {
 }
 
 // TestQuery checks that database, table, format and settings are in the query of the request. If an
-// endpoint has a setting in its URL, this value takes precedence over the option settings.
+// endpoint has a setting in its URL, this value takes precedence over that of option `settings`.
 func TestQuery(t *testing.T) {
 	s := new(server)
 	one := httptest.NewServer(s)

@@ -17,8 +17,8 @@ import (
 )
 
 // fields lists the fields of a record, which the source makes from a journal entry. A field without
-// a value in the entry is omitted. The last field, journal, is an object with all other fields of
-// the entry.
+// a value in the entry is omitted. The last field, journal, is an object with the other fields of
+// the entry, except those that only locate it.
 var fields = []stream.SchemaField{
 	{Name: "timestamp", Type: stream.TextType}, {Name: "hostname", Type: stream.TextType},
 	{Name: "unit", Type: stream.TextType}, {Name: "app_name", Type: stream.TextType},
@@ -106,8 +106,9 @@ func parse(line []byte, before stream.Position) (entry, error) {
 // maxCursor is the maximum length of a cursor in bytes. The cursor is a part of positions and ids.
 const maxCursor = 512
 
-// appendRest appends the field journal, and the end of the record's JSON object. The field has the
-// members of the map all, except those that only locate the entry, such as __CURSOR.
+// appendRest appends the field journal, and the end of the record's JSON object. The field has a
+// member for each key of the map (all), except keys that only locate the entry, such as __CURSOR.
+// If it has none, the field is omitted.
 func appendRest(out []byte, all map[string]json.RawMessage) []byte {
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
 		return strings.HasPrefix(name, "__")

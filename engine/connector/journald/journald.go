@@ -111,7 +111,7 @@ type reader struct {
 	objects intake.Objects
 }
 
-// read reads the entries after the position at, until ctx is done or journalctl fails. In a finite
+// read reads the entries after the position *at, until ctx is done or journalctl fails. In a finite
 // run, it ends at the current end of the journal.
 //
 // Usually, read runs journalctl twice. While journalctl waits for new entries (--follow), it prints
@@ -141,11 +141,11 @@ func (r *reader) read(ctx context.Context, at *stream.Position) error {
 	return err
 }
 
-// run runs journalctl, and passes the entries after the position at to the reader. After each
-// entry, it sets at to the position of this entry. With follow, journalctl waits for new entries.
-// missed is the error of an earlier run that may have missed entries, or nil. run reports it as
-// soon as journalctl prints an entry. If journalctl prints none, it has probably failed for the
-// same reason again, and run returns that error.
+// run runs journalctl, and passes the entries after *at to the reader. After each entry, it sets
+// *at to the position of this entry. With follow, journalctl waits for new entries. missed is the
+// error of an earlier run that may have missed entries, or nil. run reports it as soon as
+// journalctl prints an entry. If journalctl prints none, it has probably failed for the same reason
+// again, and run returns that error.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool, missed error) error {
 	o := &r.j.o
 	spec := child.Spec{

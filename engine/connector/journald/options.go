@@ -80,7 +80,7 @@ func isPriority(text string) bool {
 }
 
 // arguments returns the arguments with which journalctl reads the entry with this cursor and the
-// entries after it. If cursor is "", journalctl begins at the position that the option start
+// entries after it. If cursor is "", journalctl begins at the position that the option `start`
 // selects.
 //
 // The option --after-cursor is not used: if the entry with the cursor no longer exists, some

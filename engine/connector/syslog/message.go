@@ -70,7 +70,7 @@ func newParser(zone *time.Location, now func() time.Time) *parser {
 
 // parse returns the record of a message. The record is valid until the next call. ok reports
 // whether the message has one of the two formats. If it has neither, the record has the whole text
-// as its field message, and the fields that precede the first mistake.
+// as its field `message`, and the fields that precede the first mistake.
 func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
 	m := message{codes: noCodes}
 	p.structured.reset()

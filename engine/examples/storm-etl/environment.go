@@ -228,8 +228,8 @@ type event struct {
 	Windows []float64 `json:"windows,omitempty"` // window of each bolt
 }
 
-// store inserts the rows of a tuple in one transaction, and appends an event to the file of the
-// run.
+// store inserts the rows of a tuple in one transaction, and appends an event to the log file of the
+// run, events.ndjson.
 func (w *environment) store(parsed []any, t *tuple) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,7 +21,7 @@ func (l layer) alone() bool { return l.dir == "." || l.dir == "engine" }
 
 // layers lists the project packages that each package may import. If the folders of several rows
 // contain a package, the row with the longest folder applies. If a row allows a package of the
-// engine, it also allows the packages below that package, except those in the list named.
+// engine, it also allows the packages below that package, except the packages in named (see below).
 var layers = []layer{
 	{"backoff/compat", []string{"backoff"}},
 	{"backoff", nil},
@@ -68,7 +68,7 @@ var layers = []layer{
 		"stream", "stream/streamtest", "engine/connector/connectortest",
 	}, libraries...)},
 	{"engine/connector/all", []string{"stream", "engine/connector", "engine/processor"}},
-	// The sink http imports these sinks, because values of its option body, such as loki, are
+	// The sink http imports these sinks, because values of its option `body`, such as loki, are
 	// former names of them.
 	{"engine/connector/http", append([]string{
 		"stream", "engine/kit", "engine/connector/elasticsearch", "engine/connector/loki",

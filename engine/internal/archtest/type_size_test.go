@@ -27,10 +27,10 @@ type typeDecl struct {
 	methods int
 }
 
-// TestTypesAreSmall bounds the fields and methods of each type. Fields of embedded structs count.
-// So do the fields of an unexported struct without methods, if a field has its type and both are in
-// the same package. Otherwise such structs could hide fields. A struct without methods is plain
-// data and may have any number of fields.
+// TestTypesAreSmall bounds the fields and methods of each type. If a field is a struct of the same
+// package that is embedded, or that is unexported and has no methods, the fields of this struct
+// count instead. Otherwise such structs could hide fields. A type without methods is plain data and
+// may have any number of fields.
 func TestTypesAreSmall(t *testing.T) {
 	packages := map[string]map[string]*typeDecl{}
 	for _, f := range all(t) {

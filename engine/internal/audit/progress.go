@@ -31,8 +31,8 @@ func contains(ranges []stream.Range, p stream.Position) bool {
 	return i < len(ranges) && p.Compare(ranges[i].From) > 0
 }
 
-// without returns the parts of r that are not in the ranges of taken. The ranges must be in
-// ascending order and must not overlap.
+// without returns the parts of r that no range in taken covers. The ranges must be in ascending
+// order and must not overlap.
 func without(r stream.Range, taken []stream.Range) []stream.Range {
 	var out []stream.Range
 	for _, t := range taken {

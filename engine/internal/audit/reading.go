@@ -65,7 +65,7 @@ func (r *run) readSource(
 }
 
 // take counts the records of a batch, and passes the settled ones through the processors. Then it
-// tells the sink's audit to expect the records that result, without the dead letters.
+// tells the sink's audit to expect the resulting records, without the dead letters.
 func (r *run) take(
 	ctx context.Context,
 	b *stream.Batch,

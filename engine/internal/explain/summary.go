@@ -41,7 +41,7 @@ const MaxSteps = 12
 // Forever is a moment after the end of every trace, for FromTrace.
 const Forever = time.Duration(1<<63 - 1)
 
-// FromTrace replays a trace up to the moment at. If worker is not "", the summary contains the
+// FromTrace replays a trace up to a moment (at). If worker is not "", the summary contains the
 // steps of this worker, which are the changes of its window or state.
 func FromTrace(p *trace.Player, at time.Duration, worker string) (*Summary, error) {
 	s := &Summary{

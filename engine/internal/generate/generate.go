@@ -65,7 +65,7 @@ func (g *Generator) Append(dst []byte) []byte {
 }
 
 // Lines appends up to n lines to dst and returns their number. It stops earlier when the length of
-// dst has reached the argument most.
+// dst has reached its maximum (most).
 func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	for i := range n {
 		if len(dst) >= most {

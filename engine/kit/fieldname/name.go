@@ -67,10 +67,10 @@ func Lenient(text string) Name {
 	return n
 }
 
-// Find looks up n in a schema. If the schema has the flat field, which has exactly this name, at is
-// its index. If it has no flat field and n has a path, nested is true, and at is the index of the
-// field with the object. If it has neither, at is -1. Find returns an error if nested is true and
-// the values of the field with the index at cannot be objects.
+// Find looks up n in a schema. It returns the index (at) of the flat field, the field with exactly
+// this name. If there is none and n has a path, nested is true, and at is the index of the field
+// with the object. If the schema has neither field, at is -1. Find returns an error if nested is
+// true and the values of the field found cannot be objects.
 func (n Name) Find(in stream.Schema) (at int, nested bool, err error) {
 	if at = in.Find(n.Flat); at >= 0 || n.Path == nil {
 		return at, false, nil

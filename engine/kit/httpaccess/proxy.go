@@ -18,7 +18,7 @@ const (
 )
 
 // Proxy returns the function for the field Proxy of an http.Transport, given the value of the
-// option proxy. The function is nil if requests use no proxy.
+// option `proxy`. The function is nil if requests use no proxy.
 func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
 	switch option {
 	case ProxyNone:
@@ -58,7 +58,7 @@ func checkVariable(names ...string) error {
 	return nil
 }
 
-// CheckProxy returns an error for an invalid value of the option proxy. If the value is empty or
+// CheckProxy returns an error for an invalid value of the option `proxy`. If the value is empty or
 // "environment", CheckProxy also checks the variables HTTP_PROXY and HTTPS_PROXY of the
 // environment.
 func CheckProxy(option string) error {

@@ -70,7 +70,7 @@ func (m *Maker) Begin(b *stream.Batch) {
 }
 
 // Headers calls add for each header of record i, except headers with the value null. The function
-// add may keep its argument value.
+// add may keep the slice that it gets.
 func (m *Maker) Headers(i int, add func(name string, value []byte) error) error {
 	for k, e := range m.values {
 		name := m.headers[k].Name
@@ -86,7 +86,7 @@ func (m *Maker) Headers(i int, add func(name string, value []byte) error) error 
 }
 
 // Content returns the content of the message for record i. It is nil if the format is raw and the
-// field message is null. The content shares no memory with the batch. To save allocations, the
+// field `message` is null. The content shares no memory with the batch. To save allocations, the
 // contents of one batch are parts of one buffer. A content that does not fit into the buffer gets
 // memory of its own.
 func (m *Maker) Content(i int) []byte {

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Meta lists the fields that the option meta of a source adds to records, in this order. A field
+// Meta lists the fields that the option `meta` of a source adds to records, in this order. A field
 // with an empty name is not added.
 type Meta []stream.SchemaField
 

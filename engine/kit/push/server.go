@@ -60,7 +60,7 @@ func (s *Server) WithDeadline(ctx context.Context) (context.Context, context.Can
 }
 
 // Admit waits until there is memory for a request with the given number of bytes. It waits for at
-// most half of the option deadline, so that enough time remains to deliver the records.
+// most half of the option `deadline`, so that enough time remains to deliver the records.
 func (s *Server) Admit(ctx context.Context, bytes int64) (*intake.Reservation, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Deadline/2, errFull)
 	defer cancel()

@@ -81,8 +81,8 @@ type tally struct {
 	missing int64  // times expected minus times found; negative if found more often
 }
 
-// Compare calls found for each expected text that was found fewer or more times than it was
-// expected. It ignores texts that were not expected.
+// Compare reports each expected text that occurred fewer or more times than expected, by a call of
+// found. It ignores texts that were not expected.
 func (c *Count) Compare(found func(stream.AuditDifference) error) error {
 	for _, b := range c.files {
 		if b == nil {

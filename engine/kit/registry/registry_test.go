@@ -77,7 +77,7 @@ func (f *fixture) ask(want string, isWanted func(got []string, err error) bool) 
 	}
 }
 
-// limit changes the server's max_payload, of which clients are not told. The server then closes a
+// limit changes the server's max_payload. Clients do not learn of the change. The server closes a
 // connection that sends a larger message, and the library does not restore the connection.
 func (f *fixture) limit(bytes int32) {
 	changed := f.config.Clone()

@@ -334,7 +334,7 @@ func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 }
 
 // firstQuiet is a factor for the first answer of a child, which is held back for at least
-// firstQuiet times the option quiet. Later answers are held back for at least the option itself.
+// firstQuiet times the option `quiet`. Later answers are held back for at least the option itself.
 // The first answer needs more time, because output that the program writes at its start comes
 // together with it.
 const firstQuiet = 10

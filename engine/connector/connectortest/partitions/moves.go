@@ -21,8 +21,8 @@ import (
 // Moves checks that each record arrives exactly once while partitions move between engines. Two or
 // three engines read from one broker and write to one table. Moves starts and stops engines, so
 // that the broker moves partitions between them. It ends sessions of engines with the broker, and
-// loses responses of the sink. It also simulates kills: a killed engine is cut off from the
-// broker, but its goroutines keep running.
+// reports some stored batches to their engine as failed, as if a response was lost. It also
+// simulates kills: a killed engine is cut off from the broker, but its goroutines keep running.
 func Moves(t *testing.T, r Receiver, seed uint64) {
 	g := &group{t: t, r: r, broker: streamtest.NewBroker(4), rnd: dice(seed)}
 	defer g.close()

@@ -219,7 +219,7 @@ func restarted(t *testing.T, r Receiver) {
 
 // otherDestination checks that the ledger stores requests separately for each table and each
 // pipeline. If the table or the pipeline is another one, the same request is delivered again, even
-// if the option ledger is the same.
+// if the option `ledger` has the same value.
 func otherDestination(t *testing.T, r Receiver) {
 	first, _ := open(t, r, "intake-a", target{"p", "one", "same"})
 	first.delivers(span{"r1", 0, 3})

@@ -102,8 +102,9 @@ func TestIdealComesNearTheFormula(t *testing.T) {
 	}
 }
 
-// TestRealBackoff compares a saturated network of 10 Mb/s with the model in the research notes. It
-// compares the utilisation and, for the long frames, the share that is lost after 16 transmissions.
+// TestRealBackoff compares a saturated network of 10 Mb/s with reference values from another model.
+// It compares the utilisation and, for the long frames, the share that is lost after 16
+// transmissions.
 func TestRealBackoff(t *testing.T) {
 	for _, c := range []struct {
 		bytes, stations   int

@@ -11,7 +11,7 @@ import (
 )
 
 // VectorARC is Vector's adaptive request concurrency. Zero fields mean Vector's defaults. Its limit
-// is updated at intervals of the moving mean of the round trips.
+// is updated at intervals. An interval is as long as a moving mean of the round trips.
 //
 // The limit grows by one if three conditions hold: it was reached, no response signaled back
 // pressure, and the mean round trip of the interval is not above the moving mean. The limit shrinks

@@ -89,9 +89,9 @@ func (s *Scenario) Offered() float64 {
 	return 0
 }
 
-// Ideal returns the maximum cost that can be delivered from one time to another. At each moment,
-// the ideal rate is the smaller of the capacity and the offered load. While there is a backlog, the
-// ideal rate is the capacity.
+// Ideal returns the maximum cost that can be delivered from one time to another. While there is a
+// backlog, the ideal rate is the capacity. At all other times, it is the smaller of the capacity
+// and the offered load.
 func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	lambda := s.Offered()
 	backlog, sum := 0.0, 0.0

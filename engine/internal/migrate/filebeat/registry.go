@@ -213,10 +213,10 @@ func readSnapshot(text []byte, into map[string]entry) error {
 	return nil
 }
 
-// readChanges applies a log of changes to the entries of the snapshot, the map into. Each change
-// has two lines: the operation with its number, and the key with its value. The snapshot already
-// has the changes with numbers up to last, so they are skipped. A crash may leave damaged lines at
-// the end. readChanges stops at the first damaged line.
+// readChanges applies a log of changes to the entries of the snapshot (into). Each change has two
+// lines: the operation with its number, and the key with its value. The snapshot already has the
+// changes with numbers up to last, so they are skipped. A crash may leave damaged lines at the end.
+// readChanges stops at the first damaged line.
 func readChanges(text []byte, last uint64, into map[string]entry) {
 	lines := bytes.Split(text, []byte("\n"))
 	for i := 0; i+1 < len(lines); i += 2 {

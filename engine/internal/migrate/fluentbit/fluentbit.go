@@ -235,7 +235,7 @@ func value(field string) string {
 	return "$env[" + strconv.Quote(field) + "]"
 }
 
-// flat returns the name of a field for the options of set, drop and rename. In these options, an
+// flat returns the name of a field for the processors set, drop and rename. In their options, an
 // unquoted name with dots is a path to a member of an object. A name of Fluent Bit with dots is not
 // a path, so flat puts quotes around it.
 func flat(field string) string {

@@ -65,8 +65,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 }
 
 // format returns "raw" if the codec of the sink writes only the message of a record. Otherwise the
-// sink writes whole records, and format returns its argument object. This is the name of a format
-// for whole records, such as "json".
+// sink writes whole records, and format returns object, the name of a format for whole records,
+// such as "json".
 func format(v *migrate.Value, object string) string {
 	switch v.Text("encoding", "codec") {
 	case "text", "raw_message":
@@ -152,8 +152,8 @@ func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
 	}
 }
 
-// withPath appends last to the path of the URL in text. If value is not "", it also replaces the
-// query of the URL by key=value. It returns text unchanged if it is not a URL.
+// withPath adds the part last to the end of the path of the URL in text. If value is not "", it
+// also replaces the query of the URL by key=value. It returns text unchanged if it is not a URL.
 func withPath(text, last, key, value string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
