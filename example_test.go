@@ -138,8 +138,8 @@ func Example_flow() {
 	// Output: 100 <nil>
 }
 
-// A file keeps its identity while it grows and when it is renamed. Another file with the same
-// name has another identity.
+// A file keeps its identity while it grows and when it is renamed. A new file has another identity,
+// even if it has the name and the inode of an earlier one.
 func Example_fileid() {
 	first := fileid.File{Dev: 1, Ino: 7, Birth: 1000, Size: 5, Head: []byte("hello")}
 	id := fileid.New(first, nil)

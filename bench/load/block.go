@@ -25,8 +25,8 @@ const (
 // repetition they have new numbers.
 const linesAtOnce = 20_000
 
-// Block is a set of log lines. Each line contains a mark: digits that are overwritten when the line
-// is used. Its number is written there.
+// Block is a set of log lines. Each line contains a mark: digits that are overwritten by the number
+// of the line when the line is used.
 type Block struct {
 	text  []byte
 	holes []int // offset of each line's number in text

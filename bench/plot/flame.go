@@ -47,8 +47,8 @@ func Flame(title, subtitle string, stacks []Stack) string {
 	return p.end()
 }
 
-// draw draws the function with its upper left corner at x, y. The functions that it calls are
-// below, with the widest first.
+// draw draws the box of the function with its upper left corner at x, y. The boxes of the functions
+// that it calls are below, with the widest first.
 func (n *node) draw(p *page, x, y, width, total float64) {
 	if width < 0.4 {
 		return

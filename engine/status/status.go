@@ -148,7 +148,7 @@ type Route struct {
 	// Again is the time until the restart in seconds. It is 0 unless Health is restarting.
 	Again float64 `json:"restart_seconds"`
 	// Opening is the time in seconds for which the route has been opening its sink and source, or 0
-	// if it is not.
+	// if it is not opening them.
 	Opening float64 `json:"opening_seconds"`
 	// Window is the algorithm of the workers' windows. It is empty until the sink is open.
 	Window    string `json:"window"`

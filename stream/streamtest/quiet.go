@@ -68,8 +68,8 @@ func (h *Quiet) Go(name string, run func(context.Context) error) {
 	h.group.Go(func() { _ = run(ctx) })
 }
 
-// Stop ends the context of all goroutines and waits for them, like the end of a process. Go may be
-// called after Stop.
+// Stop ends the context of all goroutines and waits for them, like the end of a process. The method
+// Go may be called again after Stop.
 func (h *Quiet) Stop() {
 	h.mu.Lock()
 	if h.cancel != nil {

@@ -154,8 +154,8 @@ var (
 	errStopped     = errors.New("the last records of standard input were not delivered")
 )
 
-// take submits records until the input ends, the routes drain, or ctx is done. Records that it
-// cannot submit are counted as lost, and it returns an error.
+// take submits records until the input ends, the routes drain, or ctx is done. If it cannot submit
+// records, it counts them as lost and returns an error.
 func (s *source) take(ctx context.Context) error {
 	defer s.Producer()()
 	for !s.in.ended {

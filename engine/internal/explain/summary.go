@@ -153,9 +153,9 @@ func (w *watcher) observe(p *trace.Player) {
 	w.step(Step{At: now, State: l.State.String(), Reason: l.Reason, Window: l.Window})
 }
 
-// step adds a step if the window or the state has changed. A probe that changes neither is only
-// counted. Otherwise an hour of probes would fill the list of MaxSteps steps, and all other steps
-// would be lost.
+// step adds a step if the window or the state has changed. If both are the same after a probe as
+// before it, the probe is only counted. Otherwise an hour of probes would fill the list of MaxSteps
+// steps, and all other steps would be lost.
 func (w *watcher) step(x Step) {
 	steps := w.summary.Steps
 	n := len(steps)

@@ -141,10 +141,10 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	return s.Same(f)
 }
 
-// Mark records in the checkpoint that a file was delivered up to an offset, the parameter at. If
-// this is within a record of an unfinished file, Mark uses the end of the record before. If the
-// offset cannot be used, because the file is shorter or compressed, Mark records that the file is
-// read from its beginning.
+// Mark adds a file to the checkpoint as delivered up to an offset (at). If this is within a record
+// of an unfinished file, Mark uses the end of the record before. If the offset cannot be used,
+// because the file is shorter or compressed, Mark adds the file as unread, so that it is read from
+// its beginning.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -111,8 +111,8 @@ func meaning(n *yaml.Node) string {
 }
 
 // variants returns the alternatives of a schema (anyOf). If an alternative has alternatives itself,
-// variants returns these in its place. A schema without alternatives is its own only variant.
-// References are not resolved.
+// variants returns these in its place. A schema without alternatives is returned as its only
+// variant. References are not resolved.
 func variants(n *yaml.Node) (all []*yaml.Node) {
 	alternatives := get(n, "anyOf")
 	if alternatives == nil {

@@ -140,8 +140,8 @@ func plain(s []byte) int {
 	return i
 }
 
-// runeAt returns the length of the character at index i, or 1 for an invalid byte. The result same
-// reports whether the character can be copied unchanged.
+// runeAt returns the length of the character at index i, or 1 for an invalid byte. same reports
+// whether the character can be copied unchanged.
 func runeAt[T []byte | string](s T, i int) (size int, same bool) {
 	var buf [utf8.UTFMax]byte
 	n := copy(buf[:], s[i:min(i+utf8.UTFMax, len(s))])

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// addField adds one field to a record. Records must get their fields in ascending order, and all
-// fields of a record in succession.
+// addField adds one field to a record. Call it for all fields of one record before those of the
+// next record.
 func addField(b *stream.Batch, record int, name string, kind stream.Kind, value string) {
 	r := &b.Records[record]
 	if r.NumFields == 0 {

@@ -1,7 +1,7 @@
 // Package readers has the common parts of readers ([stream.Reader]) that wait for data. [Collect]
-// waits for a full batch. [Cursor] is a position, with the settled ranges after it: those with
-// records that are delivered, dead-lettered or dropped. [Cuts] are the ends of earlier batches. A
-// restarted route ends its batches at the same positions again.
+// fills a batch until it is complete. [Cursor] is a position, with the settled ranges after it:
+// those with records that are delivered, dead-lettered or dropped. [Cuts] are the ends of earlier
+// batches. A restarted route ends its batches at the same positions again.
 package readers
 
 import (

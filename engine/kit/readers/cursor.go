@@ -37,7 +37,7 @@ func (c *Cursor) Border(cuts Cuts) int64 {
 }
 
 // Cover extends the only span of b up to a position (the parameter to), and moves the cursor there.
-// If b has no span, Cover adds one for the partition part.
+// If b has no span, Cover adds one for the given partition.
 func (c *Cursor) Cover(b *stream.Batch, part *stream.Partition, to int64) {
 	if len(b.Spans) == 0 {
 		from := stream.Position{Num: c.At}

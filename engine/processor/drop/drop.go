@@ -1,5 +1,5 @@
 // Package drop implements the processor that removes fields from records. To remove whole records,
-// use the processor where.
+// use the processor `where`.
 //
 // It has no state, and never changes the raw bytes of a record.
 package drop

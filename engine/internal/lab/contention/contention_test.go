@@ -141,8 +141,8 @@ func TestRunIsExact(t *testing.T) {
 	}
 }
 
-// TestOutage checks with figures how the policies differ after an outage. For example, a fixed wait
-// wastes more attempts than a growing one, and jitter spreads the first calls after the recovery.
+// TestOutage compares policies for an outage. For example, a fixed wait must waste more attempts
+// than a growing one, and jitter must spread the first calls after the recovery.
 func TestOutage(t *testing.T) {
 	run := func(spec string, clients int, length time.Duration) contention.Loss {
 		return contention.MeasureOutage(policy(t, spec), clients, length, 5, 1)
