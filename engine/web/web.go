@@ -2,7 +2,8 @@
 // dead letters. [Handler] serves the pages from memory. They use the API of the admin address.
 //
 // The pages are plain HTML, CSS and ES modules, without a build step. They contain no data and load
-// nothing from other origins. The charts are drawn by uPlot. Its licence is in the same directory.
+// nothing from other origins. The charts are drawn by uPlot. Its code and its licence are in the
+// directory static.
 package web
 
 import (

@@ -13,7 +13,7 @@ import (
 type Subject struct {
 	Err error // error of the construction or the validation; nil if there was none
 	// At returns the wait at step n, without draws for the steps before it. ok is false if the
-	// policy gives up or refuses.
+	// policy gives up at this step.
 	At func(n int, src rand.Source) (d time.Duration, ok bool)
 	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait. Nil
 	// means that the waits do not depend on earlier ones: At is enough.

@@ -144,7 +144,8 @@ func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 }
 
 // Product returns the cost that must be in flight to keep every worker just busy. It is the sum
-// over the workers of the rate times the round trip of a batch that does not queue.
+// over the workers of the rate times the round trip of a batch that does not queue. If the scenario
+// has a link or a shared server, this counts instead of the workers.
 func (s *Scenario) Product() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()
