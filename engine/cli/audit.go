@@ -67,8 +67,7 @@ Audit changes nothing, and may run while the route is running.
 Exit code: 0 no differences, 1 differences, or a route that cannot be audited.`,
 		Example: `  penstock audit penstock.yaml
   penstock audit --json penstock.yaml web/main | jq 'select(.kind == "missing")'`,
-		DisableFlagsInUseLine: true,
-		Args:                  auditArgs,
+		Args: auditArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runAudit(p, cmd, args[0], args[1:], asJSON)
 		},

@@ -68,9 +68,8 @@ func (c bufferCommands) listCommand() *cobra.Command {
 		Long: `List reads each stored envelope and prints a line with its number, its time, and the
 number of its records or a description of its damage. The exit code is 1 if an envelope
 is corrupt and not skipped.`,
-		Example:               "  penstock buffer list penstock.yaml",
-		DisableFlagsInUseLine: true,
-		Args:                  needs("a config"),
+		Example: "  penstock buffer list penstock.yaml",
+		Args:    needs("a config"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.list(cmd.Context(), cmd.OutOrStdout(), args[0], &f)
 		},
@@ -83,12 +82,11 @@ is corrupt and not skipped.`,
 func (c bufferCommands) showCommand() *cobra.Command {
 	var f bufferFlags
 	cmd := &cobra.Command{
-		Use:                   "show CONFIG NUMBER",
-		Short:                 "Print the records of an envelope",
-		Long:                  `Show prints an envelope and each of its records.`,
-		Example:               "  penstock buffer show penstock.yaml 17",
-		DisableFlagsInUseLine: true,
-		Args:                  numbered,
+		Use:     "show CONFIG NUMBER",
+		Short:   "Print the records of an envelope",
+		Long:    `Show prints an envelope and each of its records.`,
+		Example: "  penstock buffer show penstock.yaml 17",
+		Args:    numbered,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.show(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], &f)
 		},
@@ -107,8 +105,7 @@ records are lost. The decision is stored in the state directory. The next run lo
 skipped envelope and counts it in buffer_skipped. Intact envelopes are refused.`,
 		Example: `  penstock buffer skip penstock.yaml 17
   penstock buffer skip penstock.yaml 17-19`,
-		DisableFlagsInUseLine: true,
-		Args:                  numbered,
+		Args: numbered,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.skip(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], &f)
 		},

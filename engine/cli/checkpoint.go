@@ -83,8 +83,7 @@ after the sink has synced, a power loss. Show only reads, and may run beside pen
 With --json it prints one object per partition or position, then one with "ok".`,
 		Example: `  penstock checkpoint show penstock.yaml
   penstock checkpoint show --json ./state`,
-		DisableFlagsInUseLine: true,
-		Args:                  needs("a config or a state directory"),
+		Args: needs("a config or a state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.showCheckpoint(cmd.OutOrStdout(), args[0], asJSON)
 		},

@@ -26,9 +26,8 @@ func (p *program) checkpointVerify() *cobra.Command {
 		Long: `Verify checks every entry's checksum and prints the content of the file. It only
 reads, and may run beside penstock. The exit code is 1 if anything is damaged. The next
 start resumes from the entries before the damage, and keeps a copy of the file.`,
-		Example:               "  penstock checkpoint verify ./state",
-		DisableFlagsInUseLine: true,
-		Args:                  needs("a config or a state directory"),
+		Example: "  penstock checkpoint verify ./state",
+		Args:    needs("a config or a state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.verifyCheckpoint(cmd.OutOrStdout(), args[0])
 		},
@@ -71,9 +70,8 @@ route's workers are deleted, too. Stop the running penstock first. A copy of the
 checkpoint is kept beside it. Reset does not change the ledger of a SQL sink, so the
 sink still stores no record twice. If the ledger was lost, reset accepts that
 everything is delivered again.`,
-		Example:               "  penstock checkpoint reset ./state access/main --partition /var/log/app.log",
-		DisableFlagsInUseLine: true,
-		Args:                  resetArgs,
+		Example: "  penstock checkpoint reset ./state access/main --partition /var/log/app.log",
+		Args:    resetArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				c.route = args[1]
@@ -114,8 +112,7 @@ state, even if it is missing, replaced or shorter. It keeps the content and appe
 Stop the running penstock first. A copy of the checkpoint is kept.`,
 		Example: "  penstock checkpoint set ./state --route access/main " +
 			"--partition /var/log/app.log --watermark 1048576",
-		DisableFlagsInUseLine: true,
-		Args:                  needs("a config or a state directory"),
+		Args: needs("a config or a state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			moves := len(c.parts) > 0 || cmd.Flags().Changed("watermark")
 			if !moves && !c.found || moves && (len(c.parts) == 0 || !cmd.Flags().Changed("watermark") || c.to < 0) {

@@ -22,9 +22,8 @@ error message. This program writes the formats %d to %d.
 
 It refuses a checkpoint that the format cannot represent. Stop the running penstock
 first. A copy of the checkpoint is kept.`, checkpoint.OldestFormat, checkpoint.Format),
-		Example:               "  penstock checkpoint convert --format 2 ./state",
-		DisableFlagsInUseLine: true,
-		Args:                  needs("a config or a state directory"),
+		Example: "  penstock checkpoint convert --format 2 ./state",
+		Args:    needs("a config or a state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("format") {
 				return usagef("checkpoint convert needs --format; the error message of the " +

@@ -66,8 +66,7 @@ fails unless the table contains each message exactly once. With --dir, the confi
 logs of the processes and the table are kept.`,
 		Example: `  penstock cluster dev
   penstock cluster dev --kill-every 20s --dir ./dev`,
-		DisableFlagsInUseLine: true,
-		Args:                  nothing,
+		Args: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if kill < 0 || kill > 0 && kill < time.Second {
 				return usagef("cluster dev: --kill-every is %v, want 1s or more", kill)

@@ -108,7 +108,7 @@ func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, 
 	var f deadFlags
 	name, _, _ := strings.Cut(use, " ")
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, DisableFlagsInUseLine: true,
+		Use: use, Short: short, Long: long,
 		Example: "  penstock dead " + name + " penstock.yaml\n  penstock dead " + name +
 			" --reason 422 --since 2h penstock.yaml",
 		Args: needs("a config"),

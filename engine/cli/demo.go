@@ -67,10 +67,9 @@ receivers. They recognise a request that is repeated after a lost response by it
 Idempotency-Key.
 
 It needs no network and no config, and removes its files.`,
-		Example:               "  penstock demo\n  penstock demo --json",
-		DisableFlagsInUseLine: true,
-		Args:                  nothing,
-		RunE:                  func(cmd *cobra.Command, _ []string) error { return p.demo(cmd, asJSON) },
+		Example: "  penstock demo\n  penstock demo --json",
+		Args:    nothing,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return p.demo(cmd, asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print only one line of JSON at the end")
 	return cmd

@@ -134,6 +134,7 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 		p.explainCommand(), p.testCommand(), p.tryCommand(),
 		tapCommand(p), topCommand(p), workerCommand(p), clusterCommand(p))
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
+	omitFlags(root)
 	for _, c := range p.commands {
 		if c.HasSubCommands() && !c.Runnable() {
 			group(c)
@@ -142,6 +143,15 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	}
 	sortCommands(root)
 	return root
+}
+
+// omitFlags removes "[flags]" from the usage lines of cmd and its subcommands, because these lines
+// name the important flags.
+func omitFlags(cmd *cobra.Command) {
+	cmd.DisableFlagsInUseLine = true
+	for _, c := range cmd.Commands() {
+		omitFlags(c)
+	}
 }
 
 // commandGroups are the groups of commands in the help of the program, with their headings.

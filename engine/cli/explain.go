@@ -55,9 +55,8 @@ docs/flow-control.md describes the algorithms.`,
 		Example: `  penstock explain flow.ndjson
   penstock explain flow.ndjson --worker http://a:8080/in --at 2026-11-21T14:03:05Z
   penstock explain 127.0.0.1:7070 --json | jq 'select(.gate == "breaker") | .worker'`,
-		DisableFlagsInUseLine: true,
-		Args:                  needs("a trace, a config or an address"),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return p.explain(cmd, args[0], &f) },
+		Args: needs("a trace, a config or an address"),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.explain(cmd, args[0], &f) },
 	}
 	cmd.Flags().StringVar(&f.worker, "worker", "", "one worker: its name, or a unique part of it")
 	cmd.Flags().StringVar(&f.at, "at", "", "moment of a trace: 90s after its start, or "+

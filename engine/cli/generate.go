@@ -44,9 +44,8 @@ growing file.`,
 		Example: `  penstock generate --lines 1000000 --out access.log
   penstock generate --format json --lines 10 --seed 7
   penstock generate --lines 60000 --rate 1000/s --out spool/live.log`,
-		DisableFlagsInUseLine: true,
-		Args:                  nothing,
-		RunE:                  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Args: nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.Flags().StringVar(&f.format, "format", "combined", strings.Join(generate.Formats, ", "))
 	cmd.Flags().Int64Var(&f.lines, "lines", 1000, "number of lines")

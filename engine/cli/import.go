@@ -167,13 +167,12 @@ checksum of its first line. Stop Vector first.`,
 func (i importer) cobra() *cobra.Command {
 	f := &importFlags{importer: i}
 	cmd := &cobra.Command{
-		Use:                   i.command + " " + i.argument,
-		Short:                 i.short,
-		Long:                  i.long,
-		Example:               i.example,
-		DisableFlagsInUseLine: true,
-		Args:                  needs(i.needs),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+		Use:     i.command + " " + i.argument,
+		Short:   i.short,
+		Long:    i.long,
+		Example: i.example,
+		Args:    needs(i.needs),
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	switch i.command {
 	case "flume":

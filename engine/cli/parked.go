@@ -110,7 +110,7 @@ func (s parkedSub) command() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use: s.use, Short: s.short, Long: s.long, Example: example,
-		DisableFlagsInUseLine: true, Args: needs("a config"),
+		Args: needs("a config"),
 		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args, &f) },
 	}
 	if keyed {

@@ -38,9 +38,8 @@ It prints the differences of each failed test, and the processors that changed n
 in any test. Exit code 1: a test has failed, or there is none.`,
 		Example: `  penstock test penstock.yaml
   penstock test --junit report.xml penstock.yaml`,
-		DisableFlagsInUseLine: true,
-		Args:                  needs("the path of a config"),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return runTests(p, cmd, args[0], f) },
+		Args: needs("the path of a config"),
+		RunE: func(cmd *cobra.Command, args []string) error { return runTests(p, cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON for each test, and one for all")
 	cmd.Flags().StringVar(&f.junit, "junit", "", "write the results into `FILE` as JUnit XML")

@@ -45,9 +45,8 @@ The command connects to the address in the config's ` + "`admin:`" + `, or to th
 host:port. With an address, the token is taken from ` + tokenVariable + `.`,
 		Example: `  penstock reload /etc/penstock.yaml
   penstock reload 127.0.0.1:7070`,
-		DisableFlagsInUseLine: true,
-		Args:                  needs("a config or an address"),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return p.reload(cmd, args[0], f) },
+		Args: needs("a config or an address"),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.reload(cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "time limit for the reload")

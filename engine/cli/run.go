@@ -57,7 +57,6 @@ only records go to stdout, and the summary goes to stderr.`,
   seq 3 | penstock run -c 'pipelines: {p: {source: stdin, sink: stdout}}'
   penstock run --once --json penstock.yaml | tail -1
   penstock run --log-format json /etc/penstock.yaml`,
-		DisableFlagsInUseLine: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("config") {
 				return needs("the path of a config")(cmd, args)

@@ -50,9 +50,8 @@ or the disk is full). Then it prints the reason.`,
 		Example: `  penstock status /etc/penstock.yaml
   penstock status --tree 127.0.0.1:7070
   penstock status --json penstock.yaml | jq '.routes[].workers[] | {name, state}'`,
-		DisableFlagsInUseLine: true,
-		Args:                  needs("a config or an address"),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return p.status(cmd, args[0], f) },
+		Args: needs("a config or an address"),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.status(cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
 	cmd.Flags().BoolVar(&f.tree, "tree", false,

@@ -39,7 +39,6 @@ process.`,
 		Example: `  penstock tap penstock.yaml
   penstock tap penstock.yaml shop/main:sink | jq 'select(.outcome != "delivered")'
   PENSTOCK_ADMIN_TOKEN=... penstock tap --for 10s 127.0.0.1:7070 shop/main:where`,
-		DisableFlagsInUseLine: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return usagef("tap needs a config or an address, and may have a route: %s", cmd.UseLine())

@@ -36,9 +36,8 @@ worker, state or gate, enter shows details, ? shows the keys, q quits.
 It needs a terminal; ` + "`penstock status`" + ` prints the figures once.`,
 		Example: `  penstock top penstock.yaml
   PENSTOCK_ADMIN_TOKEN=... penstock top 127.0.0.1:7070`,
-		DisableFlagsInUseLine: true,
-		Args:                  needs("a config or an address"),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return runTop(p, cmd, args[0]) },
+		Args: needs("a config or an address"),
+		RunE: func(cmd *cobra.Command, args []string) error { return runTop(p, cmd, args[0]) },
 	}
 }
 

@@ -39,9 +39,8 @@ state. In a terminal it prints the result of each line that you type; Ctrl-D end
 Exit code 1: a processor itself failed. A dead letter is not a failure.`,
 		Example: `  penstock try penstock.yaml < access.log
   penstock try --json --route web/main penstock.yaml < lines.txt | jq 'select(.fate == "dead")'`,
-		DisableFlagsInUseLine: true,
-		Args:                  needs("the path of a config"),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return tryLines(p, cmd, args[0], f) },
+		Args: needs("the path of a config"),
+		RunE: func(cmd *cobra.Command, args []string) error { return tryLines(p, cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON for each resulting record")
 	cmd.Flags().StringVar(&f.route, "route", "", "`PIPELINE/ROUTE`; may be left out if the config has one route")

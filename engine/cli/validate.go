@@ -47,8 +47,7 @@ all errors with their lines and columns, and ends with exit code 2.
 With --json it prints one object per route, then one with "ok".`,
 		Example: `  penstock validate penstock.yaml
   penstock validate --json penstock.yaml | tail -1`,
-		DisableFlagsInUseLine: true,
-		Args:                  needs("the path of a config"),
+		Args: needs("the path of a config"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.validate(cmd, args[0], asJSON)
 		},

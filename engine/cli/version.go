@@ -22,7 +22,7 @@ type versionResult struct {
 func versionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "version",
+		Use:   "version [--json]",
 		Short: "Print version, commit and platform",
 		Long: `Version prints the release, commit, Go version and platform of this program. Include
 it in every bug report. A build from a checkout prints devel, and the commit if the

@@ -35,8 +35,7 @@ elsewhere.`,
 		Example: `  penstock worker --listen 127.0.0.1:8080 worker.yaml
   penstock worker --listen 10.0.0.7:8080 --insecure --format ndjson worker.yaml
   penstock worker --listen 10.0.0.7:8080 --insecure --registry nats://nats:4222 worker.yaml`,
-		DisableFlagsInUseLine: true,
-		Args:                  needs("the path of a config without a source"),
+		Args: needs("the path of a config without a source"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if w.listen == "" {
 				return usagef("worker: --listen is missing; write HOST:PORT, such as 127.0.0.1:8080")
