@@ -86,6 +86,22 @@ type hedge struct {
 	Least int     `json:"least,omitempty"`
 }
 
+// unlessZero returns a pointer to v, or nil for the zero value, which a trace omits.
+func unlessZero[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
+
+// orZero is the inverse of unlessZero.
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
 // readWindow returns the window algorithm with the given name and options.
 func readWindow(name string, options []byte) (window.Algorithm, error) {
 	e := window.Find(name)
@@ -106,7 +122,10 @@ func headerOf(c *control.Config, a *About) (header, error) {
 		Version: Version, Route: a.Route, Program: a.Program, Arch: a.Arch,
 		Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead,
 		Failures: c.Breaker.Failures, Shared: c.Shared,
-		Defer: c.Defer,
+		Defer: c.Defer, Budget: unlessZero(budget(c.Budget)), End: unlessZero(end(c.End)),
+		Waiting: unlessZero(waiting(c.Waiting)), Poison: unlessZero(poison(c.Poison)),
+		Hedge: unlessZero(hedge(c.Hedge)), Limit: unlessZero(limit(c.Limit)),
+		Lane: unlessZero(limit(c.LaneLimit)),
 	}
 	if !a.Started.IsZero() {
 		h.Started = a.Started.UTC().Format(time.RFC3339Nano)
@@ -132,27 +151,6 @@ func headerOf(c *control.Config, a *About) (header, error) {
 			return h, fmt.Errorf("trace: %s dispatch cannot be recorded, because penstock has "+
 				"no such dispatch", h.Dispatch)
 		}
-	}
-	if b := budget(c.Budget); b != (budget{}) {
-		h.Budget = &b
-	}
-	if w := waiting(c.Waiting); w != (waiting{}) {
-		h.Waiting = &w
-	}
-	if x := end(c.End); x != (end{}) {
-		h.End = &x
-	}
-	if p := poison(c.Poison); p != (poison{}) {
-		h.Poison = &p
-	}
-	if x := hedge(c.Hedge); x != (hedge{}) {
-		h.Hedge = &x
-	}
-	if x := limit(c.Limit); x != (limit{}) {
-		h.Limit = &x
-	}
-	if x := limit(c.LaneLimit); x != (limit{}) {
-		h.Lane = &x
 	}
 	if h.Retry, err = spec(c.Retry); err != nil {
 		return h, fmt.Errorf("trace: retry policy: %w", err)
@@ -199,27 +197,10 @@ func (h *header) config() (control.Config, error) {
 		Seed: h.Seed, Timeout: h.Timeout, Replay: h.Replay, Ahead: h.Ahead, Shared: h.Shared,
 		Defer:   h.Defer,
 		Breaker: control.Breaker{Failures: h.Failures},
-	}
-	if h.Budget != nil {
-		c.Budget = control.Budget(*h.Budget)
-	}
-	if h.Waiting != nil {
-		c.Waiting = control.Waiting(*h.Waiting)
-	}
-	if h.End != nil {
-		c.End = control.End(*h.End)
-	}
-	if h.Poison != nil {
-		c.Poison = control.Poison(*h.Poison)
-	}
-	if h.Hedge != nil {
-		c.Hedge = control.Hedge(*h.Hedge)
-	}
-	if h.Limit != nil {
-		c.Limit = control.Limit(*h.Limit)
-	}
-	if h.Lane != nil {
-		c.LaneLimit = control.Limit(*h.Lane)
+		Budget:  control.Budget(orZero(h.Budget)), Waiting: control.Waiting(orZero(h.Waiting)),
+		End: control.End(orZero(h.End)), Poison: control.Poison(orZero(h.Poison)),
+		Hedge: control.Hedge(orZero(h.Hedge)), Limit: control.Limit(orZero(h.Limit)),
+		LaneLimit: control.Limit(orZero(h.Lane)),
 	}
 	if h.Version != Version {
 		return c, fmt.Errorf("is version %d, and this program knows %d", h.Version, Version)

@@ -157,7 +157,8 @@ func (l *line) event() (control.Event, error) {
 	e := control.Event{
 		Now: l.Now, Lane: l.Lane, Seq: l.Seq, ID: l.ID, Parent: l.Parent, Pieces: l.Pieces,
 		Cost: l.Cost, Bytes: l.Bytes, Keys: l.Keys, After: l.After, Died: l.Died,
-		History: l.History.of(),
+		History: l.History.of(), Report: control.Report(orZero(l.Report)),
+		Limits: control.Limits(orZero(l.Limits)),
 	}
 	kind, err := number(kinds, l.Kind, "event")
 	if err != nil {
@@ -168,11 +169,5 @@ func (l *line) event() (control.Event, error) {
 		return e, err
 	}
 	e.Kind, e.Outcome = control.Kind(kind), control.Outcome(outcome)
-	if l.Report != nil {
-		e.Report = control.Report(*l.Report)
-	}
-	if l.Limits != nil {
-		e.Limits = control.Limits(*l.Limits)
-	}
 	return e, nil
 }
