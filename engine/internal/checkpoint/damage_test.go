@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-io/penstock/engine/internal/framelog"
 	"github.com/penstock-io/penstock/vfs"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -197,7 +198,7 @@ func FuzzOpen(f *testing.F) {
 				return
 			}
 			frame := append(make([]byte, frameHead), data...)
-			must(t, new(summer).seal(frame, 1, int64(len(base))))
+			must(t, new(framelog.Summer).Seal(frame, 1, int64(len(base))))
 			log = slices.Concat(base, frame)
 		}
 		m, dir := memory(t, log)

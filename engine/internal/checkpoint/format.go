@@ -4,10 +4,8 @@ package checkpoint
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"hash/crc32"
 
+	"github.com/penstock-io/penstock/engine/internal/framelog"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -15,11 +13,9 @@ import (
 const (
 	magic   = "PSTKCKPT"
 	version = 3 // written by this program; 2 had no flag for waiting, 1 no metadata
-	// headerSize is the size of the header: magic, version u16, reserved u16, generation u64 and
-	// CRC-32C u32. This layout must stay the same in all future versions.
-	headerSize = 24
-	frameHead  = 8 // length u32, CRC-32C u32
-	maxEntry   = 64 << 20
+	// The layout of the header (framelog) must stay the same in all future versions.
+	headerSize = framelog.HeaderSize
+	frameHead  = framelog.HeadSize
 )
 
 // Kinds of a frame.
@@ -39,8 +35,6 @@ const (
 	flagWaiting  // part of it is waiting, see docs/formats/waiting.md
 	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove | flagNote | flagWaiting
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // entry is the contents of one Append. The log numbers its routes, partitions and lanes, so that
 // later entries contain a number instead of an id or name. The number 0 in an entry defines a new
@@ -68,57 +62,6 @@ type placeOp struct {
 type forget struct {
 	route int
 	parts []int
-}
-
-// appendHeader appends the header of a file.
-func appendHeader(dst []byte, version uint16, generation uint64) []byte {
-	start := len(dst)
-	dst = append(dst, magic...)
-	dst = binary.LittleEndian.AppendUint16(dst, version)
-	dst = binary.LittleEndian.AppendUint16(dst, 0)
-	dst = binary.LittleEndian.AppendUint64(dst, generation)
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
-}
-
-var (
-	errNotCheckpoint = errors.New("it does not begin with a checkpoint's signature")
-	errHeader        = errors.New("its header is damaged")
-)
-
-func parseHeader(b []byte) (version uint16, generation uint64, err error) {
-	if len(b) < headerSize || string(b[:len(magic)]) != magic {
-		return 0, 0, errNotCheckpoint
-	}
-	if crc32.Checksum(b[:headerSize-4], castagnoli) !=
-		binary.LittleEndian.Uint32(b[headerSize-4:]) {
-		return 0, 0, errHeader
-	}
-	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
-}
-
-// summer computes the checksums of frames. A checksum covers not only the frame, but also its
-// offset and the generation of the file, which grows with each rewrite. So the checksum is wrong if
-// a frame comes from another generation, or was moved within the file.
-type summer struct{ where [20]byte } // a field, because an argument of crc32 escapes to the heap
-
-func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
-	binary.LittleEndian.PutUint64(s.where[0:], generation)
-	binary.LittleEndian.PutUint64(s.where[8:], uint64(offset))
-	binary.LittleEndian.PutUint32(s.where[16:], uint32(len(payload)))
-	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
-}
-
-// seal completes frame b, which has a gap of frameHead bytes before its payload. seal writes the
-// length and the checksum of the payload into this gap.
-func (s *summer) seal(b []byte, generation uint64, offset int64) error {
-	n := len(b) - frameHead
-	if n > maxEntry {
-		return fmt.Errorf("an entry of %d bytes is larger than the limit of %d: save the "+
-			"progress of fewer partitions at once", n, maxEntry)
-	}
-	binary.LittleEndian.PutUint32(b, uint32(n))
-	binary.LittleEndian.PutUint32(b[4:], s.sum(generation, offset, b[frameHead:]))
-	return nil
 }
 
 // appendString appends s in a compressed form. Often s begins like prev, the string before it. The

@@ -2,22 +2,16 @@ package checkpoint
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
+	"github.com/penstock-io/penstock/engine/internal/framelog"
 	"github.com/penstock-io/penstock/vfs"
 )
 
 // readBuffer is the size of the read buffer in bytes.
 const readBuffer = 256 << 10
-
-// scanWork limits the search for valid frames after a bad frame. The search may read at most this
-// number of bytes to compute checksums. If it would need more, the file counts as damaged, which is
-// the safe choice.
-const scanWork = 64 << 20
 
 // errVersion means that a newer program wrote the file.
 var errVersion = errors.New("written by a newer penstock")
@@ -31,8 +25,7 @@ type loaded struct {
 	snapshot   int64 // end of the snapshot; 0 if incomplete
 	good       int64 // end of the last good frame
 	bad        error // why the frame at offset good is bad; nil at the end of the file
-	nonsense   bool  // the bad frame has a valid checksum and invalid contents
-	sums       summer
+	sums       framelog.Summer
 	torn       bool // the bad frame is an unfinished last entry: no entry follows it
 }
 
@@ -46,68 +39,36 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 	}
 	l := &loaded{st: newState(), size: info.Size}
 	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, l.size), int(min(l.size, readBuffer)))
-	var head [headerSize]byte
-	if _, err := io.ReadFull(r, head[:]); errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, errNotCheckpoint
-	} else if err != nil {
+	head := make([]byte, min(l.size, headerSize))
+	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, err
 	}
-	if l.version, l.generation, err = parseHeader(head[:]); err != nil {
+	if l.version, l.generation, err = framelog.ParseHeader(head, magic); err != nil {
 		return nil, err
 	}
 	if l.version > newest {
 		return nil, fmt.Errorf("%w: its format is %d, this program reads up to %d", errVersion,
 			l.version, newest)
 	}
-	l.good = headerSize
-	if err := l.frames(r); err != nil {
+	e := &entry{}
+	l.good, l.bad, err = l.sums.Read(r, l.generation, l.size, func(payload []byte, end int64) error {
+		if err := l.apply(payload, e); err != nil {
+			return err
+		}
+		if payload[0] == kindEnd {
+			l.snapshot = end
+		}
+		return nil
+	})
+	if _, broken := l.bad.(*framelog.FrameError); broken && err == nil {
+		follows := false
+		follows, err = l.sums.Follows(f, l.generation, l.size, l.good)
+		l.torn = !follows
+	}
+	if err != nil {
 		return nil, err
 	}
-	if l.bad != nil && !l.nonsense {
-		l.torn, err = l.last(f)
-	}
-	return l, err
-}
-
-// frames reads the frames in order and applies them to the state. At the first bad frame it stops
-// and sets l.bad. It returns an error only if a read fails.
-func (l *loaded) frames(r *bufio.Reader) error {
-	var head [frameHead]byte
-	var payload []byte
-	e := &entry{}
-	for l.good < l.size {
-		left := l.size - l.good
-		if left < frameHead {
-			l.bad = errors.New("its header is incomplete")
-			return nil
-		}
-		if _, err := io.ReadFull(r, head[:]); err != nil {
-			return err
-		}
-		n := int64(binary.LittleEndian.Uint32(head[:]))
-		if n == 0 || n > maxEntry || n > left-frameHead {
-			l.bad = fmt.Errorf("its length of %d is invalid", n)
-			return nil
-		}
-		payload = slices.Grow(payload[:0], int(n))[:n]
-		if _, err := io.ReadFull(r, payload); err != nil {
-			return err
-		}
-		if l.sums.sum(l.generation, l.good, payload) != binary.LittleEndian.Uint32(head[4:]) {
-			l.bad = errors.New("its checksum is wrong")
-			return nil
-		}
-		if l.bad = l.apply(payload, e); l.bad != nil {
-			l.nonsense = true
-			return nil
-		}
-		l.good += frameHead + n
-		if payload[0] == kindEnd {
-			l.snapshot = l.good
-		}
-	}
-	return nil
+	return l, nil
 }
 
 // apply applies a frame with a valid checksum to the state. After an error the state is
@@ -138,30 +99,4 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 		return fmt.Errorf("its kind is %d, which is unknown in this format", payload[0])
 	}
 	return nil
-}
-
-// last reports whether the bad frame is a last write that a crash has interrupted. This is so if no
-// good frame follows it. The length in the bad frame may be wrong, so last looks for a good frame
-// at every offset. If this takes more work than scanWork allows, last returns false.
-func (l *loaded) last(f vfs.File) (bool, error) {
-	rest := make([]byte, l.size-l.good)
-	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {
-		return false, err
-	}
-	work := scanWork
-	for at := 1; at+frameHead < len(rest); at++ {
-		n := int64(binary.LittleEndian.Uint32(rest[at:]))
-		if n == 0 || n > maxEntry || n > int64(len(rest)-at-frameHead) {
-			continue
-		}
-		if work -= int(n); work < 0 {
-			return false, nil
-		}
-		payload := rest[at+frameHead:][:n]
-		if l.sums.sum(l.generation, l.good+int64(at), payload) ==
-			binary.LittleEndian.Uint32(rest[at+4:]) {
-			return false, nil
-		}
-	}
-	return true, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/penstock-io/penstock/engine/internal/framelog"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -71,7 +72,7 @@ func (s *Store) writeNew() (vfs.File, int64, error) {
 		return nil, 0, err
 	}
 	w := &snapshotWriter{f: f, generation: s.generation + 1}
-	w.buf = appendHeader(w.buf, s.version(), w.generation)
+	w.buf = framelog.AppendHeader(w.buf, magic, s.version(), w.generation)
 	for i, r := range s.st.alive() {
 		w.route(r, i+1)
 	}
@@ -98,7 +99,7 @@ type snapshotWriter struct {
 	generation uint64
 	written    int64
 	buf        []byte
-	sums       summer
+	sums       framelog.Summer
 	err        error
 }
 
@@ -133,7 +134,7 @@ func (w *snapshotWriter) frame(payload func([]byte) []byte) {
 	start := len(w.buf)
 	w.buf = payload(append(w.buf, make([]byte, frameHead)...))
 	if w.err == nil {
-		w.err = w.sums.seal(w.buf[start:], w.generation, w.written+int64(start))
+		w.err = w.sums.Seal(w.buf[start:], w.generation, w.written+int64(start))
 	}
 	if len(w.buf) >= readBuffer {
 		w.flush()

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/penstock-io/penstock/engine/internal/framelog"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -74,7 +75,7 @@ type Store struct {
 	failed     error  // the error after which nothing can be saved
 	stamp      uint64 // number of this Append
 	buf        []byte
-	sums       summer
+	sums       framelog.Summer
 	entry      entry
 
 	// mu guards st. A goroutine that changes st must hold both writing and mu. A goroutine that
@@ -192,8 +193,8 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 // log to its length before the call. If the truncation fails as well, the contents of the file are
 // unknown, and every later call of the store returns the error.
 func (s *Store) write(frame []byte) error {
-	if err := s.sums.seal(frame, s.generation, s.size); err != nil {
-		return err
+	if err := s.sums.Seal(frame, s.generation, s.size); err != nil {
+		return fmt.Errorf("%w: save the progress of fewer partitions at once", err)
 	}
 	n, err := s.f.Write(frame)
 	if err == nil {

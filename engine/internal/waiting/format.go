@@ -6,21 +6,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 
+	"github.com/penstock-io/penstock/engine/internal/framelog"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/wire"
 )
 
 // See docs/formats/waiting.md for the format. Numbers of fixed width are little-endian.
 const (
-	magic      = "PSTKWAIT"
-	version    = 1
-	headerSize = 24 // magic, version u16, reserved u16, segment u64, CRC-32C u32
-	frameHead  = 8  // length u32, CRC-32C u32
-	maxFrame   = 64 << 20
-	maxText    = math.MaxUint16 / 2
+	magic     = "PSTKWAIT"
+	version   = 1
+	frameHead = framelog.HeadSize
+	maxText   = math.MaxUint16 / 2
 )
 
 // Kinds of a record.
@@ -30,8 +28,6 @@ const (
 	kindWait = 3 // a range waits; replaces all earlier records of the range
 	kindDone = 4 // a range no longer waits
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // due is the due time of an attempt, measured by two clocks.
 type due struct {
@@ -50,54 +46,21 @@ type record struct {
 	entry entry // kindWait
 }
 
-func appendHeader(dst []byte, segment uint64) []byte {
-	start := len(dst)
-	dst = append(dst, magic...)
-	dst = binary.LittleEndian.AppendUint16(dst, version)
-	dst = binary.LittleEndian.AppendUint16(dst, 0)
-	dst = binary.LittleEndian.AppendUint64(dst, segment)
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
-}
+var errRecord = errors.New("a record is invalid")
 
-var (
-	errNotSegment = errors.New("it does not begin like a file of waiting batches")
-	errHeader     = errors.New("its header is damaged")
-	errRecord     = errors.New("a record is invalid")
-)
-
-func parseHeader(b []byte, segment uint64) error {
+// checkHeader returns an error if b is not the header of the given segment.
+func checkHeader(b []byte, segment uint64) error {
+	format, number, err := framelog.ParseHeader(b, magic)
 	switch {
-	case len(b) < headerSize || string(b[:len(magic)]) != magic:
-		return errNotSegment
-	case crc32.Checksum(b[:headerSize-4],
-		castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]):
-		return errHeader
-	case binary.LittleEndian.Uint16(b[8:]) > version:
+	case err != nil:
+		return err
+	case format > version:
 		return fmt.Errorf("its format is %d, this program reads up to %d: run the newer program",
-			binary.LittleEndian.Uint16(b[8:]), version)
-	case binary.LittleEndian.Uint64(b[12:]) != segment:
-		return fmt.Errorf("it is segment %d under the name of another",
-			binary.LittleEndian.Uint64(b[12:]))
+			format, version)
+	case number != segment:
+		return fmt.Errorf("it is segment %d under the name of another", number)
 	}
 	return nil
-}
-
-// checksum returns the checksum of a frame, which is one write in a segment file. The checksum also
-// covers the number of the segment and the offset of the frame in it. So a frame that was moved has
-// a wrong checksum.
-func checksum(segment uint64, offset int64, payload []byte) uint32 {
-	var where [20]byte
-	binary.LittleEndian.PutUint64(where[0:], segment)
-	binary.LittleEndian.PutUint64(where[8:], uint64(offset))
-	binary.LittleEndian.PutUint32(where[16:], uint32(len(payload)))
-	return crc32.Update(crc32.Checksum(where[:], castagnoli), castagnoli, payload)
-}
-
-// seal completes frame b, which has a gap of frameHead bytes before its payload. seal writes the
-// length and the checksum of the payload into this gap.
-func seal(b []byte, segment uint64, offset int64) {
-	binary.LittleEndian.PutUint32(b, uint32(len(b)-frameHead))
-	binary.LittleEndian.PutUint32(b[4:], checksum(segment, offset, b[frameHead:]))
 }
 
 func appendText(dst []byte, s string) []byte {

@@ -1,7 +1,8 @@
 package waiting
 
 import (
-	"encoding/binary"
+	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/penstock-io/penstock/engine/internal/framelog"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 	"github.com/penstock-io/penstock/wire"
@@ -37,6 +39,7 @@ type journal struct {
 	size     int64
 	numbers  map[uint32]uint32 // partition number in the index -> number in the segment
 	boot     string            // last boot id written to the segment
+	sums     framelog.Summer
 	unsynced bool
 	failed   error // error after which the contents of the disk are unknown
 
@@ -58,7 +61,7 @@ func (j *journal) begin() error {
 	if err != nil {
 		return fmt.Errorf("begin %s: %w", j.path(n), err)
 	}
-	head := appendHeader(nil, n)
+	head := framelog.AppendHeader(nil, magic, version, n)
 	if _, err := f.Write(head); err != nil {
 		return errors.Join(fmt.Errorf("begin %s: %w", j.path(n), err), f.Close(),
 			j.dir.Remove(segmentName(n)))
@@ -88,11 +91,10 @@ func (j *journal) ready() error {
 
 // write appends one frame to the last segment.
 func (j *journal) write(frame []byte) error {
-	if len(frame)-frameHead > maxFrame {
-		return fmt.Errorf("%d bytes are too many for one frame", len(frame))
-	}
 	n := j.segments[len(j.segments)-1]
-	seal(frame, n, j.size)
+	if err := j.sums.Seal(frame, n, j.size); err != nil {
+		return err
+	}
 	_, err := j.f.Write(frame)
 	if err == nil {
 		j.size += int64(len(frame))
@@ -195,18 +197,22 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 		return fmt.Errorf("open %s: %w", j.path(n), err)
 	}
 	defer f.Close()
-	good, err := j.frames(f, n, apply)
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	good, bad, err := j.frames(f, info.Size, n, apply)
 	j.sizes[i] = good
-	var torn *tornError
-	if err != nil && (!errors.As(err, &torn) || !last) {
+	_, torn := bad.(*framelog.FrameError)
+	if err = cmp.Or(err, bad); err != nil && (!torn || !last) {
 		return fmt.Errorf("%s: byte %d: %w", j.path(n), good, err)
 	}
-	if torn != nil {
-		if follows, err := followed(f, n, good); err != nil || follows {
-			damage := fmt.Errorf("%s is damaged at byte %d: %w", j.path(n), good, torn)
+	if torn {
+		if follows, err := j.sums.Follows(f, n, info.Size, good); err != nil || follows {
+			damage := fmt.Errorf("%s is damaged at byte %d: %w", j.path(n), good, bad)
 			return errors.Join(damage, err)
 		}
-		if good < headerSize { // a crash occurred before the header was complete
+		if good < framelog.HeaderSize { // a crash occurred before the header was complete
 			j.segments, j.sizes = j.segments[:i], j.sizes[:i]
 			return j.dir.Remove(segmentName(n))
 		}
@@ -223,96 +229,34 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork is the maximum number of bytes for which the function followed computes checksums. If it
-// would have to exceed this number, the file counts as damaged.
-const scanWork = 64 << 20
-
-// followed reports whether a good frame follows the bad frame at the given offset. If so, the bad
-// frame is damaged. If not, it may be the last write, which a crash has interrupted.
-func followed(f vfs.File, segment uint64, at int64) (bool, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
+// frames calls apply for each record of a segment. bad is the error of the frame at the offset good.
+func (j *journal) frames(f vfs.File, size int64, segment uint64,
+	apply func(*record, []stream.Partition) error) (good int64, bad, err error) {
+	head := make([]byte, min(size, framelog.HeaderSize))
+	in := bufio.NewReader(io.NewSectionReader(f, 0, size))
+	if _, err := io.ReadFull(in, head); err != nil {
+		return 0, nil, err
 	}
-	rest := make([]byte, info.Size-at)
-	if _, err := io.ReadFull(io.NewSectionReader(f, at, info.Size-at), rest); err != nil {
-		return false, err
+	if size < framelog.HeaderSize {
+		return 0, framelog.ErrShort, nil
 	}
-	work := scanWork
-	for k := 1; k+frameHead < len(rest); k++ {
-		n := int64(binary.LittleEndian.Uint32(rest[k:]))
-		if n == 0 || n > maxFrame || n > int64(len(rest)-k-frameHead) {
-			continue
-		}
-		if work -= int(n); work < 0 {
-			return true, nil
-		}
-		payload := rest[k+frameHead:][:n]
-		if checksum(segment, at+int64(k), payload) == binary.LittleEndian.Uint32(rest[k+4:]) {
-			return true, nil
-		}
+	if err := checkHeader(head, segment); err != nil {
+		return 0, nil, err
 	}
-	return false, nil
-}
-
-// A tornError means that the end of a segment is incomplete, as after a crash.
-type tornError struct{ why string }
-
-func (e *tornError) Error() string { return e.why }
-
-func (j *journal) frames(f vfs.File, segment uint64,
-	apply func(*record, []stream.Partition) error) (good int64, err error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if info.Size < headerSize {
-		return 0, &tornError{"its header is not whole"}
-	}
-	var head [headerSize]byte
-	if _, err := io.ReadFull(io.NewSectionReader(f, 0, headerSize), head[:]); err != nil {
-		return 0, err
-	}
-	if err := parseHeader(head[:], segment); err != nil {
-		return 0, err
-	}
-	good = headerSize
 	var parts []stream.Partition
-	var payload []byte
-	in := io.NewSectionReader(f, good, info.Size-good)
-	for good < info.Size {
-		var h [frameHead]byte
-		if info.Size-good < frameHead {
-			return good, &tornError{"the head of a frame is not whole"}
-		}
-		if _, err := io.ReadFull(in, h[:]); err != nil {
-			return good, err
-		}
-		n := int64(binary.LittleEndian.Uint32(h[:]))
-		if n == 0 || n > maxFrame || n > info.Size-good-frameHead {
-			return good, &tornError{fmt.Sprintf("the length %d of a frame does not fit", n)}
-		}
-		payload = slices.Grow(payload[:0], int(n))[:n]
-		if _, err := io.ReadFull(in, payload); err != nil {
-			return good, err
-		}
-		if checksum(segment, good, payload) != binary.LittleEndian.Uint32(h[4:]) {
-			return good, &tornError{"the checksum of a frame is wrong"}
-		}
-		c := &reader{wire.Reader{Rest: payload}}
-		for len(c.Rest) > 0 {
+	return j.sums.Read(in, segment, size, func(payload []byte, _ int64) error {
+		for c := (&reader{wire.Reader{Rest: payload}}); len(c.Rest) > 0; {
 			r, err := c.next(len(parts))
 			if err != nil {
-				return good, err
+				return err
 			}
 			if r.kind == kindPart {
 				parts = append(parts, r.part)
 			}
 			if err := apply(&r, parts); err != nil {
-				return good, err
+				return err
 			}
 		}
-		good += frameHead + n
-	}
-	return good, nil
+		return nil
+	})
 }
