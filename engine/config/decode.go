@@ -161,8 +161,7 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	before := len(l.errs)
 	given := map[string]*yaml.Node{} // by known key: the value, or the key if the value is wrong
 	meant := map[string]bool{}       // known keys that were probably misspelled as unknown ones
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+	for key, value := range entries(n) {
 		f, ok := fields[key.Value]
 		if !ok {
 			l.unknownOption(key, o.name, keys)
@@ -272,29 +271,37 @@ func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {
 }
 
 func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, o option) bool {
+	out := reflect.MakeMapWithSize(v.Type(), len(n.Content)/2)
+	v.Set(out)
+	return l.decodeNamed(n, v.Type().Elem(), o, o, func(key *yaml.Node, value reflect.Value) {
+		out.SetMapIndex(reflect.ValueOf(key.Value).Convert(v.Type().Key()), value)
+	})
+}
+
+// decodeNamed decodes the values of a mapping of names. Each value has the type t and the
+// properties of item. put gets each name with its value.
+func (l *loader) decodeNamed(n *yaml.Node, t reflect.Type, o, item option,
+	put func(key *yaml.Node, value reflect.Value)) bool {
 	if n.Kind != yaml.MappingNode {
 		l.fail(n, "%s wants a mapping of names to values, but this is %s", o.name,
 			article(kindName(n)))
 		return false
 	}
-	out := reflect.MakeMapWithSize(v.Type(), len(n.Content)/2)
 	ok := true
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if l.cutAtComma(n, i/2, o) {
 			return false
 		}
-		key, value := n.Content[i], reflect.New(v.Type().Elem()).Elem()
+		key, value := n.Content[i], reflect.New(t).Elem()
 		if strings.Contains(key.Value, "${") {
 			l.fail(key, "variables are replaced in values only, not in keys")
 			ok = false
 			continue
 		}
-		item := o
 		item.name = joinKey(o.name, key.Value)
 		ok = l.decode(n.Content[i+1], value, item) && ok
-		out.SetMapIndex(reflect.ValueOf(key.Value).Convert(v.Type().Key()), value)
+		put(key, value)
 	}
-	v.Set(out)
 	return ok
 }
 

@@ -166,9 +166,9 @@ func readKeys(l *loader) {
 
 // keyNode returns the node of the top-level key with the given name.
 func keyNode(l *loader, name string) *yaml.Node {
-	for i := 0; i+1 < len(l.root.Content); i += 2 {
-		if l.root.Content[i].Value == name {
-			return l.root.Content[i]
+	for key := range entries(l.root) {
+		if key.Value == name {
+			return key
 		}
 	}
 	return l.root
@@ -197,7 +197,8 @@ func readPipelines(l *loader) {
 	n := l.top["pipelines"]
 	switch {
 	case n != nil && (n.Kind != yaml.MappingNode || len(n.Content) == 0):
-		l.fail(n, "pipelines wants a mapping of names to pipelines, but this is %s", emptyOr(n))
+		l.fail(n, "pipelines wants a mapping of names to pipelines, but this is %s",
+			emptyOr(n, yaml.MappingNode))
 	case n != nil:
 		l.pipelines(n, l.set.f)
 	case l == l.set.files[0] && !slices.ContainsFunc(l.set.files, mayHavePipelines):

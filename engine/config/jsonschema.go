@@ -165,17 +165,14 @@ func (s schemas) route(more object, required []string) object {
 			"regardless of windows"})},
 		{workerLimitKey, schemaOf(reflect.ValueOf(Limit{}),
 			option{doc: "the same for each worker"})},
-		{"batch", schemaOf(reflect.ValueOf(d.Batch), option{})},
-		{"flow", schemaOf(reflect.ValueOf(d.Flow), option{})},
-		{"retry", backoffSchema(schemaOf(reflect.ValueOf(d.Retry), option{}))},
-		{"dead_letters", schemaOf(reflect.ValueOf(d.DeadLetters), option{})},
-		{"guard", schemaOf(reflect.ValueOf(d.Guard), option{})},
-		{"checkpoint", schemaOf(reflect.ValueOf(d.Checkpoint), option{})},
-		{"memory", schemaOf(reflect.ValueOf(d.Memory), option{doc: "bytes of all batches of the " +
-			"route, each counted with 32 KiB more"})},
-		{"drain", schemaOf(reflect.ValueOf(d.Drain), option{doc: "time that a stop waits for " +
-			"in-flight batches"})},
 	}...)
+	for _, part := range d.parts() {
+		schema := schemaOf(part.value, option{doc: part.doc})
+		if part.key == "retry" {
+			schema = backoffSchema(schema)
+		}
+		properties = append(properties, member{part.key, schema})
+	}
 	return object{
 		{"type", "object"}, {"properties", properties}, {"required", required},
 		{"additionalProperties", false},

@@ -138,11 +138,11 @@ var (
 )
 
 func (l *loader) pipelines(n *yaml.Node, f *Config) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if !claimFirst(l, "pipeline", n.Content[i]) {
+	for key, value := range entries(n) {
+		if !claimFirst(l, "pipeline", key) {
 			continue
 		}
-		if p, ok := l.pipeline(n.Content[i], n.Content[i+1], f.State); ok {
+		if p, ok := l.pipeline(key, value, f.State); ok {
 			f.Pipelines = append(f.Pipelines, p)
 		}
 	}
@@ -154,21 +154,20 @@ func (l *loader) pipelines(n *yaml.Node, f *Config) {
 func (l *loader) keys(n *yaml.Node, of string,
 	known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
+	for key, value := range entries(n) {
 		if !slices.Contains(known, key.Value) {
 			l.fail(key, "%s has no key %q", of, key.Value).Hint = didYouMean(key.Value, known)
 			meant[Nearest(key.Value, known)] = true
 			continue
 		}
-		out[key.Value] = n.Content[i+1]
+		out[key.Value] = value
 	}
 	return out, meant
 }
 
-// emptyOr describes a node for an error message that asks for a non-empty mapping.
-func emptyOr(n *yaml.Node) string {
-	if n.Kind == yaml.MappingNode {
+// emptyOr describes a node for an error message that asks for a non-empty mapping or list.
+func emptyOr(n *yaml.Node, want yaml.Kind) string {
+	if n.Kind == want {
 		return "empty"
 	}
 	return article(kindName(n))

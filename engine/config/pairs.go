@@ -23,34 +23,18 @@ func isPairs(t reflect.Type) bool {
 func isTexts(t reflect.Type) bool { return reflect.PointerTo(t.Elem()).Implements(textType) }
 
 func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
-	if n.Kind != yaml.MappingNode {
-		l.fail(n, "%s wants a mapping of names to values, but this is %s", o.name,
-			article(kindName(n)))
-		return false
-	}
-	out := reflect.MakeSlice(v.Type(), len(n.Content)/2, len(n.Content)/2)
-	ok := true
-	value := optionOf("", v.Type().Elem().Field(1))
-	for i := range out.Len() {
-		key := n.Content[2*i]
-		if strings.Contains(key.Value, "${") {
-			l.fail(key, "variables are replaced in values only, not in keys")
-			ok = false
-			continue
-		}
-		if l.cutAtComma(n, i, o) {
-			return false
-		}
-		value.name = joinKey(o.name, key.Value)
-		ok = l.decode(n.Content[2*i+1], out.Index(i).Field(1), value) && ok
-		out.Index(i).Field(0).SetString(key.Value)
-		if where := out.Index(i).FieldByName("Where"); where.IsValid() &&
-			where.Type() == placeType {
-			where.Set(reflect.ValueOf(l.place(key)))
-		}
-	}
-	v.Set(out)
-	return ok
+	v.SetZero()
+	field := v.Type().Elem().Field(1)
+	return l.decodeNamed(n, field.Type, o, optionOf("", field),
+		func(key *yaml.Node, value reflect.Value) {
+			pair := reflect.New(v.Type().Elem()).Elem()
+			pair.Field(0).SetString(key.Value)
+			pair.Field(1).Set(value)
+			if where := pair.FieldByName("Where"); where.IsValid() && where.Type() == placeType {
+				where.Set(reflect.ValueOf(l.place(key)))
+			}
+			v.Set(reflect.Append(v, pair))
+		})
 }
 
 // cutAtComma finds values in braces that YAML has cut at a comma. Example: YAML reads {a: f(x, y)}

@@ -96,65 +96,46 @@ func (r *Route) plan() *yaml.Node {
 		add(n, "processors", list)
 	}
 	add(n, "sink", r.Sink.plan())
-	flow := describe(reflect.ValueOf(r.Flow), false)
 	for _, l := range r.Flow.limits() {
-		add(n, l.key, valueOf(flow, l.key))
-		remove(flow, l.key)
+		add(n, l.key, describe(reflect.ValueOf(*l.Limit), false))
 	}
-	fixed := r.Flow.Window == "fixed"
-	if fixed {
-		remove(flow, "initial")
-		remove(flow, "max")
+	unused := r.unused()
+	for _, part := range r.parts() {
+		value := describe(part.value, false)
+		for _, key := range unused[part.key] {
+			remove(value, key)
+		}
+		add(n, part.key, value)
 	}
-	if r.Flow.Window != "linear" {
-		remove(flow, "threshold")
-		remove(flow, "step")
-	}
-	if !fixed {
-		remove(flow, "size")
-	}
-	if r.Flow.Dispatch != "least_completion" {
-		remove(flow, "tie_band")
-	}
-	if r.Flow.Poison == 0 {
-		remove(flow, "poisoned")
-	}
-	if r.Flow.Redeliver == 0 {
-		remove(flow, "redeliver_rate")
-	}
-	if r.Flow.Order == "" { // the sink's default order
-		remove(flow, "order")
-	}
-	if r.Flow.Trace == "" {
-		remove(flow, "trace")
-		remove(flow, "trace_max")
-	}
-	add(n, "batch", describe(reflect.ValueOf(r.Batch), false))
-	add(n, "flow", flow)
-	add(n, "retry", r.Retry.plan())
-	add(n, "dead_letters", describe(reflect.ValueOf(r.DeadLetters), false))
-	guard := describe(reflect.ValueOf(r.Guard), false)
-	if r.Guard.Off {
-		remove(guard, "share")
-		remove(guard, "records")
-	}
-	add(n, "guard", guard)
-	add(n, "checkpoint", describe(reflect.ValueOf(r.Checkpoint), false))
-	add(n, "memory", describe(reflect.ValueOf(r.Memory), false))
-	add(n, "drain", describe(reflect.ValueOf(r.Drain), false))
 	return n
 }
 
-// plan returns r as YAML. It has either a policy, or the keys that a policy replaces.
-func (r Retry) plan() *yaml.Node {
-	n := describe(reflect.ValueOf(r), false)
-	if isShape(r.Backoff) {
-		return n
+// unused returns, by part of the route, the keys that have no effect with the values of others. A
+// plan omits them.
+func (r *Route) unused() map[string][]string {
+	out := map[string][]string{"flow": {limitKey, workerLimitKey}} // they are keys of the route
+	fixed := r.Flow.Window == "fixed"
+	for _, o := range []struct {
+		unused bool
+		part   string
+		keys   []string
+	}{
+		{fixed, "flow", []string{"initial", "max"}},
+		{!fixed, "flow", []string{"size"}},
+		{r.Flow.Window != "linear", "flow", []string{"threshold", "step"}},
+		{r.Flow.Dispatch != "least_completion", "flow", []string{"tie_band"}},
+		{r.Flow.Poison == 0, "flow", []string{"poisoned"}},
+		{r.Flow.Redeliver == 0, "flow", []string{"redeliver_rate"}},
+		{r.Flow.Order == "", "flow", []string{"order"}}, // the sink's default order
+		{r.Flow.Trace == "", "flow", []string{"trace", "trace_max"}},
+		{!isShape(r.Retry.Backoff), "retry", replacedByPolicy},
+		{r.Guard.Off, "guard", []string{"share", "records"}},
+	} {
+		if o.unused {
+			out[o.part] = append(out[o.part], o.keys...)
+		}
 	}
-	for _, key := range replacedByPolicy {
-		remove(n, key)
-	}
-	return n
+	return out
 }
 
 func (u Use) plan() *yaml.Node {
@@ -286,12 +267,11 @@ func appendJSON(dst []byte, n *yaml.Node) []byte {
 	switch {
 	case n.Kind == yaml.MappingNode:
 		dst = append(dst, '{')
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if i > 0 {
+		for key, value := range entries(n) {
+			if key != n.Content[0] {
 				dst = append(dst, ',')
 			}
-			dst = append(appendJSON(dst, n.Content[i]), ':')
-			dst = appendJSON(dst, n.Content[i+1])
+			dst = appendJSON(append(appendJSON(dst, key), ':'), value)
 		}
 		return append(dst, '}')
 	case n.Kind == yaml.SequenceNode:

@@ -33,18 +33,17 @@ type sharedList struct {
 func readLists(l *loader, n *yaml.Node) {
 	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
 		const want = "processors wants a mapping of names to lists of processors, but this is %s"
-		l.fail(n, want, emptyOr(n)).Hint =
+		l.fail(n, want, emptyOr(n, yaml.MappingNode)).Hint =
 			"write processors: {NAME: [{where: EXPR}]} here, and processors: [use: NAME] in a route"
 		return
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, list := n.Content[i], n.Content[i+1]
+	for key, list := range entries(n) {
 		l.checkName(key, "processors")
 		switch {
 		case !claimFirst(l, processorsKey, key):
 		case list.Kind != yaml.SequenceNode || len(list.Content) == 0:
 			l.fail(list, "processors %q wants a list, in the order of execution, but this is %s",
-				key.Value, emptyList(list)).Hint = "write each on a line that starts with `- `"
+				key.Value, emptyOr(list, yaml.SequenceNode)).Hint = "write each on a line that starts with `- `"
 		default:
 			l.set.lists[key.Value] = &sharedList{l: l, n: list}
 			for _, c := range list.Content {
@@ -56,14 +55,6 @@ func readLists(l *loader, n *yaml.Node) {
 			}
 		}
 	}
-}
-
-// emptyList describes a node for an error message that asks for a non-empty list.
-func emptyList(n *yaml.Node) string {
-	if n.Kind == yaml.SequenceNode {
-		return "empty"
-	}
-	return article(kindName(n))
 }
 
 // checkUnused checks the components of those shared lists that no route uses.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"time"
 
@@ -111,8 +110,7 @@ func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 
 // strayKeys adds errors for keys of a route that stand beside `routes:`.
 func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
+	for key := range entries(n) {
 		if !slices.Contains(routeKeys, key.Value) {
 			continue
 		}
@@ -128,7 +126,8 @@ func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
 
 func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
-		l.fail(n, "%s: routes wants a mapping of names to routes, but this is %s", what, emptyOr(n))
+		l.fail(n, "%s: routes wants a mapping of names to routes, but this is %s", what,
+			emptyOr(n, yaml.MappingNode))
 		return nil
 	}
 	var out []Route
@@ -140,8 +139,7 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 		at    int // index in out
 	}
 	var last *rest
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+	for key, value := range entries(n) {
 		l.checkName(key, "route")
 		of := fmt.Sprintf("%s, route %q", what, key.Value)
 		if value.Kind != yaml.MappingNode {
@@ -207,22 +205,13 @@ func (l *loader) route(
 		r.prefer(preferred.PreferredBatch())
 	}
 	before := len(l.errs)
-	for _, part := range []struct {
-		key string
-		to  any
-	}{
-		{"batch", &r.Batch}, {"flow", &r.Flow}, {"retry", &r.Retry},
-		{"dead_letters", &r.DeadLetters},
-		{"guard", &r.Guard}, {"checkpoint", &r.Checkpoint}, {"memory", &r.Memory},
-		{"drain", &r.Drain},
-	} {
-		if v := keys[part.key]; v != nil {
-			if part.key == "retry" {
-				if v = retryNode(l, v); v == nil {
-					continue
-				}
-			}
-			l.decode(v, reflect.ValueOf(part.to).Elem(), option{name: part.key})
+	for _, part := range r.parts() {
+		v := keys[part.key]
+		if v != nil && part.key == "retry" {
+			v = retryNode(l, v)
+		}
+		if v != nil {
+			l.decode(v, part.value, option{name: part.key})
 		}
 	}
 	r.Flow.readLimits(l, keys)
@@ -294,25 +283,17 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 // to the sink. It stops at a component with invalid options, because the schema after that
 // component is unknown.
 func (l *loader) shape(r *Route) {
-	schema := stream.UnparsedSchema()
 	all := append(slices.Clone(r.Processors), r.Sink.ends()...)
 	if _, ok := l.source.Options.(stream.Shaper); ok {
 		all = slices.Insert(all, 0, l.source)
 	}
-	for _, u := range all {
-		refused := l.set.right[u.Options]
-		if refused == nil && u.Options != nil || u.Component.Name == "" {
-			return
-		}
-		s, ok := u.Options.(stream.Shaper)
-		if !ok {
-			continue
-		}
-		out, err := s.Shape(schema.Clone())
-		if err != nil {
-			refused(err)
-			return
-		}
-		schema = out
+	invalid := slices.IndexFunc(all, func(u Use) bool {
+		return l.set.right[u.Options] == nil && u.Options != nil || u.Component.Name == ""
+	})
+	if invalid >= 0 {
+		all = all[:invalid]
+	}
+	if u, err := passShape(all); err != nil {
+		l.set.right[u.Options](err)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 		return Use{}, l.several(n, role, what)
 	default:
 		l.fail(n, "%s: %s wants a component, but this is %s", what, role,
-			emptyOr(n)).Hint = l.example(role)
+			emptyOr(n, yaml.MappingNode)).Hint = l.example(role)
 		return Use{}, false
 	}
 	u := Use{Where: l.place(key)}
@@ -330,13 +331,24 @@ func within(n *yaml.Node, part string) *yaml.Node {
 
 // valueOf returns the value of a key in a mapping, or nil.
 func valueOf(n *yaml.Node, key string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
+	for k, value := range entries(n) {
+		if k.Value == key {
+			return value
 		}
 	}
 	return nil
+}
+
+// entries returns the keys and values of a mapping. Any other node, or nil, has none.
+func entries(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(key, value *yaml.Node) bool) {
+		if n == nil || n.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i], n.Content[i+1]) {
+				return
+			}
+		}
+	}
 }

@@ -142,19 +142,25 @@ func (v *validation) shape(p *Pipeline, r *Route, what string) {
 	if !slices.ContainsFunc(uses, func(u Use) bool { return u.Where == Place{} }) {
 		return
 	}
+	if u, err := passShape(uses); err != nil {
+		v.fail(r.Where, "%s: %s: %v", what, u.Component.Name, errors.Join(flatten(err)...))
+	}
+}
+
+// passShape passes the schema of the records from one component to the next. It returns the first
+// component that does not accept the schema, and its error.
+func passShape(uses []Use) (Use, error) {
 	schema := stream.UnparsedSchema()
 	for _, u := range uses {
-		s, ok := u.Options.(stream.Shaper)
-		if !ok {
-			continue
+		if s, ok := u.Options.(stream.Shaper); ok {
+			out, err := s.Shape(schema.Clone())
+			if err != nil {
+				return u, err
+			}
+			schema = out
 		}
-		out, err := s.Shape(schema.Clone())
-		if err != nil {
-			v.fail(r.Where, "%s: %s: %v", what, u.Component.Name, errors.Join(flatten(err)...))
-			return
-		}
-		schema = out
 	}
+	return Use{}, nil
 }
 
 // enums checks the options that must be one of several words.
@@ -177,19 +183,22 @@ func (v *validation) enums(at Place, what, part string, value reflect.Value) {
 
 // routePart is a key of a route, with its value.
 type routePart struct {
-	key   string
-	value reflect.Value // addressable
+	key, doc string
+	value    reflect.Value // addressable
 }
 
-// parts returns those keys of a route that have their own field in Route.
+// parts returns those keys of a route that have their own field in Route, in the order of a plan.
 func (r *Route) parts() []routePart {
 	return []routePart{
-		{"batch", reflect.ValueOf(&r.Batch).Elem()}, {"flow", reflect.ValueOf(&r.Flow).Elem()},
-		{"retry", reflect.ValueOf(&r.Retry).Elem()},
-		{"dead_letters", reflect.ValueOf(&r.DeadLetters).Elem()},
-		{"checkpoint", reflect.ValueOf(&r.Checkpoint).Elem()},
-		{"memory", reflect.ValueOf(&r.Memory).Elem()},
-		{"drain", reflect.ValueOf(&r.Drain).Elem()}, {"guard", reflect.ValueOf(&r.Guard).Elem()},
+		{"batch", "", reflect.ValueOf(&r.Batch).Elem()},
+		{"flow", "", reflect.ValueOf(&r.Flow).Elem()},
+		{"retry", "", reflect.ValueOf(&r.Retry).Elem()},
+		{"dead_letters", "", reflect.ValueOf(&r.DeadLetters).Elem()},
+		{"guard", "", reflect.ValueOf(&r.Guard).Elem()},
+		{"checkpoint", "", reflect.ValueOf(&r.Checkpoint).Elem()},
+		{"memory", "bytes of all batches of the route, each counted with 32 KiB more",
+			reflect.ValueOf(&r.Memory).Elem()},
+		{"drain", "time that a stop waits for in-flight batches", reflect.ValueOf(&r.Drain).Elem()},
 	}
 }
 
