@@ -109,7 +109,7 @@ func newRoute(s *slot) (*route, error) {
 		r.letters.sink = d
 	}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
-	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, urgent: make(chan struct{}, 1)}
+	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, slot: s, urgent: make(chan struct{}, 1)}
 	r.reader = &reader{core: co, letters: r.letters, positions: r.saver}
 	r.reader.left.Store(-1)
 	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake,
@@ -140,18 +140,17 @@ func newRoute(s *slot) (*route, error) {
 	return r, err
 }
 
-// makeParking prepares the counts of parked records. A sink that parks records (stream.ParkingSink)
+// makeParking sets r.parking. A sink that parks records (stream.ParkingSink)
 // keeps them in a store of this node and delivers them later. If a broker assigns the partitions,
 // makeParking returns an error. A partition may then continue at another node, which has no access
 // to the parked records.
 func (r *route) makeParking() error {
-	parking, _ := r.sink.(stream.ParkingSink)
-	if parking != nil && r.assigned != nil {
+	r.parking, _ = r.sink.(stream.ParkingSink)
+	if r.parking != nil && r.assigned != nil {
 		return fmt.Errorf("sink %s parks deliveries on this node, and partitions of source %s "+
 			"may continue at another one; use a source whose partitions stay",
 			r.cfg.Sink.Component.Name, r.source)
 	}
-	r.parking = &parkedCounts{sink: parking, base: r.slot.parkedBase}
 	return nil
 }
 

@@ -111,13 +111,7 @@ func (k *books) open(b *stream.Batch) error {
 			return err
 		}
 	}
-	records, bytes := int64(b.Origins), b.RawBytes()-int64(b.Added)
-	again := counts{readRecords: min(k.inherited.readRecords, records),
-		readBytes: min(k.inherited.readBytes, bytes)}
-	k.inherited.readRecords -= again.readRecords
-	k.inherited.readBytes -= again.readBytes
-	k.counts.readRecords += records - again.readRecords
-	k.counts.readBytes += bytes - again.readBytes
+	k.countRead(int64(b.Origins), b.RawBytes()-int64(b.Added))
 	for i := range b.Spans {
 		span := &b.Spans[i]
 		p, err := k.partition(span.Part)
@@ -142,6 +136,16 @@ func (k *books) open(b *stream.Batch) error {
 		}
 	}
 	return nil
+}
+
+// countRead counts records as read. It omits those that the previous run has already counted.
+func (k *books) countRead(records, bytes int64) {
+	again := counts{readRecords: min(k.inherited.readRecords, records),
+		readBytes: min(k.inherited.readBytes, bytes)}
+	k.inherited.readRecords -= again.readRecords
+	k.inherited.readBytes -= again.readBytes
+	k.counts.readRecords += records - again.readRecords
+	k.counts.readBytes += bytes - again.readBytes
 }
 
 func (k *books) partition(part *stream.Partition) (*partition, error) {

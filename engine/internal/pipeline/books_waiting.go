@@ -32,17 +32,6 @@ func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	}
 }
 
-// readAgain counts as read the records that an earlier run of the route has left waiting for a
-// retry.
-func (k *books) readAgain(records, bytes int64) {
-	again := counts{readRecords: min(k.inherited.readRecords, records),
-		readBytes: min(k.inherited.readBytes, bytes)}
-	k.inherited.readRecords -= again.readRecords
-	k.inherited.readBytes -= again.readBytes
-	k.counts.readRecords += records - again.readRecords
-	k.counts.readBytes += bytes - again.readBytes
-}
-
 // abandon settles ranges that waited for a retry, after the source has deleted their data. Their
 // records no longer count as read.
 func (k *books) abandon(ranges []waiting.Range) error {

@@ -159,6 +159,11 @@ func (r *letterWriter) writeLetters(ctx context.Context, b *stream.Batch, by ref
 			Attempts: by.attempts, Worker: by.worker,
 		})
 	}
+	return r.write(ctx, letters)
+}
+
+// write appends letters to the dead-letter file, and counts and logs them.
+func (r *letterWriter) write(ctx context.Context, letters []deadletter.Letter) error {
 	if len(letters) == 0 {
 		return nil
 	}

@@ -127,14 +127,9 @@ func readLetters(
 
 // find returns a route and its pipeline, or nil if there is no such route.
 func (e *Engine) find(pipeline, route string) (*pipe, *slot) {
-	for _, p := range e.pipelines() {
-		if p.name != pipeline {
-			continue
-		}
-		for _, s := range p.routes() {
-			if s.cfg.Name == route {
-				return p, s
-			}
+	for s := range e.slots() {
+		if s.pipe.name == pipeline && s.cfg.Name == route {
+			return s.pipe, s
 		}
 	}
 	return nil, nil

@@ -55,7 +55,7 @@ func (w *waits) open(p *pipe) error {
 	}
 	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.saver.layers.layered() &&
 		w.cfg.Flow.Order != "partition"
-	dir, err := p.state.waitingDir(p.name, w.cfg.Name)
+	dir, err := p.state.makeDir(WaitingDir(p.name, w.cfg.Name))
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (w *waits) open(p *pipe) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.books.readAgain(records, size)
+	w.books.countRead(records, size)
 	w.books.waiting = w.store
 	return nil
 }

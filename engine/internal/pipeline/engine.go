@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"net/http"
 	"os"
@@ -109,7 +110,7 @@ func New(f *config.Config, o Options) (*Engine, error) {
 		o.FS = osfs.New()
 	}
 	if o.Boot == "" {
-		o.Boot = bootID()
+		o.Boot = Boot()
 	}
 	if o.Stall == 0 {
 		o.Stall = defaultStall
@@ -223,11 +224,9 @@ func (e *Engine) prepare() error {
 	if len(errs) == 0 {
 		return nil
 	}
-	for _, p := range e.pipelines() {
-		for _, s := range p.routes() {
-			if !p.sharing.on {
-				errs = append(errs, s.route.close())
-			}
+	for s := range e.slots() {
+		if !s.pipe.sharing.on {
+			errs = append(errs, s.route.close())
 		}
 	}
 	return errors.Join(errs...)
@@ -238,6 +237,19 @@ func (e *Engine) pipelines() []*pipe {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.pipes
+}
+
+// slots returns the routes of the current pipelines.
+func (e *Engine) slots() iter.Seq[*slot] {
+	return func(yield func(*slot) bool) {
+		for _, p := range e.pipelines() {
+			for _, s := range p.routes() {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // The names of the engine's supervisors.

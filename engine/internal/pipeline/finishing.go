@@ -20,21 +20,13 @@ type finishing struct {
 	told  bool
 }
 
-// slotPipe implements finishingPipe for the saver of a slot's route.
-type slotPipe struct{ *slot }
-
-// present implements finishingPipe.
-func (s slotPipe) present() error { return s.pipe.state.present(s.o.FS) }
-
-// resetCommand implements finishingPipe.
-func (s slotPipe) resetCommand(route string) string { return s.pipe.resetCommand(route) }
-
-// finish implements finishingPipe.
-func (s slotPipe) finish(ctx context.Context, parts []stream.Partition) []stream.Partition {
+// finish is called when the route has settled the given partitions. It returns those of the route's
+// partitions that the source has finished, for example by renaming the file.
+func (s *slot) finish(ctx context.Context, parts []stream.Partition) []stream.Partition {
 	for _, p := range parts {
-		s.pipe.routeFinished(s.slot, p)
+		s.pipe.routeFinished(s, p)
 	}
-	return s.pipe.finish(ctx, s.slot)
+	return s.pipe.finish(ctx, s)
 }
 
 // routeFinished notes that the route of slot r has settled all data of a partition, and that

@@ -14,42 +14,22 @@ import (
 // store of its own and delivers them later. It has the counts of the store from the time when the
 // first run of the route opened it.
 type parkedBase struct {
-	mu       sync.Mutex         // guards the fields below
-	sink     stream.ParkingSink // opened last; after its Close, it has its last counts; nil if none
+	mu       sync.Mutex // guards the fields below
+	opener   *route     // the run that has opened its sink last; nil if none
 	at       stream.ParkedCounts
-	replayed int64 // dead letters that a replay has parked since sink was opened
+	replayed int64 // dead letters that a replay has parked since opener opened its sink
 }
 
-// parkedCounts counts the records of a route with a stream.ParkingSink, which keeps records in a
-// store of its own and delivers them later.
-type parkedCounts struct {
-	sink stream.ParkingSink // nil if the sink is not a ParkingSink
-	base *parkedBase
-
-	mu   sync.Mutex // guards the fields below
-	open bool
-}
-
-// opened notes that the sink is open.
-func (p *parkedCounts) opened() {
-	if p.sink == nil {
-		return
-	}
-	p.base.opened(p.sink)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open = true
-}
-
-func (b *parkedBase) opened(sink stream.ParkingSink) {
+// opened notes that the sink of a run is open.
+func (b *parkedBase) opened(r *route) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sink == nil {
-		b.at = sink.Parked() // includes the replayed letters
+	if b.opener == nil {
+		b.at = r.parking.Parked() // includes the replayed letters
 	} else {
 		b.at.Waiting += b.replayed
 	}
-	b.sink, b.replayed = sink, 0
+	b.opener, b.replayed = r, 0
 }
 
 // add notes that a replay has parked n dead letters. They count as read by the route as soon as the
@@ -60,25 +40,25 @@ func (b *parkedBase) add(n int64) {
 	b.replayed += n
 }
 
-// store returns the store of the sink, or nil if the sink is not open.
-func (p *parkedCounts) store() stream.DeliveryStore {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.open {
+// store returns the store of the sink of a run, or nil if the run has not opened its sink.
+func (b *parkedBase) store(r *route) stream.DeliveryStore {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r == nil || b.opener != r {
 		return nil
 	}
-	return p.sink.Deliveries()
+	return r.parking.Deliveries()
 }
 
 // show corrects the counts of s. The route counts a record as delivered when the sink has parked
 // it. show replaces this count by the numbers of records that the sink has since delivered,
 // cancelled or dead-lettered, and of those that are still parked. While the sink of a restarting
-// route is not open, it uses the last counts of the previous one.
+// route is not open, it uses the last counts of the previous one, which is closed.
 func (b *parkedBase) show(s *status.Route) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sink != nil {
-		addParked(s, b.at, b.sink.Parked())
+	if b.opener != nil {
+		addParked(s, b.at, b.opener.parking.Parked())
 	}
 }
 
@@ -110,27 +90,18 @@ func (r *letterWriter) append(ctx context.Context, given []stream.DeadLetter) er
 			Attempts: l.Attempts, Worker: l.Worker, History: l.History,
 		}
 	}
-	if err := r.store.Append(ctx, letters); err != nil {
-		return err
-	}
-	r.failures.countDeadLetters(letters, r.store.Path())
-	return nil
+	return r.write(ctx, letters)
 }
 
 // deliveries returns the routes with a parking sink and the stores of their deliveries, for the
 // admin pages.
 func (e *Engine) deliveries() (out []admin.DeliveryRoute) {
-	for _, p := range e.pipelines() {
-		for _, s := range p.routes() {
-			s.mu.Lock()
-			r := s.route
-			s.mu.Unlock()
-			if r == nil {
-				continue
-			}
-			if store := r.parking.store(); store != nil {
-				out = append(out, admin.DeliveryRoute{Name: s.key, Store: store})
-			}
+	for s := range e.slots() {
+		s.mu.Lock()
+		r := s.route
+		s.mu.Unlock()
+		if store := s.parkedBase.store(r); store != nil {
+			out = append(out, admin.DeliveryRoute{Name: s.key, Store: store})
 		}
 	}
 	return out

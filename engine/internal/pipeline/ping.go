@@ -13,11 +13,9 @@ func (e *Engine) Ping(ctx context.Context) error {
 		done  <-chan struct{}
 	}
 	var pings []ping
-	for _, p := range e.pipelines() {
-		for _, s := range p.routes() {
-			if done := s.ping(); done != nil {
-				pings = append(pings, ping{s.key, done})
-			}
+	for s := range e.slots() {
+		if done := s.ping(); done != nil {
+			pings = append(pings, ping{s.key, done})
 		}
 	}
 	var silent []string

@@ -76,6 +76,3 @@ func (p *pipe) isReplay() bool { return p.cfg.Source.Component.Name == replaySou
 func LettersPath(p config.Pipeline, r config.Route) string {
 	return filepath.Join(r.DeadLetters.Dir, deadletter.FileName(p.Name, r.Name))
 }
-
-// Boot returns the boot id of the operating system, or "" if unknown.
-func Boot() string { return bootID() }

@@ -99,7 +99,7 @@ func (r *saver) emptyLedger(lost amount) error {
 	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows "+
 		"progress in %d partitions; up to %d bytes "+
 		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with %s",
-		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.resetCommand(r.key))
+		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.slot.pipe.resetCommand(r.key))
 }
 
 // resumed has the progress with which the route started, as loaded from the ledger of its sink.
@@ -161,7 +161,7 @@ func (r *saver) markOf(id string) (stream.Mark, bool) {
 
 // stateDir opens a directory in which the reader can store state that does not fit into marks.
 func (r *route) stateDir() (vfs.Dir, error) {
-	return r.pipe.state.sourceDir(fileName(r.pipe.name) + "." + fileName(r.cfg.Name))
+	return r.pipe.state.makeDir(SourceDir(r.pipe.name) + "." + fileName(r.cfg.Name))
 }
 
 func (r *saver) known() iter.Seq[stream.Mark] {

@@ -29,7 +29,7 @@ type route struct {
 	stall time.Duration
 	sink  stream.Sink
 
-	parking    *parkedCounts
+	parking    stream.ParkingSink // the sink; nil if it parks no records
 	letters    *letterWriter
 	reader     *reader
 	processors *processors
@@ -164,7 +164,9 @@ func (r *route) open(ctx context.Context) error {
 	if err := r.sink.Open(ctx, o); err != nil {
 		return fmt.Errorf("sink %s: %w", r.cfg.Sink.Component.Name, err)
 	}
-	r.parking.opened()
+	if r.parking != nil {
+		r.slot.parkedBase.opened(r)
+	}
 	if err := r.saver.saveToken(places, r.sender.lanes()); err != nil {
 		return err
 	}

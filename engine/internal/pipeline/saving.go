@@ -22,7 +22,7 @@ type saver struct {
 	layers   *layeredStore            // set by prepare
 	syncer   stream.AppendSink        // nil if the sink's acknowledged data is already durable
 	ledgered stream.TransactionalSink // nil if the sink stores no progress
-	pipe     finishingPipe
+	slot     *slot
 	waits    *waits
 	saved    func(bytes int64)    // called with the number of bytes saved
 	idle     func() time.Duration // how long the reader has waited for data
@@ -53,18 +53,6 @@ func (r *saver) synced() time.Time {
 		return time.Unix(0, at)
 	}
 	return time.Time{}
-}
-
-// finishingPipe has the methods of the pipeline that a saver uses.
-type finishingPipe interface {
-	// present returns an error if the state directory has been deleted or replaced.
-	present() error
-	// resetCommand returns the command that deletes the progress of a route, so that everything is
-	// delivered again.
-	resetCommand(route string) string
-	// finish is called when this route has settled the given partitions. It returns those of the
-	// route's partitions that the source has finished, for example by renaming the file.
-	finish(ctx context.Context, parts []stream.Partition) []stream.Partition
 }
 
 // Run saves the progress until ctx ends. lastSave then saves the rest. Run does the following:
@@ -289,7 +277,7 @@ func (r *saver) syncSink(ctx context.Context) error {
 // source finish the partitions that are settled to their end. Last, it removes the progress of
 // deleted partitions from the ledger and the checkpoint.
 func (r *saver) sync(ctx context.Context) error {
-	if err := r.pipe.present(); err != nil {
+	if err := r.slot.pipe.state.present(r.slot.o.FS); err != nil {
 		return err
 	}
 	if err := r.waits.sync(); err != nil {
@@ -373,7 +361,7 @@ func (r *saver) report(ctx context.Context) error {
 // finish lets the source finish the given partitions, for example rename files, and records the
 // finished ones in the books.
 func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
-	for _, p := range r.pipe.finish(ctx, parts) {
+	for _, p := range r.slot.finish(ctx, parts) {
 		r.mu.Lock()
 		r.books.finish(p.ID)
 		r.mu.Unlock()

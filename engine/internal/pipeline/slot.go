@@ -391,7 +391,7 @@ func (s *slot) letters() (c counts, parks bool) {
 	if r.books != nil {
 		c = r.books.counts
 	}
-	return c, r.parking.sink != nil
+	return c, r.parking != nil
 }
 
 // snapshot returns the status of the route. It includes the counts of the slot's earlier routes.

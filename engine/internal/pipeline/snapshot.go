@@ -47,7 +47,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 			if l.Gate == "none" && r.reader.budget.exhausted() {
 				l.Gate = "memory"
 			}
-			if l.Gate == "throttle" && r.parking.sink != nil { // only a full store causes this gate
+			if l.Gate == "throttle" && r.parking != nil { // only a full store causes this gate
 				l.Gate = "park"
 			}
 			s.Workers = append(s.Workers, status.Worker{
@@ -80,7 +80,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 	s.Delivered, s.DeliveredBytes, s.Dead, s.Dropped = c.delivered, c.deliveredBytes, c.dead, c.dropped
 	s.InFlight = min(inFlight, c.unsettled()) // the sender may be behind
 	s.Waiting = c.unsettled() - s.InFlight
-	r.parking.base.show(&s)
+	r.slot.parkedBase.show(&s)
 	return s, err
 }
 

@@ -90,7 +90,7 @@ func (h *sourceHost) State() (vfs.Dir, error) {
 	case hostRunning:
 	}
 	if h.dir == nil {
-		dir, err := h.pipe.state.sourceDir(fileName(h.pipe.name))
+		dir, err := h.pipe.state.makeDir(SourceDir(h.pipe.name))
 		if err != nil {
 			return nil, err
 		}

@@ -62,9 +62,9 @@ func (s *state) store() (*checkpoint.Store, error) {
 // SourceDir returns the directory of a pipeline's source, relative to the state directory.
 func SourceDir(pipeline string) string { return "sources/" + fileName(pipeline) }
 
-// sourceDir opens the directory of a source, and creates it if it is missing.
-func (s *state) sourceDir(name string) (vfs.Dir, error) {
-	dir, err := s.dir.MakeDir("sources/"+name, 0o700)
+// makeDir opens a directory below the state directory, and creates it if it is missing.
+func (s *state) makeDir(name string) (vfs.Dir, error) {
+	dir, err := s.dir.MakeDir(name, 0o700)
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", s.name, err)
 	}
@@ -73,9 +73,9 @@ func (s *state) sourceDir(name string) (vfs.Dir, error) {
 
 // sinkDir creates the directory of a route's sink if it is missing, and returns its path.
 func (s *state) sinkDir(pipeline, route string) (string, error) {
-	dir, err := s.dir.MakeDir(SinkDir(pipeline, route), 0o700)
+	dir, err := s.makeDir(SinkDir(pipeline, route))
 	if err != nil {
-		return "", fmt.Errorf("state directory %s: %w", s.name, err)
+		return "", err
 	}
 	path := filepath.Join(s.name, filepath.FromSlash(SinkDir(pipeline, route)))
 	return path, dir.Close()
@@ -84,15 +84,6 @@ func (s *state) sinkDir(pipeline, route string) (string, error) {
 // SinkDir returns the directory of a route's sink, relative to the state directory.
 func SinkDir(pipeline, route string) string {
 	return "sinks/" + fileName(pipeline) + "." + fileName(route)
-}
-
-// waitingDir opens the directory for a route's waiting batches, and creates it if it is missing.
-func (s *state) waitingDir(pipeline, route string) (vfs.Dir, error) {
-	dir, err := s.dir.MakeDir(WaitingDir(pipeline, route), 0o700)
-	if err != nil {
-		return nil, fmt.Errorf("state directory %s: %w", s.name, err)
-	}
-	return dir, nil
 }
 
 // WaitingDir returns the directory for a route's waiting batches, relative to the state directory.

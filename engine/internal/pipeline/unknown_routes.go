@@ -15,10 +15,8 @@ import (
 func (e *Engine) reportUnknownState(store *checkpoint.Store, c *config.Config, reload bool) {
 	var running, configured, fresh, strays []string
 	if reload {
-		for _, p := range e.pipelines() {
-			for _, s := range p.routes() {
-				running = append(running, s.key)
-			}
+		for s := range e.slots() {
+			running = append(running, s.key)
 		}
 	}
 	for _, p := range c.Pipelines {
