@@ -26,13 +26,13 @@ import (
 
 // told returns summaries that together contain every gate.
 func told() []*explain.Summary {
-	worker := explain.Worker{
+	worker := explain.Worker{Worker: status.Worker{
 		Name: "http://a:8080/in", State: "NORMAL", Window: 6, InFlight: 6,
-		RoundTrip: 52 * time.Millisecond, Base: 41 * time.Millisecond,
-		Timeout: 200 * time.Millisecond, Delivered: 1234, TimedOut: 2, Late: 1,
+		RoundTrip: 0.052, Base: 0.041,
+		Timeout: 0.2, Delivered: 1234, TimedOut: 2, Late: 1,
 		Reason: "about 1.2 batches queued (grows below 2.0, shrinks above 3.0; mean round trip " +
 			"52.123456ms, drained 41ms): window 5 to 6",
-	}
+	}}
 	var out []*explain.Summary
 	for i, gate := range explain.Gates {
 		w := worker
@@ -45,7 +45,7 @@ func told() []*explain.Summary {
 		switch gate {
 		case "breaker":
 			w.State, w.Reason, w.Failed, w.Opens = "OPEN",
-				"failures in a row: paused between attempts", 3, 700*time.Millisecond
+				"failures in a row: paused between attempts", 3, 0.7
 			s.LastFault = "worker http://a:8080/in: 500 Internal Server Error"
 			s.Shares = map[string]time.Duration{"window": 11 * time.Second,
 				"breaker": 1300 * time.Millisecond, "none": time.Millisecond}
@@ -55,7 +55,7 @@ func told() []*explain.Summary {
 				{At: 11100 * time.Millisecond, State: "OPEN", Window: 4, Reason: w.Reason, Probes: 2},
 			}
 		case "throttle":
-			w.State, w.Opens = "THROTTLED", 3*time.Second
+			w.State, w.Opens = "THROTTLED", 3
 		case "rate":
 			w.Rate = 87.5
 		case "window":

@@ -67,8 +67,8 @@ func workerJSON(r *explain.Route, w *explain.Worker, at time.Duration) explained
 	out := explainedWorker{
 		Route: r.Name, At: at.Seconds(), Worker: w.Name, State: w.State, Because: w.StateWords(), Reason: w.Reason,
 		Window: w.Window, InFlight: w.InFlight, Gate: w.Gate, GateMeans: r.GateWords(w), WouldChange: r.Changes(w),
-		RoundTrip: w.RoundTrip.Seconds(), Base: w.Base.Seconds(), Timeout: w.Timeout.Seconds(),
-		Opens: w.Opens.Seconds(), Rate: w.Rate, Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut,
+		RoundTrip: w.RoundTrip, Base: w.Base, Timeout: w.Timeout,
+		Opens: w.Opens, Rate: w.Rate, Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut,
 		Throttled: w.Throttled, Late: w.Late, Misconfigured: w.Misconfigured,
 	}
 	if r.Window != nil {
@@ -109,8 +109,8 @@ func explainAllText(out io.Writer, r *explain.Route, when string) error {
 		w := &r.Workers[i]
 		rows = append(rows, []string{
 			printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64),
-			strconv.Itoa(w.InFlight), spell(w.RoundTrip),
-			spell(w.Base), thousands(int64(w.Delivered)), thousands(int64(w.Failed)), thousands(int64(w.TimedOut)),
+			strconv.Itoa(w.InFlight), seconds(w.RoundTrip),
+			seconds(w.Base), thousands(int64(w.Delivered)), thousands(int64(w.Failed)), thousands(int64(w.TimedOut)),
 		})
 	}
 	var b strings.Builder
@@ -180,7 +180,7 @@ func explainOneText(out io.Writer, s *explain.Summary) error {
 		row("", "since startup: %s of the time", shares)
 	}
 	row("round trip", "%s; %s when nothing queues; an attempt is overdue after %s",
-		spell(w.RoundTrip), spell(w.Base), spell(w.Timeout))
+		seconds(w.RoundTrip), seconds(w.Base), seconds(w.Timeout))
 	row("so far", "%s delivered, %s failed, %s overdue (%s completed late), %s "+
 		"throttled", thousands(int64(w.Delivered)),
 		thousands(int64(w.Failed)), thousands(int64(w.TimedOut)), thousands(int64(w.Late)),
@@ -253,9 +253,6 @@ func reasonText(reason string) string {
 		if err != nil {
 			return text
 		}
-		return spell(d)
+		return seconds(d.Seconds())
 	}))
 }
-
-// spell formats a duration. It returns "-" for 0.
-func spell(d time.Duration) string { return seconds(d.Seconds()) }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 )
@@ -30,25 +31,23 @@ type Route struct {
 	Workers   []Worker
 }
 
-// Worker is the state of a worker in flow control at one moment. Counts are numbers of attempts.
+// Worker is the state of a worker in flow control at one moment. A trace has more of it than the
+// status of a process.
 type Worker struct {
-	Name          string
-	State         string // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED, UNKNOWN
-	Gate          string // gate that limits the amount of data it gets; see Gates
-	Reason        string // figures that led to the state
-	Window        float64
-	InFlight      int
-	RoundTrip     time.Duration // smoothed; 0 if unknown
-	Base          time.Duration // without queueing; 0 if unknown
-	Timeout       time.Duration // time after which an attempt is overdue; 0 means never
-	Opens         time.Duration // for OPEN, THROTTLED: remaining time; 0 if unknown
-	Rate          float64       // after a 429: limit in attempts per second; 0 means no limit
-	Delivered     uint64
-	Failed        uint64
-	TimedOut      uint64
-	Throttled     uint64
-	Late          uint64
-	Misconfigured bool
+	status.Worker
+	Opens float64 // for OPEN, THROTTLED: remaining time in seconds; 0 if unknown
+	Rate  float64 // after a 429: limit in attempts per second; 0 means no limit
+}
+
+// WorkerStatus returns the status of a worker with the given name and state in flow control.
+func WorkerStatus(name string, l *control.LaneStatus) status.Worker {
+	return status.Worker{
+		Name: name, State: l.State.String(), Gate: l.Gate, Reason: l.Reason,
+		Window: l.Window, InFlight: l.InFlight,
+		RoundTrip: l.RoundTrip.Seconds(), Base: l.Base.Seconds(), Timeout: l.Timeout.Seconds(),
+		Delivered: l.Delivered, Failed: l.Failed, TimedOut: l.TimedOut, Throttled: l.ThrottledN,
+		Late: l.Late, Misconfigured: l.Fault == control.Misconfigured,
+	}
 }
 
 // Gates are the names of all gates (limits that can hold a worker back): those of flow control and
@@ -173,7 +172,7 @@ func opens(w *Worker) string {
 	if w.Opens <= 0 {
 		return ""
 	}
-	return fmt.Sprintf(" for %v more", round(w.Opens))
+	return fmt.Sprintf(" for %v more", round(time.Duration(w.Opens*float64(time.Second))))
 }
 
 func verb(n int, one, many string) string {

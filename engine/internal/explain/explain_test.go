@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/internal/explain"
 	"github.com/penstock-io/penstock/engine/internal/trace"
+	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 )
@@ -35,8 +36,8 @@ func TestEveryWordIsExplained(t *testing.T) {
 		for _, state := range states {
 			for _, a := range algorithms {
 				r := explain.Route{Name: "p/r", Window: a, Replay: 32 << 20}
-				w := explain.Worker{Name: "a", State: state.String(), Gate: gate, Window: 4,
-					InFlight: 4}
+				w := explain.Worker{Worker: status.Worker{Name: "a", State: state.String(),
+					Gate: gate, Window: 4, InFlight: 4}}
 				r.Workers = []explain.Worker{w}
 				said := append(r.Changes(&w), w.StateWords(), r.GateWords(&w), r.HeldWords())
 				for _, text := range said {
@@ -55,7 +56,7 @@ func TestGatesAreTheMachines(t *testing.T) {
 	r := &explain.Route{}
 	seen := map[string]string{}
 	for _, g := range control.Gates() {
-		words := r.GateWords(&explain.Worker{Gate: g, State: "NORMAL"})
+		words := r.GateWords(&explain.Worker{Worker: status.Worker{Gate: g, State: "NORMAL"}})
 		if other, ok := seen[words]; ok || strings.Contains(words, "unknown gate") {
 			t.Errorf("gate %q is explained by %q, as %q is", g, words, other)
 		}
@@ -176,7 +177,7 @@ func TestStoryOfATrace(t *testing.T) {
 func TestHeldWords(t *testing.T) {
 	worker := func(gates ...string) (out []explain.Worker) {
 		for _, g := range gates {
-			out = append(out, explain.Worker{Gate: g})
+			out = append(out, explain.Worker{Worker: status.Worker{Gate: g}})
 		}
 		return out
 	}
@@ -206,8 +207,9 @@ func TestHeldWords(t *testing.T) {
 // TestWorst checks which worker needs attention first. An idle worker needs none.
 func TestWorst(t *testing.T) {
 	type workers = []explain.Worker
-	at := func(state, gate string, inFlight int, trip time.Duration) explain.Worker {
-		return explain.Worker{State: state, Gate: gate, InFlight: inFlight, RoundTrip: trip}
+	at := func(state, gate string, inFlight int, trip float64) explain.Worker {
+		return explain.Worker{Worker: status.Worker{State: state, Gate: gate, InFlight: inFlight,
+			RoundTrip: trip}}
 	}
 	for name, c := range map[string]struct {
 		workers workers
@@ -222,7 +224,7 @@ func TestWorst(t *testing.T) {
 		"idle":          {workers{at("NORMAL", "none", 0, 90), at("NORMAL", "window", 1, 10)}, -1},
 		"open and idle": {workers{at("OPEN", "breaker", 0, 90), at("SLOW", "window", 1, 10)}, 0},
 		"misconfigured": {workers{at("OPEN", "breaker", 0, 90),
-			{State: "OPEN", Gate: "none", Misconfigured: true}}, 1},
+			{Worker: status.Worker{State: "OPEN", Gate: "none", Misconfigured: true}}}, 1},
 	} {
 		if got := (&explain.Route{Workers: c.workers}).Worst(); got != c.want {
 			t.Errorf("%s: worker %d, want %d", name, got, c.want)

@@ -3,8 +3,6 @@
 package explain
 
 import (
-	"time"
-
 	"github.com/penstock-io/penstock/engine/status"
 )
 
@@ -19,22 +17,12 @@ func FromStatus(s *status.Status) []*Route {
 			Window: Named(from.Window), Workers: make([]Worker, 0, len(from.Workers)),
 		}
 		for k := range from.Workers {
-			w := &from.Workers[k]
-			r.Workers = append(r.Workers, Worker{
-				Name: w.Name, State: w.State, Gate: w.Gate, Reason: w.Reason, Window: w.Window,
-				InFlight:  w.InFlight,
-				RoundTrip: span(w.RoundTrip), Base: span(w.Base), Timeout: span(w.Timeout),
-				Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut,
-				Throttled: w.Throttled, Late: w.Late,
-				Misconfigured: w.Misconfigured,
-			})
+			r.Workers = append(r.Workers, Worker{Worker: from.Workers[k]})
 		}
 		out = append(out, r)
 	}
 	return out
 }
-
-func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // severity is the rank of a worker's state. The worker with the highest rank needs attention first.
 var severity = map[string]int{"SLOW": 1, "BUSY": 2, "THROTTLED": 3, "OPEN": 4}

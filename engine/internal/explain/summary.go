@@ -90,16 +90,9 @@ func (s *Summary) picture(p *trace.Player) {
 	s.Waiting = int64(status.Waiting)
 	for i := range status.Lanes {
 		l := &status.Lanes[i]
-		w := Worker{
-			Name: nameOf(p, l.Lane), State: l.State.String(), Gate: l.Gate, Reason: l.Reason,
-			Window: l.Window, InFlight: l.InFlight,
-			RoundTrip: l.RoundTrip, Base: l.Base, Timeout: l.Timeout, Rate: l.Rate,
-			Delivered: l.Delivered, Failed: l.Failed, TimedOut: l.TimedOut, Throttled: l.ThrottledN,
-			Late:          l.Late,
-			Misconfigured: l.Fault == control.Misconfigured,
-		}
+		w := Worker{Worker: WorkerStatus(nameOf(p, l.Lane), l), Rate: l.Rate}
 		if l.Until > 0 {
-			w.Opens = max(0, l.Until-s.At)
+			w.Opens = max(0, l.Until-s.At).Seconds()
 		}
 		s.Workers = append(s.Workers, w)
 	}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/internal/explain"
 	"github.com/penstock-io/penstock/engine/status"
-	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -43,20 +43,16 @@ func (r *route) snapshot() (s status.Route, err error) {
 		s.Hedged, s.Suspects, s.Poisoned = int64(now.Hedged), now.Suspects, int64(now.Poisoned)
 		s.RedeliveryTokens, s.RedeliveryWaiting = now.Budget.Tokens, now.Budget.Waiting
 		s.RedeliveryWaited = int64(now.Budget.Waited)
-		for _, l := range now.Lanes {
-			if l.Gate == "none" && r.reader.budget.exhausted() {
-				l.Gate = "memory"
+		for i := range now.Lanes {
+			w := explain.WorkerStatus(names[now.Lanes[i].Lane], &now.Lanes[i])
+			w.Reason = stream.MaskURLs(w.Reason)
+			if w.Gate == "none" && r.reader.budget.exhausted() {
+				w.Gate = "memory"
 			}
-			if l.Gate == "throttle" && r.parking != nil { // only a full store causes this gate
-				l.Gate = "park"
+			if w.Gate == "throttle" && r.parking != nil { // only a full store causes this gate
+				w.Gate = "park"
 			}
-			s.Workers = append(s.Workers, status.Worker{
-				Name: names[l.Lane], State: l.State.String(), Reason: stream.MaskURLs(l.Reason), Gate: l.Gate,
-				Window: l.Window, InFlight: l.InFlight,
-				RoundTrip: l.RoundTrip.Seconds(), Base: l.Base.Seconds(), Timeout: l.Timeout.Seconds(),
-				Delivered: l.Delivered, Failed: l.Failed, TimedOut: l.TimedOut, Throttled: l.ThrottledN, Late: l.Late,
-				Misconfigured: l.Fault == control.Misconfigured,
-			})
+			s.Workers = append(s.Workers, w)
 		}
 	}
 	r.mu.Lock()
