@@ -5,6 +5,8 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"time"
+
+	"github.com/penstock-io/penstock/retry"
 )
 
 // database is one reader's access to a database. One goroutine at a time may use it. It connects at
@@ -44,6 +46,19 @@ func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
 		row(v)
 		return true, nil
 	}
+}
+
+// polled is the part of a database without transaction ids and notifications.
+type polled struct{}
+
+// passed implements database. All observations have passed, because open transactions are unknown.
+func (polled) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
+	return len(waiting), nil
+}
+
+// wait implements database.
+func (polled) wait(ctx context.Context, limit time.Duration) (bool, error) {
+	return false, retry.Sleep(ctx, limit)
 }
 
 // subject is a table, a view or a query to read.

@@ -8,20 +8,18 @@ import (
 	"io"
 	"log"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
-	"github.com/penstock-io/penstock/retry"
 )
 
 // mysqlServer reads from MySQL or MariaDB. It uses the driver directly, with the text protocol:
 // values come as the server formats them.
 type mysqlServer struct {
+	polled
 	connector driver.Connector
 	database  string
 	conn      sqldriver.Conn // nil if not connected
@@ -121,18 +119,7 @@ func (d *mysqlServer) described(err error, r *relation) error {
 	if !ok || d.transient(err) {
 		return err
 	}
-	of := r.name
-	switch e.Number {
-	case 1146:
-		if r.table && len(r.columns) > 0 { // the table existed before
-			return droppedError(r, true)
-		}
-		return fmt.Errorf("%s does not exist: it was dropped, or `table` is misspelled (%w)",
-			of, err)
-	case 1054:
-		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", of, err)
-	}
-	return fmt.Errorf("reading %s: %w", of, err)
+	return r.readError(err, e.Number == 1146, e.Number == 1054)
 }
 
 // describe implements database.
@@ -216,7 +203,7 @@ func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name s
 	case err != nil:
 		return d.described(err, r)
 	case kind == "":
-		return fmt.Errorf("%s does not exist: it was dropped, or `table` is misspelled", r.name)
+		return r.notFound()
 	case kind == "VIEW":
 		r.name = strings.Replace(r.name, "the table", "the view", 1)
 	}
@@ -234,12 +221,7 @@ func (d *mysqlServer) columns(ctx context.Context, r *relation) (columns []colum
 	if err != nil {
 		return nil, d.described(err, r)
 	}
-	for i, c := range columns {
-		if slices.ContainsFunc(columns[:i], func(o column) bool { return o.name == c.name }) {
-			return nil, fmt.Errorf("%s has two columns %q; rename one with AS", r.name, c.name)
-		}
-	}
-	return columns, nil
+	return columns, r.distinct(columns)
 }
 
 // mysqlColumns describes the first n columns of a result.
@@ -328,30 +310,13 @@ func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema strin
 	if err != nil {
 		return err
 	}
-	last := ""
+	add := r.uniqueSets()
 	return d.query(ctx, nil, sequence(func(v []driver.Value) {
-		index, name := sqldriver.Text(v[0]), sqldriver.Text(v[1])
-		r.primary = r.primary || index == "PRIMARY"
-		if n := len(r.unique); n > 0 && last == index {
-			r.unique[n-1] = append(r.unique[n-1], name)
-		} else {
-			r.unique = append(r.unique, []string{name})
-		}
-		last = index
+		index := sqldriver.Text(v[0])
+		add(index, sqldriver.Text(v[1]), index == "PRIMARY")
 	}), `SELECT index_name, column_name FROM information_schema.statistics WHERE table_schema = ? AND table_name = ? AND non_unique = 0
 		AND NOT EXISTS (SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = statistics.table_schema
 			AND s.table_name = statistics.table_name AND s.index_name = statistics.index_name
 			AND (s.sub_part IS NOT NULL OR s.column_name IS NULL))
 		ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index`, schema, r.plain)
-}
-
-// passed implements database. MySQL does not report open transactions. All observations have
-// passed, and only the option lag delays rows.
-func (d *mysqlServer) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
-	return len(waiting), nil
-}
-
-// wait implements database.
-func (d *mysqlServer) wait(ctx context.Context, limit time.Duration) (bool, error) {
-	return false, retry.Sleep(ctx, limit)
 }

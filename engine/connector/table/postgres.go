@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -113,21 +112,13 @@ func (d *postgres) transient(err error) bool {
 
 const undefinedTable, undefinedColumn, protocolViolation = "42P01", "42703", "08P01"
 
-// explained adds a remedy to err, an error of the server. Its message uses the last parameter as
-// the name of the table or query.
-func explained(err error, of string) error {
+// explained returns an error of a statement that reads r, with a remedy added.
+func explained(err error, r *relation) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err
 	}
-	switch e.Code {
-	case undefinedTable:
-		return fmt.Errorf("%s does not exist: it was dropped, or `table` is misspelled (%w)",
-			of, err)
-	case undefinedColumn:
-		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", of, err)
-	}
-	return fmt.Errorf("reading %s: %w", of, err)
+	return r.readError(err, e.Code == undefinedTable, e.Code == undefinedColumn)
 }
 
 // from returns the SQL after FROM for a subject.
@@ -202,15 +193,9 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 	if err != nil {
 		return err
 	}
-	last := ""
+	add := r.uniqueSets()
 	return d.query(ctx, func(v [][]byte) error {
-		r.primary = r.primary || string(v[2]) == "t"
-		if n := len(r.unique); n > 0 && last == string(v[0]) {
-			r.unique[n-1] = append(r.unique[n-1], string(v[1]))
-		} else {
-			r.unique = append(r.unique, []string{string(v[1])})
-		}
-		last = string(v[0])
+		add(string(v[0]), string(v[1]), string(v[2]) == "t")
 		return nil
 	}, `SELECT i.indexrelid, a.attname, i.indisprimary FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (attnum, n), pg_attribute a
 		WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
@@ -255,7 +240,7 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 	}
 	st, err := c.Prepare(ctx, "", "SELECT * FROM "+r.from+" AS q", nil)
 	if err != nil {
-		return nil, explained(err, r.name)
+		return nil, explained(err, r)
 	}
 	if len(st.Fields) == 0 {
 		return nil, fmt.Errorf("%s has no columns", r.name)
@@ -264,9 +249,9 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 	for i, f := range st.Fields {
 		columns[i] = column{name: f.Name, id: f.DataTypeOID, modifier: f.TypeModifier,
 			nullable: true}
-		if slices.ContainsFunc(columns[:i], func(c column) bool { return c.name == f.Name }) {
-			return nil, fmt.Errorf("%s has two columns %q; rename one with AS", r.name, f.Name)
-		}
+	}
+	if err := r.distinct(columns); err != nil {
+		return nil, err
 	}
 	var oids, modifiers strings.Builder
 	for i, col := range columns {

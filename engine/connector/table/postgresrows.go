@@ -122,23 +122,20 @@ func appendKey(dst []byte, r *relation, values [][]byte) ([]byte, error) {
 
 // run sends a statement and calls row for each row until it returns false.
 func (d *postgres) run(ctx context.Context, r *relation, s *statement, results []int16,
-	row func(rr *pgconn.ResultReader) bool) error {
+	row func(rr *pgconn.ResultReader) (more bool, err error)) error {
 	c, err := d.connected(ctx)
 	if err != nil {
 		return err
 	}
 	rr := c.ExecParams(ctx, s.sql.String(), s.args, s.oids, s.formats, results)
+	var wrong error
 	for more := true; rr.NextRow(); {
-		more = more && row(rr)
-	}
-	if _, err = rr.Close(); err != nil {
-		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable &&
-			r.version != "" {
-			return droppedError(r, true)
+		if more {
+			more, wrong = row(rr)
 		}
-		return explained(err, r.name)
 	}
-	return nil
+	_, err = rr.Close()
+	return errors.Join(explained(err, r), wrong)
 }
 
 // rows implements database.
@@ -152,38 +149,35 @@ func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling
 	n := len(r.columns)
 	results := keyFormats(make([]int16, n, n+len(r.order)), r)
 	var key []byte
-	var wrong error
 	checked := false
-	err := d.run(ctx, r, &s, results, func(rr *pgconn.ResultReader) bool {
+	err := d.run(ctx, r, &s, results, func(rr *pgconn.ResultReader) (more bool, err error) {
 		if !checked {
 			if checked = true; !sameColumns(r, rr.FieldDescriptions()) {
-				wrong = errShape
-				return false
+				return false, errShape
 			}
 		}
 		values := rr.Values()
-		if key, wrong = appendKey(key[:0], r, values[n:]); wrong != nil {
-			return false
+		if key, err = appendKey(key[:0], r, values[n:]); err != nil {
+			return false, err
 		}
 		switch f.accept(key) {
 		case endRows:
-			return false
+			return false, nil
 		case skipRow:
-			return true
+			return true, nil
 		}
 		for i, v := range values[:n] {
 			f.maker.value(r.columns[i].kind, v)
 		}
 		f.done()
-		return true
+		return true, nil
 	})
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == protocolViolation {
-		wrong = errShape // the number of values differs from the number of requested formats
-	}
-	if errors.Is(wrong, errShape) {
+	// A protocol violation means that the number of values differs from that of requested formats.
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == protocolViolation ||
+		errors.Is(err, errShape) {
 		return d.reshaped(ctx, r)
 	}
-	return errors.Join(err, wrong)
+	return err
 }
 
 var errShape = errors.New("the columns are others")
@@ -224,14 +218,12 @@ func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery,
 	}
 	s.ordered(r, "", q.limit)
 	var key []byte
-	var wrong error
-	err := d.run(ctx, r, &s, keyFormats(nil, r), func(rr *pgconn.ResultReader) bool {
-		if key, wrong = appendKey(key[:0], r, rr.Values()); wrong != nil {
-			return false
+	return d.run(ctx, r, &s, keyFormats(nil, r), func(rr *pgconn.ResultReader) (_ bool, err error) {
+		if key, err = appendKey(key[:0], r, rr.Values()); err != nil {
+			return false, err
 		}
-		return each(key)
+		return each(key), nil
 	})
-	return errors.Join(err, wrong)
 }
 
 // observe implements database. It first reads the last row that is visible in a snapshot, and the
@@ -253,17 +245,17 @@ func (d *postgres) observe(ctx context.Context, r *relation,
 		return o, err
 	}
 	s.ordered(r, " DESC NULLS LAST", 1)
-	var wrong error
-	err = d.run(ctx, r, &s, keyFormats([]int16{0}, r), func(rr *pgconn.ResultReader) bool {
+	err = d.run(ctx, r, &s, keyFormats([]int16{0}, r), func(rr *pgconn.ResultReader) (bool, error) {
 		values := rr.Values()
-		var key []byte
-		if o.xmax, wrong = strconv.ParseUint(string(values[0]), 10, 64); wrong == nil {
-			key, wrong = appendKey(nil, r, values[1:])
+		var err error
+		if o.xmax, err = strconv.ParseUint(string(values[0]), 10, 64); err != nil {
+			return false, err
 		}
+		key, err := appendKey(nil, r, values[1:])
 		o.last = string(key)
-		return false
+		return false, err
 	})
-	if err = errors.Join(err, wrong); err != nil || o.last == "" || !r.table {
+	if err != nil || o.last == "" || !r.table {
 		return o, err
 	}
 	o.writers, err = d.writers(ctx, r)
@@ -315,9 +307,9 @@ func (d *postgres) passed(ctx context.Context, r *relation,
 func (d *postgres) hasNullKey(ctx context.Context, r *relation) (found bool, err error) {
 	var s statement
 	s.sql.WriteString("SELECT 1 FROM " + r.from + " AS q WHERE " + anyNull(r) + " LIMIT 1")
-	err = d.run(ctx, r, &s, nil, func(*pgconn.ResultReader) bool {
+	err = d.run(ctx, r, &s, nil, func(*pgconn.ResultReader) (bool, error) {
 		found = true
-		return false
+		return false, nil
 	})
 	return found, err
 }

@@ -113,6 +113,53 @@ func (r *relation) orderBy(names []string, zone string) error {
 	return nil
 }
 
+// readError returns an error of a statement that reads r, with a remedy added. The arguments report
+// whether the statement names a table or a column that does not exist.
+func (r *relation) readError(err error, noTable, noColumn bool) error {
+	existed := len(r.columns) > 0 && (r.table || r.version != "")
+	switch {
+	case noTable && existed:
+		return droppedError(r, true)
+	case noTable && r.table:
+		return fmt.Errorf("%w (%w)", r.notFound(), err)
+	case noTable:
+		return fmt.Errorf("%s: a table does not exist: it was dropped, or the query misspells "+
+			"it (%w)", r.name, err)
+	case noColumn:
+		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)",
+			r.name, err)
+	}
+	return fmt.Errorf("reading %s: %w", r.name, err)
+}
+
+// notFound returns the error for a table that does not exist.
+func (r *relation) notFound() error {
+	return fmt.Errorf("%s does not exist: it was dropped, or `table` is misspelled", r.name)
+}
+
+// distinct returns an error if two columns of r have the same name.
+func (r *relation) distinct(columns []column) error {
+	for i, c := range columns {
+		if slices.ContainsFunc(columns[:i], func(o column) bool { return o.name == c.name }) {
+			return fmt.Errorf("%s has two columns %q; rename one with AS", r.name, c.name)
+		}
+	}
+	return nil
+}
+
+// uniqueSets returns a function that adds a column of a unique index to r. It must be called for all
+// columns of an index before those of the next one.
+func (r *relation) uniqueSets() func(index, column string, primary bool) {
+	last := ""
+	return func(index, column string, primary bool) {
+		if r.primary = r.primary || primary; index != last {
+			r.unique = append(r.unique, nil)
+		}
+		set := &r.unique[len(r.unique)-1]
+		*set, last = append(*set, column), index
+	}
+}
+
 func subset(set, of []string) bool {
 	return len(set) > 0 &&
 		!slices.ContainsFunc(set, func(n string) bool { return !slices.Contains(of, n) })

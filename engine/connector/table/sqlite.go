@@ -22,6 +22,7 @@ import (
 // sqliteFile reads a SQLite file. No statement stays open between two calls, because an open
 // statement would block writers.
 type sqliteFile struct {
+	polled
 	path string
 	conn sqldriver.Conn // nil if not connected
 	file os.FileInfo    // identifies the open file
@@ -99,17 +100,8 @@ func (d *sqliteFile) explained(err error, r *relation) error {
 	if !ok || d.transient(err) {
 		return err
 	}
-	switch text := e.Error(); {
-	case strings.Contains(text, "no such table") && r.version != "":
-		return droppedError(r, true)
-	case strings.Contains(text, "no such table"):
-		return fmt.Errorf("%s: a table does not exist: it was dropped, or the query misspells "+
-			"it (%w)", r.name, err)
-	case strings.Contains(text, "no such column"):
-		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)",
-			r.name, err)
-	}
-	return fmt.Errorf("reading %s: %w", r.name, err)
+	return r.readError(err, strings.Contains(e.Error(), "no such table"),
+		strings.Contains(e.Error(), "no such column"))
 }
 
 func (d *sqliteFile) list(ctx context.Context) (names []string, err error) {
@@ -138,8 +130,7 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	case err != nil:
 		return nil, err
 	case kind == "":
-		return nil, fmt.Errorf("%s does not exist: it was dropped, or `table` is misspelled",
-			r.name)
+		return nil, r.notFound()
 	case kind == "view":
 		r.name = strings.Replace(r.name, "the table", "the view", 1)
 	}
@@ -255,13 +246,10 @@ func (d *sqliteFile) describeQuery(ctx context.Context, r *relation) error {
 	if err != nil {
 		return d.explained(err, r)
 	}
-	for i, n := range rows.Columns() {
-		if slices.Contains(rows.Columns()[:i], n) {
-			err = fmt.Errorf("%s has two columns %q; rename one with AS", r.name, n)
-		}
+	for _, n := range rows.Columns() {
 		r.columns = append(r.columns, describeSQLite(n, "", true))
 	}
-	return errors.Join(err, rows.Close())
+	return errors.Join(r.distinct(r.columns), rows.Close())
 }
 
 // describeSQLite describes a column by its declared type, as in https://sqlite.org/datatype3.html,

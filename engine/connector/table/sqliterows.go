@@ -7,10 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -86,16 +84,6 @@ func (d *sqliteFile) observe(ctx context.Context, r *relation,
 	}, "SELECT "+sqliteNames(r, r.order)+where+" ORDER BY "+sqliteKey(r, " DESC")+" LIMIT 1",
 		args...)
 	return o, d.explained(err, r)
-}
-
-// passed implements database.
-func (d *sqliteFile) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
-	return len(waiting), nil
-}
-
-// wait implements database.
-func (d *sqliteFile) wait(ctx context.Context, limit time.Duration) (bool, error) {
-	return false, retry.Sleep(ctx, limit)
 }
 
 // hasNullKey implements database.
