@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // connection is a driver connection with the session state of sqlspan.Direct.
-type connection struct{ sqlspan.Direct }
+type connection = sqlspan.Direct
 
 // server implements sqlspan.Database, the methods by which package sqlspan uses MySQL.
 type server struct{ sink *Sink }
@@ -24,28 +23,16 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{sqlspan.Direct{BeginText: "START TRANSACTION"}}
+	c := &connection{BeginText: "START TRANSACTION"}
 	if c.Conn, err = sqldriver.Direct(opened); err != nil {
 		return nil, err
 	}
 	// With READ COMMITTED, each statement sees all marks that were committed before the statement,
 	// including marks that other transactions have raised since the start of this transaction.
-	if _, err := c.exec(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+	if _, err := c.Exec(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
 	return c, nil
-}
-
-func (c *connection) exec(ctx context.Context, sql string,
-	args ...driver.Value) (affected int64, err error) {
-	return sqldriver.Exec(ctx, c.Conn, sql, args...)
-}
-
-// query runs sql and calls row with the values of each row of the result. The values are valid
-// until the next call of row.
-func (c *connection) query(ctx context.Context,
-	row func(v []driver.Value) error, sql string, args ...driver.Value) error {
-	return sqldriver.Each(ctx, c.Conn, row, sql, args...)
 }
 
 // undoBound bounds the rollback of a failed transaction.
@@ -97,7 +84,7 @@ func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal
 // Write implements sqlspan.Writer. It runs the INSERT statements in data.
 func (w *writer) Write(ctx context.Context, c *connection, _ *stream.Batch, data []byte) error {
 	return statements(data, func(sql string) error {
-		_, err := c.exec(ctx, sql)
+		_, err := c.Exec(ctx, sql)
 		return err
 	})
 }

@@ -106,7 +106,7 @@ func standard(decl string) (sqltable.Column, bool) {
 // such a collation: their utf8mb4_bin ignores spaces at the ends of texts.
 func keyCollation(ctx context.Context, c *connection) (name string, err error) {
 	name = "utf8mb4_bin"
-	err = c.query(ctx, func(v []driver.Value) error {
+	err = c.Query(ctx, func(v []driver.Value) error {
 		name = sqldriver.Text(v[0])
 		return nil
 	}, `SELECT collation_name FROM information_schema.collations
@@ -145,7 +145,7 @@ const jsonSQL = `SELECT check_clause FROM information_schema.check_constraints
 	WHERE constraint_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ?`
 
 func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.Column, err error) {
-	err = c.query(ctx, func(v []driver.Value) error {
+	err = c.Query(ctx, func(v []driver.Value) error {
 		name, decl, own := sqldriver.Text(v[0]), sqldriver.Text(v[1]), sqldriver.Text(v[2]) == "1"
 		columns = append(columns, sqltable.Column{Name: name, Type: typeOf(decl), Decl: decl,
 			Own: own})
@@ -154,7 +154,7 @@ func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.C
 	if err != nil {
 		return nil, err
 	}
-	err = c.query(ctx, func(v []driver.Value) error {
+	err = c.Query(ctx, func(v []driver.Value) error {
 		for i := range columns {
 			if sqldriver.Text(v[0]) == "json_valid("+sqltable.Quote(columns[i].Name)+")" {
 				columns[i].Type = sqltable.JSON
@@ -192,7 +192,7 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 		if err != nil {
 			return err
 		}
-		_, err = c.exec(ctx, createSQL(s.name, s.Shape.For(b).Columns, s.o.Key, collation))
+		_, err = c.Exec(ctx, createSQL(s.name, s.Shape.For(b).Columns, s.o.Key, collation))
 		if err != nil {
 			return fmt.Errorf("making the table: %w", err)
 		}

@@ -40,7 +40,7 @@ type index struct {
 // MySQL would add a row instead of replacing one.
 func (s *Sink) checkTable(ctx context.Context, c *connection) error {
 	engine, transactions := "", ""
-	err := c.query(ctx, func(v []driver.Value) error {
+	err := c.Query(ctx, func(v []driver.Value) error {
 		engine, transactions = sqldriver.Text(v[0]), sqldriver.Text(v[1])
 		return nil
 	}, engineSQL, s.name.Schema, s.name.Table)
@@ -86,7 +86,7 @@ func (s *Sink) indexes(ctx context.Context, c *connection) (all []index, err err
 		return slices.ContainsFunc(s.Shape.Known().Columns,
 			func(c sqltable.Column) bool { return c.Name == name })
 	}
-	err = c.query(ctx, func(v []driver.Value) error {
+	err = c.Query(ctx, func(v []driver.Value) error {
 		name, column := sqldriver.Text(v[0]), sqldriver.Text(v[1])
 		if len(all) == 0 || all[len(all)-1].name != name {
 			all = append(all, index{name: name})

@@ -24,11 +24,11 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 		return nil, fmt.Errorf("sink sqlite: %w", err)
 	}
 	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
-	s.ledger.Open(o, s.o.Ledger, s.o.Table, s.dialectOf)
+	s.Ledger.Open(o, s.o.Ledger, s.o.Table, s.dialectOf)
 	s.lane = newLane(s)
 	dsn := fmt.Sprintf("file:%s?mode=rw&_pragma=busy_timeout(%d)", at, busyWait)
 	a, err := sqlspan.Audited[*connection]{
-		Server: &server{path: full, dsn: dsn}, Ledger: s.ledger,
+		Server: &server{path: full, dsn: dsn}, Ledger: s.Ledger,
 		Shape: s.shape, Table: s.name, Key: s.o.Key,
 		Find: func(_ context.Context, c *connection) (bool, error) {
 			err := s.find(c)

@@ -124,20 +124,9 @@ func connect(dsn string) (*connection, error) {
 // waits.
 func forever() context.Context { return context.Background() }
 
-func (c *connection) exec(sql string, args ...driver.Value) (affected int64, err error) {
-	return sqldriver.Exec(forever(), c.Conn, sql, args...)
-}
-
-// query runs sql and calls row with the values of each row of the result. The values are valid
-// until the next call of row.
-func (c *connection) query(row func(v []driver.Value) error, sql string,
-	args ...driver.Value) error {
-	return sqldriver.Each(forever(), c.Conn, row, sql, args...)
-}
-
 // hasEnded reports whether SQLite has rolled back the transaction of c by itself.
 func (c *connection) hasEnded() bool {
-	if _, err := c.exec("BEGIN"); err != nil {
+	if _, err := c.Exec(forever(), "BEGIN"); err != nil {
 		return false // a transaction is open
 	}
 	return c.Rollback(forever()) == nil

@@ -153,7 +153,7 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	var failed error // error of a batch; the batches before it are committed
 	made := false
 	err = l.sink.use(ctx, func(c *connection) error {
-		if err := l.sink.ledger.Begin(forever(), c); err != nil {
+		if err := l.sink.Ledger.Begin(forever(), c); err != nil {
 			return err
 		}
 		for failed == nil && written < len(group) {
@@ -195,29 +195,29 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 // of two errors. An error in failed concerns only this batch: the transaction of the group can
 // continue without it. An error in err means that the transaction has ended.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
-	if _, err := c.exec("SAVEPOINT batch"); err != nil {
+	if _, err := c.Exec(forever(), "SAVEPOINT batch"); err != nil {
 		return nil, err
 	}
 	failed = l.rows(c, b)
 	if failed == nil {
-		_, err = c.exec("RELEASE batch")
+		_, err = c.Exec(forever(), "RELEASE batch")
 		return nil, err
 	}
 	if _, ended := errors.AsType[*rolledBackError](failed); ended || broken(failed) {
 		return nil, failed
 	}
-	if _, err := c.exec("ROLLBACK TO batch"); err != nil {
+	if _, err := c.Exec(forever(), "ROLLBACK TO batch"); err != nil {
 		// SQLite has rolled back the transaction itself, for example on a full disk
 		return nil, failed
 	}
-	if _, err := c.exec("RELEASE batch"); err != nil {
+	if _, err := c.Exec(forever(), "RELEASE batch"); err != nil {
 		return nil, err
 	}
 	return outcome(failed), nil
 }
 
 func (l *lane) rows(c *connection, b *stream.Batch) error {
-	presence, err := l.sink.ledger.Add(forever(), c, sqlspan.Covering(nil, b.Spans))
+	presence, err := l.sink.Ledger.Add(forever(), c, sqlspan.Covering(nil, b.Spans))
 	write := b.Kept() > 0
 	if e, ok := errors.AsType[*sqlspan.OverlapError](err); ok {
 		write, err = e.Finish(forever(), c, b)

@@ -50,7 +50,7 @@ func (s *Sink) dialectOf(string) sqlspan.Dialect {
 // returns the progress in the ledger.
 func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	err = s.use(ctx, func(c *connection) error {
-		if marks, err = s.ledger.Load(forever(), c); err != nil {
+		if marks, err = s.Ledger.Load(forever(), c); err != nil {
 			return err
 		}
 		return s.find(c)
@@ -65,7 +65,7 @@ func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 // owners can no longer write records of this partition.
 func (s *Sink) Take(ctx context.Context, parts []stream.Taking) (taken []stream.Taken, err error) {
 	err = s.use(ctx, func(c *connection) error {
-		taken, err = s.ledger.Take(forever(), c, parts, func() error { return s.find(c) })
+		taken, err = s.Ledger.Take(forever(), c, parts, func() error { return s.find(c) })
 		return err
 	})
 	if err != nil {
@@ -74,32 +74,20 @@ func (s *Sink) Take(ctx context.Context, parts []stream.Taking) (taken []stream.
 	return taken, nil
 }
 
-// Confirm implements stream.PartitionLedger. It allows deliveries for partitions of the latest
-// Take.
-func (s *Sink) Confirm(assignments []uint32) { s.ledger.Confirm(assignments) }
-
-// Release implements stream.PartitionLedger. It ends the use of the assigned partitions, without
-// I/O.
-func (s *Sink) Release(assignments []uint32) { s.ledger.Release(assignments) }
-
-// LedgerName implements stream.TransactionalSink. It returns the location of the ledger for
-// messages.
-func (s *Sink) LedgerName() string { return s.ledger.LedgerName() }
-
 // Compact implements stream.TransactionalSink. It may combine rows of the ledger up to the
 // watermarks of marks.
 func (s *Sink) Compact(ctx context.Context, marks []stream.Mark) error {
-	return s.use(ctx, func(c *connection) error { return s.ledger.Compact(forever(), c, marks) })
+	return s.use(ctx, func(c *connection) error { return s.Ledger.Compact(forever(), c, marks) })
 }
 
 // Prune implements stream.TransactionalSink. It deletes the ledger rows of deleted partitions.
 func (s *Sink) Prune(ctx context.Context, ids []string) error {
-	return s.use(ctx, func(c *connection) error { return s.ledger.Prune(forever(), c, ids) })
+	return s.use(ctx, func(c *connection) error { return s.Ledger.Prune(forever(), c, ids) })
 }
 
 // Store implements stream.TransactionalSink. It adds the spans of dead letters to the ledger.
 func (s *Sink) Store(ctx context.Context, spans []stream.Span) error {
-	return s.use(ctx, func(c *connection) error { return s.ledger.Store(forever(), c, sqlspan.Covering(nil, spans)) })
+	return s.use(ctx, func(c *connection) error { return s.Ledger.Store(forever(), c, sqlspan.Covering(nil, spans)) })
 }
 
 // use calls f with the connection of the file. During this call, no other goroutine uses the

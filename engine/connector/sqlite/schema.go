@@ -47,7 +47,7 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) stri
 
 // columnsOf returns a table's columns except generated ones, or none if there is no such table.
 func (c *connection) columnsOf(name sqltable.Name) (columns []sqltable.Column, err error) {
-	err = c.query(func(v []driver.Value) error {
+	err = c.Query(forever(), func(v []driver.Value) error {
 		column, _ := v[1].(string)
 		decl, _ := v[2].(string)
 		if hidden, _ := v[6].(int64); hidden == 0 {
@@ -95,6 +95,6 @@ func (s *Sink) find(c *connection) error {
 
 // makeTable creates the table in the current transaction.
 func (s *Sink) makeTable(c *connection, b *stream.Batch) error {
-	_, err := c.exec(createSQL(s.name, s.shape.For(b).Columns, s.o.Key))
+	_, err := c.Exec(forever(), createSQL(s.name, s.shape.For(b).Columns, s.o.Key))
 	return err
 }

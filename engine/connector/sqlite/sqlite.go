@@ -55,10 +55,10 @@ var limits = stream.Limits{InFlight: inFlight, Ordered: true}
 
 // Sink writes to one table. It implements stream.Sink, Encoder and PartitionLedger.
 type Sink struct {
+	*sqlspan.Ledger
 	o      Options
 	host   stream.Host
 	name   sqltable.Name
-	ledger *sqlspan.Ledger
 	server *server
 	file   *sqlspan.Lane[*connection]
 	lane   *lane
@@ -74,23 +74,23 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, host: h, name: name, ledger: sqlspan.NewLedger(h)}
+	s := &Sink{o: o, host: h, name: name, Ledger: sqlspan.NewLedger(h)}
 	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
 	return s, nil
 }
 
 // Open opens or creates the file and creates missing tables of the ledger.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
-	s.ledger.Open(o, s.o.Ledger, s.o.Table, s.dialectOf)
+	s.Ledger.Open(o, s.o.Ledger, s.o.Table, s.dialectOf)
 	if s.server, err = openFile(s.host.FS(), s.o.Path); err == nil {
 		s.file = sqlspan.NewLane(sqlspan.Server[*connection](s.server))
-		err = s.use(ctx, func(c *connection) error { return s.ledger.Create(forever(), c) })
+		err = s.use(ctx, func(c *connection) error { return s.Ledger.Create(forever(), c) })
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("sink sqlite %q: %w", s.o.Path, err), s.Close())
 	}
 	s.lane = newLane(s)
-	s.host.Go("sqlite fence", s.ledger.Watch)
+	s.host.Go("sqlite fence", s.Ledger.Watch)
 	s.host.Go("sqlite writer", s.lane.run)
 	o.Lanes([]stream.Lane{{Name: s.o.Path, Worker: s.lane, Limits: limits}})
 	return nil

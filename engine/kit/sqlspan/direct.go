@@ -19,9 +19,21 @@ type Direct struct {
 // Open reports whether a transaction is open.
 func (d *Direct) Open() bool { return d.open }
 
+// Exec runs a statement and returns the number of rows that it changed.
+func (d *Direct) Exec(ctx context.Context, sql string,
+	args ...driver.Value) (affected int64, err error) {
+	return sqldriver.Exec(ctx, d.Conn, sql, args...)
+}
+
+// Query runs a statement and calls row for each row. The values are valid until the next call.
+func (d *Direct) Query(ctx context.Context, row func(v []driver.Value) error, sql string,
+	args ...driver.Value) error {
+	return sqldriver.Each(ctx, d.Conn, row, sql, args...)
+}
+
 // Begin implements Session.
 func (d *Direct) Begin(ctx context.Context, statements ...*Statement) error {
-	_, err := sqldriver.Exec(ctx, d.Conn, d.BeginText)
+	_, err := d.Exec(ctx, d.BeginText)
 	if d.open = true; err != nil {
 		return err
 	}
@@ -30,14 +42,14 @@ func (d *Direct) Begin(ctx context.Context, statements ...*Statement) error {
 
 // Commit implements Session.
 func (d *Direct) Commit(ctx context.Context) error {
-	_, err := sqldriver.Exec(ctx, d.Conn, "COMMIT")
+	_, err := d.Exec(ctx, "COMMIT")
 	d.open = err != nil
 	return err
 }
 
 // Rollback rolls back the transaction.
 func (d *Direct) Rollback(ctx context.Context) error {
-	_, err := sqldriver.Exec(ctx, d.Conn, "ROLLBACK")
+	_, err := d.Exec(ctx, "ROLLBACK")
 	d.open = d.open && err != nil
 	return err
 }
@@ -50,9 +62,9 @@ func (d *Direct) Run(ctx context.Context, statements ...*Statement) (err error) 
 			args[i] = a
 		}
 		if s.Row == nil {
-			s.Affected, err = sqldriver.Exec(ctx, d.Conn, s.SQL, args...)
+			s.Affected, err = d.Exec(ctx, s.SQL, args...)
 		} else {
-			err = sqldriver.Each(ctx, d.Conn, func(v []driver.Value) error {
+			err = d.Query(ctx, func(v []driver.Value) error {
 				return s.Row(func(dest ...any) error { return sqldriver.Scan(v, dest...) })
 			}, s.SQL, args...)
 		}

@@ -182,8 +182,8 @@ func (l *Ledger) statementOf(route any, text string,
 	return &Statement{SQL: l.d.shared(text), Args: []any{route}, Row: row}
 }
 
-func (l *Ledger) readRoute(lock string, format, epoch *int64) *Statement {
-	return l.statementOf(l.fence, routeText+lock, func(scan func(dest ...any) error) error {
+func (l *Ledger) readRoute(route any, lock string, format, epoch *int64) *Statement {
+	return l.statementOf(route, routeText+lock, func(scan func(dest ...any) error) error {
 		return scan(format, epoch)
 	})
 }
@@ -203,16 +203,8 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 			return nil, err
 		}
 	}
-	if err := s.Begin(ctx, pointers(l.d.Alone)...); err != nil {
-		return nil, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
-	}
-	var format, epoch int64
-	statements := []*Statement{l.readRoute("", &format, &epoch)}
-	if l.d.Bump != "" {
-		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{l.fence, int64(Format)}}},
-			statements...)
-	}
-	if err := s.Run(ctx, statements...); err != nil {
+	format, epoch, err := l.advance(ctx, s, l.d.Alone, l.fence)
+	if err != nil {
 		return nil, err
 	}
 	if format != Format {
@@ -224,7 +216,6 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 		}
 	}
 	var marks []stream.Mark
-	var err error
 	if l.keep > 0 { // without fold, because other processes write at the same time
 		marks, err = readRequests(ctx, l, s)
 	} else if marks, err = l.read(ctx, s); err == nil {
@@ -238,6 +229,23 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	}
 	l.epoch.Store(epoch)
 	return marks, nil
+}
+
+// advance begins a transaction that waits until those of earlier processes have ended. It raises the
+// epoch of a route, and returns the route's format and new epoch. Then it runs more. alone has the
+// statements of Dialect.Alone for this route.
+func (l *Ledger) advance(ctx context.Context, s Session, alone []Statement, route any,
+	more ...*Statement) (format, epoch int64, err error) {
+	if err := s.Begin(ctx, pointers(alone)...); err != nil {
+		return 0, 0, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
+	}
+	var statements []*Statement
+	if l.d.Bump != "" {
+		statements = append(statements, &Statement{SQL: l.d.Bump, Args: []any{route, int64(Format)}})
+	}
+	statements = append(statements, l.readRoute(route, "", &format, &epoch))
+	err = s.Run(ctx, append(statements, more...)...)
+	return format, epoch, err
 }
 
 // Create creates the ledger's tables if they are missing.

@@ -80,7 +80,7 @@ func (l *Ledger) guard(spans []stream.Span) (guard, error) {
 	}
 	var format, epoch int64
 	return guard{
-		statements: append(pointers(l.d.Share), l.readRoute(l.d.Lock, &format, &epoch)),
+		statements: append(pointers(l.d.Share), l.readRoute(l.fence, l.d.Lock, &format, &epoch)),
 		check:      func() error { return l.check(epoch) },
 	}, nil
 }

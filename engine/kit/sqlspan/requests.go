@@ -346,23 +346,11 @@ func (c *claims) overlap() bool {
 func adopt(ctx context.Context, l *Ledger, s Session) error {
 	var format, epoch int64
 	name := l.d.ID(l.Name)
-	read := func() *Statement {
-		return l.statementOf(name, routeText, func(scan func(dest ...any) error) error {
-			return scan(&format, &epoch)
-		})
-	}
-	if err := s.Run(ctx, read()); err != nil || format == RequestFormat {
+	err := s.Run(ctx, l.readRoute(name, "", &format, &epoch))
+	if err != nil || format == RequestFormat {
 		return err
 	}
-	if err := s.Begin(ctx, pointers(l.byRoute.Alone)...); err != nil {
-		return fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
-	}
-	statements := []*Statement{read()}
-	if l.d.Bump != "" {
-		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{name, int64(Format)}}},
-			statements...)
-	}
-	if err := s.Run(ctx, statements...); err != nil {
+	if format, _, err = l.advance(ctx, s, l.byRoute.Alone, name); err != nil {
 		return err
 	}
 	switch format {

@@ -58,7 +58,7 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 		return err
 	}
 	var format, epoch int64
-	if err := s.Run(ctx, l.readRoute("", &format, &epoch)); err != nil {
+	if err := s.Run(ctx, l.readRoute(l.fence, "", &format, &epoch)); err != nil {
 		return err
 	}
 	if format == SharedFormat {
@@ -67,15 +67,8 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 	if format > SharedFormat {
 		return &FormatError{Ledger: l.Name, Format: format}
 	}
-	if err := s.Begin(ctx, pointers(l.d.Alone)...); err != nil {
-		return fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
-	}
-	statements := []*Statement{l.readRoute("", &format, &epoch), l.statement(shareText, nil)}
-	if l.d.Bump != "" {
-		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{l.route, int64(Format)}}},
-			statements...)
-	}
-	if err := s.Run(ctx, statements...); err != nil {
+	format, _, err = l.advance(ctx, s, l.d.Alone, l.fence, l.statement(shareText, nil))
+	if err != nil {
 		return err
 	}
 	if format > SharedFormat {
