@@ -31,6 +31,22 @@ type metric[T any] struct {
 	value func(*T) float64
 }
 
+// metricList has the metrics of one kind of object.
+type metricList[T any] []metric[T]
+
+func (all metricList[T]) describe(to chan<- *prometheus.Desc) {
+	for _, m := range all {
+		to <- m.desc
+	}
+}
+
+// collect sends the metrics of an object.
+func (all metricList[T]) collect(to chan<- prometheus.Metric, of *T, labels ...string) {
+	for _, m := range all {
+		to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(of), labels...)
+	}
+}
+
 func counted[T any](labels []string, name, help string, value func(*T) float64) metric[T] {
 	return metric[T]{prometheus.NewDesc("penstock_"+name, help, labels, nil), prometheus.CounterValue, value}
 }
@@ -39,7 +55,7 @@ func gauged[T any](labels []string, name, help string, value func(*T) float64) m
 	return metric[T]{prometheus.NewDesc("penstock_"+name, help, labels, nil), prometheus.GaugeValue, value}
 }
 
-var heldMetrics = []metric[status.Held]{
+var heldMetrics = metricList[status.Held]{
 	gauged(perSource, "source_held_files", "Deleted files kept until all routes have read them.",
 		func(h *status.Held) float64 { return float64(h.Files) }),
 	gauged(perSource, "source_held_bytes", "Bytes on the disk of these files.",
@@ -48,7 +64,7 @@ var heldMetrics = []metric[status.Held]{
 		func(h *status.Held) float64 { return h.Age }),
 }
 
-var routeMetrics = []metric[status.Route]{
+var routeMetrics = metricList[status.Route]{
 	counted(perRoute, "read_records_total", "Source records read; always the sum of delivered, "+
 		"parked, dead, dropped, in flight and waiting.",
 		func(r *status.Route) float64 { return float64(r.ReadRecords) }),
@@ -110,7 +126,7 @@ var routeMetrics = []metric[status.Route]{
 
 var perPipeline = []string{"pipeline"}
 
-var leaseMetrics = []metric[status.Lease]{
+var leaseMetrics = metricList[status.Lease]{
 	gauged(perPipeline, "lease_owned", "1 if this process runs the shared pipeline.",
 		func(l *status.Lease) float64 { return oneIf(l.Owned) }),
 	gauged(perPipeline, "lease_epoch", "Epoch of the owner; each takeover has a higher one.",
@@ -125,7 +141,7 @@ var leaseMetrics = []metric[status.Lease]{
 		func(l *status.Lease) float64 { return l.Silent }),
 }
 
-var workerMetrics = []metric[status.Worker]{
+var workerMetrics = metricList[status.Worker]{
 	gauged(perWorker, "worker_window", "Limit of in-flight data, in the unit of the window.",
 		func(w *status.Worker) float64 { return w.Window }),
 	gauged(perWorker, "worker_in_flight_batches", "Attempts without a response yet.",
@@ -193,18 +209,10 @@ func oneIf(b bool) float64 {
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range heldMetrics {
-		to <- m.desc
-	}
-	for _, m := range routeMetrics {
-		to <- m.desc
-	}
-	for _, m := range workerMetrics {
-		to <- m.desc
-	}
-	for _, m := range leaseMetrics {
-		to <- m.desc
-	}
+	heldMetrics.describe(to)
+	routeMetrics.describe(to)
+	workerMetrics.describe(to)
+	leaseMetrics.describe(to)
 	for _, d := range []*prometheus.Desc{
 		routeHealth, workerState, workerGate, component, sourceEvents, lag, ready, info, free, reloads, reloadOK,
 	} {
@@ -239,27 +247,19 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, src := range s.Sources {
 		count(sourceEvents, src.Counters, src.Pipeline, "", src.Name)
-		if src.Held == nil {
-			continue
-		}
-		for _, m := range heldMetrics {
-			v := m.value(src.Held)
-			to <- prometheus.MustNewConstMetric(m.desc, m.kind, v, src.Pipeline, src.Name)
+		if src.Held != nil {
+			heldMetrics.collect(to, src.Held, src.Pipeline, src.Name)
 		}
 	}
 	if s.Cluster != nil {
 		for i := range s.Cluster.Leases {
-			for _, m := range leaseMetrics {
-				l := &s.Cluster.Leases[i]
-				to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(l), l.Pipeline)
-			}
+			l := &s.Cluster.Leases[i]
+			leaseMetrics.collect(to, l, l.Pipeline)
 		}
 	}
 	for i := range s.Routes {
 		r := &s.Routes[i]
-		for _, m := range routeMetrics {
-			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(r), r.Pipeline, r.Name)
-		}
+		routeMetrics.collect(to, r, r.Pipeline, r.Name)
 		if r.LeftBytes >= 0 {
 			gauge(lag, float64(r.LeftBytes), r.Pipeline, r.Name)
 		}
@@ -270,9 +270,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		count(sourceEvents, r.SourceCounters, r.Pipeline, r.Name, r.Source)
 		for k := range r.Workers {
 			w := &r.Workers[k]
-			for _, m := range workerMetrics {
-				to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(w), r.Pipeline, r.Name, w.Name)
-			}
+			workerMetrics.collect(to, w, r.Pipeline, r.Name, w.Name)
 			for _, state := range states {
 				gauge(workerState, oneIf(state == w.State), r.Pipeline, r.Name, w.Name, state)
 			}

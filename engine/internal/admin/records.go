@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
@@ -73,35 +72,26 @@ func (s *Server) handleRecords(pages *http.ServeMux) {
 		pages.Handle("GET "+apiTap, s.guarded(s.tap))
 	}
 	if s.o.Replay != nil {
-		pages.Handle("POST "+apiReplay, s.guarded(func(w http.ResponseWriter, r *http.Request) {
-			s.replay(w, r, false)
-		}))
-		pages.Handle("POST "+apiDiscard, s.guarded(func(w http.ResponseWriter, r *http.Request) {
-			s.replay(w, r, true)
-		}))
+		pages.Handle("POST "+apiReplay, s.guarded(s.replay))
+		pages.Handle("POST "+apiDiscard, s.guarded(s.replay))
 	}
 }
 
 func (s *Server) letters(w http.ResponseWriter, r *http.Request) {
+	limit, ok := numberOf(w, r, "limit", defaultLetters, maxLetters)
+	if !ok {
+		return
+	}
 	q := LetterQuery{
 		Pipeline: r.FormValue("pipeline"), Route: r.FormValue("route"),
-		Settled: r.FormValue("settled") == "true", Limit: defaultLetters,
+		Settled: r.FormValue("settled") == "true", Limit: limit,
 		Filter: deadletter.Filter{Reason: r.FormValue("reason")},
-	}
-	if text := r.FormValue("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxLetters {
-			reply(w, http.StatusBadRequest,
-				"limit is a number from 1 to "+strconv.Itoa(maxLetters)+"\n")
-			return
-		}
-		q.Limit = n
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), lettersTimeout)
 	defer cancel()
 	page, err := s.o.Letters(ctx, q)
 	if err != nil {
-		reply(w, codeOf(err), stream.MaskURLs(err.Error())+"\n")
+		failed(w, err, http.StatusInternalServerError)
 		return
 	}
 	if page.Entries == nil {
@@ -120,7 +110,7 @@ type selection struct {
 	Reason   string   `json:"reason"` // part of the reason of the letters; "" means any
 }
 
-func (s *Server) replay(w http.ResponseWriter, r *http.Request, discard bool) {
+func (s *Server) replay(w http.ResponseWriter, r *http.Request) {
 	var in selection
 	if !readJSON(w, r, &in) {
 		return
@@ -133,10 +123,11 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, discard bool) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(replayTimeout + answer))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), replayTimeout)
 	defer cancel()
-	result, err := s.o.Replay(ctx, in.Pipeline, in.Route, deadletter.Filter{Reason: in.Reason, IDs: in.IDs}, discard)
+	result, err := s.o.Replay(ctx, in.Pipeline, in.Route, deadletter.Filter{Reason: in.Reason, IDs: in.IDs},
+		r.URL.Path == apiDiscard)
 	switch {
 	case errors.Is(err, ErrNoRoute):
-		reply(w, http.StatusNotFound, err.Error()+"\n")
+		failed(w, err, http.StatusNotFound)
 	case err != nil:
 		if result.Error == "" {
 			result.Error = stream.MaskURLs(err.Error())
@@ -145,11 +136,4 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, discard bool) {
 	default:
 		writeJSON(w, http.StatusOK, result)
 	}
-}
-
-func codeOf(err error) int {
-	if errors.Is(err, ErrNoRoute) {
-		return http.StatusNotFound
-	}
-	return http.StatusInternalServerError
 }

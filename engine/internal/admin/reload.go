@@ -41,9 +41,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 
 // writeJSON writes v as the response.
 func writeJSON(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	setHeaders(w, "application/json")
 	w.WriteHeader(code)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

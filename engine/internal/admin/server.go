@@ -26,6 +26,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -193,11 +194,42 @@ func (s *Server) Handler() http.Handler {
 }
 
 func reply(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	setHeaders(w, "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text)) // an error means that the client has gone
+}
+
+// setHeaders sets the headers that all responses have.
+func setHeaders(w http.ResponseWriter, contentType string) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+// failed replies with an error. Unless the error determines the status, it is otherwise.
+func failed(w http.ResponseWriter, err error, otherwise int) {
+	switch {
+	case errors.Is(err, ErrNoRoute):
+		otherwise = http.StatusNotFound
+	case errors.Is(err, tap.ErrBusy):
+		otherwise = http.StatusServiceUnavailable
+	}
+	reply(w, otherwise, stream.MaskURLs(err.Error())+"\n")
+}
+
+// numberOf returns the value of a parameter, which is 1 to most, or unset if it is not given. If the
+// value is invalid, numberOf replies and returns false.
+func numberOf(w http.ResponseWriter, r *http.Request, name string, unset, most int) (int, bool) {
+	text := r.FormValue(name)
+	if text == "" {
+		return unset, true
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		reply(w, http.StatusBadRequest, fmt.Sprintf("%s is a number from 1 to %d\n", name, most))
+		return 0, false
+	}
+	return n, true
 }
 
 // rightHost refuses requests with an unknown Host header.

@@ -2,11 +2,8 @@ package admin
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/tap"
@@ -20,32 +17,17 @@ const (
 
 // tap sends samples as lines of JSON until the client disconnects or the server ends.
 func (s *Server) tap(w http.ResponseWriter, r *http.Request) {
-	rate := defaultRate
-	if text := r.FormValue("rate"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > tap.MaxRate {
-			reply(w, http.StatusBadRequest, fmt.Sprintf("rate is a number from 1 to %d\n",
-				tap.MaxRate))
-			return
-		}
-		rate = n
+	rate, ok := numberOf(w, r, "rate", defaultRate, tap.MaxRate)
+	if !ok {
+		return
 	}
 	subscription, err := s.o.Tap(r.FormValue("route"), r.FormValue("stage"), rate)
-	switch {
-	case errors.Is(err, ErrNoRoute):
-		reply(w, http.StatusNotFound, err.Error()+"\n")
-		return
-	case errors.Is(err, tap.ErrBusy):
-		reply(w, http.StatusServiceUnavailable, err.Error()+"\n")
-		return
-	case err != nil:
-		reply(w, http.StatusBadRequest, err.Error()+"\n")
+	if err != nil {
+		failed(w, err, http.StatusBadRequest)
 		return
 	}
 	defer subscription.Close()
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	setHeaders(w, "application/x-ndjson")
 	out := http.NewResponseController(w)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,9 +266,7 @@ func (d *discovered) endpointAt(address string) endpoint {
 		target.Host = address
 		e.target = &target
 	}
-	shown := url.URL{Scheme: e.target.Scheme, Host: address, Path: e.target.Path,
-		RawPath: e.target.RawPath}
-	e.name = shown.String()
+	e.name = shown(e.target, address)
 	return e
 }
 

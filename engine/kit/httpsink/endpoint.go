@@ -59,10 +59,14 @@ func (o *Options) endpoint(text string, f Format) (endpoint, error) {
 			"one; remove one of them")
 	}
 	f.aim(e.target)
-	shown := url.URL{Scheme: e.target.Scheme, Host: e.target.Host, Path: e.target.Path,
-		RawPath: e.target.RawPath}
-	e.name = shown.String()
+	e.name = shown(e.target, e.target.Host)
 	return e, nil
+}
+
+// shown returns the name of an endpoint for logs and metrics: without user, password and query.
+func shown(target *url.URL, host string) string {
+	return (&url.URL{Scheme: target.Scheme, Host: host, Path: target.Path,
+		RawPath: target.RawPath}).String()
 }
 
 func parseEndpoint(text string) (endpoint, error) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	nethttp "net/http"
-
-	"github.com/penstock-io/penstock/engine/kit/httpaccess"
 )
 
 // CheckURL returns an error if text is not a URL for [Sink.Get]. The error never contains the URL,
@@ -24,21 +22,14 @@ func (s *Sink) Get(ctx context.Context, target string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.name = e.target.Scheme + "://" + e.target.Host + e.target.EscapedPath()
-	if s.trust, err = httpaccess.NewTrust(&s.o.TLS, s.host.Log()); err != nil {
-		return nil, err
-	}
-	if s.proxy, err = httpaccess.Proxy(s.o.Proxy); err != nil {
-		return nil, err
-	}
-	token, err := httpaccess.NewToken(s.o.Basic, s.o.Bearer, s.o.BearerFile)
-	if err != nil {
+	e.name = shown(e.target, e.target.Host)
+	if err := s.access(); err != nil {
 		return nil, err
 	}
 	l := newLane(s, e)
 	l.headers.Del("Content-Type")
 	l.headers.Del("Content-Encoding")
-	if auth := token.Header(); auth != "" {
+	if auth := s.token.Header(); auth != "" {
 		l.headers.Set("Authorization", auth)
 	}
 	transport := newTransport(s, &e, s.trust.Current().Clone())

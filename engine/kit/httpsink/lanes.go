@@ -146,11 +146,11 @@ func (ls *lanes) replace(d *discovered, found []endpoint) {
 	})
 	d.found = d.found[:0]
 	for _, e := range found {
-		if slices.ContainsFunc(ls.all, func(l *lane) bool { return l.endpoint.name == e.name }) {
-			if l := ls.at(e.name); l.endpoint.address != "" {
+		if l := ls.at(e.name); l != nil { // it is also listed by its URL or by another name
+			if l.endpoint.address != "" {
 				d.found = append(d.found, e)
 			}
-			continue // the worker is also listed by its URL or by another name
+			continue
 		}
 		ls.all = append(ls.all, newLane(ls.sink, e))
 		d.found = append(d.found, e)
@@ -159,9 +159,14 @@ func (ls *lanes) replace(d *discovered, found []endpoint) {
 	}
 }
 
-// at returns the lane with the given name, which must exist. The caller holds mu.
+// at returns the lane with the given name, or nil. The caller holds mu.
 func (ls *lanes) at(name string) *lane {
-	return ls.all[slices.IndexFunc(ls.all, func(l *lane) bool { return l.endpoint.name == name })]
+	for _, l := range ls.all {
+		if l.endpoint.name == name {
+			return l
+		}
+	}
+	return nil
 }
 
 // run repeats the lookups of names, and ends the pauses of drained workers, until ctx is done.

@@ -80,14 +80,7 @@ func New(o Options, c Codec, h stream.Host) (*Sink, error) {
 //
 // Open reads the files with certificates and the token.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
-	var err error
-	if s.trust, err = httpaccess.NewTrust(&s.o.TLS, s.host.Log()); err != nil {
-		return err
-	}
-	if s.proxy, err = httpaccess.Proxy(s.o.Proxy); err != nil {
-		return err
-	}
-	if s.token, err = httpaccess.NewToken(s.o.Basic, s.o.Bearer, s.o.BearerFile); err != nil {
+	if err := s.access(); err != nil {
 		return err
 	}
 	s.route = o.Pipeline + "/" + o.Route
@@ -98,6 +91,18 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	s.lanes.publish(time.Now())
 	s.host.Go("http lanes", s.lanes.run)
 	return nil
+}
+
+// access reads the files with certificates and the token, and the settings of the proxy.
+func (s *Sink) access() (err error) {
+	if s.trust, err = httpaccess.NewTrust(&s.o.TLS, s.host.Log()); err != nil {
+		return err
+	}
+	if s.proxy, err = httpaccess.Proxy(s.o.Proxy); err != nil {
+		return err
+	}
+	s.token, err = httpaccess.NewToken(s.o.Basic, s.o.Bearer, s.o.BearerFile)
+	return err
 }
 
 // Close implements stream.Sink.
