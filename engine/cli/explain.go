@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-io/penstock/engine/config"
-	"github.com/penstock-io/penstock/engine/internal/admin"
 	"github.com/penstock-io/penstock/engine/internal/explain"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 	"github.com/penstock-io/penstock/engine/internal/trace"
@@ -68,8 +66,8 @@ docs/flow-control.md describes the algorithms.`,
 }
 
 func (p *program) explain(cmd *cobra.Command, what string, f *explainFlags) error {
-	if f.timeout <= 0 {
-		return usagef("explain: --timeout is %v; it must be above zero", f.timeout)
+	if err := checkTimeout(cmd, f.timeout); err != nil {
+		return err
 	}
 	isTrace, err := looksLikeTrace(what)
 	switch {
@@ -234,13 +232,7 @@ func listed(names []string) string {
 }
 
 func (p *program) explainProcess(cmd *cobra.Command, what string, f *explainFlags) error {
-	address, token, err := p.adminOf(what)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
-	defer cancel()
-	status, err := admin.Ask(ctx, address, token)
+	status, err := p.ask(cmd, what, f.timeout)
 	if err != nil {
 		return err
 	}

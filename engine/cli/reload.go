@@ -54,8 +54,8 @@ host:port. With an address, the token is taken from ` + tokenVariable + `.`,
 }
 
 func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error {
-	if f.timeout <= 0 {
-		return usagef("reload: --timeout is %v; it must be above zero", f.timeout)
+	if err := checkTimeout(cmd, f.timeout); err != nil {
+		return err
 	}
 	address, token, err := p.adminOf(target)
 	if err != nil {

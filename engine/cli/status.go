@@ -65,16 +65,7 @@ or the disk is full). Then it prints the reason.`,
 }
 
 func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
-	if f.timeout <= 0 {
-		return usagef("status: --timeout is %v; it must be above zero", f.timeout)
-	}
-	address, token, err := p.adminOf(what)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
-	defer cancel()
-	s, err := admin.Ask(ctx, address, token)
+	s, err := p.ask(cmd, what, f.timeout)
 	if err != nil {
 		return err
 	}
@@ -94,6 +85,29 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 		err = fmt.Errorf("not ready: %s", strings.Join(s.Why, "; "))
 	}
 	return err
+}
+
+// ask returns the status of the process that adminOf finds for the argument of a command.
+func (p *program) ask(cmd *cobra.Command, what string,
+	timeout time.Duration) (*status.Status, error) {
+	if err := checkTimeout(cmd, timeout); err != nil {
+		return nil, err
+	}
+	address, token, err := p.adminOf(what)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+	defer cancel()
+	return admin.Ask(ctx, address, token)
+}
+
+// checkTimeout checks the flag --timeout of a command.
+func checkTimeout(cmd *cobra.Command, timeout time.Duration) error {
+	if timeout <= 0 {
+		return usagef("%s: --timeout is %v; it must be above zero", cmd.Name(), timeout)
+	}
+	return nil
 }
 
 // adminOf returns the admin address and the token for the argument of a command. The argument is a

@@ -286,6 +286,7 @@ func (a *assignments) Revoke(ctx context.Context, partitionIDs []string) {
 	if len(revoked) == 0 {
 		return
 	}
+	a.settled()
 	a.r.sender.sender.Withdraw()
 	for _, v := range revoked {
 		select {
@@ -312,22 +313,7 @@ func (a *assignments) beginRevoking(ids []string) []revocation {
 			out = append(out, v)
 		}
 	}
-	a.wakeIdle(out)
 	return out
-}
-
-// wakeIdle ends the wait of each given revocation if its partition has no more batches in the
-// sender. The caller holds a.mu.
-func (a *assignments) wakeIdle(revoked []revocation) {
-	for _, v := range revoked {
-		a.r.mu.Lock()
-		idle := a.r.books.idle(v.id, v.number)
-		a.r.mu.Unlock()
-		if idle && a.waiting[v.id] != nil {
-			close(a.waiting[v.id])
-			delete(a.waiting, v.id)
-		}
-	}
 }
 
 // commitRevoked saves the progress of revoked partitions and ends their assignments.
@@ -453,11 +439,10 @@ func (a *assignments) fenced(err error) {
 // the ledger no longer has the partition, renew ends the route. The next start of the route then
 // decides where its partitions resume.
 func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
-	m := stream.Mark{Part: f.Part, Assignment: f.Assignment}
 	current := func() bool {
 		a.r.mu.Lock()
 		defer a.r.mu.Unlock()
-		return a.r.books.isCurrent(&m)
+		return a.r.books.assignedAs(f.Part.ID, f.Assignment) != nil
 	}
 	var found bool
 	err := retry.Do(ctx, func(ctx context.Context) (err error) {
@@ -566,7 +551,7 @@ func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	defer a.r.mu.Unlock()
 	kept := marks[:0]
 	for i := range marks {
-		if a.r.books.isCurrent(&marks[i]) {
+		if a.r.books.assignedAs(marks[i].Part.ID, marks[i].Assignment) != nil {
 			kept = append(kept, marks[i])
 		}
 	}

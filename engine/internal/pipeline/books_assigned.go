@@ -108,7 +108,12 @@ func (k *books) accept(b *stream.Batch) error {
 // current returns the account of the assignment to which s belongs, or nil if the assignment has
 // ended.
 func (k *books) current(s *stream.Span) *partition {
-	if p := k.parts[s.Part.ID]; p != nil && p.assignment.number == s.Assignment {
+	return k.assignedAs(s.Part.ID, s.Assignment)
+}
+
+// assignedAs returns a partition if its current assignment has the given number, otherwise nil.
+func (k *books) assignedAs(id string, number uint32) *partition {
+	if p := k.parts[id]; p != nil && p.assignment.number == number {
 		return p
 	}
 	return nil
@@ -186,8 +191,8 @@ func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 func (k *books) stored(marks []stream.Mark) (bytes int64) {
 	for i := range marks {
 		m := &marks[i]
-		p := k.parts[m.Part.ID]
-		if p == nil || p.assignment.number != m.Assignment {
+		p := k.assignedAs(m.Part.ID, m.Assignment)
+		if p == nil {
 			continue
 		}
 		p.assignment.unstored = slices.DeleteFunc(p.assignment.unstored, func(r storedRange) bool {
@@ -224,21 +229,14 @@ func (k *books) revoke(id string) uint32 {
 	return p.assignment.number
 }
 
-// idle reports whether the sender has no batches of an assignment. It also returns true if the
-// assignment has ended.
-func (k *books) idle(id string, number uint32) bool {
-	p := k.parts[id]
-	return p == nil || p.assignment.number != number || p.assignment.sent == 0
-}
-
 // end closes the account of an assignment. lost means that the broker has already given the
 // partition to another process, so running attempts are canceled.
 //
 // out is the number of positions of the assignment that are still in the sender, where a worker may
 // deliver them. ok is false if the assignment had already ended.
 func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
-	p := k.parts[id]
-	if p == nil || p.assignment.number != number {
+	p := k.assignedAs(id, number)
+	if p == nil {
 		return 0, false
 	}
 	for _, r := range p.assignment.unstored {
@@ -270,10 +268,4 @@ func (k *books) lose(id string) (number uint32, cancels bool) {
 	number = p.assignment.number
 	k.end(id, number, true)
 	return number, true
-}
-
-// isCurrent reports whether m belongs to an assignment that has not ended.
-func (k *books) isCurrent(m *stream.Mark) bool {
-	p := k.parts[m.Part.ID]
-	return p != nil && p.assignment.number == m.Assignment
 }

@@ -355,7 +355,13 @@ func (b *Buffer) awaitRoutes(ctx context.Context) error {
 	defer b.mu.Unlock()
 	b.emptied = true
 	b.notify()
-	for b.allDraining() {
+	return b.waitWhile(ctx, b.allDraining)
+}
+
+// waitWhile waits as long as a condition is true. The caller holds b.mu, which waitWhile releases
+// while it waits.
+func (b *Buffer) waitWhile(ctx context.Context, condition func() bool) error {
+	for condition() {
 		changed := b.changed
 		b.mu.Unlock()
 		select {
@@ -427,19 +433,7 @@ func (b *Buffer) awaitRoom(ctx context.Context) error {
 	}
 	b.host.Count("buffer_full", 1)
 	b.host.Log().Warn("buffer full; senders wait", "bytes", b.bytes, "since", b.oldest)
-	for b.isFull(time.Now()) {
-		changed := b.changed
-		b.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		b.mu.Lock()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+	return b.waitWhile(ctx, func() bool { return b.isFull(time.Now()) })
 }
 
 // isFull reports whether the buffer accepts no data. This is so if its oldest unsettled data is too
