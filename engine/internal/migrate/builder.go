@@ -34,6 +34,12 @@ func (b *Builder) Note(v *Value, k Kind, format string, args ...any) {
 		Text: fmt.Sprintf(format, args...)})
 }
 
+// NoteLost adds a note that a setting is lost, and ignores all settings below it.
+func (b *Builder) NoteLost(v *Value, format string, args ...any) {
+	b.Note(v, Lost, format, args...)
+	v.IgnoreAll()
+}
+
 // Pipeline is a pipeline with a source that follows files.
 type Pipeline struct {
 	Name             string

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,18 +117,19 @@ func (v *Value) Names() []string {
 func (v *Value) Ignore(names ...string) {
 	for _, name := range names {
 		if f := v.Get(name); f != nil {
-			f.ignoreAll()
+			f.IgnoreAll()
 		}
 	}
 }
 
-func (v *Value) ignoreAll() {
+// IgnoreAll marks v and all settings below it as read.
+func (v *Value) IgnoreAll() {
 	v.read = true
 	for _, f := range v.fields {
-		f.ignoreAll()
+		f.IgnoreAll()
 	}
 	for _, item := range v.items {
-		item.ignoreAll()
+		item.IgnoreAll()
 	}
 }
 
@@ -235,7 +237,7 @@ func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) 
 		g := NewGroup(key, n.Line)
 		return g, y.group(g, n, depth+1)
 	case yaml.SequenceNode:
-		list := &Value{Key: key, Line: n.Line, items: []*Value{}}
+		list := NewList(key, n.Line)
 		for i, item := range n.Content {
 			v, err := y.value(fmt.Sprintf("%s[%d]", key, i), item, depth+1)
 			if err != nil {
@@ -267,33 +269,28 @@ func fromGo(key string, x any) *Value {
 	switch x := x.(type) {
 	case map[string]any:
 		g := NewGroup(key, 0)
-		names := make([]string, 0, len(x))
-		for name := range x {
-			names = append(names, name)
-		}
-		slices.Sort(names) // the order in the file is not known
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(x)) { // the order in the file is not known
 			g.Set(name, fromGo(join(key, name), x[name]))
 		}
 		return g
 	case []map[string]any:
-		list := &Value{Key: key, items: []*Value{}}
-		for i, item := range x {
-			list.Append(fromGo(fmt.Sprintf("%s[%d]", key, i), item))
-		}
-		return list
+		return listFromGo(key, x)
 	case []any:
-		list := &Value{Key: key, items: []*Value{}}
-		for i, item := range x {
-			list.Append(fromGo(fmt.Sprintf("%s[%d]", key, i), item))
-		}
-		return list
+		return listFromGo(key, x)
 	case string:
 		return NewText(key, 0, x)
 	case bool:
 		return NewText(key, 0, strconv.FormatBool(x))
 	}
 	return NewText(key, 0, fmt.Sprint(x))
+}
+
+func listFromGo[T any](key string, items []T) *Value {
+	list := NewList(key, 0)
+	for i, item := range items {
+		list.Append(fromGo(fmt.Sprintf("%s[%d]", key, i), item))
+	}
+	return list
 }
 
 func join(key, name string) string {

@@ -8,6 +8,7 @@
 package filebeat
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -28,15 +29,10 @@ func Convert(text, data string) (migrate.Result, error) {
 	if err != nil {
 		return migrate.Result{}, err
 	}
-	c := &converter{top: top, data: data,
+	c := &converter{top: top,
 		Builder: migrate.NewBuilder("Converted from Filebeat's config by `penstock import filebeat`. " +
 			"Read its notes before the first start.")}
-	if c.data == "" {
-		c.data = top.Text("path", "data")
-	}
-	if c.data == "" {
-		c.data = DefaultData
-	}
+	c.data = cmp.Or(data, top.Text("path", "data"), DefaultData)
 	c.convert()
 	return c.Result("filebeat", top), nil
 }
@@ -58,44 +54,30 @@ func (c *converter) convert() {
 		c.input(in, i, routes)
 	}
 	for _, m := range c.top.List("filebeat", "modules") {
-		c.Note(
-			m,
-			migrate.Lost,
-			"penstock has no modules: add an input for the module's files first",
-		)
-		m.Ignore(m.Names()...)
+		c.NoteLost(m, "penstock has no modules: add an input for the module's files first")
 	}
 	if v := c.top.Get("filebeat", "config"); v != nil {
-		c.Note(v, migrate.Lost, "files that are loaded from elsewhere are not read: import them "+
+		c.NoteLost(v, "files that are loaded from elsewhere are not read: import them "+
 			"one by one")
-		v.Ignore(v.Names()...)
 	}
 	c.top.Get("filebeat").Ignore("registry", "shutdown_timeout", "autodiscover")
 }
 
 func (c *converter) dropped(v *migrate.Value) {
-	c.Note(
-		v,
-		migrate.Lost,
-		"Filebeat's processors are not converted: see docs/processors.md for penstock's",
-	)
-	for _, p := range v.List() {
-		p.Ignore(p.Names()...)
-	}
+	c.NoteLost(v, "Filebeat's processors are not converted: see docs/processors.md for penstock's")
 }
 
 // input converts one input.
 func (c *converter) input(in *migrate.Value, n int, routes []migrate.Route) {
 	kind := in.Text("type")
 	if on := in.Text("enabled"); on == "false" {
-		in.Ignore(in.Names()...)
+		in.IgnoreAll()
 		c.Note(in, migrate.Unneeded, "is not enabled")
 		return
 	}
 	if kind != "filestream" && kind != "log" && kind != "container" {
-		c.Note(in, migrate.Lost, "penstock has no input %q; the source tail follows files, and "+
+		c.NoteLost(in, "penstock has no input %q; the source tail follows files, and "+
 			"docs/README.md lists the other sources", kind)
-		in.Ignore(in.Names()...)
 		return
 	}
 	id := in.Text("id")
@@ -234,7 +216,7 @@ func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 	pattern, after := v.Text("pattern"), v.Text("match") == "after"
 	negate := v.IsTrue("negate")
-	kind := firstOf(v.Text("type"), "pattern")
+	kind := cmp.Or(v.Text("type"), "pattern")
 	way := ""
 	switch {
 	case pattern == "" || kind != "pattern":
@@ -267,18 +249,17 @@ func (c *converter) records(in *migrate.Value, p *migrate.Pipeline) {
 		for _, name := range v.Names() {
 			switch part := v.Get(name); name {
 			case "ndjson":
-				part.Ignore(part.Names()...)
+				part.IgnoreAll()
 				p.Processors = append(p.Processors, "parse: { format: json, on_error: pass }")
 			case "multiline":
 				c.multiline(part, p)
 			default:
-				part.Ignore(part.Names()...)
-				c.Note(part, migrate.Lost, "this parser is not supported")
+				c.NoteLost(part, "this parser is not supported")
 			}
 		}
 	}
 	if v := in.Get("json"); v != nil {
-		v.Ignore(v.Names()...)
+		v.IgnoreAll()
 		p.Processors = append(p.Processors, "parse: { format: json, on_error: pass }")
 	}
 	c.lines(in, "include_lines", "", p)
@@ -297,11 +278,7 @@ func (c *converter) records(in *migrate.Value, p *migrate.Pipeline) {
 	}
 	for _, key := range []string{"tags", "processors", "pipeline", "index"} {
 		if v := in.Get(key); v != nil {
-			c.Note(v, migrate.Lost, "has no equivalent for one input")
-			v.Ignore(v.Names()...)
-			for _, item := range v.List() {
-				item.Ignore(item.Names()...)
-			}
+			c.NoteLost(v, "has no equivalent for one input")
 		}
 	}
 	in.Ignore("enabled", "keep_null", "publisher_pipeline")
@@ -324,7 +301,7 @@ func (c *converter) output() []migrate.Route {
 	for _, kind := range out.Names() {
 		v := out.Get(kind)
 		if v.Text("enabled") == "false" {
-			v.Ignore(v.Names()...)
+			v.IgnoreAll()
 			continue
 		}
 		r := migrate.Route{Name: "main", Missing: "the output " + kind}
@@ -335,7 +312,7 @@ func (c *converter) output() []migrate.Route {
 			r.Sink = c.kafka(v)
 		case "file":
 			r.Sink = migrate.Sink{Kind: "file", Format: "ndjson",
-				Path: path.Join(v.Text("path"), firstOf(v.Text("filename"), "filebeat"))}
+				Path: path.Join(v.Text("path"), cmp.Or(v.Text("filename"), "filebeat"))}
 			v.Ignore(
 				"rotate_every_kb",
 				"number_of_files",
@@ -348,8 +325,7 @@ func (c *converter) output() []migrate.Route {
 			r.Sink = migrate.Sink{Kind: "stdout", Format: "ndjson"}
 			v.Ignore("codec", "pretty")
 		default:
-			v.Ignore(v.Names()...)
-			c.Note(v, migrate.Lost, "penstock has no output %q", kind)
+			c.NoteLost(v, "penstock has no output %q", kind)
 		}
 		if r.Sink.Kind != "" {
 			c.Note(
@@ -364,15 +340,6 @@ func (c *converter) output() []migrate.Route {
 	return nil
 }
 
-func firstOf(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
-}
-
 func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	s := migrate.Sink{Kind: "elasticsearch", User: v.Text("username"), Password: v.Text("password"),
 		APIKey: v.Text("api_key"), Gzip: v.Text("compression_level") != "0"}
@@ -384,7 +351,7 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	if s.Index == "" || strings.Contains(s.Index, "%{") {
 		c.Note(v, migrate.Differs, "Filebeat writes the index %q by version and date; the index "+
 			"is %q here: set your own "+
-			"name", firstOf(s.Index, "filebeat-%{[agent.version]}"), "filebeat")
+			"name", cmp.Or(s.Index, "filebeat-%{[agent.version]}"), "filebeat")
 		s.Index = "filebeat"
 	}
 	for _, name := range v.Get("headers").Names() {
@@ -400,14 +367,7 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	c.tls(v.Get("ssl"), &s)
 	for _, key := range []string{"indices", "pipelines"} {
 		if w := v.Get(key); w != nil {
-			c.Note(
-				w,
-				migrate.Lost,
-				"conditions of the output are not supported: add a route for each",
-			)
-			for _, item := range w.List() {
-				item.Ignore(item.Names()...)
-			}
+			c.NoteLost(w, "conditions of the output are not supported: add a route for each")
 		}
 	}
 	v.Ignore(
@@ -433,7 +393,7 @@ func endpoint(host, protocol, prefix, pipeline string) string {
 		return host // a variable may contain a whole URL
 	}
 	if !strings.Contains(host, "://") {
-		host = firstOf(protocol, "http") + "://" + host
+		host = cmp.Or(protocol, "http") + "://" + host
 	}
 	u, err := url.Parse(host)
 	if err != nil {
@@ -455,7 +415,7 @@ func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 		Brokers:     v.Texts("hosts"),
 		Topic:       v.Text("topic"),
 		Format:      "json",
-		Compression: firstOf(v.Text("compression"), "gzip"),
+		Compression: cmp.Or(v.Text("compression"), "gzip"),
 	}
 	if strings.Contains(s.Topic, "%{") {
 		c.Note(
@@ -468,11 +428,7 @@ func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 	c.tls(v.Get("ssl"), &s)
 	for _, key := range []string{"username", "sasl", "topics", "key", "partition", "headers"} {
 		if w := v.Get(key); w != nil {
-			w.Ignore(w.Names()...)
-			for _, item := range w.List() {
-				item.Ignore(item.Names()...)
-			}
-			c.Note(w, migrate.Lost, "is not converted: see docs/kafka.md")
+			c.NoteLost(w, "is not converted: see docs/kafka.md")
 		}
 	}
 	v.Ignore(

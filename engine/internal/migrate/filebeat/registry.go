@@ -2,6 +2,7 @@ package filebeat
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -43,7 +44,7 @@ func (s *stored) fingerprint(in *migrate.Value) {
 // carry converts the stored positions of the input's files.
 func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c := &migrate.Carrier{Files: files, Base: dir, Program: "Filebeat", UTF16: s.utf16}
-	folder := c.Path(filepath.Join(s.data, firstOf(s.registry, "registry"), "filebeat"))
+	folder := c.Path(filepath.Join(s.data, cmp.Or(s.registry, "registry"), "filebeat"))
 	if filepath.IsAbs(s.registry) {
 		folder = filepath.Join(s.registry, "filebeat")
 	}
@@ -104,7 +105,7 @@ func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 	if len(part) < 4 || part[0] != "filebeat" && part[0] != "filestream" {
 		return migrate.StoredPosition{}, false
 	}
-	at := migrate.StoredPosition{File: firstOf(e.Meta.Source, e.Source), Offset: e.Offset}
+	at := migrate.StoredPosition{File: cmp.Or(e.Meta.Source, e.Source), Offset: e.Offset}
 	if part[0] == "filestream" {
 		if s.kind != "filestream" || part[1] != s.id && (s.id != "" || part[1] != ".global") ||
 			e.Cursor == nil {

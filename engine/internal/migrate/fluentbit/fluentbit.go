@@ -75,13 +75,8 @@ func split(list string) []string {
 func (c *converter) input(in *migrate.Value, n int) {
 	kind := strings.ToLower(in.Text("name"))
 	if kind != "tail" {
-		c.Note(
-			in,
-			migrate.Lost,
-			"penstock has no input %q: docs/README.md lists the sources",
-			kind,
-		)
-		in.Ignore(in.Names()...)
+		c.NoteLost(in, "penstock has no input %q: docs/README.md lists the sources",
+			kind)
 		return
 	}
 	tag := in.Text("tag")
@@ -197,8 +192,7 @@ func (c *converter) filter(tag string, p *migrate.Pipeline) {
 		case "modify", "record_modifier":
 			c.modify(f, p)
 		default:
-			c.Note(f, migrate.Lost, "penstock has no filter %q: see docs/processors.md", kind)
-			f.Ignore(f.Names()...)
+			c.NoteLost(f, "penstock has no filter %q: see docs/processors.md", kind)
 		}
 	}
 }

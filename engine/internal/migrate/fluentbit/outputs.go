@@ -3,6 +3,7 @@
 package fluentbit
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -39,8 +40,7 @@ func (c *converter) routes(tag string) []migrate.Route {
 		case "null":
 			r.Sink = migrate.Sink{Kind: "drop"}
 		default:
-			c.Note(v, migrate.Lost, "penstock has no output %q", kind)
-			v.Ignore(v.Names()...)
+			c.NoteLost(v, "penstock has no output %q", kind)
 		}
 		v.Ignore("retry_limit", "workers", "log_level", "storage.total_limit_size", "compress",
 			"net.keepalive", "net.connect_timeout", "net.keepalive_idle_timeout",
@@ -225,17 +225,8 @@ func (c *converter) file(v *migrate.Value, tag string) migrate.Sink {
 		migrate.Differs,
 		"%s",
 		fmt.Sprintf("lines are JSON objects without the tag and the time of the format "+
-			"%q", firstOf(v.Text("format"), "out_file")),
+			"%q", cmp.Or(v.Text("format"), "out_file")),
 	)
 	v.Ignore("template", "delimiter", "label_delimiter", "mkdir", "csv_column_names")
 	return migrate.Sink{Kind: "file", Path: path.Join(v.Text("path"), name), Format: "ndjson"}
-}
-
-func firstOf(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }

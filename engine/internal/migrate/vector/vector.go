@@ -81,13 +81,8 @@ func (c *converter) convert() {
 // source converts a source and the sinks that receive its data.
 func (c *converter) source(name string, v *migrate.Value) {
 	if kind := v.Text("type"); kind != "file" {
-		c.Note(
-			v,
-			migrate.Lost,
-			"penstock has no source %q: docs/README.md lists the sources",
-			kind,
-		)
-		v.Ignore(v.Names()...)
+		c.NoteLost(v, "penstock has no source %q: docs/README.md lists the sources",
+			kind)
 		return
 	}
 	p := migrate.Pipeline{Name: name, Include: v.Texts("include"), Exclude: v.Texts("exclude"),
@@ -114,8 +109,7 @@ func (c *converter) source(name string, v *migrate.Value) {
 		"ignore_older_secs", "ignore_older", "remove_after_secs", "encoding",
 	} {
 		if o := v.Get(key); o != nil {
-			o.Ignore(o.Names()...)
-			c.Note(o, migrate.Lost, "has no equivalent in the source tail: see docs/tail.md")
+			c.NoteLost(o, "has no equivalent in the source tail: see docs/tail.md")
 		}
 	}
 	v.Ignore("glob_minimum_cooldown_ms", "ignored_header_bytes", "max_read_bytes", "oldest_first",
