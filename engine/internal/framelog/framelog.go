@@ -43,7 +43,7 @@ func AppendHeader(dst []byte, magic string, version uint16, number uint64) []byt
 // ParseHeader parses the header at the beginning of b.
 func ParseHeader(b []byte, magic string) (version uint16, number uint64, err error) {
 	if len(b) < HeaderSize || string(b[:len(magic)]) != magic {
-		return 0, 0, fmt.Errorf("it does not begin with %q", magic)
+		return 0, 0, fmt.Errorf("it does not begin with the signature %q", magic)
 	}
 	if crc32.Checksum(b[:HeaderSize-4], castagnoli) !=
 		binary.LittleEndian.Uint32(b[HeaderSize-4:]) {
