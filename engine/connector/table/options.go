@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -152,10 +153,7 @@ func (*Options) ReadsObjects() bool { return true }
 func (o *Options) subjects() []subject {
 	switch {
 	case o.Query != "":
-		name := o.Name
-		if name == "" {
-			name = "query"
-		}
+		name := cmp.Or(o.Name, "query")
 		return []subject{{name: name, query: strings.TrimRight(strings.TrimSpace(o.Query),
 			"; \t\r\n")}}
 	case o.Table != "":

@@ -40,6 +40,11 @@ func (b *Builder) NoteLost(v *Value, format string, args ...any) {
 	v.IgnoreAll()
 }
 
+// NoteVerified adds the note about a setting that disables the verification of certificates.
+func (b *Builder) NoteVerified(v *Value) {
+	b.Note(v, Lost, "certificates are always verified: set tls.ca to the authority")
+}
+
 // Pipeline is a pipeline with a source that follows files.
 type Pipeline struct {
 	Name             string

@@ -35,6 +35,14 @@ type Sink struct {
 	Format string // for file, stdout, kafka: raw, ndjson, json
 }
 
+// SetHeader sets a header of the requests.
+func (s *Sink) SetHeader(name, value string) {
+	if s.Headers == nil {
+		s.Headers = make(map[string]string)
+	}
+	s.Headers[name] = value
+}
+
 // Write writes the sink of a route as YAML.
 func (s Sink) Write(w *Writer, depth int) {
 	w.Put(depth, "sink:")

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,7 @@ func Inspect(
 	if i.skips, err = allSkips(o, state); err != nil {
 		return nil, errors.Join(err, state.Close())
 	}
-	dir := o.Dir
-	if dir == "" {
-		dir = filepath.Join(stateDir, storeDir)
-	}
+	dir := cmp.Or(o.Dir, filepath.Join(stateDir, storeDir))
 	recorded, err := readLast(state)
 	if err == nil && o.NATS.URL == "" && recorded == 0 { // the server would create the directory
 		var found vfs.Dir

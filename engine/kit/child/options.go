@@ -1,6 +1,7 @@
 package child
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -38,10 +39,7 @@ func (o *Options) Validate() error {
 // Spec returns the Spec with which to run the program for a worker. If Env lists PENSTOCK_WORKER,
 // the program gets the worker's name in this variable. The field Log of the Spec is not set.
 func (o *Options) Spec(worker string) Spec {
-	grace := o.Grace
-	if grace == 0 {
-		grace = -1
-	}
+	grace := cmp.Or(o.Grace, -1)
 	return Spec{
 		Command: o.Command, Dir: o.Dir, Env: o.Env,
 		Extra:  map[string]string{"PENSTOCK_WORKER": worker},

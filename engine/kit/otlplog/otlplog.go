@@ -5,6 +5,7 @@
 package otlplog
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -98,10 +99,7 @@ func Each(data *logs.LogsData, add func(record []byte) error) error {
 }
 
 func appendRecord(dst []byte, l *logs.LogRecord, resource, scope []byte) []byte {
-	at := l.GetTimeUnixNano()
-	if at == 0 {
-		at = l.GetObservedTimeUnixNano()
-	}
+	at := cmp.Or(l.GetTimeUnixNano(), l.GetObservedTimeUnixNano())
 	dst = appendTime(append(dst, `{"timestamp":`...), at)
 	dst = appendTime(append(dst, `,"observed_timestamp":`...), l.GetObservedTimeUnixNano())
 	dst = ndjson.AppendString(append(dst, `,"severity":`...), severity(l))

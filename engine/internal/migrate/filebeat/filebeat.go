@@ -355,10 +355,7 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 		s.Index = "filebeat"
 	}
 	for _, name := range v.Get("headers").Names() {
-		if s.Headers == nil {
-			s.Headers = make(map[string]string)
-		}
-		s.Headers[name] = v.Text("headers", name)
+		s.SetHeader(name, v.Text("headers", name))
 	}
 	if strings.Contains(s.APIKey, "${") {
 		c.Note(v.Get("api_key"), migrate.Differs, "the header needs the encoded key: base64 of "+
@@ -468,8 +465,7 @@ func (c *converter) tls(v *migrate.Value, s *migrate.Sink) {
 	}
 	s.Cert, s.Key = v.Text("certificate"), v.Text("key")
 	if mode := v.Text("verification_mode"); mode != "" && mode != "full" && mode != "strict" {
-		c.Note(v.Get("verification_mode"), migrate.Lost,
-			"certificates are always verified: set tls.ca to the authority")
+		c.NoteVerified(v.Get("verification_mode"))
 	}
 	v.Ignore("enabled", "supported_protocols", "cipher_suites", "curve_types", "renegotiation")
 }

@@ -8,6 +8,7 @@
 package fluentbit
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -144,10 +145,7 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 	}
 	switch name := in.Text("parser"); name {
 	case "":
-		key := in.Text("key")
-		if key == "" {
-			key = "log"
-		}
+		key := cmp.Or(in.Text("key"), "log")
 		p.Processors = append(p.Processors, "rename: { message: "+migrate.Quote(key)+" }")
 	case "json", "docker":
 		p.Processors = append(p.Processors, "parse: { format: json, on_error: pass }")

@@ -19,10 +19,7 @@ func (c *converter) routes(tag string) []migrate.Route {
 			continue
 		}
 		kind := strings.ToLower(v.Text("name"))
-		r := migrate.Route{Name: kind, Missing: "the output " + kind}
-		if alias := v.Text("alias"); alias != "" {
-			r.Name = alias
-		}
+		r := migrate.Route{Name: cmp.Or(v.Text("alias"), kind), Missing: "the output " + kind}
 		switch kind {
 		case "es", "opensearch":
 			r.Sink = c.elasticsearch(v)
@@ -56,14 +53,8 @@ func endpoint(v *migrate.Value, port, path string) string {
 	if v.IsTrue("tls") {
 		scheme = "https"
 	}
-	host := v.Text("host")
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	if p := v.Text("port"); p != "" {
-		port = p
-	}
-	return scheme + "://" + host + ":" + port + path
+	host := cmp.Or(v.Text("host"), "127.0.0.1")
+	return scheme + "://" + host + ":" + cmp.Or(v.Text("port"), port) + path
 }
 
 // access converts the options for user names, tokens and certificates.
@@ -73,11 +64,7 @@ func (c *converter) access(v *migrate.Value, s *migrate.Sink) {
 	s.Gzip = strings.EqualFold(v.Text("compress"), "gzip")
 	s.CA, s.Cert, s.Key = v.Text("tls.ca_file"), v.Text("tls.crt_file"), v.Text("tls.key_file")
 	if check := v.Get("tls.verify"); check != nil && !check.IsTrue() {
-		c.Note(
-			check,
-			migrate.Lost,
-			"certificates are always verified: set tls.ca to the authority",
-		)
+		c.NoteVerified(check)
 	}
 	v.Ignore("tls.debug", "tls.vhost", "tls.key_passwd")
 }
@@ -92,10 +79,7 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 		s.Index = "fluent-bit"
 	}
 	if v.IsTrue("logstash_format") {
-		prefix := v.Text("logstash_prefix")
-		if prefix == "" {
-			prefix = "logstash"
-		}
+		prefix := cmp.Or(v.Text("logstash_prefix"), "logstash")
 		s.Index = prefix
 		c.Note(
 			v.Get("logstash_format"),
@@ -115,16 +99,10 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 }
 
 func (c *converter) loki(v *migrate.Value) migrate.Sink {
-	uri := v.Text("uri")
-	if uri == "" {
-		uri = "/loki/api/v1/push"
-	}
+	uri := cmp.Or(v.Text("uri"), "/loki/api/v1/push")
 	s := migrate.Sink{Kind: "loki", Endpoints: []string{endpoint(v, "3100", uri)},
 		Labels: make(map[string]string)}
-	labels := v.Text("labels")
-	if labels == "" {
-		labels = "job=fluent-bit"
-	}
+	labels := cmp.Or(v.Text("labels"), "job=fluent-bit")
 	for _, pair := range strings.Split(labels, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
 		if field, ok := strings.CutPrefix(value, "$"); ok {
@@ -146,7 +124,7 @@ func (c *converter) loki(v *migrate.Value) migrate.Sink {
 		s.LabelFields = append(s.LabelFields, strings.TrimPrefix(key, "$"))
 	}
 	if tenant := v.Text("tenant_id"); tenant != "" {
-		s.Headers = map[string]string{"X-Scope-OrgID": tenant}
+		s.SetHeader("X-Scope-OrgID", tenant)
 	}
 	c.access(v, &s)
 	v.Ignore("line_format", "auto_kubernetes_labels", "drop_single_key")
@@ -154,10 +132,7 @@ func (c *converter) loki(v *migrate.Value) migrate.Sink {
 }
 
 func (c *converter) http(v *migrate.Value) migrate.Sink {
-	uri := v.Text("uri")
-	if uri == "" {
-		uri = "/"
-	}
+	uri := cmp.Or(v.Text("uri"), "/")
 	s := migrate.Sink{Kind: "http", Endpoints: []string{endpoint(v, "80", uri)}, Body: "json_array"}
 	switch format := v.Text("format"); format {
 	case "json":
@@ -169,10 +144,7 @@ func (c *converter) http(v *migrate.Value) migrate.Sink {
 	}
 	for _, text := range v.Texts("header") {
 		name, value, _ := strings.Cut(text, " ")
-		if s.Headers == nil {
-			s.Headers = make(map[string]string)
-		}
-		s.Headers[name] = strings.TrimSpace(value)
+		s.SetHeader(name, strings.TrimSpace(value))
 	}
 	c.access(v, &s)
 	v.Ignore(
@@ -216,10 +188,7 @@ func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 }
 
 func (c *converter) file(v *migrate.Value, tag string) migrate.Sink {
-	name := v.Text("file")
-	if name == "" {
-		name = strings.ReplaceAll(tag, "*", "")
-	}
+	name := cmp.Or(v.Text("file"), strings.ReplaceAll(tag, "*", ""))
 	c.Note(
 		v,
 		migrate.Differs,

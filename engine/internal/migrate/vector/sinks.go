@@ -3,6 +3,7 @@
 package vector
 
 import (
+	"cmp"
 	"net/url"
 	"path"
 	"regexp"
@@ -24,10 +25,7 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 		c.http(v, &s)
 	case "clickhouse":
 		s.Kind, s.Endpoints = kind, v.Texts("endpoint")
-		s.Table, s.Database = v.Text("table"), v.Text("database")
-		if s.Database == "" {
-			s.Database = "default"
-		}
+		s.Table, s.Database = v.Text("table"), cmp.Or(v.Text("database"), "default")
 	case "kafka":
 		s.Kind, s.Topic, s.Format = kind, v.Text("topic"), format(v, "json")
 		s.Brokers = strings.Split(v.Text("bootstrap_servers"), ",")
@@ -93,29 +91,14 @@ func (c *converter) access(v *migrate.Value, s *migrate.Sink) {
 	default:
 		c.Note(v.Get("auth", "strategy"), migrate.Lost, "is not supported: use basic or bearer")
 	}
-	s.CA, s.Cert, s.Key = v.Text(
-		"tls",
-		"ca_file",
-	), v.Text(
-		"tls",
-		"crt_file",
-	), v.Text(
-		"tls",
-		"key_file",
-	)
+	tls := v.Get("tls")
+	s.CA, s.Cert, s.Key = tls.Text("ca_file"), tls.Text("crt_file"), tls.Text("key_file")
 	if check := v.Get("tls", "verify_certificate"); check != nil && !check.IsTrue() {
-		c.Note(
-			check,
-			migrate.Lost,
-			"certificates are always verified: set tls.ca to the authority",
-		)
+		c.NoteVerified(check)
 	}
 	headers := v.Get("request", "headers")
 	for _, name := range headers.Names() {
-		if s.Headers == nil {
-			s.Headers = make(map[string]string)
-		}
-		s.Headers[name] = headers.Text(name)
+		s.SetHeader(name, headers.Text(name))
 	}
 }
 
@@ -129,9 +112,7 @@ func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
 	case v.Text("mode") == "data_stream":
 		part := []string{"logs", "generic", "default"}
 		for i, key := range []string{"type", "dataset", "namespace"} {
-			if t := v.Text("data_stream", key); t != "" {
-				part[i] = t
-			}
+			part[i] = cmp.Or(v.Text("data_stream", key), part[i])
 		}
 		s.Index = strings.Join(part, "-")
 		c.Note(
@@ -170,10 +151,7 @@ var onlyField = regexp.MustCompile(`^\{\{\s*\.?([\w.]+)\s*\}\}$`)
 
 func (c *converter) loki(v *migrate.Value, s *migrate.Sink) {
 	s.Kind, s.Labels = "loki", make(map[string]string)
-	prefix := v.Text("path")
-	if prefix == "" {
-		prefix = "/loki/api/v1/push"
-	}
+	prefix := cmp.Or(v.Text("path"), "/loki/api/v1/push")
 	for _, e := range v.Texts("endpoint") {
 		s.Endpoints = append(s.Endpoints, withPath(e, prefix, "", ""))
 	}
@@ -199,10 +177,7 @@ func (c *converter) loki(v *migrate.Value, s *migrate.Sink) {
 		}
 	}
 	if tenant := v.Text("tenant_id"); tenant != "" {
-		if s.Headers == nil {
-			s.Headers = make(map[string]string)
-		}
-		s.Headers["X-Scope-OrgID"] = tenant
+		s.SetHeader("X-Scope-OrgID", tenant)
 		c.template(v.Get("tenant_id"), tenant)
 	}
 }

@@ -8,6 +8,7 @@
 package vector
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -33,15 +34,10 @@ func Convert(text string, isTOML bool, data string) (migrate.Result, error) {
 	if err != nil {
 		return migrate.Result{}, err
 	}
-	c := &converter{top: top, data: data,
+	c := &converter{top: top,
 		Builder: migrate.NewBuilder("Converted from Vector's config by `penstock import vector`. " +
 			"Read its notes before the first start.")}
-	if c.data == "" {
-		c.data = top.Text("data_dir")
-	}
-	if c.data == "" {
-		c.data = DefaultData
-	}
+	c.data = cmp.Or(data, top.Text("data_dir"), DefaultData)
 	c.convert()
 	return c.Result("vector", top), nil
 }
