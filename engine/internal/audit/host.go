@@ -6,13 +6,11 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/penstock-io/penstock/engine/internal/faultlog"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
-
-// maxFaults is the maximum number of faults that are reported.
-const maxFaults = 8
 
 // host is the stream.SourceHost of the source, the processors and the sink. A component may request
 // a goroutine before start is called. The goroutine then begins when start is called.
@@ -24,7 +22,8 @@ type host struct {
 	mu       sync.Mutex // guards the fields below
 	group    *supervise.Group
 	deferred []func()
-	faults   []error
+
+	faults faultlog.Log
 }
 
 // Log implements stream.Host.
@@ -37,13 +36,7 @@ func (h *host) FS() vfs.FS { return h.fs }
 func (h *host) Count(string, int64) {}
 
 // Fault implements stream.Host.
-func (h *host) Fault(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.faults) < maxFaults {
-		h.faults = append(h.faults, err)
-	}
-}
+func (h *host) Fault(err error) { h.faults.Add(err) }
 
 // Go implements stream.Host.
 func (h *host) Go(name string, run func(context.Context) error) {
@@ -83,8 +76,6 @@ func (h *host) start(ctx context.Context) (context.Context, func() error) {
 	return group.Context(), func() error {
 		group.Stop(nil)
 		err := group.Wait()
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return errors.Join(append(h.faults, err)...)
+		return errors.Join(h.faults.Err(), err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/internal/faultlog"
 	"github.com/penstock-io/penstock/engine/internal/metrics"
 	"github.com/penstock-io/penstock/engine/internal/telemetry"
 	"github.com/penstock-io/penstock/stream"
@@ -189,7 +190,7 @@ func encoderOf(sink stream.Sink, processors int) stream.Encoder {
 }
 
 func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
-	return &host{log: log, fs: fs, counter: counter, faults: new(faultLog)}
+	return &host{log: log, fs: fs, counter: counter, faults: new(faultlog.Log)}
 }
 
 // prepare opens the files of the route: its progress in the checkpoint, and its dead letters.

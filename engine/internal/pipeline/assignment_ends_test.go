@@ -272,7 +272,7 @@ func (n *node) faults() error {
 	s := n.engine.pipelines()[0].routes()[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.route.host.faults.err()
+	return s.route.host.faults.Err()
 }
 
 // TestLedgerLostWhileItRuns removes a partition from the sink's ledger during delivery. When the

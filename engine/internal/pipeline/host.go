@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/penstock-io/penstock/engine/internal/faultlog"
 	"github.com/penstock-io/penstock/engine/internal/metrics"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
@@ -15,7 +16,7 @@ type host struct {
 	log     *slog.Logger
 	fs      vfs.FS
 	counter *metrics.Set
-	faults  *faultLog
+	faults  *faultlog.Log
 	group   atomic.Pointer[supervise.Group]
 	cause   atomic.Pointer[error] // first argument of stop; nil before
 }
@@ -31,7 +32,7 @@ func (h *host) Count(name string, n int64) { h.counter.Add(name, n) }
 
 // Fault implements stream.Host.
 func (h *host) Fault(err error) {
-	if h.faults.add(err) {
+	if h.faults.Add(err) {
 		h.log.Error("something is missing or wrong", "error", err)
 	}
 }

@@ -90,7 +90,7 @@ func (p *pipe) run(ctx context.Context) error {
 	if !p.once {
 		return err
 	}
-	if err = joined(err, p.host.faults.err()); err == nil {
+	if err = joined(err, p.host.faults.Err()); err == nil {
 		return nil
 	}
 	return noRestart(err)

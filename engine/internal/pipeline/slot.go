@@ -123,7 +123,7 @@ func (s *slot) run(ctx context.Context) error {
 		return err
 	}
 	if err = s.runReopening(ctx, r); s.o.Once {
-		err = joined(err, r.host.faults.err())
+		err = joined(err, r.host.faults.Err())
 	}
 	err = s.pipe.canRestart(ctx, err)
 	s.mu.Lock()

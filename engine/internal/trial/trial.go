@@ -12,10 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/faultlog"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
@@ -80,7 +80,7 @@ func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error
 	c.host.group = group
 	err := body(group.Context())
 	group.Stop(nil)
-	return errors.Join(append(c.host.takeFaults(), err, group.Wait())...)
+	return errors.Join(c.host.faults.Take(), err, group.Wait())
 }
 
 // Process passes lines, without their line ends, through the processors as one batch. The first
@@ -188,11 +188,8 @@ type host struct {
 	fs    vfs.FS
 	group *supervise.Group
 
-	mu     sync.Mutex
-	faults []error // at most maxFaults
+	faults faultlog.Log
 }
-
-const maxFaults = 8
 
 // Log implements stream.Host.
 func (h *host) Log() *slog.Logger { return h.log }
@@ -207,19 +204,4 @@ func (h *host) Count(string, int64) {}
 func (h *host) Go(name string, run func(context.Context) error) { h.group.Go(name, run) }
 
 // Fault implements stream.Host.
-func (h *host) Fault(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.faults) < maxFaults {
-		h.faults = append(h.faults, err)
-	}
-}
-
-// takeFaults returns the faults that were reported since the last call.
-func (h *host) takeFaults() []error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := h.faults
-	h.faults = nil
-	return all
-}
+func (h *host) Fault(err error) { h.faults.Add(err) }
