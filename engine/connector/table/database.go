@@ -95,15 +95,6 @@ type observation struct {
 	writers []string      // PostgreSQL: the transactions with a write lock on the table
 }
 
-// rowDecision tells a query how to treat a row.
-type rowDecision uint8
-
-const (
-	takeRow rowDecision = iota
-	skipRow             // the row belongs to another partition
-	endRows             // the batch is full, or an error occurred
-)
-
 // filling is the state of one query. Its rows are added to a batch, and filling checks their
 // order.
 type filling struct {
@@ -123,7 +114,7 @@ type filling struct {
 }
 
 // last returns the key of the row that was added last. If there is none, it returns f.prev, the key
-// before the first row. accept checks the order of the rows with it.
+// before the first row. add checks the order of the rows with it.
 func (f *filling) last() []byte {
 	switch n := len(f.ends); n {
 	case 0:
@@ -135,8 +126,10 @@ func (f *filling) last() []byte {
 	}
 }
 
-// accept decides how to treat the next row of the query, which has the given key.
-func (f *filling) accept(key []byte) rowDecision {
+// add adds the next row of the query, which has the given key. values adds its values to f.maker. A
+// row of another partition is skipped. add returns false if the row was not added, because the batch
+// is full or an error has occurred.
+func (f *filling) add(key []byte, values func()) (more bool) {
 	r := f.part.relation
 	f.offered++
 	if last := f.last(); len(last) > 0 && string(key) <= string(last) {
@@ -147,30 +140,32 @@ func (f *filling) accept(key []byte) rowDecision {
 		} else {
 			f.err = orderError(r, string(key))
 		}
-		return endRows
+		return false
 	}
 	if len(key) > maxKeyBytes {
 		f.err = fmt.Errorf("a position in %s is longer than %d bytes (%.60s...): order by "+
 			"shorter columns",
 			r.name, maxKeyBytes, r.keys.show(string(key)))
-		return endRows
+		return false
 	}
 	if f.records <= 0 || f.maker.size() >= f.bytes {
 		f.more = true
-		return endRows
+		return false
 	}
 	if f.offered == f.limit {
-		return endRows
+		return false
 	}
 	if f.part.isLate(key) {
 		f.passed = append(f.passed[:0], key...)
-		return skipRow
+		return true
 	}
 	f.records--
 	f.keys = append(f.keys, key...)
 	f.ends = append(f.ends, len(f.keys))
 	f.maker.row()
-	return takeRow
+	values()
+	f.maker.end(f.part.span)
+	return true
 }
 
 // orderError returns an error about a row with the given key, which follows a row with a greater
@@ -179,6 +174,3 @@ func orderError(r *relation, key string) error {
 	return fmt.Errorf("%s returns its rows in another order than by the values of (%s): order by "+
 		"columns that compare byte by byte", r.name, r.keys.show(key))
 }
-
-// done completes the record of the row for which accept has returned takeRow last.
-func (f *filling) done() { f.maker.end(f.part.span) }

@@ -102,11 +102,9 @@ func (d *numbers) rows(ctx context.Context, r *relation, q rowQuery, f *filling)
 		if string(key) <= q.after || string(key) > q.upTo {
 			continue
 		}
-		if f.accept(key) != takeRow {
+		if !f.add(key, func() { f.maker.value(numberValue, fmt.Append(nil, n)) }) {
 			break
 		}
-		f.maker.value(numberValue, fmt.Append(nil, n))
-		f.done()
 	}
 	return nil
 }

@@ -134,22 +134,16 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 			if key, err = mysqlRowKey(key[:0], r, v[n:n+len(r.order)]); err != nil {
 				return false, err
 			}
-			switch f.accept(key) {
-			case endRows:
-				return false, nil
-			case skipRow:
-				return true, nil
-			}
-			for i, c := range floats {
-				if v[c] != nil {
-					v[c] = v[n+len(r.order)+i]
+			return f.add(key, func() {
+				for i, c := range floats {
+					if v[c] != nil {
+						v[c] = v[n+len(r.order)+i]
+					}
 				}
-			}
-			for i, x := range v[:n] {
-				number = f.maker.mysql(&r.columns[i], x, number)
-			}
-			f.done()
-			return true, nil
+				for i, x := range v[:n] {
+					number = f.maker.mysql(&r.columns[i], x, number)
+				}
+			}), nil
 		}, "SELECT "+list+where+" ORDER BY "+mysqlKey(r, "")+" LIMIT "+strconv.Itoa(q.limit),
 		args...)
 	return d.described(err, r)

@@ -138,10 +138,6 @@ func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *f
 	if err == nil {
 		err = f.err
 	}
-	if len(f.ends) > len(b.Records)-first { // the last row is incomplete
-		f.maker.undo()
-		f.ends = f.ends[:len(f.ends)-1]
-	}
 	if f.duplicate && len(f.ends) > 0 { // keep both rows on one side of the position
 		f.maker.drop()
 		f.ends = f.ends[:len(f.ends)-1]

@@ -160,17 +160,11 @@ func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling
 		if key, err = appendKey(key[:0], r, values[n:]); err != nil {
 			return false, err
 		}
-		switch f.accept(key) {
-		case endRows:
-			return false, nil
-		case skipRow:
-			return true, nil
-		}
-		for i, v := range values[:n] {
-			f.maker.value(r.columns[i].kind, v)
-		}
-		f.done()
-		return true, nil
+		return f.add(key, func() {
+			for i, v := range values[:n] {
+				f.maker.value(r.columns[i].kind, v)
+			}
+		}), nil
 	})
 	// A protocol violation means that the number of values differs from that of requested formats.
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == protocolViolation ||

@@ -19,8 +19,7 @@ type rowMaker struct {
 	labels  [][]byte // `{"id":`, `,"at":`
 	types   []string
 	batch   *stream.Batch
-	before  stream.Savepoint // the state before the current row
-	start   int              // start of its text
+	start   int // start of its text
 	column  int
 	side    []byte // values that are not in the text unchanged
 	moved   []int  // fields that refer to side
@@ -50,7 +49,7 @@ func (m *rowMaker) begin(b *stream.Batch) {
 
 // row begins a row. Calls that add its values follow, and then end.
 func (m *rowMaker) row() {
-	m.before, m.start, m.column = m.batch.Savepoint(), len(m.batch.Data), 0
+	m.start, m.column = len(m.batch.Data), 0
 }
 
 func (m *rowMaker) add(kind stream.Kind, off, n int) {
@@ -144,16 +143,10 @@ func (m *rowMaker) value(kind valueKind, value []byte) {
 	}
 }
 
-// undo removes the current, incomplete row.
-func (m *rowMaker) undo() { m.rollBack(m.before) }
-
-// drop removes the last complete row.
+// drop removes the last row.
 func (m *rowMaker) drop() {
-	m.rollBack(stream.SavepointBefore(m.batch, len(m.batch.Records)-1))
-}
-
-func (m *rowMaker) rollBack(to stream.Savepoint) {
 	fields := m.batch.Fields
+	to := stream.SavepointBefore(m.batch, len(m.batch.Records)-1)
 	m.batch.RollbackTo(&to)
 	last := len(m.moved)
 	for last > 0 && m.moved[last-1] >= len(m.batch.Fields) {

@@ -183,17 +183,11 @@ func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filli
 		if key, err = sqliteRowKey(key[:0], r, keyed); err != nil {
 			return false, err
 		}
-		switch f.accept(key) {
-		case endRows:
-			return false, nil
-		case skipRow:
-			return true, nil
-		}
-		for i, x := range v {
-			number = f.maker.sqlite(&r.columns[i], x, number)
-		}
-		f.done()
-		return true, nil
+		return f.add(key, func() {
+			for i, x := range v {
+				number = f.maker.sqlite(&r.columns[i], x, number)
+			}
+		}), nil
 	}, "SELECT "+sqliteNames(r, all)+where+" ORDER BY "+sqliteKey(r, "")+" LIMIT "+
 		strconv.Itoa(q.limit), args...)
 	return d.explained(err, r)
