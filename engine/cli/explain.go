@@ -232,7 +232,7 @@ func listed(names []string) string {
 }
 
 func (p *program) explainProcess(cmd *cobra.Command, what string, f *explainFlags) error {
-	status, err := p.ask(cmd, what, f.timeout)
+	status, err := ask(p, cmd, what, f.timeout)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ or the disk is full). Then it prints the reason.`,
 }
 
 func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
-	s, err := p.ask(cmd, what, f.timeout)
+	s, err := ask(p, cmd, what, f.timeout)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 }
 
 // ask returns the status of the process that adminOf finds for the argument of a command.
-func (p *program) ask(cmd *cobra.Command, what string,
+func ask(p *program, cmd *cobra.Command, what string,
 	timeout time.Duration) (*status.Status, error) {
 	if err := checkTimeout(cmd, timeout); err != nil {
 		return nil, err

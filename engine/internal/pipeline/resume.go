@@ -99,7 +99,8 @@ func (r *saver) emptyLedger(lost amount) error {
 	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows "+
 		"progress in %d partitions; up to %d bytes "+
 		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with %s",
-		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.slot.pipe.resetCommand(r.key))
+		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions,
+		r.slot.pipe.resetCommand(r.key))
 }
 
 // resumed has the progress with which the route started, as loaded from the ledger of its sink.

@@ -203,7 +203,7 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 			return nil, err
 		}
 	}
-	format, epoch, err := l.advance(ctx, s, l.d.Alone, l.fence)
+	format, epoch, err := advance(ctx, l, s, l.d.Alone, l.fence)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 // advance begins a transaction that waits until those of earlier processes have ended. It raises the
 // epoch of a route, and returns the route's format and new epoch. Then it runs more. alone has the
 // statements of Dialect.Alone for this route.
-func (l *Ledger) advance(ctx context.Context, s Session, alone []Statement, route any,
+func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route any,
 	more ...*Statement) (format, epoch int64, err error) {
 	if err := s.Begin(ctx, pointers(alone)...); err != nil {
 		return 0, 0, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)

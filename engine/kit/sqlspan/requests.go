@@ -350,7 +350,7 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	if err != nil || format == RequestFormat {
 		return err
 	}
-	if format, _, err = l.advance(ctx, s, l.byRoute.Alone, name); err != nil {
+	if format, _, err = advance(ctx, l, s, l.byRoute.Alone, name); err != nil {
 		return err
 	}
 	switch format {

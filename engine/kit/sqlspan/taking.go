@@ -67,7 +67,7 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 	if format > SharedFormat {
 		return &FormatError{Ledger: l.Name, Format: format}
 	}
-	format, _, err = l.advance(ctx, s, l.d.Alone, l.fence, l.statement(shareText, nil))
+	format, _, err = advance(ctx, l, s, l.d.Alone, l.fence, l.statement(shareText, nil))
 	if err != nil {
 		return err
 	}
