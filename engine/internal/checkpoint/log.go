@@ -51,7 +51,7 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 			l.version, newest)
 	}
 	e := &entry{}
-	l.good, l.bad, err = l.sums.Read(r, l.generation, l.size, func(payload []byte, end int64) error {
+	apply := func(payload []byte, end int64) error {
 		if err := l.apply(payload, e); err != nil {
 			return err
 		}
@@ -59,7 +59,8 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 			l.snapshot = end
 		}
 		return nil
-	})
+	}
+	l.good, l.bad, err = l.sums.Read(r, l.generation, l.size, apply)
 	if _, broken := l.bad.(*framelog.FrameError); broken && err == nil {
 		follows := false
 		follows, err = l.sums.Follows(f, l.generation, l.size, l.good)

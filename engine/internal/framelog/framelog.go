@@ -22,9 +22,9 @@ const (
 	HeadSize   = 8        // of a frame, before its payload
 	MaxPayload = 64 << 20 // maximum size of a payload
 
-	// scanWork limits the search for good frames after a bad one: Follows computes checksums of at
-	// most this number of bytes. If it would need more, the file counts as damaged, which is the
-	// safe choice.
+	// scanWork limits the search for intact frames after a damaged one: Follows computes checksums
+	// of at most this number of bytes. If it would need more, the file counts as damaged, which is
+	// the safe choice.
 	scanWork = 64 << 20
 )
 
@@ -64,9 +64,9 @@ func (s *Summer) sum(number uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
 }
 
-// Seal completes the frame b at an offset of the file with the given number. b has a gap of HeadSize
-// bytes before its payload, into which Seal writes the length and the checksum of the payload. It
-// returns an error if the payload is too large.
+// Seal completes the frame b at an offset of the file with the given number. b has a gap of
+// HeadSize bytes before its payload. Seal writes the length and the checksum of the payload into
+// it. It returns an error if the payload is too large.
 func (s *Summer) Seal(b []byte, number uint64, offset int64) error {
 	n := len(b) - HeadSize
 	if n > MaxPayload {

@@ -231,9 +231,9 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	return marks, nil
 }
 
-// advance begins a transaction that waits until those of earlier processes have ended. It raises the
-// epoch of a route, and returns the route's format and new epoch. Then it runs more. alone has the
-// statements of Dialect.Alone for this route.
+// advance begins a transaction that waits until those of earlier processes have ended. It raises
+// the epoch of a route, and returns the route's format and new epoch. Then it runs more. alone has
+// the statements of Dialect.Alone for this route.
 func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route any,
 	more ...*Statement) (format, epoch int64, err error) {
 	if err := s.Begin(ctx, pointers(alone)...); err != nil {
@@ -241,7 +241,8 @@ func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route
 	}
 	var statements []*Statement
 	if l.d.Bump != "" {
-		statements = append(statements, &Statement{SQL: l.d.Bump, Args: []any{route, int64(Format)}})
+		bump := &Statement{SQL: l.d.Bump, Args: []any{route, int64(Format)}}
+		statements = append(statements, bump)
 	}
 	statements = append(statements, l.readRoute(route, "", &format, &epoch))
 	err = s.Run(ctx, append(statements, more...)...)
