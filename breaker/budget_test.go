@@ -70,3 +70,34 @@ func TestCauseOfACancellation(t *testing.T) {
 		t.Errorf("after canceled calls it is %v, want closed", got)
 	}
 }
+
+// mapContext is a context that cannot be the key of a map.
+type mapContext struct {
+	context.Context
+	values map[string]string
+}
+
+// TestBudgetWithAnyContext checks that a context of any type works, in concurrent calls, too.
+func TestBudgetWithAnyContext(t *testing.T) {
+	b, err := breaker.New(breaker.Options{Failures: 2, FailureRate: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget := b.Budget()
+	first := mapContext{t.Context(), map[string]string{"user": "a"}}
+	second := mapContext{t.Context(), map[string]string{"user": "b"}}
+	for _, ctx := range []context.Context{first, second} {
+		if err := budget.Allow(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ctx := range []context.Context{second, first} {
+		if got := b.State(); got != breaker.Closed {
+			t.Errorf("before the second failure it is %v, want closed", got)
+		}
+		budget.Report(ctx, errors.New("failed"))
+	}
+	if got := b.State(); got != breaker.Open {
+		t.Errorf("after two failures it is %v, want open", got)
+	}
+}
