@@ -36,7 +36,9 @@ var layers = []layer{
 		"flow/ledger", "internal/httpfield"}},
 	{"limit/limithttp", []string{"limit", "flow/window", "internal/perhost"}},
 	{"limit", []string{"flow/window"}},
-	{"breaker/breakerhttp", []string{"breaker", "backoff", "internal/httpfield", "internal/perhost"}},
+	{"breaker/breakerhttp", []string{
+		"breaker", "backoff", "internal/httpfield", "internal/perhost",
+	}},
 	{"breaker", []string{"backoff", "internal/recent"}},
 	{"rate/ratehttp", []string{"rate", "internal/perhost"}},
 	{"rate", []string{"internal/httpfield"}},
