@@ -295,8 +295,11 @@ func TestStatusAsJSON(t *testing.T) {
 func TestEscalationAfterAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		starts := 0
-		inner, err := supervise.New("inner", supervise.Spec{Intensity: supervise.Intensity{Max: 1, Within: time.Minute}},
-			supervise.Child{Name: "done", Run: func(context.Context) error { return supervise.ErrStop }},
+		limit := supervise.Intensity{Max: 1, Within: time.Minute}
+		inner, err := supervise.New("inner", supervise.Spec{Intensity: limit},
+			supervise.Child{Name: "done", Run: func(context.Context) error {
+				return supervise.ErrStop
+			}},
 			supervise.Child{Name: "broken", Run: func(context.Context) error {
 				starts++
 				time.Sleep(time.Second)
