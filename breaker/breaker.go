@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 )
@@ -265,14 +266,23 @@ func (b *Breaker) State() State {
 // Budget returns a budget for package retry that asks b before each attempt. While the breaker is
 // open, retries stop at once with an [*OpenError].
 func (b *Breaker) Budget() *Budget {
-	return &Budget{breaker: b, calls: make(map[context.Context]running)}
+	return &Budget{breaker: b, calls: make(map[any]running)}
 }
 
 // Budget implements retry.Budget with a breaker. It is safe for concurrent use.
 type Budget struct {
 	breaker *Breaker
 	mu      sync.Mutex
-	calls   map[context.Context]running // guarded by mu
+	calls   map[any]running // by context (keyOf); guarded by mu
+}
+
+// keyOf returns the key of ctx in Budget.calls: ctx itself, or nil for all contexts that cannot be
+// keys of a map, such as a struct with a map in it.
+func keyOf(ctx context.Context) any {
+	if v := reflect.ValueOf(ctx); v.Kind() == reflect.Pointer || v.Comparable() {
+		return ctx
+	}
+	return nil
 }
 
 // running holds the running attempts with one context. There may be several of them, because
@@ -290,13 +300,14 @@ func (b *Budget) Allow(ctx context.Context) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r, shared := b.calls[ctx]
+	key := keyOf(ctx)
+	r, shared := b.calls[key]
 	if shared {
 		r.newer = append(r.newer, call)
 	} else {
 		r.oldest = call
 	}
-	b.calls[ctx] = r
+	b.calls[key] = r
 	return nil
 }
 
@@ -312,12 +323,13 @@ func (b *Budget) Report(ctx context.Context, err error) {
 func (b *Budget) end(ctx context.Context) Call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.calls[ctx]
+	key := keyOf(ctx)
+	r := b.calls[key]
 	call := r.oldest
 	if len(r.newer) == 0 {
-		delete(b.calls, ctx)
+		delete(b.calls, key)
 		return call
 	}
-	b.calls[ctx] = running{r.newer[0], r.newer[1:]}
+	b.calls[key] = running{r.newer[0], r.newer[1:]}
 	return call
 }

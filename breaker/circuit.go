@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/internal/recent"
 )
 
 // State is the state of a circuit.
@@ -171,7 +172,7 @@ type Circuit struct {
 	state   State
 	epoch   uint32 // grows with each change of state; earlier calls no longer count
 	streak  int    // failures in a row
-	recent  recent
+	recent  recent.Window
 
 	waits     backoff.State
 	wait      time.Duration // length of the wait that began when it last opened
@@ -189,7 +190,7 @@ func NewCircuit(o Options, random rand.Source) (*Circuit, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	return &Circuit{options: o, random: random, recent: recent{width: max(o.Window/parts, 1)}}, nil
+	return &Circuit{options: o, random: random, recent: recent.New(o.Window)}, nil
 }
 
 // Ticket identifies one call that Allow let through, for Done.
@@ -225,11 +226,12 @@ func (c *Circuit) Done(now time.Duration, t Ticket, o Outcome, least time.Durati
 		c.endProbe(now, o, least)
 	case o == Success:
 		c.streak = 0
-		c.recent.add(now, false)
+		c.recent.Add(now, calls, 1)
 	case o == Failure:
 		c.streak++
-		c.recent.add(now, true)
-		if c.isFailing() {
+		c.recent.Add(now, calls, 1)
+		c.recent.Add(now, failures, 1)
+		if c.isFailing(now) {
 			if now-c.closed >= c.wait {
 				c.waits = backoff.State{}
 			}
@@ -239,14 +241,14 @@ func (c *Circuit) Done(now time.Duration, t Ticket, o Outcome, least time.Durati
 }
 
 // isFailing reports whether a closed circuit must open.
-func (c *Circuit) isFailing() bool {
+func (c *Circuit) isFailing(now time.Duration) bool {
 	o := &c.options
 	if o.Failures > 0 && c.streak >= o.Failures {
 		return true
 	}
-	calls, failures := c.recent.calls, c.recent.failures
-	return o.FailureRate > 0 && calls >= o.MinCalls &&
-		float64(failures) >= o.FailureRate*float64(calls)
+	seen := c.recent.Sums(now)
+	return o.FailureRate > 0 && seen[calls] >= int64(o.MinCalls) &&
+		float64(seen[failures]) >= o.FailureRate*float64(seen[calls])
 }
 
 func (c *Circuit) endProbe(now time.Duration, o Outcome, least time.Duration) {
@@ -280,7 +282,7 @@ func (c *Circuit) enter(s State) {
 	c.state = s
 	c.epoch++
 	c.streak, c.probing, c.succeeded = 0, 0, 0
-	c.recent = recent{width: c.recent.width}
+	c.recent.Clear()
 }
 
 // State returns the state. An open circuit becomes half-open at the first Allow after its wait, not
@@ -296,41 +298,8 @@ func (c *Circuit) Wait(now time.Duration) time.Duration {
 	return max(0, c.until-now)
 }
 
-// parts is the number of equal parts of Options.Window. As time passes, the counts of the oldest
-// part are dropped together.
-const parts = 10
-
-// recent counts the calls, and the failed ones, within the last Options.Window.
-type recent struct {
-	width           time.Duration // length of a part
-	head            int64         // number of the current part
-	part            [parts]struct{ calls, failures int }
-	calls, failures int // sums of the parts
-}
-
-func (r *recent) add(now time.Duration, failed bool) {
-	r.forward(now)
-	p := &r.part[r.head%parts]
-	p.calls++
-	r.calls++
-	if failed {
-		p.failures++
-		r.failures++
-	}
-}
-
-// forward drops the calls that are older than the window.
-func (r *recent) forward(now time.Duration) {
-	at := int64(now / r.width)
-	if at-r.head >= parts {
-		*r = recent{width: r.width, head: at}
-		return
-	}
-	for r.head < at {
-		r.head++
-		p := &r.part[r.head%parts]
-		r.calls -= p.calls
-		r.failures -= p.failures
-		p.calls, p.failures = 0, 0
-	}
-}
+// The counts of Circuit.recent.
+const (
+	calls = iota
+	failures
+)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/internal/recent"
 )
 
 // naive is a simple model of a Circuit. It records every call since the last change of state, and
@@ -80,13 +81,13 @@ func (m *naive) done(now time.Duration, epoch int, o Outcome) {
 
 func (m *naive) failing(now time.Duration) bool {
 	streak, calls, failures := 0, 0, 0
-	part := m.o.Window / parts
+	part := m.o.Window / recent.Parts
 	for _, r := range m.results {
 		streak++
 		if !r.failed {
 			streak = 0
 		}
-		if now/part-r.at/part < parts {
+		if now/part-r.at/part < recent.Parts {
 			calls++
 			if r.failed {
 				failures++

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock-io/penstock/internal/httpfield"
 )
 
 // maxRetryAfter is the longest Retry-After that HTTPOutcome returns. A Sender waits for at most
@@ -33,7 +35,8 @@ func HTTPOutcome(resp *http.Response) error {
 	retryAfter := strings.TrimSpace(resp.Header.Get("Retry-After"))
 	switch {
 	case code == 429, code == 503 && retryAfter != "":
-		return &Throttled{After: delayUntil(retryAfter, time.Now()), Err: err}
+		after, _ := httpfield.RetryAfter(retryAfter, time.Now()) // 0 if it is invalid
+		return &Throttled{After: min(after, maxRetryAfter), Err: err}
 	case code >= 500 && code < 600, code == 408, code == 425:
 		return err
 	case code == 400, code == 413, code == 422:
@@ -54,21 +57,4 @@ func statusError(resp *http.Response) error {
 		method = http.MethodGet
 	}
 	return fmt.Errorf("%s %s: %s", method, resp.Request.URL.Redacted(), status)
-}
-
-// delayUntil returns the delay that a Retry-After demands, in seconds or as a date. It returns 0 if
-// the value is invalid or the date has passed.
-func delayUntil(retryAfter string, now time.Time) time.Duration {
-	if retryAfter != "" && strings.Trim(retryAfter, "0123456789") == "" {
-		seconds, err := strconv.ParseInt(retryAfter, 10, 64)
-		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
-			return maxRetryAfter
-		}
-		return time.Duration(seconds) * time.Second
-	}
-	at, err := http.ParseTime(retryAfter)
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
 }

@@ -59,7 +59,7 @@ func TestHTTPOutcomeReadsRetryAfter(t *testing.T) {
 		for value, want := range map[string]time.Duration{
 			"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "3600": time.Hour,
 			"86400":                time.Hour,
-			"99999999999999999999": time.Hour, "-3": 0, "soon": 0, "1.5": 0,
+			"99999999999999999999": time.Hour, "-3": 0, "soon": 0, "1.5": 1500 * time.Millisecond,
 			time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat): 90 * time.Second,
 			time.Now().Add(20 * time.Second).UTC().Format(time.ANSIC):      20 * time.Second,
 			time.Now().Add(48 * time.Hour).UTC().Format(http.TimeFormat):   time.Hour,
@@ -88,6 +88,13 @@ func TestHTTPOutcomeNamesTheRequest(t *testing.T) {
 	got := flow.HTTPOutcome(&http.Response{StatusCode: 404,
 		Request: &http.Request{Method: "POST", URL: at}}).Error()
 	if got != "misconfigured: POST http://user:xxxxx@host:80/path?q=1: 404 Not Found" {
+		t.Error(got)
+	}
+}
+
+// TestThrottledWithoutCause checks that the text of a *Throttled does not name a missing cause.
+func TestThrottledWithoutCause(t *testing.T) {
+	if got := (&flow.Throttled{After: time.Second}).Error(); got != "throttled for 1s" {
 		t.Error(got)
 	}
 }

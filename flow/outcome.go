@@ -56,8 +56,13 @@ type Split[T any] struct {
 	Died int
 }
 
-// Error returns the delay and the cause.
-func (e *Throttled) Error() string { return fmt.Sprintf("throttled for %v: %v", e.After, e.Err) }
+// Error returns the delay and, if there is one, the cause.
+func (e *Throttled) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("throttled for %v", e.After)
+	}
+	return fmt.Sprintf("throttled for %v: %v", e.After, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *Throttled) Unwrap() error { return e.Err }

@@ -81,13 +81,13 @@ type Options struct {
 	Base http.RoundTripper
 }
 
-// Validate returns an error that names the invalid option. It does not check the options of Retry.
-// The first call checks them.
+// Validate returns an error that names the invalid option.
 func (o Options) Validate() error {
 	if o.Timeout < 0 {
 		return fmt.Errorf("httpclient: Timeout is %v, want 0 or more", o.Timeout)
 	}
-	return errors.Join(o.Breaker.Validate(), o.Rate.Validate(), o.Limit.Validate())
+	return errors.Join(o.Retry.Validate(), o.Hedge.Validate(), o.Breaker.Validate(),
+		o.Rate.Validate(), o.Limit.Validate())
 }
 
 // New returns a client with all layers. The client is safe for concurrent use. It needs no Close:

@@ -202,6 +202,9 @@ func TestTimeout(t *testing.T) {
 func TestInvalidOptions(t *testing.T) {
 	for _, o := range []httpclient.Options{
 		{Timeout: -1},
+		{Retry: retry.Options{MaxElapsed: -1}},
+		{Retry: retry.Options{Policy: backoff.Fixed(-1)}},
+		{Hedge: retry.HedgeOptions{Delay: -1}},
 		{Breaker: breaker.Options{FailureRate: 2}},
 		{Rate: rate.Options{Events: -1}},
 		{Limit: limit.Options{MaxWait: -1}},

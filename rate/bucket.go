@@ -18,10 +18,19 @@ type Bucket struct {
 	filled      time.Duration
 }
 
-// NewBucket returns a full bucket. rate is in tokens a second. Negative values of rate and burst
-// count as 0.
+// NewBucket returns a full bucket. rate is in tokens a second. Of rate and burst, negative values
+// and NaN count as 0, and an infinite value counts as the largest float64.
 func NewBucket(rate, burst float64) Bucket {
-	return Bucket{rate: max(rate, 0), burst: max(burst, 0), tokens: max(burst, 0)}
+	burst = finite(burst)
+	return Bucket{rate: finite(rate), burst: burst, tokens: burst}
+}
+
+// finite returns x, but at least 0 and at most the largest float64. For NaN it returns 0.
+func finite(x float64) float64 {
+	if !(x > 0) {
+		return 0
+	}
+	return min(x, math.MaxFloat64)
 }
 
 // slack is the number of tokens that may be missing because of rounding errors.
@@ -36,7 +45,7 @@ func (b *Bucket) Tokens(now time.Duration) float64 {
 // Take takes n tokens and returns true, or takes none and returns false if there are fewer.
 func (b *Bucket) Take(now time.Duration, n float64) bool {
 	tokens := b.Tokens(now)
-	if tokens < n-slack {
+	if !(tokens >= n-slack) { // also if n is NaN
 		return false
 	}
 	b.tokens, b.filled = tokens-n, now
@@ -67,6 +76,6 @@ func (b *Bucket) Wait(now time.Duration, n float64) time.Duration {
 // Set changes rate and burst from now on.
 func (b *Bucket) Set(now time.Duration, rate, burst float64) {
 	tokens := b.Tokens(now)
-	b.rate, b.burst, b.filled = max(rate, 0), max(burst, 0), now
+	b.rate, b.burst, b.filled = finite(rate), finite(burst), now
 	b.tokens = min(tokens, b.burst)
 }

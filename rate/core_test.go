@@ -252,3 +252,39 @@ func TestLongestPause(t *testing.T) {
 		t.Error("an endless quota is over")
 	}
 }
+
+// TestBucketWithoutALimit checks values that are not finite.
+func TestBucketWithoutALimit(t *testing.T) {
+	for _, limit := range []float64{math.Inf(1), math.MaxFloat64} {
+		b := NewBucket(limit, 5)
+		b.Set(0, limit, 5)
+		for now := range time.Duration(3) {
+			if b.Take(now, 6) {
+				t.Errorf("rate %v: took more than the burst", limit)
+			}
+			if !b.Take(now, 5) && now != 0 {
+				t.Errorf("rate %v: the bucket is empty after %d ns", limit, now)
+			}
+			if got := b.Tokens(now); got != 0 {
+				t.Errorf("rate %v: %v tokens after a full burst, want 0", limit, got)
+			}
+		}
+	}
+	b := NewBucket(1, math.NaN())
+	if b.Take(0, 1) || b.Take(0, math.NaN()) {
+		t.Error("a bucket without burst gave a token")
+	}
+}
+
+// TestObserveNegativeLimit checks that a limit of -1, which some servers send for "no limit", does
+// not stop all events after the first window.
+func TestObserveNegativeLimit(t *testing.T) {
+	p := newPacer(Options{MaxPause: time.Hour})
+	p.observe(0, Advice{Limit: -1, Window: time.Second, Remaining: 1, Reset: time.Second}, 0)
+	if !p.take(0, 1) || p.take(0, 1) {
+		t.Error("the stated remaining event is not kept")
+	}
+	if at := 2 * time.Second; !p.take(at, 1) {
+		t.Errorf("after the window no event is allowed; wait %v", p.wait(at, 0, 1))
+	}
+}

@@ -4,9 +4,10 @@ package rate
 
 import (
 	"math"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock-io/penstock/internal/httpfield"
 )
 
 // Advice is the rate limit that a server states in a response. The zero value states none.
@@ -22,7 +23,8 @@ type Advice struct {
 	Remaining int
 	Reset     time.Duration
 
-	// Limit is the number of events that the server allows in each Window. Zero means unknown.
+	// Limit is the number of events that the server allows in each Window. Zero or less means
+	// unknown.
 	Limit  int
 	Window time.Duration
 }
@@ -45,7 +47,7 @@ type Advice struct {
 // Duration.
 func ParseHeaders(header map[string][]string, now time.Time) (Advice, bool) {
 	var a Advice
-	if d, ok := parseRetryAfter(get(header, "Retry-After"), now); ok {
+	if d, ok := httpfield.RetryAfter(get(header, "Retry-After"), now); ok {
 		a.RetryAfter = d
 	}
 	if !a.parseRateLimit(header["Ratelimit"], header["Ratelimit-Policy"]) {
@@ -88,7 +90,7 @@ func (a *Advice) parseFamily(header map[string][]string, f family, now time.Time
 			return r == ';' || r == ','
 		}) {
 			if w, ok := strings.CutPrefix(strings.TrimSpace(p), "w="); ok && a.Window == 0 {
-				a.Window, _ = parseSeconds(w)
+				a.Window, _ = httpfield.Seconds(w)
 			}
 		}
 	}
@@ -97,7 +99,7 @@ func (a *Advice) parseFamily(header map[string][]string, f family, now time.Time
 		return found
 	}
 	reset, ok := parseReset(get(header, f.reset), now)
-	if after, valid := parseSeconds(get(header, f.resetAfter)); valid {
+	if after, valid := httpfield.Seconds(get(header, f.resetAfter)); valid {
 		reset, ok = after, true
 	}
 	if ok {
@@ -111,7 +113,7 @@ func (a *Advice) parseRateLimit(limits, policies []string) bool {
 	found, name := false, ""
 	for member := range members(limits) {
 		remaining, reset, key := -1, time.Duration(0), ""
-		for i, part := range splitOutsideQuotes(member, ';') {
+		for i, part := range httpfield.Split(member, ';') {
 			k, v, _ := strings.Cut(strings.TrimSpace(part), "=")
 			if i == 0 {
 				key = k
@@ -122,7 +124,7 @@ func (a *Advice) parseRateLimit(limits, policies []string) bool {
 					remaining = n
 				}
 			case "t":
-				reset, _ = parseSeconds(v)
+				reset, _ = httpfield.Seconds(v)
 			case "limit", "remaining", "reset": // up to draft 07 these are members of one limit
 				found = a.parseMember(k, v) || found
 			}
@@ -151,7 +153,7 @@ func bindsBefore(r int, t time.Duration, other int, otherT time.Duration) bool {
 func (a *Advice) parseMember(key, value string) bool {
 	switch key {
 	case "reset":
-		d, ok := parseSeconds(value)
+		d, ok := httpfield.Seconds(value)
 		if ok {
 			a.Reset = d
 		}
@@ -175,7 +177,7 @@ func (a *Advice) parseMember(key, value string) bool {
 // limit has no name.
 func (a *Advice) parsePolicy(member, name string) bool {
 	quota, window, key := 0, time.Duration(0), ""
-	for i, part := range splitOutsideQuotes(member, ';') {
+	for i, part := range httpfield.Split(member, ';') {
 		k, v, _ := strings.Cut(strings.TrimSpace(part), "=")
 		switch {
 		case i == 0:
@@ -186,7 +188,7 @@ func (a *Advice) parsePolicy(member, name string) bool {
 		case k == "q":
 			quota, _ = parseCount(v)
 		case k == "w":
-			window, _ = parseSeconds(v)
+			window, _ = httpfield.Seconds(v)
 		}
 	}
 	if quota <= 0 || name != "" && key != name || a.Window > 0 {
@@ -200,7 +202,7 @@ func (a *Advice) parsePolicy(member, name string) bool {
 func members(lines []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, line := range lines {
-			for _, m := range splitOutsideQuotes(line, ',') {
+			for _, m := range httpfield.Split(line, ',') {
 				if m = strings.TrimSpace(m); m != "" && !yield(m) {
 					return
 				}
@@ -209,51 +211,20 @@ func members(lines []string) func(yield func(string) bool) {
 	}
 }
 
-// splitOutsideQuotes splits s at each sep that is not within a quoted string.
-func splitOutsideQuotes(s string, sep byte) (parts []string) {
-	quoted, from := false, 0
-	for i := 0; i < len(s); i++ {
-		switch {
-		case quoted && s[i] == '\\':
-			i++
-		case s[i] == '"':
-			quoted = !quoted
-		case s[i] == sep && !quoted:
-			parts, from = append(parts, s[from:i]), i+1
-		}
-	}
-	return append(parts, s[from:])
-}
-
-// httpDates are the formats of an HTTP date in RFC 9110 section 5.6.7.
-var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
-
-func parseRetryAfter(s string, now time.Time) (time.Duration, bool) {
-	if d, ok := parseSeconds(s); ok {
-		return d, true
-	}
-	for _, form := range httpDates {
-		if at, err := time.Parse(form, s); err == nil {
-			return max(at.Sub(now), 0), true
-		}
-	}
-	return 0, false
-}
-
 const (
 	unixSeconds = 1e9  // a reset above it is not seconds from now, but a Unix time;
 	unixMillis  = 1e12 // above this, it is a Unix time in milliseconds
 )
 
 func parseReset(s string, now time.Time) (time.Duration, bool) {
-	if n, ok := parseNumber(s); ok {
+	if n, ok := httpfield.Number(s); ok {
 		switch {
 		case n > unixMillis:
-			return max(seconds(n/1000-float64(now.UnixMilli())/1000), 0), true
+			return max(httpfield.Duration(n/1000-float64(now.UnixMilli())/1000), 0), true
 		case n > unixSeconds:
-			return max(seconds(n-float64(now.UnixMilli())/1000), 0), true
+			return max(httpfield.Duration(n-float64(now.UnixMilli())/1000), 0), true
 		}
-		return seconds(n), true
+		return httpfield.Duration(n), true
 	}
 	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
 		return d, true
@@ -264,29 +235,8 @@ func parseReset(s string, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-func parseSeconds(s string) (time.Duration, bool) {
-	n, ok := parseNumber(s)
-	return seconds(n), ok
-}
-
 // parseCount reads a number of events. A fraction is cut off.
 func parseCount(s string) (int, bool) {
-	n, ok := parseNumber(s)
+	n, ok := httpfield.Number(s)
 	return int(min(n, math.MaxInt32)), ok
-}
-
-// parseNumber reads digits with at most one point, such as 30 or 0.5.
-func parseNumber(s string) (float64, bool) {
-	if strings.Trim(s, "0123456789.") != "" {
-		return 0, false
-	}
-	n, err := strconv.ParseFloat(s, 64)
-	return n, err == nil
-}
-
-func seconds(n float64) time.Duration {
-	if n >= math.MaxInt64/float64(time.Second) {
-		return math.MaxInt64
-	}
-	return time.Duration(n * float64(time.Second))
 }

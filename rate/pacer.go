@@ -173,5 +173,5 @@ func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 		// events left can only fall, so the lowest number is the newest.
 		left, ends = min(left, q.left), max(ends, q.ends)
 	}
-	*q = quota{left: left, ends: ends, limit: a.Limit, window: min(a.Window, longest)}
+	*q = quota{left: left, ends: ends, limit: max(a.Limit, 0), window: min(a.Window, longest)}
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/penstock-io/penstock/internal/recent"
 )
 
 // Budget limits the attempts of all calls that share it. Without one, a service that is down or
@@ -119,9 +121,8 @@ func Ratio(share, perSecond float64, window time.Duration) Budget {
 	if window <= 0 {
 		window = 10 * time.Second
 	}
-	r := ratio{share: atLeast(0, share), floor: atLeast(0, perSecond) * window.Seconds()}
-	r.seen.width = max(window/windowParts, 1)
-	return &ratioBudget{start: time.Now(), ratio: r}
+	return &ratioBudget{start: time.Now(), ratio: ratio{share: atLeast(0, share),
+		floor: atLeast(0, perSecond) * window.Seconds(), seen: recent.New(window)}}
 }
 
 type ratioBudget struct {
@@ -190,8 +191,7 @@ func Throttle(k float64, src rand.Source) Budget {
 		src = runtimeSource{}
 	}
 	b := &throttleBudget{start: time.Now(), rand: rand.New(src)}
-	b.k = atLeast(1, k)
-	b.seen.width = 2 * time.Minute / windowParts
+	b.k, b.seen = atLeast(1, k), recent.New(2*time.Minute)
 	return b
 }
 
@@ -219,9 +219,9 @@ func (b *throttleBudget) Report(ctx context.Context, err error) {
 	defer b.mu.Unlock()
 	switch now := time.Since(b.start); {
 	case canceled:
-		b.seen.takeOut(now, requests)
+		b.seen.TakeOut(now, requests)
 	case !overloaded:
-		b.seen.add(now, accepts, 1)
+		b.seen.Add(now, accepts, 1)
 	}
 }
 

@@ -5,6 +5,8 @@ package retry
 import (
 	"math"
 	"time"
+
+	"github.com/penstock-io/penstock/internal/recent"
 )
 
 // atLeast returns x, but at least the given minimum (least) and at most the largest float. For NaN
@@ -34,48 +36,6 @@ func (t *tokens) take(price int) bool {
 
 func (t *tokens) putBack(n int) { t.left += min(n, t.size-t.left) }
 
-// windowParts is the number of slices of a sliding window. When time passes, the window drops its
-// oldest slice as a whole.
-const windowParts = 10
-
-// window holds two counts over a sliding window of time, such as calls and retries.
-type window struct {
-	width  time.Duration // length of one slice
-	newest int64         // number of the newest slice, counted from time 0
-	slices [windowParts][2]int64
-	sums   [2]int64
-}
-
-// advance drops the slices that are older than the window.
-func (w *window) advance(now time.Duration) {
-	at := int64(now / w.width)
-	if at-w.newest >= windowParts {
-		w.slices, w.sums, w.newest = [windowParts][2]int64{}, [2]int64{}, at
-		return
-	}
-	for w.newest < at {
-		w.newest++
-		old := &w.slices[w.newest%windowParts]
-		w.sums[0] -= old[0]
-		w.sums[1] -= old[1]
-		*old = [2]int64{}
-	}
-}
-
-func (w *window) add(now time.Duration, which int, n int64) {
-	w.advance(now)
-	w.slices[w.newest%windowParts][which] += n
-	w.sums[which] += n
-}
-
-// takeOut undoes the count of one attempt: it takes one call or one retry out of the newest slice.
-// If the slice has none, because the window has moved on, takeOut does nothing.
-func (w *window) takeOut(now time.Duration, which int) {
-	if w.advance(now); w.slices[w.newest%windowParts][which] > 0 {
-		w.add(now, which, -1)
-	}
-}
-
 // The counts of a ratio.
 const (
 	calls = iota
@@ -86,19 +46,19 @@ const (
 type ratio struct {
 	share float64
 	floor float64 // retries per window that are allowed regardless of the calls
-	seen  window
+	seen  recent.Window
 }
 
 func (r *ratio) allow(now time.Duration, retry bool) bool {
 	if !retry {
-		r.seen.add(now, calls, 1)
+		r.seen.Add(now, calls, 1)
 		return true
 	}
-	r.seen.advance(now)
-	if float64(r.seen.sums[retries]+1) > r.share*float64(r.seen.sums[calls])+r.floor {
+	seen := r.seen.Sums(now)
+	if float64(seen[retries]+1) > r.share*float64(seen[calls])+r.floor {
 		return false
 	}
-	r.seen.add(now, retries, 1)
+	r.seen.Add(now, retries, 1)
 	return true
 }
 
@@ -138,14 +98,14 @@ const (
 // gives the formula.
 type throttle struct {
 	k    float64
-	seen window
+	seen recent.Window
 }
 
 // allow counts the request. It refuses if draw, uniform in [0, 1), is below the probability of
 // refusal.
 func (t *throttle) allow(now time.Duration, draw float64) bool {
-	t.seen.advance(now)
-	sent, accepted := float64(t.seen.sums[requests]), float64(t.seen.sums[accepts])
-	t.seen.add(now, requests, 1)
+	seen := t.seen.Sums(now)
+	sent, accepted := float64(seen[requests]), float64(seen[accepts])
+	t.seen.Add(now, requests, 1)
 	return draw >= max(0, (sent-t.k*accepted)/(sent+1))
 }

@@ -77,7 +77,14 @@ func (m *mark) Unwrap() error { return m.cause }
 
 // Permanent reports whether the error is not worth another attempt. Package breaker, which does not
 // import this package, calls it through an interface.
-func (m *mark) Permanent() bool { return m.permanent || inspect(m.cause).permanent }
+func (m *mark) Permanent() bool {
+	v := inspect(m)
+	return v.permanent || final(v.action)
+}
+
+// final reports whether a failure with the action a is not worth another attempt without a change,
+// such as a fresh token.
+func final(a Action) bool { return a == Fail || a == Refresh }
 
 // Permanent marks err so that no retry around it tries again, regardless of Options.Classify. The
 // mark is found at any depth of a chain of causes. Permanent(nil) is nil.
@@ -130,7 +137,7 @@ func inspect(err error) (v verdict) {
 			v.after, err = cmp.Or(v.after, e.after), e.cause
 			continue
 		case *Error:
-			v.permanent, err = e.final(), e.Last
+			v.permanent, err = e.Permanent(), e.Last
 			continue
 		}
 		if e, ok := err.(interface{ Action() Action }); ok {

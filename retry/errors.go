@@ -125,6 +125,12 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
+// Permanent reports whether the retry stopped because of ErrPermanent or ErrOptions. A breaker
+// around the retry ignores such an error.
+func (e *Error) Permanent() bool {
+	return errors.Is(e.Stop, ErrPermanent) || errors.Is(e.Stop, ErrOptions)
+}
+
 // LogValue implements slog.LogValuer. It returns a group of msg, reason, attempts, elapsed and
 // waited.
 func (e *Error) LogValue() slog.Value {
@@ -171,11 +177,6 @@ func (m *mark) LogValue() slog.Value {
 func (e *PanicError) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("msg", fmt.Sprint(e.Value)), slog.String("stack", string(e.Stack)))
-}
-
-// final reports whether another attempt by an outer retry is useless.
-func (e *Error) final() bool {
-	return errors.Is(e.Stop, ErrPermanent) || errors.Is(e.Stop, ErrOptions)
 }
 
 // stoppedBy reports whether err is from a retry that stopped for one of the reasons.

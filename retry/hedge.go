@@ -36,6 +36,16 @@ type HedgeOptions struct {
 	KeepContext bool
 }
 
+// Validate returns an error that wraps ErrOptions and names the invalid option. Hedge checks its
+// options itself.
+func (o HedgeOptions) Validate() error {
+	if o.Delay < 0 || o.MaxAttempts < 0 {
+		const text = "%w: Delay %v, MaxAttempts %d: want neither negative"
+		return fmt.Errorf(text, ErrOptions, o.Delay, o.MaxAttempts)
+	}
+	return nil
+}
+
 // errHedged is the cause with which Hedge ends the context of an attempt whose result is not
 // needed. It matches context.Canceled.
 var errHedged error = hedgedError{}
@@ -76,9 +86,8 @@ func Hedge[T any](
 	ctx context.Context, op func(context.Context) (T, error), o HedgeOptions, discard func(T),
 ) (T, error) {
 	var zero T
-	if o.Delay < 0 || o.MaxAttempts < 0 {
-		const text = "%w: Delay %v, MaxAttempts %d: want neither negative"
-		return zero, &Error{Stop: fmt.Errorf(text, ErrOptions, o.Delay, o.MaxAttempts)}
+	if err := o.Validate(); err != nil {
+		return zero, &Error{Stop: err}
 	}
 	if o.MaxAttempts == 0 {
 		o.MaxAttempts = 2
@@ -88,8 +97,9 @@ func Hedge[T any](
 	}
 	r := race[T]{
 		options: o, op: op, discard: discard, ctx: ctx, begun: time.Now(),
-		results: make(chan result[T], o.MaxAttempts),
+		results: make(chan result[T]), returned: make(chan struct{}),
 	}
+	defer close(r.returned)
 	r.attempt.Key = o.Key
 	if o.Key == "" {
 		r.attempt.Key = FromContext(ctx).Key
@@ -152,7 +162,8 @@ type race[T any] struct {
 	failures failures
 	hint     time.Duration
 	panicked *PanicError    // panic of an attempt that ended after another one had succeeded
-	results  chan result[T] // has room for all results, so that no attempt blocks on it
+	results  chan result[T] // until returned is closed, each attempt sends its result
+	returned chan struct{}  // closed when Hedge returns
 	decided  atomic.Bool    // an attempt has succeeded, or Hedge has stopped without a success
 }
 
@@ -305,7 +316,8 @@ func (r *race[T]) start() {
 	go r.runAttempt(&attemptContext{Context: ctx, attempt: r.attempt})
 }
 
-// runAttempt is the goroutine of an attempt. It sends exactly one result.
+// runAttempt is the goroutine of an attempt. It sends exactly one result, unless Hedge returns
+// before.
 func (r *race[T]) runAttempt(ctx *attemptContext) {
 	a := result[T]{number: ctx.attempt.Number, err: errGoexit}
 	defer func() {
@@ -318,7 +330,10 @@ func (r *race[T]) runAttempt(ctx *attemptContext) {
 		if a.refused == nil {
 			r.report(ctx, r.outcome(&a))
 		}
-		r.results <- a
+		select {
+		case r.results <- a:
+		case <-r.returned: // its result is not needed
+		}
 	}()
 	if r.options.Budget != nil {
 		if a.refused = r.options.Budget.Allow(ctx); a.refused != nil {

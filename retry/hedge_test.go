@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -371,4 +372,21 @@ func TestFallback(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// TestHedgeWithoutALimit checks that MaxAttempts may be the largest int, for no limit.
+func TestHedgeWithoutALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		got, err := retry.Hedge(t.Context(), func(ctx context.Context) (int, error) {
+			if n := retry.FromContext(ctx).Number; n >= 100 {
+				return n, nil
+			}
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}, retry.HedgeOptions{Delay: time.Second, MaxAttempts: math.MaxInt}, nil)
+		if took := time.Since(begun); got != 100 || err != nil || took != 99*time.Second {
+			t.Errorf("%d, %v after %v; want the attempt 100 after 99s", got, err, took)
+		}
+	})
 }

@@ -21,7 +21,7 @@ func TestReadHint(t *testing.T) {
 		{retryAfter: "99999999999999999999999", want: math.MaxInt64, ok: true},
 		{retryAfter: "-1"},
 		{retryAfter: "+1"},
-		{retryAfter: "1.5"},
+		{retryAfter: "1.5", want: 1500 * time.Millisecond, ok: true},
 		{retryAfter: "soon"},
 		{retryAfter: ""},
 		{retryAfter: "Sat, 21 Nov 2026 12:00:07 GMT", want: 7 * time.Second, ok: true},

@@ -38,6 +38,10 @@ func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 //	Fail       all others
 func (e *StatusError) Action() Action { return statusAction(e.Status, e.Keyed) }
 
+// Permanent reports whether the request would get the same status again: Action is Fail or Refresh.
+// A breaker ignores such an error, because a healthy server sends it.
+func (e *StatusError) Permanent() bool { return final(e.Action()) }
+
 // LogValue implements slog.LogValuer. It returns a group of msg, status and wait.
 func (e *StatusError) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.Int("status", e.Status)}

@@ -34,8 +34,8 @@ func (l *Loop) Attempts(ctx context.Context, opts ...Options) iter.Seq[context.C
 		}
 		s := newLoopState(ctx, opts)
 		l.state = s
-		err := s.all(yield)
-		l.state, l.err = nil, err
+		defer func() { l.state = nil }() // also if the body panics
+		l.err = s.all(yield)
 		s.free()
 	}
 }

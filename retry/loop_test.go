@@ -139,3 +139,22 @@ func TestLoopMisuse(t *testing.T) {
 		})
 	}
 }
+
+// TestLoopAfterAPanic checks that a Loop can be used again after its body panicked.
+func TestLoopAfterAPanic(t *testing.T) {
+	var loop retry.Loop
+	func() {
+		defer func() { _ = recover() }()
+		for range loop.Attempts(t.Context()) {
+			panic("body")
+		}
+	}()
+	ran := false
+	for range loop.Attempts(t.Context()) {
+		ran = true
+		loop.End(nil)
+	}
+	if !ran || loop.Err() != nil {
+		t.Errorf("after a panic: ran %v, error %v", ran, loop.Err())
+	}
+}

@@ -94,7 +94,11 @@ type Options struct {
 	timed      bool         // the operation bounds its attempts itself: read the clock at the call
 }
 
-// check returns an error for invalid settings.
+// Validate returns an error that wraps ErrOptions and names the invalid option. Do and the other
+// functions check their options themselves.
+func (o Options) Validate() error { return o.check() }
+
+// check is Validate without a copy of the options.
 func (o *Options) check() error {
 	if o.Policy != nil {
 		if err := backoff.Validate(o.Policy); err != nil {

@@ -81,3 +81,17 @@ func TestInvalidOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestValidate checks that Validate and the functions refuse the same options.
+func TestValidate(t *testing.T) {
+	for _, o := range []retry.Options{
+		{}, {AttemptTimeout: -1}, {MaxElapsed: -1}, {MaxFailing: -1}, {MaxHint: -1}, {Targets: -1},
+		{Policy: backoff.Fixed(-1)}, {MaxAttempts: -1},
+	} {
+		err := retry.Do(t.Context(), func(context.Context) error { return nil }, o)
+		if valid := o.Validate(); errors.Is(valid, retry.ErrOptions) != errors.Is(err,
+			retry.ErrOptions) {
+			t.Errorf("%+v: Validate %v, Do %v", o, valid, err)
+		}
+	}
+}

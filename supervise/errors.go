@@ -60,8 +60,8 @@ func (e *PanicError) LogValue() slog.Value {
 
 // An EscalatedError is the result of Serve when a supervisor gives up. Its children have been
 // stopped. A parent supervisor treats an EscalatedError as one crash of this supervisor, and
-// restarts it. The parent does so even if the error wraps the ErrEscalate of a child, because that
-// ErrEscalate was meant for this supervisor only.
+// restarts it. The parent does so even if the error wraps the ErrEscalate or ErrStop of a child,
+// because these were meant for this supervisor only.
 type EscalatedError struct {
 	Supervisor string  // path: the names from the root, separated by slashes
 	Child      string  // the child that failed last
@@ -129,14 +129,28 @@ func (e *StuckError) LogValue() slog.Value {
 		slog.Any("children", e.Children))
 }
 
-// asksToEscalate reports whether the child asks its supervisor to escalate, by returning an
-// ErrEscalate. If the ErrEscalate comes from a supervisor inside the child, which has already
-// handled it, asksToEscalate returns false.
-func asksToEscalate(err error) bool {
-	if _, handled := errors.AsType[*EscalatedError](err); handled {
+// asks reports whether err wraps request, which is ErrStop or ErrEscalate. A request inside an
+// EscalatedError does not count: it was meant for the supervisor that has returned this error.
+func asks(err, request error) bool {
+	for err != nil && err != request {
+		if _, handled := err.(*EscalatedError); handled {
+			return false
+		}
+		if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(request) {
+			return true
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+			continue
+		case interface{ Unwrap() []error }:
+			return slices.ContainsFunc(e.Unwrap(), func(err error) bool {
+				return asks(err, request)
+			})
+		}
 		return false
 	}
-	return errors.Is(err, ErrEscalate)
+	return err == request
 }
 
 // firstLine cuts the stack off the text of a panic.

@@ -10,8 +10,9 @@ import (
 )
 
 // Group is a set of named goroutines with one context. The first error or panic in one of them ends
-// the context. A Group is safe for concurrent use and must not be copied. Inside a child of a
-// [Supervisor], its goroutines appear in the supervisor's Status while they run.
+// the context. A Group is safe for concurrent use and must not be copied. Make one with [NewGroup].
+// Unlike that of errgroup, the zero value does not work. Inside a child of a [Supervisor], its
+// goroutines appear in the supervisor's Status while they run.
 type Group struct {
 	name   string
 	ctx    context.Context

@@ -273,7 +273,7 @@ func (m *machine) judge(now time.Duration, c *child, err error,
 	case stops(err) || !wanted:
 		m.finish(now, c, err)
 		return false, 0
-	case asksToEscalate(err):
+	case asks(err, ErrEscalate):
 		m.escalate(now, c, "it returned ErrEscalate")
 		return false, 0
 	}

@@ -76,7 +76,7 @@ func NewResender[K comparable, M, R any](name string,
 	}
 	r := &Resender[K, M, R]{name: name, o: o, epoch: time.Now(), wakeUp: make(chan struct{}, 1)}
 	r.s = resends[K, M, R]{limits: o.Limits, backoff: o.Backoff, retry: o.Retry, src: o.Rand,
-		messages: map[K]*held[K, M, R]{}}
+		drops: o.DeadLetter != nil, messages: map[K]*held[K, M, R]{}}
 	r.detour = detour{after: o.FallbackAfter, back: o.FallbackFor}
 	return r, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -377,4 +378,52 @@ func TestResenderCloseAndAck(t *testing.T) {
 		r.Close()
 		wg.Wait()
 	})
+}
+
+// TestResenderKeepsNackedMessages checks that a Backoff that gives up, meant for the child, does
+// not drop a nacked message if there is no DeadLetter to store it.
+func TestResenderKeepsNackedMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var nacks []time.Duration
+		begun := time.Now()
+		r, stop := resend(t, options{
+			Child: recipe{Name: "a", New: func() (supervise.Work[int, string, string], error) {
+				return func(ctx context.Context, in *inbox) error {
+					for {
+						m, err := in.Next(ctx)
+						if err != nil {
+							return err
+						}
+						if nacks = append(nacks, time.Since(begun)); len(nacks) < 5 {
+							m.Nack(errors.New("busy"))
+							continue
+						}
+						m.Ack("done")
+					}
+				}, nil
+			}},
+			Backoff: backoff.Limit(backoff.Fixed(2*time.Second), 3),
+		})
+		reply, err := r.Call(t.Context(), 1, "m")
+		if want := []time.Duration{0, 2 * time.Second, 4 * time.Second, 6 * time.Second,
+			8 * time.Second}; reply != "done" || err != nil || !slices.Equal(nacks, want) {
+			t.Errorf("%q, %v after attempts at %v, want them at %v", reply, err, nacks, want)
+		}
+		stop()
+	})
+}
+
+// TestResenderWantsDeadLetter checks that a Retry that gives up is refused without a DeadLetter.
+func TestResenderWantsDeadLetter(t *testing.T) {
+	o := options{Child: supervise.Each("a",
+		func(context.Context, int, string) (string, error) { return "", nil })}
+	o.Retry = backoff.Table(time.Second)
+	if _, err := supervise.NewResender("sender", o); err == nil ||
+		!strings.Contains(err.Error(), "DeadLetter") {
+		t.Errorf("error %v, want one that demands a DeadLetter", err)
+	}
+	o.DeadLetter = func(context.Context, dead) error { return nil }
+	if _, err := supervise.NewResender("sender", o); err != nil {
+		t.Errorf("with a DeadLetter: %v", err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -171,19 +172,29 @@ type Options[K comparable, M, R any] struct {
 	// start from the beginning when two conditions hold: the child has acknowledged a whole round,
 	// and all messages that it had taken at the crash are settled.
 	Backoff backoff.Policy
-	// Retry is the delay of a message after Nack. Nil means Backoff.
+	// Retry is the delay of a message after Nack. If it gives up, the message is dead-lettered. Nil
+	// means Backoff. If Backoff gives up and DeadLetter is nil, the last delay of the message is
+	// repeated, at least 1 s.
 	Retry  backoff.Policy
 	Limits Limits
 	Size   func(M) int64 // bytes of a message; nil means 0 for each
 	// DeadLetter stores a message durably. It returns nil only when the message is durable. After
 	// an error it is called again later. It is required if a field of Limits can dead-letter a
-	// message. It is called by Serve, and by Send for DropOldest.
+	// message, and if Retry can give up. It is called by Serve, and by Send for DropOldest.
 	DeadLetter func(ctx context.Context, d Dead[K, M]) error
 	Spill      func(ctx context.Context, key K, value M) error // for Overflow Spill
 	// OnEvent is called as Spec.OnEvent is, with events of the kinds Started, Ended, Stopping,
 	// Stuck and Escalated.
 	OnEvent func(ctx context.Context, e Event)
 	Rand    rand.Source // used under the Resender's lock; nil means one with a random seed
+}
+
+// ends reports whether p ends after some number of waits or some time. It asks p for the
+// wait after more waits than there can be.
+func ends(p backoff.Policy) bool {
+	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32,
+		Slept: math.MaxInt64}, rand.NewPCG(0, 0))
+	return !ok
 }
 
 func (o Options[K, M, R]) withDefaults() (Options[K, M, R], error) {
@@ -216,8 +227,12 @@ func (o Options[K, M, R]) withDefaults() (Options[K, M, R], error) {
 	if o.Backoff == nil {
 		o.Backoff = backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Equal()
 	}
-	if o.Retry == nil {
+	switch {
+	case o.Retry == nil:
 		o.Retry = o.Backoff
+	case o.DeadLetter == nil && ends(o.Retry):
+		return o, errors.New("Retry gives up: want a DeadLetter function, so that no message is " +
+			"lost silently")
 	}
 	if err := errors.Join(backoff.Validate(o.Backoff), backoff.Validate(o.Retry)); err != nil {
 		return o, fmt.Errorf("backoff: %w", err)

@@ -159,7 +159,7 @@ func (s *serving[K, M, R]) crashed(now time.Duration, l *run, err error, e *Even
 	switch {
 	case !ok:
 		s.giveUp(l, "its backoff has given up", err)
-	case asksToEscalate(err):
+	case asks(err, ErrEscalate):
 		s.giveUp(l, "it returned ErrEscalate", err)
 	default:
 		e.Delay, e.Restart = delay, true

@@ -147,6 +147,7 @@ type resends[K comparable, M, R any] struct {
 	limits  Limits
 	backoff backoff.Policy // policy of the child
 	retry   backoff.Policy // policy of a nacked message
+	drops   bool           // there is an Options.DeadLetter
 	src     rand.Source
 
 	messages    map[K]*held[K, M, R]
@@ -283,11 +284,13 @@ func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation
 	switch reason := s.giveUpReason(now, h); {
 	case reason != nil:
 		s.deadLetter(h, reason)
-	case !ok:
-		s.deadLetter(h, errors.New("supervise: the backoff of the message has given up"))
-	default:
+	case ok:
 		h.state = next
 		s.put(now, h, plus(now, d))
+	case s.drops:
+		s.deadLetter(h, errors.New("supervise: the backoff of the message has given up"))
+	default:
+		s.put(now, h, plus(now, h.lastDelay()))
 	}
 	s.round(now)
 	return true
@@ -347,10 +350,15 @@ func (s *resends[K, M, R]) deadLettered(now time.Duration, h *held[K, M, R],
 	if ok {
 		h.state = next
 	} else {
-		d = max(h.state.Prev, time.Second)
+		d = h.lastDelay()
 	}
 	s.put(now, h, plus(now, d))
 	return false
+}
+
+// lastDelay returns the delay of h after its policy has given up: the last one, at least 1 s.
+func (h *held[K, M, R]) lastDelay() time.Duration {
+	return max(h.state.Prev, time.Second)
 }
 
 // oldest removes a message that the child has not taken, to make room: the oldest ready one or, if

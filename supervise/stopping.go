@@ -3,13 +3,12 @@
 package supervise
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
 
 // stops reports whether err asks for no further restart.
-func stops(err error) bool { return errors.Is(err, ErrStop) }
+func stops(err error) bool { return asks(err, ErrStop) }
 
 // mayTake returns the time that c may take to stop.
 func (c *child) mayTake() time.Duration {

@@ -289,3 +289,38 @@ func TestStatusAsJSON(t *testing.T) {
 		stop()
 	})
 }
+
+// TestEscalationAfterAStop checks that a supervisor restarts the supervisor inside it after an
+// escalation, although a child had asked that inner supervisor not to restart it (ErrStop).
+func TestEscalationAfterAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		starts := 0
+		limit := supervise.Intensity{Max: 1, Within: time.Minute}
+		inner, err := supervise.New("inner", supervise.Spec{Intensity: limit},
+			supervise.Child{Name: "done", Run: func(context.Context) error {
+				return supervise.ErrStop
+			}},
+			supervise.Child{Name: "broken", Run: func(context.Context) error {
+				starts++
+				time.Sleep(time.Second)
+				return errors.New("broken")
+			}},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := supervise.New("root", supervise.Spec{}, supervise.Child{Service: inner})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := root.Serve(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Serve: %v", err)
+		}
+		if starts < 4 {
+			t.Errorf("the broken child was started %d times; want that the inner supervisor is "+
+				"restarted", starts)
+		}
+	})
+}

@@ -14,11 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/breaker"
+	"github.com/penstock-io/penstock/internal/httpfield"
 	"github.com/penstock-io/penstock/internal/perhost"
 )
 
@@ -70,22 +69,8 @@ func Judge(resp *http.Response, err error) error {
 		resp.StatusCode == http.StatusHTTPVersionNotSupported:
 		return nil
 	}
-	return &StatusError{resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now())}
-}
-
-// maxRetryAfter bounds the time for which a response can keep a breaker open.
-const maxRetryAfter = 5 * time.Minute
-
-// retryAfter parses the value of a Retry-After header. It returns zero if there is none.
-func retryAfter(value string, now time.Time) time.Duration {
-	value = strings.TrimSpace(value)
-	if n, err := strconv.ParseUint(value, 10, 32); err == nil {
-		return min(time.Duration(n)*time.Second, maxRetryAfter)
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter)
-	}
-	return 0
+	wait, _ := httpfield.RetryAfter(resp.Header.Get("Retry-After"), time.Now())
+	return &StatusError{resp.StatusCode, wait}
 }
 
 // RoundTrip implements http.RoundTripper.

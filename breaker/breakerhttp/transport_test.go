@@ -136,7 +136,7 @@ func TestJudge(t *testing.T) {
 		{503, " 9 ", "503 Service Unavailable", 9 * time.Second, 9 * time.Second},
 		{503, date, "503 Service Unavailable", 20 * time.Second, 30 * time.Second},
 		{503, "Mon, 02 Jan 2006 15:04:05 GMT", "503 Service Unavailable", 0, 0},
-		{503, "4000000000", "503 Service Unavailable", 5 * time.Minute, 5 * time.Minute},
+		{503, "4000000000", "503 Service Unavailable", 4e9 * time.Second, 4e9 * time.Second},
 		{503, "soon", "503 Service Unavailable", 0, 0},
 	} {
 		header := http.Header{"Retry-After": {v.retryAfter}}
@@ -171,5 +171,29 @@ func TestCauseOfACancellation(t *testing.T) {
 	}
 	if got := tr.State("a.test"); got != breaker.Closed {
 		t.Errorf("after canceled requests it is %v, want closed", got)
+	}
+}
+
+// TestRetryAfterUpToMaxHint checks that Options.MaxHint alone bounds a Retry-After.
+func TestRetryAfterUpToMaxHint(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"7200":                 2 * time.Hour,
+		"4294967296":           3 * time.Hour, // does not fit 32 bits
+		"99999999999999999999": 3 * time.Hour,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &breakerhttp.Transport{
+				Next: trip(func(*http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: 503, Body: http.NoBody,
+						Header: http.Header{"Retry-After": {value}}}, nil
+				}),
+				Options: breaker.Options{Failures: 1, MaxHint: 3 * time.Hour},
+			}
+			_ = send(t, tr, "http://a/", http.NoBody)
+			open, ok := errors.AsType[*breaker.OpenError](send(t, tr, "http://a/", http.NoBody))
+			if !ok || open.Wait != want {
+				t.Errorf("Retry-After %s: %v, want open for %v", value, open, want)
+			}
+		})
 	}
 }

@@ -135,11 +135,22 @@ func (r *recorder) as(w http.ResponseWriter) http.ResponseWriter {
 			http.Hijacker
 			io.ReaderFrom
 		}{r, flusher, hijacker, readerFrom}
+	case flusher != nil && hijacker != nil: // HTTP/1, wrapped by another handler
+		return struct {
+			*recorder
+			http.Flusher
+			http.Hijacker
+		}{r, flusher, hijacker}
 	case flusher != nil: // HTTP/2
 		return struct {
 			*recorder
 			http.Flusher
 		}{r, flusher}
+	case hijacker != nil:
+		return struct {
+			*recorder
+			http.Hijacker
+		}{r, hijacker}
 	}
 	return r
 }

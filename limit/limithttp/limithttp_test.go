@@ -308,3 +308,37 @@ func TestHandlerKeepsOptionalMethods(t *testing.T) {
 	}()
 	broken.ServeHTTP(w, nil)
 }
+
+// wrapped is the ResponseWriter of a handler around this one, without io.ReaderFrom.
+type wrapped struct {
+	http.ResponseWriter
+	http.Flusher
+	http.Hijacker
+}
+
+// TestHandlerBehindAnother checks that a handler finds the Hijacker that it needs for a WebSocket
+// if the server's ResponseWriter is wrapped by another handler.
+func TestHandlerBehindAnother(t *testing.T) {
+	var flusher, hijacker bool
+	handler := &limithttp.Handler{Next: http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		_, flusher = w.(http.Flusher)
+		_, hijacker = w.(http.Hijacker)
+	})}
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	handler.ServeHTTP(wrapped{ResponseWriter: httptest.NewRecorder(),
+		Flusher: httptest.NewRecorder(), Hijacker: hijack{}}, req)
+	if !flusher || !hijacker {
+		t.Errorf("Flusher %v, Hijacker %v; want both", flusher, hijacker)
+	}
+	handler.ServeHTTP(struct {
+		http.ResponseWriter
+		http.Hijacker
+	}{httptest.NewRecorder(), hijack{}}, req)
+	if flusher || !hijacker {
+		t.Errorf("Flusher %v, Hijacker %v; want only the latter", flusher, hijacker)
+	}
+}
+
+// hijack is a Hijacker that is not called.
+type hijack struct{ http.Hijacker }

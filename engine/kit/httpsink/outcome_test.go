@@ -75,7 +75,7 @@ func testStatusOutcome(t *testing.T) {
 		{429, true, "", throttled, 0},
 		{429, true, "7", throttled, 7 * time.Second},
 		{429, true, " 7 ", throttled, 7 * time.Second},
-		{429, true, "7.5", throttled, 0},
+		{429, true, "7.5", throttled, 7500 * time.Millisecond},
 		{429, true, "-7", throttled, 0},
 		{429, true, "3601", throttled, time.Hour},
 		{429, true, "99999999999999999999999", throttled, time.Hour},
