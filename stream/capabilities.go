@@ -171,10 +171,11 @@ type SharedSource interface {
 // SettledReader is an optional interface of a [Reader] with senders that wait for the outcome, such
 // as HTTP clients. Their data cannot be read again.
 type SettledReader interface {
-	// Settled reports progress of this route as soon as a crash can no longer undo it. Delivered
-	// records are then as durable as the sink makes them, and dead letters are on disk. Only then
-	// may the reader tell a sender that its data has arrived. Commit follows later with the same
-	// marks. Settled runs on the checkpoint's goroutine, concurrently with Read, and must not wait.
+	// Settled tells the reader about progress of this route as soon as a crash can no longer undo
+	// it. Delivered records are then as durable as the sink makes them, and dead letters are on
+	// disk. Only then may the reader tell a sender that its data has arrived. Commit follows later
+	// with the same marks. Settled runs on the checkpoint's goroutine, concurrently with Read, and
+	// must not wait.
 	Settled(marks []Mark)
 }
 
