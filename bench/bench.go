@@ -26,8 +26,8 @@ type contender struct {
 const ours = "penstock"
 
 // A disk's speed varies by a factor of three from day to day. Ratios measured on a disk would vary
-// with it, and could not be compared with the kept ratios. So with -gate and without -dir, the
-// scratch folder is in memory if the machine has enough free memory.
+// with it, and could not be compared with the ratios kept from an earlier day. So with -gate and
+// without -dir, the scratch folder is in memory if the machine has enough free memory.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30
