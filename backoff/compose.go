@@ -51,7 +51,7 @@ func (p limited) Validate() error {
 }
 
 // String writes the limit as a key of the policy, as in "fixed delay=1s attempts=5". There are two
-// exceptions: slotted has a key attempts of its own, and a combination of policies has no keys.
+// exceptions: slotted already has a key named attempts, and a combination of policies has no keys.
 // For these String writes limit(SPEC; 5).
 func (p limited) String() string {
 	text, attempts := describe(p.p), strconv.FormatUint(uint64(p.attempts), 10)

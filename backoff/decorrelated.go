@@ -140,8 +140,8 @@ type Smooth struct {
 //
 // The wait at step n is (x(t) - x(s)) * base / 1.4, with x(t) = 2^t tanh(sqrt(4t)) and t = n + U. U
 // is uniform in [0, 1). s is the t of the previous step, and 0 at step 0. The waits are computed in
-// floats. Polly cuts to max after the draw. Here the policy stops growing when its longest wait
-// reaches max, and a draw above max is made again.
+// floats. Polly cuts each draw above max to max. Here the policy stops growing at the first step
+// with a longest wait of max or more. There a draw above max is made again.
 func DecorrelatedV2(base, max time.Duration) Smooth {
 	return Smooth{base: base, max: max}.hold()
 }

@@ -80,8 +80,8 @@ func power(d time.Duration, f uint64, n uint32) time.Duration {
 	return d
 }
 
-// floatPower returns f^n by squaring. It does not use math.Pow, whose results may differ between
-// platforms. The results of multiplications that are rounded one by one do not differ.
+// floatPower returns f^n by squaring. It rounds after each multiplication, so the result is the
+// same on every platform. The results of math.Pow may differ between platforms.
 func floatPower(f float64, n uint32) float64 {
 	x := 1.0
 	for ; n > 0; n >>= 1 {

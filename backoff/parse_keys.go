@@ -13,8 +13,8 @@ import (
 
 // Settings are the keys and values of one policy in a text. [ParseWith] passes them to the function
 // for this policy, which calls a method of Settings for each key that it knows. Afterwards
-// ParseWith returns an error if there are other keys. If there are several errors, it returns only
-// the first one.
+// ParseWith returns an error if the text has a key that was not asked for. If there are several
+// errors, it returns only the first one.
 type Settings struct {
 	policy string
 	values map[string]string

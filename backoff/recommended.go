@@ -18,7 +18,7 @@ import (
 //
 //   - Jitter matters most: without it, the time until all clients have succeeded is 7 to 14 times
 //     as long. Full jitter costs as many calls as equal jitter and is a quarter to a third faster.
-//   - The wait has to be proportional to the latency of an attempt. The article there uses full
+//   - The wait has to be proportional to the latency of an attempt. The AWS article uses full
 //     jitter over a doubling interval, which begins at an eighth of the latency. If it begins at
 //     one latency instead, the clients make 30 % fewer calls and take 2 % more time.
 //   - A square grows fast enough to spread out a crowd (any growth above linear is stable, Hastad,

@@ -26,8 +26,8 @@ type contender struct {
 const ours = "penstock"
 
 // A disk's speed varies by a factor of three from day to day. Ratios measured on a disk would vary
-// with it, and could not be compared with the kept ratios. So with -gate and without -dir, the
-// scratch folder is in memory if the machine has enough free memory.
+// with it, and could not be compared with the ratios kept from an earlier day. So with -gate and
+// without -dir, the scratch folder is in memory if the machine has enough free memory.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30
@@ -161,8 +161,8 @@ func (o options) ratios() (result.Kept, error) {
 
 // judge returns an error that lists all failures: lost records, missed targets (with -check), and
 // ratios far below the kept ones (with -gate and without -keep). With -keep it writes the new
-// ratios of the kept workloads to the file. It omits a workload that other programs have disturbed,
-// and lists it as a failure.
+// ratios to the file, but only of workloads that the file already has. If other programs have
+// disturbed a workload, its ratio is not written, and the workload is a failure.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}

@@ -64,8 +64,8 @@ func numbered(t *testing.T) (*env, load.Input, func() [][]byte) {
 	return e, in, func() [][]byte { return slices.Collect(bytes.Lines(bytes.Clone(text))) }
 }
 
-// TestDoctoredOutputs changes outputs of a run. Lost and repeated records must be counted in a
-// file, in a table and at the receiver.
+// TestDoctoredOutputs changes the output of a run, so that records are lost or repeated. The checks
+// of a file, of a table and of a receiver must all notice this, with the right numbers.
 func TestDoctoredOutputs(t *testing.T) {
 	_, in, lines := numbered(t)
 	for _, c := range doctored {

@@ -141,9 +141,9 @@ func packageOf(function string) string {
 	return folder + name
 }
 
-// kernelCall returns the purpose of a system call, such as "read". It is the name of the nearest
-// caller that is a method of a file or poll.FD. For calls of the scheduler it is "waking and
-// waiting", and otherwise "other calls".
+// kernelCall returns the purpose of a system call. If the call comes from a method of os.File or
+// poll.FD, this is the name of the method, such as "read". For calls of the scheduler it is "waking
+// and waiting". For all others it is "other calls".
 func kernelCall(functions []string) string {
 	for i := len(functions) - 1; i >= 0; i-- {
 		switch name := functions[i]; {

@@ -133,7 +133,7 @@ func (e *env) once(in load.Input, config string) (measure, error) {
 }
 
 // limit runs the limit with the given name on an input. A limit is a program that does only the
-// work that cannot be avoided (see package limit).
+// work that cannot be avoided (see package bench/limit).
 func (e *env) limit(in load.Input, name string, more ...string) (measure, error) {
 	r, err := proc.Self(append([]string{"limit", name, in.Path}, more...)...)
 	return of(r, in), err

@@ -118,9 +118,9 @@ func (s slow) bound(in load.Input) measure {
 // records, because batch.bytes is so large that it has no effect.
 //
 // The result has two ratios. Each is the shortest time in which the receiver can process the input,
-// divided by the measured time. For of_requests, the shortest time is that of the requests that
-// penstock has sent, so the ratio measures flow control. For the ratio of the speeds, it is that of
-// the records in full requests, so the ratio measures the throughput for a user.
+// divided by the measured time. For of_requests, the receiver processes the requests that penstock
+// has sent, so the ratio measures flow control. For the ratio of the speeds, it processes the same
+// records in full requests, so the ratio measures the throughput for a user.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
 	m, err := e.intoReceiver(in, s.behaviour(), 1, slowBatches)
 	if err == nil {

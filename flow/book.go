@@ -44,9 +44,9 @@ type BookOptions[R any] struct {
 	// same position. They are sent in one batch. At is called several times per row, by several
 	// goroutines at once, and must return the same position each time.
 	At func(row R) ledger.Position
-	// Unique states that no two rows have the same position. If two do, Run returns an error. If
-	// Unique is false, a full batch waits up to Pack.Linger for the next row, because this row must
-	// be in the same batch if it has the same position.
+	// Set Unique if no two rows have the same position. If two do nevertheless, Run returns an
+	// error. If Unique is false, a full batch waits up to Pack.Linger for the next row, because
+	// this row must be in the same batch if it has the same position.
 	Unique bool
 
 	// Pack bounds the batches.

@@ -208,8 +208,8 @@ func (a *progressTracker[R]) countPieces(e *entry[R]) *pieces {
 	return p
 }
 
-// settleRow counts one row at a position as settled. It settles the position when that was its last
-// row, and reports whether it did.
+// settleRow counts one row at a position as settled. If this was the last unsettled row there, the
+// position is settled, and the result is true.
 func (a *progressTracker[R]) settleRow(e *entry[R], at ledger.Position) (whole bool, err error) {
 	p := e.pieces
 	i, found := slices.BinarySearchFunc(p.ends, at, ledger.Position.Compare)

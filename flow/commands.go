@@ -97,7 +97,7 @@ func (l *loop[T]) answered(a *attempt[T]) {
 
 // split passes e, the answer of an attempt that delivered only a part of item h, to the state
 // machine. err has the pieces that replace h. If h was settled or replaced before, the pieces are
-// dropped.
+// not needed, and are dropped.
 func (l *loop[T]) split(h *heldItem[T], e control.Event, err error) {
 	s := typed[T](err).(*Split[T])
 	all := slices.Concat(s.Done, s.Rest, s.Refused)

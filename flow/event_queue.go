@@ -10,8 +10,8 @@ import (
 // one dead letter, and the newest lanes. So its size is bounded.
 type eventQueue[T any] struct {
 	start time.Time
-	// wake makes the goroutine of Run run the loop. A goroutine that has queued events sends to it
-	// if it does not run the loop itself. The capacity is one.
+	// wake makes the goroutine of Run run the loop. A goroutine that has queued events, and does
+	// not run the loop itself, sends to wake. The capacity is one.
 	wake chan struct{}
 
 	mu      sync.Mutex // guards the fields below

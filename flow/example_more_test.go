@@ -32,8 +32,8 @@ func (*letters) Deliver(_ context.Context, a flow.Attempt[string]) (flow.Report,
 	return flow.Report{}, nil
 }
 
-// The Sender cuts a batch that a worker rejects until it finds the refused part. It dead-letters
-// that part and delivers the others.
+// If a worker rejects a batch, the Sender cuts the batch until it has found the refused part. It
+// dead-letters that part and delivers the others.
 func ExampleRejected() {
 	worker := &letters{batches: []string{"abcd", "ef7h", "ijkl"}}
 	var delivered, deadLettered []string

@@ -14,8 +14,8 @@ import (
 )
 
 // TestEverySeventhRequestThrottled sends items one at a time to an HTTP server that answers each
-// seventh request with 429, without Retry-After. All are delivered at about the speed of a server
-// without refusals.
+// seventh request with 429, without Retry-After. All must be delivered in half the time that they
+// would take with a wait of 0.25 s after each refusal.
 func TestEverySeventhRequestThrottled(t *testing.T) {
 	var requests, delivered atomic.Int64
 	seventh := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

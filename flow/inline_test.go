@@ -107,8 +107,8 @@ func TestGoexitInCallback(t *testing.T) {
 	})
 }
 
-// TestOneItemAhead checks that the Sender requests exactly one item more than it has room for, and
-// releases it when it stops.
+// TestOneItemAhead checks that the Sender requests exactly one item more than it has room for. When
+// the Sender stops, it releases this item, too.
 func TestOneItemAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -156,7 +156,7 @@ func TestPackKeepsStartedBatch(t *testing.T) {
 }
 
 // TestPackAtRandom checks, for rows at any times, that the batches hold the rows in order, each
-// once, within the bounds. No batch is returned later than Linger after its first row.
+// once, within the bounds. No batch may wait for more rows for longer than Linger.
 func TestPackAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

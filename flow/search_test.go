@@ -78,7 +78,7 @@ type tally struct {
 // search visits the states with the given number of batches, up to a maximum number of states
 // (most). From each new state it makes one random move, drawn with seed. It tries the other moves
 // of the state later, in random order. So if it cannot visit all states, it visits some near the
-// beginning and some near the end.
+// beginning of a run and some near its end.
 func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tally) {
 	seen := make(map[string]struct{}, most)
 	rnd := rand.New(rand.NewPCG(seed, uint64(batches)))

@@ -45,7 +45,7 @@ type slot struct {
 type handle struct{ slot, use uint32 }
 
 // newAdmission returns the admission for o. The defaults in o must be filled in. The parameter
-// clock is the wall clock's time at the origin of the other times.
+// clock is the wall clock's time at the origin, from which all other times are counted.
 func newAdmission(o Options, clock time.Duration) *admission {
 	a := &admission{window: o.Window.New(), maxWaiting: max(o.MaxWaiting, 0), maxWait: o.MaxWait}
 	a.probes.clock = clock

@@ -16,8 +16,8 @@ const (
 	// the durations of such calls.
 	Success Outcome = iota
 	// Overloaded means that the server refused the call because it already has too many calls (503,
-	// 429, RESOURCE_EXHAUSTED). Each such call shrinks the limit by one, but at most by half within
-	// one round trip.
+	// 429, RESOURCE_EXHAUSTED). Each such call shrinks the limit by one. All such calls of one
+	// round trip together shrink it at most to half.
 	Overloaded
 	// TimedOut means that no response came in time. The limit shrinks to half, at most once per
 	// round trip.

@@ -35,8 +35,8 @@ type AssignedSource interface {
 //     it calls Close.
 type AssignedReader interface {
 	Reader
-	// Owns asks the broker whether this process still owns the partition. The result comes from a
-	// request that was sent after the call, such as a heartbeat or the read of a lease.
+	// Owns asks the broker whether this process still owns the partition. It must send a new
+	// request for this, such as a heartbeat or the read of a lease, and not use an earlier result.
 	Owns(ctx context.Context, partitionID string) (bool, error)
 }
 

@@ -13,7 +13,7 @@ import (
 type Encoder interface {
 	// Encodes reports which batches Encode changes. It is called once, before Open.
 	Encodes() Encoding
-	// Encode appends the data that Deliver will send to dst, and returns it. The engine keeps it in
+	// Encode appends to dst the data that Deliver will send. The engine keeps the result in
 	// Batch.Payload. Nil means that Deliver sends the batch's own bytes. Encode is called
 	// concurrently.
 	Encode(dst []byte, b *Batch) ([]byte, error)
@@ -110,9 +110,9 @@ type Finisher interface {
 	// Finishes reports whether these options require any action. It is called once, before Open.
 	Finishes() bool
 	// Finish is called after all routes have settled every record of the sealed partition p, and
-	// after the sinks and the checkpoint have been synced. The file may now be renamed or deleted.
-	// After a crash, Finish may be called again for the same p. An error is logged, and Finish is
-	// retried with backoff.
+	// after the sinks and the checkpoint have been synced. If p is a file, Finish may now rename or
+	// delete it. After a crash, Finish may be called again for the same p. An error is logged, and
+	// Finish is retried with backoff.
 	Finish(ctx context.Context, p Partition) error
 }
 
@@ -171,10 +171,11 @@ type SharedSource interface {
 // SettledReader is an optional interface of a [Reader] with senders that wait for the outcome, such
 // as HTTP clients. Their data cannot be read again.
 type SettledReader interface {
-	// Settled reports progress of this route as soon as a crash can no longer undo it. Delivered
-	// records are then as durable as the sink makes them, and dead letters are on disk. Only then
-	// may the reader tell a sender that its data has arrived. Commit follows later with the same
-	// marks. Settled runs on the checkpoint's goroutine, concurrently with Read, and must not wait.
+	// Settled tells the reader about progress of this route as soon as a crash can no longer undo
+	// it. Delivered records are then as durable as the sink makes them, and dead letters are on
+	// disk. Only then may the reader tell a sender that its data has arrived. Commit follows later
+	// with the same marks. Settled runs on the checkpoint's goroutine, concurrently with Read, and
+	// must not wait.
 	Settled(marks []Mark)
 }
 

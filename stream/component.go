@@ -29,9 +29,9 @@ type Host interface {
 	// Names are constants in snake_case. They are never made from data.
 	Count(name string, n int64)
 	// Fault reports a problem that does not end the component and that the counts of records do not
-	// show, such as an unreadable file. The problem is logged as an error. A finite run (`run
-	// --once`) ends with it as its error. Faults with equal texts are reported once. Fault is safe
-	// for concurrent use.
+	// show, such as an unreadable file. The problem is logged as an error. A finite run
+	// (`run --once`) continues, and returns err at its end. Faults with equal texts are reported
+	// once. Fault is safe for concurrent use.
 	Fault(err error)
 }
 

@@ -162,7 +162,7 @@ func (p piece) appendRecords(i, j int) {
 	p.countBytes(i, j, shift)
 }
 
-// countBytes sets Bytes of each span of the piece that covers only a part of a span of the whole
+// countBytes sets Bytes of those spans of the piece that cover only a part of a span of the whole
 // batch. The value is the sum of the raw lengths of the records in this part.
 func (p piece) countBytes(i, j, shift int) {
 	whole := p.whole

@@ -87,9 +87,10 @@ type Noticer interface {
 	Notices() []error
 }
 
-// ExclusiveUser is an optional interface of the options that [Component.Options] returns. Exclusive
-// names resources that only one component of a config can use, such as "standard input" or "tcp
-// port 514". The engine refuses a config in which two components use the same resource.
+// ExclusiveUser is an optional interface of the options that [Component.Options] returns. Its
+// method returns the names of resources that only one component of a config can use, such as
+// "standard input" or "tcp port 514". The engine refuses a config in which two components use the
+// same resource.
 type ExclusiveUser interface {
 	Exclusive() []string
 }

@@ -44,8 +44,8 @@ func (osFS) OpenDir(path string) (Dir, error) {
 func (o osFS) MakeDir(path string, perm fs.FileMode) (Dir, error) { return MakeDirs(o, path, perm) }
 
 // MakeDirs implements [FS].MakeDir for other packages. It opens the last existing directory in path
-// with system.OpenDir, and makes the missing ones with its MakeDir. The argument path has the form
-// of the operating system.
+// with system.OpenDir, and makes the missing ones with MakeDir of the opened [Dir]. The argument
+// path has the form of the operating system.
 func MakeDirs(system FS, path string, perm fs.FileMode) (Dir, error) {
 	above, missing, err := existing(path)
 	if err != nil {

@@ -29,8 +29,8 @@ func (d *osDir) Close() error {
 	return errors.Join(err, d.root.Close())
 }
 
-// swaps is the number of times that a name may change its kind between the check and the open.
-// After that, the open fails.
+// swaps is the number of tries to open a name that is replaced by another file between the check
+// and the open. After the last try, the open fails.
 const swaps = 8
 
 // errSwapped means that a name changed its kind between the check and the open in each of several

@@ -11,10 +11,10 @@ import (
 )
 
 // AWS is the ExponentialJitterBackoff of aws-sdk-go-v2 v1.47 in its legacy mode: U[0, 1) *
-// 2^attempt seconds, attempt from 1. [AWSDefaults] has the settings of retry.NewStandard.
+// 2^attempt seconds. Attempts count from 1. [AWSDefaults] has the settings of retry.NewStandard.
 //
-// Quirks: When 2^attempt seconds exceed Max, the wait is exactly Max, without jitter. With a Max
-// of 20 s, this begins at the fifth attempt (32 s). Earlier waits are drawn up to 2^attempt
+// Quirks: When 2^attempt seconds exceed Max, the wait is exactly Max, without jitter. With a Max of
+// 20 s, this begins at the fifth attempt (32 s). Earlier waits are drawn from 0 to 2^attempt
 // seconds. With a Max of 0 or less, every wait is Max.
 type AWS struct {
 	Max    time.Duration

@@ -72,8 +72,8 @@ func below(src rand.Source, n uint64) uint64 {
 	return hi
 }
 
-// javaLong converts x as Java's (long) does. NaN becomes 0, and a value out of range becomes the
-// smallest or largest long.
+// javaLong converts x as a cast to long does in Java. NaN becomes 0, and a value out of range
+// becomes the smallest or largest long.
 func javaLong(x float64) int64 {
 	switch {
 	case x != x:

@@ -169,7 +169,8 @@ type CuratorUntilElapsed struct {
 
 // Decide returns the decision of the original after retryCount retries. The parameter elapsed is
 // the time since the first attempt. The original sleeps before it decides, even if it then does not
-// retry: slept is the duration of each sleep, and sleeps the number of sleeps (0 or 1).
+// retry. slept is the duration of this sleep, and sleeps is 1. But if retryCount is the largest
+// Java int, or more, the original does not sleep: both are then 0.
 func (p CuratorUntilElapsed) Decide(
 	retryCount int, elapsed time.Duration,
 ) (retry bool, slept time.Duration, sleeps int) {
@@ -203,9 +204,9 @@ var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMO
 	"SESSIONEXPIRED"}
 
 // CuratorRetryable reports whether Curator's policies retry a KeeperException with the given code
-// (CONNECTIONLOSS, ...). If sessionFailed is true, it reports whether SessionFailedRetryPolicy
-// does, which refuses SESSIONEXPIRED. For UNKNOWNSESSION it returns an error, because ZooKeeper has
-// this code but no exception for it.
+// (CONNECTIONLOSS, ...). If sessionFailed is true, it reports the same for
+// SessionFailedRetryPolicy, which does not retry SESSIONEXPIRED. For UNKNOWNSESSION it returns an
+// error, because ZooKeeper has this code but no exception for it.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

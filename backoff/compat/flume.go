@@ -164,7 +164,7 @@ func (o FlumeOutcome) String() string {
 // Quirks: A source waits 0 after an EventDeliveryException, a hot loop. A sink waits Max after any
 // exception. Exceptions do not change the number of BACKOFFs. With a negative Increment,
 // Thread.sleep throws, and the runner waits Max as after any exception. A negative Max ends the
-// original's runner, and waits 0 here.
+// original's runner. Here the wait is then 0.
 type FlumeRunner struct {
 	Increment time.Duration // 0 means that every wait is 0
 	Max       time.Duration // 0 means that every wait is 0

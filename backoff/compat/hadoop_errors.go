@@ -26,8 +26,8 @@ func ParseJavaError(text string) JavaError {
 	return e
 }
 
-// javaSubclasses are the public exceptions of the JDK and of hadoop-common 3.4 that the policies
-// may have to handle, by their superclass.
+// javaSubclasses maps a superclass to its subclasses, separated by spaces. It has the public
+// exceptions of the JDK and of hadoop-common 3.4 that the policies may have to handle.
 var javaSubclasses = map[string]string{
 	"AccessControlException":     "AuthorizationException",
 	"AsynchronousCloseException": "ClosedByInterruptException",

@@ -102,9 +102,9 @@ func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator. It returns nil, because the original accepts all settings.
 func (p KubernetesWait) Validate() error { return nil }
 
-// Loop returns the waits of ExponentialBackoff between the calls of its condition. The waits end
-// when Steps are used up. They end earlier if the interval reaches the cap, because the original
-// then sets Steps to 0.
+// Loop returns the waits of ExponentialBackoff, which calls a function again and again until the
+// function reports success. The waits end when Steps are used up. They end earlier if the interval
+// reaches the cap, because the original then sets Steps to 0.
 func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }
 
 // KubernetesLoop is ExponentialBackoff of apimachinery: see [KubernetesWait.Loop].

@@ -75,10 +75,10 @@ var specs = []string{
 //	duration, steps                 kubernetes_loop, kubernetes_wait
 //	max, min                        pekko
 //
-// The value of the key pairs lists milliseconds and numbers of retries in turn, such as
-// 10000,6,60000,10. The value of the key wrappers lists the wrappers around the backoff, innermost
-// first, such as jitter:250ms,capped:30s. The other wrappers are jitter_percent:10, full_jitter,
-// max_retries:5 and max_duration:1m.
+// The value of "pairs" lists milliseconds and numbers of retries in turn, such as 10000,6,60000,10.
+// The value of "wrappers" lists the wrappers around the backoff, innermost first, such as
+// jitter:250ms,capped:30s. The other wrappers are jitter_percent:10, full_jitter, max_retries:5 and
+// max_duration:1m.
 func Specs() []string { return slices.Clone(specs) }
 
 var readers = map[string]func(*backoff.Settings) backoff.Policy{

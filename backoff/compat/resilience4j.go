@@ -12,8 +12,8 @@ import (
 )
 
 // Resilience4j is an IntervalFunction of resilience4j 2.3. At each step, the interval is multiplied
-// and truncated to whole milliseconds. The wait is drawn from (1 - Randomization) to (1 +
-// Randomization) times the interval, and then cut to Max. With a Multiplier of 1 it is
+// by Multiplier and truncated to whole milliseconds. The wait is drawn from (1 - Randomization) to
+// (1 + Randomization) times the interval, and then cut to Max. With a Multiplier of 1 it is
 // IntervalFunction.of, or IntervalFunction.ofRandomized if Random is set. [Resilience4jDefaults]
 // has the settings of ofExponentialBackoff.
 //

@@ -243,9 +243,9 @@ func checkHadoopDecision(t *testing.T, c vectors.Case, d vectors.Decision) {
 	}
 }
 
-// hadoop returns the policy with the given name and the settings p. It is the policy of a case, or
-// one of the policies inside that policy. The input of a decision may contain settings, too, such
-// as max_retries. These take precedence over p.
+// hadoop returns the policy with the given name and the settings p. Each decision of a test case
+// has an input, which may contain settings, too, such as max_retries. The settings in the parameter
+// input take precedence over p.
 func hadoop(t *testing.T, name string, p, input vectors.Object) Hadoop {
 	t.Helper()
 	unit := JavaMilliseconds

@@ -51,8 +51,9 @@ func (k *expectations) update(i int, c *Candidate) {
 	}
 }
 
-// isCached reports whether the expected times for this cost are cached, and no idle lane must be
-// measured again. It fills the cache at the second item of the same cost.
+// isCached reports whether the cached expected times can be used. They must be for this cost, and
+// no lane may have been idle for so long that it is due for another measurement. isCached fills the
+// cache at the second item of the same cost.
 func (l *leastCompletion) isCached(now time.Duration, cost float64, c []Candidate) bool {
 	k := &l.cache
 	if !k.notified {

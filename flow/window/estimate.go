@@ -164,7 +164,7 @@ type base struct {
 
 // sample uses s to estimate the base, if s shows the round trip of the drained worker. The
 // normalized round trip of s is x seconds. The result reports whether s must be left out of the
-// round. It must if a probe limited the window when the attempt of s was sent, or limits it now.
+// round, because a probe limited the window when the attempt of s was sent, or limits it now.
 //
 // If a batch was alone at the worker when it was sent, its sample normally shows the drained
 // worker. There is an exception in a start-up: later batches may have overtaken and delayed it. So

@@ -13,10 +13,10 @@ import (
 // 5 s gets an equal share. Pool is pure and not safe for concurrent use. The zero value is usable.
 //
 // After every round of completions, Pool compares the mean number of waiting batches with a low and
-// a high mark. Below the low mark the pool grows by a batch. Above the high mark it shrinks by a
+// a high bound. Below the low bound the pool grows by a batch. Above the high bound it shrinks by a
 // batch, or by a fifth if the mean is far above.
 //
-// The marks are chosen by mean value analysis of the closed loop: if the mean is half-way between
+// The bounds are chosen by mean value analysis of the closed loop: if the mean is half-way between
 // them, a server with exponential service times is busy for 99 % of the time. This mean depends on
 // the number of batches in the network: 0.9 batches wait if almost none are in the network, 2.6 if
 // one is, and 5.6 if seven are.
@@ -53,12 +53,12 @@ const (
 	poolMean   = 0.02
 	poolActive = 5 * time.Second
 	poolExpiry = 10 * time.Minute // a sender that is silent for this long starts over
-	poolLow    = 0.55             // low mark of the waiting batches, without the network's part
-	poolHigh   = 1.15             // high mark, without the network's part
-	// The low mark is poolLow, plus rootLow times the square root of the number of batches in the
+	poolLow    = 0.55             // low bound of the waiting batches, without the network's part
+	poolHigh   = 1.15             // high bound, without the network's part
+	// The low bound is poolLow, plus rootLow times the square root of the number of batches in the
 	// network.
 	rootLow  = 1.2
-	rootHigh = 2.35 // the same part of the high mark
+	rootHigh = 2.35 // the same part of the high bound
 	// maxPoolSenders is the maximum number of senders. A further sender replaces the one that was
 	// silent for longest.
 	maxPoolSenders = 1024
@@ -124,7 +124,7 @@ func (p *Pool) complete(now time.Duration, waiting float64) {
 	p.round(now, waiting)
 }
 
-// round compares the waiting batches with the marks at the end of a round.
+// round compares the waiting batches with the bounds at the end of a round.
 func (p *Pool) round(now time.Duration, waiting float64) {
 	p.n++
 	p.sum += waiting

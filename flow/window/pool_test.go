@@ -6,7 +6,8 @@ import (
 )
 
 // TestPoolSenders checks that a pool remembers at most 1,024 senders. A further sender replaces the
-// one that was silent for longest, which then starts over. The others keep their counts.
+// one that was silent for longest. If that one comes back, its count begins at 0 again. The others
+// keep their counts.
 func TestPoolSenders(t *testing.T) {
 	var p Pool
 	now := time.Duration(0)

@@ -216,9 +216,9 @@ const (
 )
 
 // speedChange compares the mean round trip of a round with that of earlier rounds. It reports a
-// change of the worker's speed if two conditions hold. The means must differ by more than random
-// variation and the change of the window explain. The estimated waits must show the change, too,
-// because a few very long calls change the mean but not the estimated waits. If only the first
+// change of the worker's speed if two conditions hold. First, the means differ so much that neither
+// random variation nor the change of the window explains it. Second, the estimated wait shows the
+// change, too: a few very long calls change the mean, but not the estimated wait. If only the first
 // condition holds, the result is speedUncertain.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)

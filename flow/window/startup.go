@@ -31,8 +31,8 @@ type startup struct {
 	idle    int     // rounds in which the window was not used up
 	pace    float64 // maximum deliveries per second while a batch was in flight
 	before  float64 // pace at the start of the round
-	// returned is the number of batches that came back between half and one and a half base round
-	// trips after the window was widened.
+	// returned is the number of batches that came back in a certain time after the window was
+	// widened: from 0.5 to 1.5 base round trips.
 	returned    float64
 	maxReturned float64 // maximum of returned in any round
 	early       int     // answers in the round to batches sent before it
@@ -184,8 +184,8 @@ func (d *delay) count(s *Sample) {
 }
 
 // started handles the verdict of a round of the start-up. When the worker is full, the start-up
-// ends, and the window is narrowed by the queue at once. The start-up also ends if the rate of
-// deliveries stays flat, or if the load does not use up the window, for several rounds.
+// ends, and the window is narrowed at once to the level of the worker. The start-up also ends if
+// the rate of deliveries stays flat, or if the load does not use up the window, for several rounds.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
 	calm := d.base.steady()

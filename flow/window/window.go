@@ -183,8 +183,8 @@ type Window interface {
 	Epoch() uint32  // changes when samples sent before must not affect the new state
 }
 
-// Discarder is a Window that can discard the samples of the current round. Its owner does so after
-// a delay in its own process.
+// Discarder is a Window that can discard the samples of the current round. The owner of the Window
+// does so after the owner's process was delayed.
 type Discarder interface {
 	Window
 	Discard(now time.Duration) // starts a new round
