@@ -161,8 +161,8 @@ func (l *lane) wrote() {
 	l.writing = false
 }
 
-// reserve is called before a write to f that begins at the offset from and ends at the offset end.
-// If the file grows fast (see ahead.want), it reserves disk space.
+// reserve is called before a write to the range [from, end) of f. If the file grows fast (see
+// ahead.want), it reserves disk space.
 func (l *lane) reserve(f vfs.File, from, end int64) {
 	at, length := l.ahead.want(time.Now(), from, end)
 	if length == 0 {

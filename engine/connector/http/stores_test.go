@@ -247,8 +247,8 @@ func TestClickHouseExceptions(t *testing.T) {
 	}
 }
 
-// TestToken checks that a wrong token leads to the outcome misconfigured. The sink recovers without
-// a restart when the file is corrected.
+// TestToken checks that a wrong token in the token file leads to the outcome misconfigured. When
+// the file is corrected, the sink recovers without a restart.
 func TestToken(t *testing.T) {
 	good := "first"
 	endpoint := answering(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
