@@ -15,9 +15,9 @@ const (
 	// disk then works while the sink writes more, and the next fsync has less to do.
 	eagerBytes = 32 << 20
 
-	// blockBytes is the alignment of writes: a write ends at a multiple of it. File systems with
-	// large pages (ext4, XFS) then allocate one page for the write. Unaligned writes need several
-	// small pages and cost about a fifth more.
+	// blockBytes is the alignment of writes: each write of a group, except the last one, ends at a
+	// multiple of it. File systems with large pages (ext4, XFS) then allocate one page for the
+	// write. Unaligned writes need several small pages and cost about a fifth more.
 	blockBytes = 256 << 10
 )
 
