@@ -41,8 +41,8 @@ func (c *connection) exec(ctx context.Context, sql string,
 	return sqldriver.Exec(ctx, c.Conn, sql, args...)
 }
 
-// query runs sql and calls the function row with the values of each row of the result. The values
-// are valid until the next call.
+// query runs sql and calls row with the values of each row of the result. The values are valid
+// until the next call of row.
 func (c *connection) query(ctx context.Context,
 	row func(v []driver.Value) error, sql string, args ...driver.Value) error {
 	return sqldriver.Each(ctx, c.Conn, row, sql, args...)

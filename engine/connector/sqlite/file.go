@@ -128,8 +128,8 @@ func (c *connection) exec(sql string, args ...driver.Value) (affected int64, err
 	return sqldriver.Exec(forever(), c.Conn, sql, args...)
 }
 
-// query runs sql and calls the function row with the values of each row of the result. The values
-// are valid until the next call.
+// query runs sql and calls row with the values of each row of the result. The values are valid
+// until the next call of row.
 func (c *connection) query(row func(v []driver.Value) error, sql string,
 	args ...driver.Value) error {
 	return sqldriver.Each(forever(), c.Conn, row, sql, args...)
