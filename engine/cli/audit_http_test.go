@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// heldServer is an HTTP receiver that stores the lines posted to it. For an audit, it lists these
-// lines, or the member "n" of each line.
+// heldServer is an HTTP receiver that stores the lines posted to /in. Other paths list them for an
+// audit: /held whole, and /ids only the JSON member "n" of each line.
 type heldServer struct {
 	mu    sync.Mutex // guards lines
 	lines []string

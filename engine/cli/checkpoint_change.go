@@ -256,9 +256,9 @@ func (s *selection) add(key string, part stream.Partition, to int64) {
 }
 
 // find returns the progress that the change selects. If the command line gives no ids or names of
-// partitions, this is all progress of the route. Otherwise it is the progress of the given
-// partitions, and the entries of replayed dead letters whose records are delivered again. The entry
-// of a letter can also be given by its id.
+// partitions, this is all progress of the route. Otherwise it is the progress of these partitions,
+// and of the dead letters given by id. A replayed letter is stored in the checkpoint like a
+// partition. Replayed letters whose records are delivered again are selected, too.
 func (c *change) find(store *checkpoint.Store) (selection, error) {
 	s := selection{marks: make(map[string][]stream.Mark), letters: make(map[string]bool)}
 	again := newRepeated(c)

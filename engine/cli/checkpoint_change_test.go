@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestChangeOfLetters checks whether a replayed dead letter counts as not replayed after a change
-// of progress. The output must count the letter once, even if it is in both layers of the
-// checkpoint.
+// TestChangeOfLetters checks whether a replayed dead letter counts as not replayed after progress
+// was set or reset. The output must count the letter once, even if it is in both layers of the
+// checkpoint (docs/adr/0004-two-layers-of-checkpoint.md).
 func TestChangeOfLetters(t *testing.T) {
 	letter := deadletter.PartitionOf("rows@1")
 	for name, c := range map[string]struct {

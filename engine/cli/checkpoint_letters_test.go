@@ -83,7 +83,7 @@ func partitionIDs(t *testing.T) map[string]string {
 
 // TestCheckpointResetOfReusedName resets the progress of a file. This must not select the letters
 // of an earlier file with the same name, because the records of that file are not delivered again.
-// Letters that were refused again belong to the partition of their original record.
+// The same holds for letters of records that were refused again by a replay.
 func TestCheckpointResetOfReusedName(t *testing.T) {
 	for _, refusedAgain := range []bool{false, true} {
 		t.Chdir(t.TempDir())

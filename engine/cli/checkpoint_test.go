@@ -83,9 +83,10 @@ func TestCheckpointShowDamage(t *testing.T) {
 	}
 }
 
-// TestCheckpointChange checks the commands that change progress. They reset or set it, for a
-// partition that is given by id or by name, in both layers of the checkpoint. Each change must make
-// a backup. Ambiguous arguments must be refused.
+// TestCheckpointChange checks the commands that reset or set the progress of a partition, given by
+// id or by name. They must change both layers of the checkpoint
+// (docs/adr/0004-two-layers-of-checkpoint.md), and make a backup. Ambiguous arguments must be
+// refused.
 func TestCheckpointChange(t *testing.T) {
 	inFolder(t)
 	saved(t, "state")

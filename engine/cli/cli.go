@@ -55,8 +55,8 @@ func (p Program) Main() {
 
 // Run runs a command line, which must not include the name of the program. It returns the exit
 // code: 0 if the work is done, 1 if it could not be finished, and 2 if the command line or the
-// config is wrong. It prints an error on stderr. If stderr blocks or breaks, Run drops lines and
-// continues.
+// config is wrong. It prints errors and the log on stderr. If stderr blocks or breaks, Run
+// continues, and lines of the log are dropped.
 //
 // While the run command is running, SIGINT and SIGTERM drain the engine, and SIGHUP reloads its
 // config. The run command also reports to systemd if NOTIFY_SOCKET is set.

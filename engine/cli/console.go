@@ -26,8 +26,9 @@ type console struct {
 	interrupted bool // a signal has arrived
 }
 
-// newConsole returns the console of a command. The console draws the progress and updates it in
-// place, if draws is set, stderr is a terminal, and the format is not json.
+// newConsole returns the console of a command. If the parameter draws is true, the console draws
+// the progress and updates it in place. It does so only if stderr is a terminal and the format is
+// not json.
 func newConsole(stderr io.Writer, format, level string, draws bool) (*console, error) {
 	c := &console{w: stderr, json: format == "json"}
 	if draws && !c.json {

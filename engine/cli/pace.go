@@ -16,10 +16,10 @@ const mostPercent = 100 * leastGarbage / (4 << 20)
 // pace makes the Go runtime collect garbage more often, so that the process uses less memory. After
 // each collection it sets the heap size of the next one.
 //
-// Without pace, the runtime allows as much garbage as there is memory in use, which is mostly
-// batches of tens of MiB. The process would then use about 1.5 times as much memory as with pace.
-// This would save hardly any time: batches contain no pointers, and the cost of a collection
-// depends on the memory with pointers.
+// Without pace, the runtime allows as much garbage as there is memory in use: tens of MiB, mostly
+// for batches. The process would then use about 1.5 times as much memory as with pace. This would
+// save hardly any time: batches contain no pointers, and the cost of a collection depends on the
+// memory with pointers.
 type pace struct{ samples []metrics.Sample }
 
 // beginPace sets the heap size of the first collection. After each collection, the runtime calls
@@ -32,8 +32,8 @@ func beginPace() {
 	p.again()
 }
 
-// again sets the heap size of the next collection. It also creates an unreachable object with the
-// method again as its cleanup. So the runtime calls this method after the next collection.
+// again sets the heap size of the next collection. It also creates an unreachable object whose
+// cleanup is p.again. So the runtime calls p.again after the next collection.
 func (p *pace) again() {
 	metrics.Read(p.samples)
 	var bytes [4]uint64

@@ -54,8 +54,8 @@ const (
 )
 
 // serviceManagerOf returns the service manager that the environment variables of systemd describe
-// (NOTIFY_SOCKET and those of the watchdog). It returns nil if the variables are not set. It unsets
-// them, so that child processes do not inherit them.
+// (NOTIFY_SOCKET and those of the watchdog). It returns nil if NOTIFY_SOCKET is not set. It unsets
+// the variables, so that child processes do not inherit them.
 func serviceManagerOf(log *slog.Logger) *serviceManager {
 	address := os.Getenv("NOTIFY_SOCKET")
 	watchdog, err := daemon.SdWatchdogEnabled(true)

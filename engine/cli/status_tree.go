@@ -10,7 +10,7 @@ import (
 )
 
 // statusTree returns the supervision tree of a process as text, with one line for each part. Lines
-// are cut to width characters. A width of 0 means no limit.
+// are cut to the given width, in characters. A width of 0 means no limit.
 func statusTree(s *status.Status, width int) string {
 	if s.Tree == nil {
 		return statusHead(s) + "this version of the process does not report its supervised parts\n"

@@ -12,8 +12,9 @@ import (
 // Admin configures the HTTP server for metrics, health and status. In a config, the value of the
 // key `admin` is an address, "off", or a mapping of these settings.
 type Admin struct {
-	// Address is host:port; port 0 uses a free port. Empty or AdminOff disables the server. Without
-	// a token the host must be localhost or a loopback address.
+	// Address is host:port; port 0 uses a free port. The host must not be a name other than
+	// localhost. Without a token it must be localhost or a loopback address. Empty or AdminOff
+	// disables the server.
 	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070, or off to disable the server"`
 	// Token is the required bearer token. Empty means none.
 	Token string `yaml:"token" secret:"true" doc:"required bearer token; mandatory unless the address is a loopback address"`
@@ -52,8 +53,8 @@ func (a *Admin) Check() error {
 	return CheckAddress(a.Address, a.Token != "")
 }
 
-// CheckAddress returns an error if address is not host:port, or if it is not a loopback address and
-// there is no token.
+// CheckAddress returns an error if address is not host:port, or if the host is a name other than
+// localhost. Without a token, the host must be localhost or a loopback address.
 func CheckAddress(address string, token bool) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Cluster configures a NATS key-value bucket. In this bucket, the processes of a cluster share
-// their progress. All these processes have the same pipelines. In a config, its key is
-// `state.nats`. The zero value means no cluster.
+// Cluster is the value of the key `state.nats`. It configures a NATS key-value bucket, in which the
+// processes of a cluster share their progress. All these processes have the same pipelines. The
+// zero value means no cluster.
 type Cluster struct {
 	// URL names the servers, separated by commas. Empty means no cluster.
 	URL string `yaml:"url" required:"true" doc:"servers, such as nats://nats-1:4222; several with commas"`

@@ -216,8 +216,8 @@ func (d *document) isText(text []byte) bool {
 }
 
 // tidy resolves aliases and merge keys in n. It rejects YAML features that a config must not use:
-// tags, repeated keys, and keys that are not text. The list open contains the mappings and lists
-// that enclose n. With this list, tidy detects an alias within its own anchor.
+// tags, repeated keys, and keys that are not text. The argument open has the mappings and lists
+// that enclose n, so that tidy detects an alias within its own anchor.
 func (d *document) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if d.nodes++; d.nodes == maxNodes+1 {
 		d.fail(n, "more than %d values after aliases are expanded; a %s is written by hand, so "+

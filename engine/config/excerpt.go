@@ -44,9 +44,9 @@ func excerpt(lines []string, line, column int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// window returns a part of a line: at most excerptWidth characters, beginning at the index from. A
-// terminal must show each of them as one character, so window replaces tabs and nonprintable
-// characters.
+// window returns a part of a line: at most excerptWidth characters, of which from is the index of
+// the first. A terminal must show each of them as one character, so window replaces tabs and
+// nonprintable characters.
 func window(line string, from int) string {
 	r := []rune(line)
 	to := min(from+excerptWidth, len(r))

@@ -144,9 +144,10 @@ func (s schemas) defs() object {
 	}
 }
 
-// route returns the schema of a mapping that has the keys of a route, and the keys listed in the
-// argument more. For an element of `routes`, more lists the key `otherwise`. For a pipeline with
-// one route, it lists the other keys of a pipeline. The keys in required must be present.
+// route returns the schema of a mapping that has the keys of a route, and additional keys, which
+// are the argument more. For an element of `routes`, the additional key is `otherwise`. For a
+// pipeline with one route, these are the other keys of a pipeline. The keys in required must be
+// present.
 func (s schemas) route(more object, required []string) object {
 	d := DefaultRoute(MainRoute, "state")
 	d.DeadLetters.Dir = ""

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that is most similar to word. At most a third of the letters may differ.
-// It returns "" if no name is similar enough.
+// Nearest returns the name that is most similar to word. At most a third of the letters may differ,
+// or one letter of a short word. It returns "" if no name is similar enough.
 func Nearest(word string, names []string) string {
 	best, least := "", max(len(word)/3, 1)+1
 	for _, name := range names {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFormerNamesAreNoticed checks that a config with former names of keys is valid. Notices must
-// have one notice for each, with its position.
+// TestFormerNamesAreNoticed checks that a config with former names of keys is valid. The field
+// Notices of the config must have a notice for each of these names, with its position.
 func TestFormerNamesAreNoticed(t *testing.T) {
 	const text = "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: drop\n" +
 		"    retry: {policy: fixed delay=1s}\n    flow: {limit: {rate: 2/s}, worker_limit: " +

@@ -53,8 +53,9 @@ func (l *loader) cutAtComma(n *yaml.Node, i int, o option) bool {
 	return true
 }
 
-// describePairs returns an ordered mapping as YAML. If the structs have a text form, it returns a
-// list of texts, because in such a list an element may be a key without a value.
+// describePairs returns v, a slice of structs, as a YAML mapping from keys to values. If the
+// structs have a text form, it returns a list of texts instead, because their text may be a key
+// without a value.
 func describePairs(v reflect.Value, secret bool) *yaml.Node {
 	if isTexts(v.Type()) {
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}

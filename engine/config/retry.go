@@ -122,7 +122,7 @@ func backoffSchema(retry object) object {
 }
 
 // retryPolicy checks a policy in text form. The first two waits must not both be 0, because a
-// refused batch would be sent again without a pause.
+// failed batch would be sent again without a pause.
 func (c check) retryPolicy(spec string) {
 	name := "backoff"
 	if c.given("retry", policyKey) {

@@ -21,9 +21,9 @@ import (
 const allowed = 7
 
 // creditChild reads batches as fast as it can and answers them slowly. Its credit is the number of
-// records that it has answered, plus the constant allowed. Before each answer, it stores the
-// number of unanswered records, which should come close to allowed. Until this has happened once,
-// the child also waits up to 100 ms for more records before each answer.
+// records that it has answered, plus 7 (allowed). Before each answer, it stores the number of
+// unanswered records, which should come close to 7. Until this has happened once, the child also
+// waits up to 100 ms for more records before each answer.
 func creditChild(file string) int {
 	var mu sync.Mutex
 	var has, taken int

@@ -135,9 +135,10 @@ func (t *session) awaitCredit(ctx context.Context, q *pendingBatch) error {
 }
 
 // End implements child.Session. It ends all waits for answers. Normally the oldest unanswered batch
-// is blamed for the death of the child. No batch is blamed if the reason for the death is known.
-// Nor is one blamed if the child has answered a batch before, and has then ended by itself without
-// an error.
+// is blamed for the death of the child. There are two exceptions. If Deliver has killed the child
+// because an attempt was canceled or the child broke the protocol, Deliver itself reports the
+// cause. If the child has answered a batch before, and has then ended by itself without an error,
+// no batch is blamed.
 func (t *session) End(err error) {
 	t.mu.Lock()
 	t.err = err

@@ -20,7 +20,7 @@ func siblings(texts ...string) *stream.Batch {
 }
 
 // TestSiblings checks that records made from one source record settle together. If one of them is
-// sent again while another is delivered, the position after their source record must not settle.
+// sent again, the source record must not count as settled, even if the others were delivered.
 func TestSiblings(t *testing.T) {
 	for _, c := range []struct {
 		answer              string

@@ -25,10 +25,10 @@ type ahead struct {
 	never bool      // the file system does not support reservations
 }
 
-// want is called before a write that begins at the offset from and ends at the offset end. It
-// returns the space to reserve: length bytes at offset at. A length of 0 means that nothing is to
-// be reserved: the file grows slowly, enough space is reserved already, or the file system cannot
-// reserve space. want also counts the bytes of this write as written.
+// want is called before a write to the range [from, end) of the file. It returns the offset and the
+// length of the space to reserve. A length of 0 means that nothing is to be reserved: the file
+// grows slowly, enough space is reserved already, or the file system cannot reserve space. want
+// also counts the bytes of this write as written.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count

@@ -15,9 +15,9 @@ const (
 	// disk then works while the sink writes more, and the next fsync has less to do.
 	eagerBytes = 32 << 20
 
-	// blockBytes is the alignment of writes: a write ends at a multiple of it. File systems with
-	// large pages (ext4, XFS) then allocate one page for the write. Unaligned writes need several
-	// small pages and cost about a fifth more.
+	// blockBytes is the alignment of writes: each write of a group, except the last one, ends at a
+	// multiple of it. File systems with large pages (ext4, XFS) then allocate one page for the
+	// write. Unaligned writes need several small pages and cost about a fifth more.
 	blockBytes = 256 << 10
 )
 
@@ -161,8 +161,8 @@ func (l *lane) wrote() {
 	l.writing = false
 }
 
-// reserve is called before a write to f that begins at the offset from and ends at the offset end.
-// If the file grows fast (see ahead.want), it reserves disk space.
+// reserve is called before a write to the range [from, end) of f. If the file grows fast (see
+// ahead.want), it reserves disk space.
 func (l *lane) reserve(f vfs.File, from, end int64) {
 	at, length := l.ahead.want(time.Now(), from, end)
 	if length == 0 {

@@ -150,8 +150,8 @@ func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	}
 }
 
-// fail makes all unanswered deliveries of the lane fail with err, and also those in the argument
-// groups. The writer will reopen the file before the next write.
+// fail makes all unanswered deliveries of the lane fail with err, and also the deliveries in the
+// given groups. The writer will reopen the file before the next write.
 func (l *lane) fail(err error, groups ...[]*delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -109,8 +109,8 @@ func (o *Options) checkStore() error {
 	return httpsink.Within("elasticsearch", o.Elasticsearch.CheckKey(&o.Options))
 }
 
-// isSet reports whether any exported field of the struct v is neither empty nor equal to its
-// default in standard.
+// isSet reports whether the struct v sets any option, that is, has an exported field that is
+// neither empty nor equal to the same field of standard, the defaults.
 func isSet(v, standard reflect.Value) bool {
 	for field, value := range v.Fields() {
 		kind := value.Kind()

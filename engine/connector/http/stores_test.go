@@ -136,8 +136,8 @@ func TestStoreForms(t *testing.T) {
 	}
 }
 
-// TestBulkAnswers checks that the result of each item in a response settles its part of the batch.
-// An implausible response settles nothing.
+// TestBulkAnswers checks responses to _bulk requests of Elasticsearch. The status of each item must
+// determine the outcome of the record in that item. An implausible response settles nothing.
 func TestBulkAnswers(t *testing.T) {
 	item := func(status int) string {
 		return fmt.Sprintf(`{"create":{"status":%d,"error":{"type":"t%d","reason":"r"}}}`, status, status)
@@ -247,8 +247,8 @@ func TestClickHouseExceptions(t *testing.T) {
 	}
 }
 
-// TestToken checks that a wrong token leads to the outcome misconfigured. The sink recovers without
-// a restart when the file is corrected.
+// TestToken checks that a wrong token in the token file leads to the outcome misconfigured. When
+// the file is corrected, the sink recovers without a restart.
 func TestToken(t *testing.T) {
 	good := "first"
 	endpoint := answering(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {

@@ -88,9 +88,9 @@ func shrink(c net.Conn) {
 	}
 }
 
-// serving starts a server that accepts one connection at a time. It reads the header of a request,
-// calls talk and closes the connection. It returns the URL. At the end of the test, it waits for
-// talk.
+// serving starts a server that accepts one connection at a time. For each connection, it reads the
+// header of a request, calls talk and closes the connection. serving returns the URL of the server.
+// At the end of the test, it waits for talk.
 func (w way) serving(t *testing.T, talk func(header *nethttp.Request, c net.Conn, rest *bufio.Reader)) string {
 	t.Helper()
 	listener := listen(t)

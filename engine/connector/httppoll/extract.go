@@ -292,8 +292,8 @@ func (o *Options) evaluate(p *expr.Program, v *view) (stream.Field, *stream.Batc
 	return f, b, err
 }
 
-// kindOf returns the kind of an element of a JSON array. Only objects and arrays are of kind JSON:
-// any other element counts as text, because it has no members.
+// kindOf returns the kind of an element of a JSON array. Objects and arrays are of kind JSON. Any
+// other element, such as a number, counts as text.
 func kindOf(element []byte) stream.Kind {
 	if element[0] == '{' || element[0] == '[' {
 		return stream.JSON

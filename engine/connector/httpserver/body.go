@@ -169,9 +169,8 @@ func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error)
 	return plain, nil
 }
 
-// failed converts an error that has occurred while the body was read to the error of the request.
-// The error of the request determines the status of the response: 408 if the client was too slow,
-// otherwise 400.
+// failed returns the error of the request, given an error of reading its body. The returned error
+// determines the status of the response: 408 if the client was too slow, otherwise 400.
 func (b *bodyReader) failed(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {

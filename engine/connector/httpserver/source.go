@@ -5,8 +5,9 @@
 // disk, so clients must wait while a receiver is slow. With the option `ack: buffered`, a
 // request is answered as soon as a buffer on disk has its records (package buffer).
 //
-// If a request is not settled at its deadline, the source withdraws its records, unless a worker
-// may have received some of them. The response then tells the client that the outcome is unknown.
+// If a request is not settled at its deadline, the source withdraws its records, and the response
+// says so. If a worker may have received some of the records, they cannot be withdrawn. The response
+// then tells the client that the outcome is unknown.
 //
 // The records are kept in an intake (package intake). The port is open as long as the source runs.
 package httpserver

@@ -95,8 +95,8 @@ func (p *partition) discard() (bytes int64) {
 
 // fill appends records to b, up to its limits or the next settled range (delivered, dead-lettered
 // or dropped records), and adds the span that covers them. If b already has a span, fill extends it
-// to p.next. The result used has the appended records, and bytes is the memory of all records that
-// fill has taken from p.fetched.
+// to p.next. It returns the appended records, and the memory of all records that it has taken from
+// p.fetched.
 //
 // Some offsets have no record to deliver, because the record was removed by compaction, belongs to
 // an aborted transaction, or is a control record. The span includes such offsets, also those after

@@ -10,8 +10,7 @@ import (
 )
 
 // progress is the settled part of a source partition (delivered, dead-lettered or dropped): the
-// offsets below the field watermark, and those in the ranges of the field above. A progress is
-// immutable.
+// offsets below a watermark, and ranges of offsets above it. A progress is immutable.
 type progress struct {
 	watermark int64
 	above     []stream.Range // ascending, disjoint, not adjacent

@@ -106,9 +106,9 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 	return full, s.changes(), nil
 }
 
-// extend updates the batch after fill has appended records to b.Data. The appended records are the
-// bytes after the first size bytes of b.Data. extend adds their positions to the batch's span. If
-// odd is set, a record may contain a line end, so extend also adds the records to b.Records.
+// extend updates the batch after fill has appended records to b.Data, which had the given size
+// before. extend adds the positions of these records to the batch's span. If odd is set, a record
+// may contain a line end, so extend also adds the records to b.Records.
 func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 	if odd && size > 0 {
 		b.Split() // the records before these are lines

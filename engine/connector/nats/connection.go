@@ -100,7 +100,8 @@ func (c *Connection) validateLogin() error {
 }
 
 // withoutSecrets returns an error to show instead of err, because err may quote the content of a
-// file with secrets. If err contains a path error, withoutSecrets returns the path error.
+// file with secrets. If the file could not be read, it returns the error with the path. Otherwise
+// it returns a hint on the form of the file.
 func withoutSecrets(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path

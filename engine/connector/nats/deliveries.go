@@ -187,8 +187,8 @@ func appendRecord(b *stream.Batch, c *content) {
 	b.Added++
 }
 
-// extendSpan moves the end of the only span of b to the position given by to. If b has no span,
-// extendSpan adds a copy of s with the range (from, to], unless this range is empty.
+// extendSpan moves the end of the only span of b to the last argument. If b has no span, extendSpan
+// adds a copy of s with the range (from, to], unless this range is empty.
 func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	switch {
 	case len(b.Spans) > 0:

@@ -137,8 +137,8 @@ func TestSharedSlowSink(t *testing.T) {
 	}
 }
 
-// TestSharedMemory checks that the source bounds the bytes that it fetches ahead of a slow sink. It
-// also reads a message that is larger than the remaining memory.
+// TestSharedMemory checks that the source bounds the bytes that it fetches ahead of a slow sink. A
+// message that is larger than the remaining memory must be read nevertheless.
 func TestSharedMemory(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestDecode checks the outcomes of responses. Their order matters: decode remembers the text of an
-// acknowledgement, and must not mistake a different response for the same one.
+// acknowledgement, and must not mistake a different response for an acknowledgement.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	var p publisher

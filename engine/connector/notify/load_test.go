@@ -48,9 +48,9 @@ type load struct {
 func (l load) wellRecords() int { return min(l.records, max(50_000, l.records/20)) }
 
 // TestLoad sends to 10,000 merchants, of which 1 % are dead and 5 % slow, at 60 % of the rate that
-// is possible if all are healthy. It measures the latency of healthy merchants from the source
-// to the acceptance, the attempts at dead hosts, and the memory. `make notify-load` runs the full
-// size. The process time shows how close the machine was to its limit.
+// is possible if all are healthy. It measures the latency of healthy merchants from the source to
+// the acceptance, the attempts at dead hosts, and the memory. The processor time that it prints
+// shows how close the machine was to its limit. `make notify-load` runs the full size.
 func TestLoad(t *testing.T) {
 	if os.Getenv(loadServer) != "" {
 		serveLoad(t)

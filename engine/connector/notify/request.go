@@ -94,8 +94,8 @@ func (e *evaluators) begin(b *stream.Batch) {
 	}
 }
 
-// value returns the value of an expression for record i. If there is no expression, it returns its
-// parameter missing.
+// value returns the value of an expression for record i. If there is no expression, it returns the
+// last argument.
 func (e *evaluators) value(
 	name string, one *expr.Evaluator, i int, missing string,
 ) (string, error) {

@@ -123,8 +123,8 @@ func (r *result) repeats(d *parked.Delivery, next parked.Progress) bool {
 		r.entry.Detail == d.Operation.Found
 }
 
-// breakOff waits for the end of ctx. It then cancels in-flight attempts after stopGrace, or as soon
-// as all workers have ended.
+// breakOff waits for the end of ctx. It then gives the workers the time stopGrace to finish their
+// attempts, and cancels those that are still in flight.
 func (s *sender) breakOff(ctx context.Context) error {
 	<-ctx.Done()
 	grace := time.NewTimer(stopGrace)

@@ -116,7 +116,7 @@ func (s *Sink) lockTable() *sqlspan.Statement {
 			`insufficient_privilege OR wrong_object_type THEN END`, s.name), "'", "''") + "'"}
 }
 
-// readColumns returns a statement that reads the columns of the table into columns. It reads none
+// readColumns returns a statement that reads the columns of the table into *columns. It reads none
 // if the table does not exist.
 func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
 	return &sqlspan.Statement{SQL: s.columnsText, Args: []any{s.name.String()},

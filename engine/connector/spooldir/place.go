@@ -27,9 +27,9 @@ func (p place) List(found func(follow.Listed), refused func(label, why string)) 
 	return p.list(".", 0, awaiting, found, refused)
 }
 
-// list calls found with each wanted file in the directory with the given name, and below it. The
-// map awaiting has files that wait to be finished. For these files, list takes the file information
-// from the map and calls no stat.
+// list calls the function found for each wanted file in the directory with the given name, and
+// below it. The map awaiting has files that wait to be finished. For these files, list takes the
+// file information from the map and calls no stat.
 func (p place) list(
 	name string, depth int, awaiting map[string]vfs.Info, found func(follow.Listed), refused func(label, why string),
 ) error {
@@ -72,8 +72,9 @@ func (p place) list(
 	return nil
 }
 
-// Finished implements follow.Place. It calls found with each file that has the suffix of finished
-// files, and each file in move_to. With recursive, this includes files in subdirectories.
+// Finished implements follow.Place. It calls the function found for each file that has the suffix
+// of finished files, and for each file in move_to. With recursive, this includes files in
+// subdirectories.
 func (p place) Finished(found func(follow.Listed)) error {
 	depth := 0
 	if p.s.o.Recursive {

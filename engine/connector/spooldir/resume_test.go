@@ -116,9 +116,9 @@ func readAll(t *testing.T, h *host, dir string, limits stream.BatchLimits,
 	}
 }
 
-// TestResumeAnywhere kills a run after any batch, with any of the batches before it settled. The
-// next run must deliver every unsettled line once, and must end each span where the first run ended
-// a span of the same file.
+// TestResumeAnywhere kills a run after some batches, of which a random part is settled. The next
+// run must deliver every unsettled line once, and must end each span where the first run ended a
+// span of the same file.
 func TestResumeAnywhere(t *testing.T) {
 	dir, _ := spoolData(t)
 	const seed = 20261121

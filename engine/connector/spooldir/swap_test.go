@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// swapFS is a file system that calls a function (the field before) ahead of each operation on a
-// file beneath a directory. It adds dev to device numbers.
+// swapFS is a file system with a hook: each operation on a file beneath a directory first calls the
+// function swapFS.before. It adds dev to device numbers.
 type swapFS struct {
 	vfs.FS
 	before func(name string)

@@ -22,9 +22,9 @@ type database interface {
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
 	// hasNullKey reports whether a view or query has a row with NULL in a column of order_by.
 	hasNullKey(ctx context.Context, r *relation) (bool, error)
-	// passed returns the number of observations that have passed, counted from the first element
-	// of the list waiting. An observation has passed when no transaction can add rows before its
-	// last row any more.
+	// passed returns the number of observations that have passed, counted from the first one in the
+	// argument waiting. An observation has passed when no transaction can add rows before its last
+	// row any more.
 	passed(ctx context.Context, r *relation, waiting []observation) (int, error)
 	// rows passes the rows of q to f, in order.
 	rows(ctx context.Context, r *relation, q rowQuery, f *filling) error

@@ -55,9 +55,9 @@ func (d *mysqlServer) close() error {
 	return nil
 }
 
-// query runs a statement and calls row for each row until row returns false. The values are valid
-// until the next call of row. If the connection has failed, or a response was not read completely,
-// the next query uses a new connection.
+// query runs a statement and calls the function row for each row, until the function returns false.
+// The values are valid until the next call. If the connection has failed, or a response was not
+// read completely, the next query uses a new connection.
 func (d *mysqlServer) query(
 	ctx context.Context, head func(driver.Rows) error, row func(v []driver.Value) (bool, error),
 	sql string, args ...driver.Value,

@@ -95,8 +95,8 @@ func (p *pairing) meet(k int) {
 	}
 }
 
-// carry copies data from one connection to the other until one ends. Before it sends on the data of
-// a read, it passes the data to the function before.
+// carry copies data from one connection to the other until one ends. The last argument is called
+// with the data of each read, before this data is written.
 func carry(to, from net.Conn, before func(data []byte)) {
 	defer to.Close()
 	defer from.Close()

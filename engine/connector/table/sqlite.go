@@ -70,8 +70,8 @@ func (d *sqliteFile) open() error {
 	return err
 }
 
-// query runs a statement and calls row for each row until row returns false. The values are valid
-// until the next call of row.
+// query runs a statement and calls the function row for each row, until the function returns false.
+// The values are valid until the next call.
 func (d *sqliteFile) query(ctx context.Context, row func(v []driver.Value) (bool, error),
 	sql string, args ...driver.Value) (err error) {
 	if err := d.open(); err != nil {

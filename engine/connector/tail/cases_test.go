@@ -291,9 +291,9 @@ func identityCases() []rotation {
 	}
 }
 
-// harnessCases returns the file cases of vector-test-harness, made stricter. The glob matches the
-// copy. The truncated file grows past the old offset before the source checks it again. Every line
-// is counted, not only the last one.
+// harnessCases returns the file cases of vector-test-harness, made stricter. If a case copies a
+// file, the glob matches the copy, too. If a case truncates a file, the file grows past the old
+// offset before the source checks it again. Every line is counted, not only the last one.
 func harnessCases() []rotation {
 	text := func(name, line string) func(w *writer) { return func(w *writer) { w.text(name, line+"\n", line) } }
 	return []rotation{

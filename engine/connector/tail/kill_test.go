@@ -207,8 +207,8 @@ func (v *sweep) after(i int, here bool) {
 	}
 }
 
-// compare checks the lines of both receivers against the ledger: the table has each line once, and
-// the server lacks none.
+// compare checks the lines of both receivers against those that the case has written: the table has
+// each line once, and the server lacks none.
 func (c *subject) compare(t *testing.T) {
 	got := c.rows(t)
 	for _, line := range c.w.maybe { // written and destroyed at once: it may have been read

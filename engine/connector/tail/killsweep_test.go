@@ -230,7 +230,7 @@ func (v *sweep) writeMarker() string {
 const markerPrefix = "marker "
 
 // awaitDelivery runs the process until the checkpoint is saved, and both receivers of every case
-// have a new marker line and the lines of the ledger. It must not return earlier, because the next
+// have a new marker line and all lines written so far. It must not return earlier, because the next
 // step may destroy lines or files that the process still needs.
 //
 // There are two exceptions. Some lines of a case with waits arrive only after killGoneWait or

@@ -69,9 +69,9 @@ func appendPacked(t *testing.T, path string, data []byte) {
 	}
 }
 
-// FuzzResume checks files of any bytes, written in any pieces, with a kill between any two of them.
-// For each framing, encoding and compression, the records equal those of one pass over the whole
-// file.
+// FuzzResume checks files of any bytes. Each file is written in any number of parts, with a kill
+// between two parts. For each framing, encoding and compression, the records equal those of one
+// pass over the whole file.
 func FuzzResume(f *testing.F) {
 	data := []byte("1 one\n  more\r\n2 \xe4\xf0||[1,{\"a\":2}] \"x\ny\"\n3\x00\n")
 	for framing := range resumeFramings {

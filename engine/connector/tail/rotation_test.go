@@ -30,8 +30,8 @@ type schedule struct {
 	at   int // before this step, or around it
 }
 
-// schedules returns the schedules of kills: one without a kill, six kinds for each step, and three
-// kinds that kill at every step. In these kinds, in their order, the process is:
+// schedules returns the schedules of kills. The first has no kill. Then there are six kinds for
+// each step. In these kinds, the process is:
 //
 //   - killed before the step, at once
 //   - killed before the step, after it has read all earlier data
@@ -40,7 +40,10 @@ type schedule struct {
 //   - killed while it reads the step's data
 //   - killed after it has read the step's data, with nothing saved
 //
-// Without full, each step gets two of the kinds, which differ from case to case.
+// Three of these kinds (the first, the second and the fifth) also exist with a kill at every step.
+//
+// Without full, a case gets only two of the six kinds for each step, and only one of the three.
+// They differ from case to case.
 func schedules(steps, nth int, full bool) []schedule {
 	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
 	all := []schedule{{kind: "never"}}

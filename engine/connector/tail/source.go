@@ -89,8 +89,8 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 // files.
 func (s *source) Held() stream.Held { return s.set.Held() }
 
-// follow lists the files repeatedly until ctx is done, even while no route reads. By then all
-// routes have ended, and follow closes the folders.
+// follow lists the files repeatedly until ctx is done, even while no route reads. ctx is done only
+// when all routes have ended. Then follow closes the folders.
 func (s *source) follow(ctx context.Context) error {
 	return errors.Join(s.set.Run(ctx), s.place.close())
 }
