@@ -93,7 +93,7 @@ replay sends none. After a kill, the next replay resumes, and repeats at most th
 route's checkpoint.replay. A record that is refused again becomes a new letter.
 
 Stop the running penstock first: replay needs the state directory to itself.`),
-		p.deadSub("discard CONFIG", "Settle dead letters without a delivery", p.deadDiscard,
+		p.deadSub("discard CONFIG", "Settle dead letters without a delivery", deadDiscard(p),
 			`Discard marks letters as settled without delivering them. Discarded letters count as
 replayed: a later replay does not send them, and list shows them with --all. They stay
 in their file. Without a filter, discard needs --all. The sink of the route is not opened.

@@ -16,19 +16,26 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// deadDiscard marks letters as settled in the checkpoint. It starts no route.
-func (p *program) deadDiscard(cmd *cobra.Command, args []string, f *deadFlags) error {
+// deadDiscard returns the function of the command dead discard.
+func deadDiscard(p *program) func(cmd *cobra.Command, args []string, f *deadFlags) error {
+	return func(cmd *cobra.Command, args []string, f *deadFlags) error {
+		return discardLetters(p, cmd, args[0], f)
+	}
+}
+
+// discardLetters marks letters as settled in the checkpoint. It starts no route.
+func discardLetters(p *program, cmd *cobra.Command, path string, f *deadFlags) error {
 	if f.reason+f.since+f.until+f.route == "" && !f.all {
 		return usagef("dead discard needs a filter, such as --reason, or --all for all letters")
 	}
-	res, err := p.eachLetter(args[0], f, nil, func(letterResult, *deadletter.Entry) error {
+	res, err := p.eachLetter(path, f, nil, func(letterResult, *deadletter.Entry) error {
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	before := res.Replayed
-	n, failed := p.discard(cmd.Context(), args[0], f, &res)
+	n, failed := discardOf(cmd.Context(), p, path, f, &res)
 	res.Replayed += n
 	res.Letters = max(res.Letters, res.Replayed) // some may have been written meanwhile
 	if f.json {
@@ -46,10 +53,10 @@ func (p *program) deadDiscard(cmd *cobra.Command, args []string, f *deadFlags) e
 	return err
 }
 
-// discard discards the letters of the routes with unsettled letters, and returns their number. It
+// discardOf discards the letters of the routes with unsettled letters, and returns their number. It
 // adds an object for each of these routes to res.
-func (p *program) discard(
-	ctx context.Context, path string, f *deadFlags, res *deadResult,
+func discardOf(
+	ctx context.Context, p *program, path string, f *deadFlags, res *deadResult,
 ) (discarded int64, err error) {
 	res.Routes = []routeResult{}
 	if len(res.unsettled) == 0 {
