@@ -36,6 +36,7 @@ type journal struct {
 	f        vfs.File
 	size     int64
 	numbers  map[uint32]uint32 // partition number in the index -> number in the segment
+	named    uint32            // number of partitions that the segment has defined
 	boot     string            // last boot id written to the segment
 	unsynced bool
 	failed   error // error after which the contents of the disk are unknown
@@ -72,6 +73,7 @@ func (j *journal) begin() error {
 	j.segments, j.sizes = append(j.segments, n), append(j.sizes, int64(len(head)))
 	j.f, j.size, j.numbers, j.boot, j.unsynced = f, int64(len(head)), make(map[uint32]uint32), "",
 		true
+	j.named = 0
 	return nil
 }
 
