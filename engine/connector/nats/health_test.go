@@ -41,7 +41,7 @@ func TestFailure(t *testing.T) {
 	defer c.close()
 	until := func(what string, is func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); !is(); <-time.After(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("timeout: %s", what)
 			}

@@ -440,7 +440,7 @@ func TestPartitionsAreReleased(t *testing.T) {
 	if err := s.Save(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the first restart reads the segment, the second one what a restart has left
+	for range 2 { // the second restart reads the files after the first one
 		_ = s.Close()
 		s = open(t, dir)
 		check("after a restart", waiting)

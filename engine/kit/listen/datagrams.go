@@ -161,7 +161,8 @@ func (d *Datagrams) reportDrops() {
 	d.dropped, d.failed = drops{}, failures{}
 	d.mu.Unlock()
 	if failed.total > 0 {
-		d.Host.Log().Warn("datagrams not received", "datagrams", failed.total, "error", failed.last)
+		d.Host.Log().Warn("datagrams not received", "datagrams", failed.total,
+			"error", failed.last)
 	}
 	if dropped.total == 0 {
 		return

@@ -60,8 +60,8 @@ func TestLongDatagram(t *testing.T) {
 	}
 	d.reportDrops()
 	d.reportDrops()
-	const want = `msg="datagrams not received" datagrams=3 error="it has more than 1048576 bytes; ` +
-		`raise max_record"`
+	const want = `msg="datagrams not received" datagrams=3 error="it has more than 1048576 ` +
+		`bytes; raise max_record"`
 	if log := h.Logged(); strings.Count(log, "\n") != 1 || !strings.Contains(log, want) {
 		t.Errorf("the log is %q, want one line with %s", log, want)
 	}

@@ -68,10 +68,11 @@ type Emit struct {
 // may access its fields.
 type Work struct {
 	Acked, Failed []bool // indexed by tuple number
-	Emits         []Emit // with KeepEmits: in the order of emission, including those of failed tuples
+	Emits         []Emit // with KeepEmits, in the order of emission; also those of failed tuples
 	Done          chan struct{}
 	Err           error // why some tuples were not answered
-	Blamed        int   // number of the tuple that probably made the child exit; -1 if not in this Work
+	// Blamed is the number of the tuple that probably made the child exit; -1 if not in this Work.
+	Blamed int
 
 	open int
 }
@@ -389,8 +390,8 @@ func (b *Bolt) emitLocked(m Message) error {
 		of.emitted += len(value)
 	}
 	if of.emitted > maxEmitted {
-		return fmt.Errorf("the tuples that it has emitted for tuple %q, without an ack, need more "+
-			"than %d MiB of memory; emit less for one tuple", string(of.id), maxEmitted>>20)
+		return fmt.Errorf("its emits for tuple %q, without an ack, need more than %d MiB of "+
+			"memory; emit less for one tuple", string(of.id), maxEmitted>>20)
 	}
 	of.Of.Emits = append(of.Of.Emits, Emit{m, of.Number})
 	return nil

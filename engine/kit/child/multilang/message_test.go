@@ -135,8 +135,8 @@ func TestEmitsOfOneTuple(t *testing.T) {
 			}
 			c.say(emit("1"))
 			err := c.killed()
-			if want := `for tuple "1", without an ack, need more than 64 MiB`; (err != nil) != keep ||
-				err != nil && !strings.Contains(err.Error(), want) {
+			const reason = `for tuple "1", without an ack, need more than 64 MiB`
+			if (err != nil) != keep || err != nil && !strings.Contains(err.Error(), reason) {
 				t.Errorf("keep %v: killed for %v", keep, err)
 			}
 			c.end()
@@ -146,8 +146,8 @@ func TestEmitsOfOneTuple(t *testing.T) {
 				want = sizes
 			}
 			if len(work.Emits) != want || counted != sizes+1 {
-				t.Errorf("keep %v: %d emits kept, want %d, %d counted", keep, len(work.Emits), want,
-					counted)
+				t.Errorf("keep %v: %d emits kept, want %d, %d counted", keep, len(work.Emits),
+					want, counted)
 			}
 		})
 	}
