@@ -7,6 +7,27 @@ import (
 	"testing"
 )
 
+// twoBadRecords writes into a new current directory a.log, in which two of five records are not
+// JSON, and configs with the given source. The route of bad.yaml refuses these records, and the
+// route of good.yaml accepts all. The returned function runs a command, which must succeed.
+func twoBadRecords(t *testing.T, source string) (run func(args ...string) string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	config := "state: ./state\npipelines: { p: { source: { " + source + " }, processors: [%s], " +
+		"sink: { drop: } } }\n"
+	writeFile(t, "good.yaml", fmt.Sprintf(config, ""))
+	writeFile(t, "bad.yaml", fmt.Sprintf(config, "{ parse: { format: json } }"))
+	writeFile(t, "a.log", "{}\nx\n{}\ny\n{}\n")
+	return func(args ...string) string {
+		t.Helper()
+		got := realProgram().try(t, args...)
+		if got.code != 0 {
+			t.Fatalf("%q: exit code %d\n%s%s", args, got.code, got.out, got.stderr)
+		}
+		return got.out
+	}
+}
+
 // TestCheckpointChangeOfLetters changes progress so that records with replayed dead letters are
 // delivered again. The letters must then count as not replayed. A record that is refused again gets
 // no second letter, so a list shows it only if its first letter counts as not replayed.
@@ -26,19 +47,10 @@ func TestCheckpointChangeOfLetters(t *testing.T) {
 		"reset of the other one":  {[]string{"reset", "state", "p/main", "--partition", "%other"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Chdir(t.TempDir())
-			config := "state: ./state\npipelines: { p: { source: { tail: { include: [./*.log] } }, " +
-				"processors: [%s], sink: { drop: } } }\n"
-			writeFile(t, "good.yaml", fmt.Sprintf(config, ""))
-			writeFile(t, "bad.yaml", fmt.Sprintf(config, "{ parse: { format: json } }"))
-			writeFile(t, "a.log", "{}\nx\n{}\ny\n{}\n")
+			run := twoBadRecords(t, "tail: { include: [./*.log] }")
 			writeFile(t, "b.log", "{}\n")
-			for _, args := range []string{"run --once bad.yaml", "dead replay good.yaml"} {
-				got := realProgram().try(t, strings.Fields(args)...)
-				if got.code != 0 {
-					t.Fatalf("%s: exit code %d\n%s%s", args, got.code, got.out, got.stderr)
-				}
-			}
+			run("run", "--once", "bad.yaml")
+			run("dead", "replay", "good.yaml")
 			ids := partitionIDs(t)
 			args := []string{"checkpoint"}
 			for _, arg := range c.args {
@@ -49,14 +61,12 @@ func TestCheckpointChangeOfLetters(t *testing.T) {
 			if args[1] == "set" {
 				args = append(args, "--route", "p/main")
 			}
-			if got := realProgram().try(t, args...); got.code != 0 ||
-				!strings.Contains(got.out, "changed the progress of") {
-				t.Fatalf("%q: exit code %d\n%s%s", args, got.code, got.out, got.stderr)
+			if got := run(args...); !strings.Contains(got, "changed the progress of") {
+				t.Fatalf("%q: %s", args, got)
 			}
 			want := fmt.Sprintf("2 dead letters, %d of them replayed", c.replayed)
-			if got := realProgram().try(t, "dead", "list", "good.yaml"); !strings.Contains(got.out,
-				want) {
-				t.Errorf("after %q: %s\nwant %s", args, got.out, want)
+			if got := run("dead", "list", "good.yaml"); !strings.Contains(got, want) {
+				t.Errorf("after %q: %s\nwant %s", args, got, want)
 			}
 			if _, err := os.Stat("state/checkpoint.log.before-1"); err != nil {
 				t.Error(err)
@@ -86,19 +96,7 @@ func partitionIDs(t *testing.T) map[string]string {
 // The same holds for letters of records that were refused again by a replay.
 func TestCheckpointResetOfReusedName(t *testing.T) {
 	for _, refusedAgain := range []bool{false, true} {
-		t.Chdir(t.TempDir())
-		config := "state: ./state\npipelines: { p: { source: { spool_dir: { path: ., " +
-			"include: [\"*.log\"], settle: 1ms } }, processors: [%s], sink: { drop: } } }\n"
-		writeFile(t, "good.yaml", fmt.Sprintf(config, ""))
-		writeFile(t, "bad.yaml", fmt.Sprintf(config, "{ parse: { format: json } }"))
-		writeFile(t, "a.log", "{}\nx\n{}\ny\n{}\n")
-		run := func(args ...string) string {
-			got := realProgram().try(t, args...)
-			if got.code != 0 {
-				t.Fatalf("%q: exit code %d\n%s%s", args, got.code, got.out, got.stderr)
-			}
-			return got.out
-		}
+		run := twoBadRecords(t, `spool_dir: { path: ., include: ["*.log"], settle: 1ms }`)
 		run("run", "--once", "bad.yaml")
 		all := 2
 		if refusedAgain {

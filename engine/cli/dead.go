@@ -45,10 +45,10 @@ type letterResult struct {
 type deadResult struct {
 	OK       bool          `json:"ok"`
 	Error    string        `json:"error,omitempty"`
-	Letters  int64         `json:"letters"`  // number of letters that the filters select
-	Replayed int64         `json:"replayed"` // of these, settled by a replay or discard, also this one
-	Skipped  int64         `json:"skipped"`  // number of lines in the files that are not letters
-	Routes   []routeResult `json:"pipelines,omitempty"`
+	Letters  int64         `json:"letters"`            // number of letters that the filters select
+	Replayed int64         `json:"replayed"`           // of these, settled by a replay or discard, also this one
+	Skipped  int64         `json:"skipped"`            // number of lines in the files that are not letters
+	Routes   []routeResult `json:"pipelines,omitzero"` // of a replay or discard
 	// Others are the files with dead letters of routes that the config does not have.
 	Others []string `json:"others,omitempty"`
 
@@ -86,17 +86,17 @@ escaped, so that a record cannot control the terminal. Without an ID, it prints 
 letters.
 
 With --json it prints one object per letter, with the record, then one with "ok".`),
-		p.deadSub("replay CONFIG", "Deliver dead letters again", settleLetters(p, false),
+		p.deadSub("replay CONFIG", "Deliver dead letters again", p.deadReplay,
 			`Replay delivers the letters again, through the processors and the sink of the route
 from which they came. The route's checkpoint records the settled letters, so a second
 replay sends none. After a kill, the next replay resumes, and repeats at most the
 route's checkpoint.replay. A record that is refused again becomes a new letter.
 
 Stop the running penstock first: replay needs the state directory to itself.`),
-		p.deadSub("discard CONFIG", "Settle dead letters without a delivery", settleLetters(p, true),
+		p.deadSub("discard CONFIG", "Settle dead letters without a delivery", deadDiscard(p),
 			`Discard marks letters as settled without delivering them. Discarded letters count as
 replayed: a later replay does not send them, and list shows them with --all. They stay
-in their file. Without a filter, discard needs --all.
+in their file. Without a filter, discard needs --all. The sink of the route is not opened.
 
 Stop the running penstock first, or discard the letters in its dashboard: this command
 needs the state directory to itself.`))
@@ -123,18 +123,17 @@ func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, 
 	cmd.Flags().StringVar(&f.route, "route", "", "letters of one route: PIPELINE/ROUTE, or "+
 		"PIPELINE for all of its routes")
 	switch name {
-	case "replay", "discard":
+	case "replay":
 		cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "give up after this time "+
 			"without a delivery while letters wait")
 		cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 		cmd.Flags().StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
-	default:
-		cmd.Flags().BoolVar(&f.all, "all", false, "include replayed letters")
-	}
-	if name == "discard" {
+	case "discard":
 		cmd.Flags().BoolVar(&f.all, "all", false, "discard all letters that the filters select; "+
 			"needed if there is no filter")
 		cmd.Example = strings.Replace(cmd.Example, "discard p", "discard --all p", 1)
+	default:
+		cmd.Flags().BoolVar(&f.all, "all", false, "include replayed letters")
 	}
 	if name == "show" {
 		cmd.Example += "\n  penstock dead show penstock.yaml 2f1c9b7a04d35e68:1048576"

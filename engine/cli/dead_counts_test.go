@@ -67,7 +67,7 @@ func TestDeadReplayCounts(t *testing.T) {
 				}
 			}
 			got := realProgram().try(t, "dead", "replay", "--json", config)
-			const want = `{"ok":true,"letters":3,"replayed":3,"skipped":0}`
+			const want = `{"ok":true,"letters":3,"replayed":3,"skipped":0,"pipelines":[]}`
 			if got.code != 0 || !strings.HasPrefix(got.out, want) {
 				t.Errorf("exit code %d, want 0 with %s:\n%s%s", got.code, want, got.out, got.stderr)
 			}

@@ -79,3 +79,57 @@ func TestDeadDiscard(t *testing.T) {
 		t.Errorf("discarded letters were delivered: %q, %v", out, err)
 	}
 }
+
+// TestDeadDiscardOpensNoSink checks that a discard needs neither the sink of the route nor the file
+// with its token.
+func TestDeadDiscardOpensNoSink(t *testing.T) {
+	twoRoutes(t, "q")
+	got := realProgram().try(t, "dead", "discard", "--all", "penstock.yaml")
+	if got.code != 0 || !strings.HasPrefix(got.out, "3 dead letters: 3 discarded, ") {
+		t.Errorf("the file cannot be opened: exit code %d\n%s%s", got.code, got.out, got.stderr)
+	}
+	twoRoutes(t, "p")
+	writeFile(t, "penstock.yaml", "state: ./state\npipelines: { p: { source: { tail: "+
+		"{ include: [./*.log] } }, sink: { http: { endpoints: [http://127.0.0.1:1/], "+
+		"bearer_file: ./missing } } } }\n")
+	got = realProgram().try(t, "dead", "discard", "--all", "--json", "penstock.yaml")
+	if got.code != 0 || !strings.HasPrefix(got.out, `{"ok":true,"letters":3,"replayed":3,`+
+		`"skipped":0,"pipelines":[{"pipeline":"p","route":"main","read_records":3,`) {
+		t.Errorf("the token is missing: exit code %d\n%s%s", got.code, got.out, got.stderr)
+	}
+}
+
+// TestDeadDiscardOfLedger checks that discarded letters of a route whose sink has a ledger are not
+// replayed, although the ledger does not have them.
+func TestDeadDiscardOfLedger(t *testing.T) {
+	twoRoutes(t, "p")
+	writeFile(t, "penstock.yaml", "state: ./state\npipelines: { p: { source: { tail: "+
+		"{ include: [./*.log] } }, sink: { sqlite: { path: ./out.db, table: t } } } }\n")
+	for _, step := range []struct{ args, want string }{
+		{"dead discard --reason ra penstock.yaml", "1 dead letters: 1 discarded, 0 had been"},
+		{"dead replay penstock.yaml", "3 dead letters: 2 delivered, 0 refused again (new letters), " +
+			"1 had been replayed before"},
+		{"dead replay penstock.yaml", "3 dead letters: 0 delivered"},
+		{"run --once penstock.yaml", ""},
+	} {
+		got := realProgram().try(t, strings.Fields(step.args)...)
+		if got.code != 0 || !strings.HasPrefix(got.out, step.want) ||
+			strings.Contains(got.stderr, "is behind") {
+			t.Fatalf("%s: exit code %d, want %q:\n%s%s", step.args, got.code, step.want, got.out,
+				got.stderr)
+		}
+	}
+}
+
+// TestDeadNothingToSettle checks that the result of a replay or discard without unsettled letters
+// has an empty list of routes.
+func TestDeadNothingToSettle(t *testing.T) {
+	twoRoutes(t, "")
+	for _, args := range []string{"dead replay --json", "dead discard --all --json"} {
+		got := realProgram().try(t, append(strings.Fields(args), "penstock.yaml")...)
+		want := `{"ok":true,"letters":0,"replayed":0,"skipped":0,"pipelines":[]}` + "\n"
+		if got.code != 0 || got.out != want {
+			t.Errorf("%s: exit code %d, %q, want %q", args, got.code, got.out, want)
+		}
+	}
+}

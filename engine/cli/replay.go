@@ -15,23 +15,10 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// settleLetters returns the function that runs `penstock dead replay` or, if discard is set,
-// `penstock dead discard`. It starts only routes with selected letters that are not settled,
-// because a receiver of another route may be down.
-func settleLetters(
-	p *program, discard bool,
-) func(cmd *cobra.Command, args []string, f *deadFlags) error {
-	return func(cmd *cobra.Command, args []string, f *deadFlags) error {
-		if discard && f.reason+f.since+f.until+f.route == "" && !f.all {
-			return usagef("dead discard needs a filter, such as --reason, or --all for all letters")
-		}
-		return p.settleLetters(cmd, args[0], f, discard)
-	}
-}
-
-func (p *program) settleLetters(
-	cmd *cobra.Command, path string, f *deadFlags, discard bool,
-) error {
+// deadReplay starts only routes with selected letters that are not settled, because a receiver of
+// another route may be down.
+func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) error {
+	path := args[0]
 	if f.stall <= 0 {
 		return usagef("%s--stall is %v; it must be above zero", named(cmd), f.stall)
 	}
@@ -50,12 +37,12 @@ func (p *program) settleLetters(
 	}
 	filter, _ := f.filter(nil) // the filter was already checked
 	routes, _ := f.routes(&c)
-	end := replayEnd{deadResult: res, discard: discard}
+	end := replayEnd{deadResult: res}
 	for _, r := range routes {
 		if !res.unsettled[r.pipeline.Name+"/"+r.route.Name] {
 			continue
 		}
-		own, err := pipeline.ReplayConfig(c, r.pipeline.Name, r.route.Name, filter, discard)
+		own, err := pipeline.ReplayConfig(c, r.pipeline.Name, r.route.Name, filter)
 		if err != nil {
 			return err
 		}
@@ -80,12 +67,11 @@ func (p *program) replay(ctx context.Context, c engine.Config, o engine.Options,
 	return e.Status(), err
 }
 
-// replayEnd is the result of a replay or discard of the letters of one or more routes.
+// replayEnd is the result of a replay of the letters of one or more routes.
 type replayEnd struct {
 	deadResult
-	discard bool
-	all     engine.Status // of the routes
-	counts  status.Replay // sums over the routes
+	all    engine.Status // of the routes
+	counts status.Replay // sums over the routes
 }
 
 // add adds the final status of a replayed route. It is empty if the replay did not start.
@@ -112,12 +98,6 @@ func (p *program) endReplay(w io.Writer, f *deadFlags, end replayEnd, failed err
 	}
 	if failed != nil {
 		return nil
-	}
-	if end.discard {
-		_, err := fmt.Fprintf(w, "%s dead letters: %s discarded, %s had been replayed or "+
-			"discarded before\n%s", thousands(res.Letters), thousands(now.Dropped),
-			thousands(before), skippedLines(res.Skipped))
-		return err
 	}
 	_, err := fmt.Fprintf(w, "%s dead letters: %s delivered, %s refused again (new letters)%s%s, "+
 		"%s had been replayed before\n%s",

@@ -74,8 +74,8 @@ func writeResult(w io.Writer, v any) error {
 }
 
 // summary returns the table that is printed at the end of a run. If the run failed before it had
-// read anything, summary returns "".
-func summary(s engine.Status, err error) string {
+// read anything, summary returns "". once means that the run has ended at the end of the data.
+func summary(s engine.Status, once bool, err error) string {
 	rows := [][]string{{
 		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped",
 		"waiting", "redelivered", "seconds", "MB/s",
@@ -97,10 +97,13 @@ func summary(s engine.Status, err error) string {
 	if read == 0 && err != nil {
 		return ""
 	}
-	if read == 0 {
-		b.WriteString("nothing new: all records have already been delivered\n")
-	} else {
+	switch {
+	case read > 0:
 		b.WriteString(table.Text(rows, 2))
+	case once:
+		b.WriteString("nothing new: all records have already been delivered\n")
+	default:
+		b.WriteString("nothing new was read\n")
 	}
 	for _, r := range s.Routes {
 		if met := countersText(r.SourceCounters); met != "" {

@@ -278,3 +278,17 @@ func TestFigures(t *testing.T) {
 		}
 	}
 }
+
+// TestSummaryOfNothing checks that the summary of a run that has read nothing calls the data
+// delivered only if the run has reached the end of the data.
+func TestSummaryOfNothing(t *testing.T) {
+	s := engine.Status{Routes: []status.Route{{Pipeline: "p", Name: "main", Health: "finished"}}}
+	for once, want := range map[bool]string{
+		true:  "nothing new: all records have already been delivered\n",
+		false: "nothing new was read\n",
+	} {
+		if got := summary(s, once, nil); !strings.HasPrefix(got, want) {
+			t.Errorf("once %v: %q, want %q", once, got, want)
+		}
+	}
+}

@@ -154,6 +154,10 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 		}
 		return said, nil
 	}
+	if key := a.contradiction(); key != "" {
+		return nil, fmt.Errorf(`its answer has "delivered":true and %q, which contradict each `+
+			`other; to name undelivered records, use "refused" or "retry"`, key)
+	}
 	if len(a.Refused)+len(a.Retry) == 0 {
 		return nil, nil
 	}
@@ -180,6 +184,20 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 		}
 		return verdict.Again
 	}).Outcome(""), nil
+}
+
+// contradiction returns the key of an answer with delivered:true that means that nothing was
+// delivered, or "" if there is none. With records to retry, retry_after can mean these records.
+func (a answer) contradiction() string {
+	switch {
+	case a.Wrong:
+		return "misconfigured"
+	case a.Rejected:
+		return "rejected"
+	case a.After != nil && *a.After > 0 && len(a.Retry) == 0:
+		return "retry_after"
+	}
+	return ""
 }
 
 // refusal is the reason why a child will never accept a record.

@@ -254,6 +254,10 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("throttled: %v", err)
 	}
 	for answer, want := range map[string]func(error) bool{
+		`{"delivered":true,"rejected":false,"misconfigured":false,"retry_after":0}`: func(
+			err error) bool {
+			return err == nil
+		},
 		`{"delivered":false,"rejected":true}`:      is[*stream.Rejected],
 		`{"delivered":false,"misconfigured":true}`: is[*stream.Misconfigured],
 		`{"error":"again"}`: func(err error) bool {
@@ -271,6 +275,8 @@ func TestAnswers(t *testing.T) {
 		`{"delivered":true,"refused":[-1]}`, `{"delivered":true,"refused":[{"reason":"x"}]}`,
 		`{"delivered":false,"refused":[0]}`,
 		`{"delivered":false,"retry_after":-1}`,
+		`{"delivered":true,"rejected":true}`, `{"delivered":true,"misconfigured":true}`,
+		`{"delivered":true,"rejected":true,"refused":[0]}`, `{"delivered":true,"retry_after":5}`,
 	} {
 		if _, err := said(wrong); err == nil || is[*stream.Split](err) ||
 			is[*stream.Rejected](err) {

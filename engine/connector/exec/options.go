@@ -30,6 +30,7 @@ const (
 
 	usualInFlight = 1
 	usualPending  = 100 // Storm's topology.shellbolt.max.pending
+	usualTimeout  = 30 * time.Second
 )
 
 // Options are the options of the sink. The option `flow.abandon` bounds the time in which a child
@@ -50,8 +51,7 @@ type Options struct {
 func DefaultOptions() *Options {
 	return &Options{
 		Options: child.DefaultOptions(), Workers: 1, Protocol: Lines, Format: Raw,
-		InFlight: usualInFlight, Pending: usualPending,
-		Timeout: 30 * time.Second,
+		InFlight: usualInFlight, Pending: usualPending, Timeout: usualTimeout,
 	}
 }
 
@@ -83,7 +83,10 @@ func (o *Options) Validate() error {
 	if len(o.Conf) > 0 && o.Protocol != Storm {
 		wrong("conf", "needs protocol storm, but this is %s", o.Protocol)
 	}
-	if o.Timeout < minTimeout {
+	if o.Timeout != usualTimeout && o.Protocol != Storm {
+		wrong("timeout", "needs protocol storm, but this is %s; flow.abandon limits an attempt",
+			o.Protocol)
+	} else if o.Timeout < minTimeout {
 		wrong("timeout", "%v is too short for one heartbeat a second; want %v or more", o.Timeout,
 			minTimeout)
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	nethttp "net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -36,7 +37,7 @@ func New(o Options, h stream.Host) (stream.Source, error) {
 	}
 	sum := sha256.Sum256([]byte(id))
 	part := stream.Partition{ID: "http_poll-" + hex.EncodeToString(sum[:16]), Name: o.shown()}
-	return &source{o: &o, host: h, part: part}, nil
+	return &source{o: &o, host: h, part: part, readers: make(map[*reader]bool)}, nil
 }
 
 type source struct {
@@ -44,6 +45,9 @@ type source struct {
 	host stream.Host
 	part stream.Partition
 	base nethttp.RoundTripper // nil if the network is used
+
+	mu      sync.Mutex // guards readers
+	readers map[*reader]bool
 }
 
 // Shared implements stream.SharedSource. The positions mean the same to every process.
@@ -68,15 +72,28 @@ func (s *source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 	for _, name := range counters {
 		r.counter(name, 0)
 	}
-	m, known := o.Resume(s.part.ID)
-	if !known {
-		return r, nil
+	if m, known := o.Resume(s.part.ID); known {
+		r.above = slices.Clone(m.Above)
+		if err := r.moveTo(m.Watermark); err != nil {
+			return nil, fmt.Errorf("http_poll %s: %w", s.part.Name, err)
+		}
 	}
-	r.above = slices.Clone(m.Above)
-	if err := r.moveTo(m.Watermark); err != nil {
-		return nil, fmt.Errorf("http_poll %s: %w", s.part.Name, err)
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readers[r] = true
 	return r, nil
+}
+
+// Failure implements stream.RetryingSource.
+func (s *source) Failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.readers {
+		if err := r.health.failure(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The names of the counters.

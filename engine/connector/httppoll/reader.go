@@ -22,6 +22,7 @@ type reader struct {
 	client  *client
 	started time.Time
 	pace    pace
+	health  health
 	fields  intake.Objects
 
 	page      place
@@ -100,6 +101,9 @@ func (r *reader) Commit(context.Context, []stream.Mark) error { return nil }
 
 // Close implements stream.Reader.
 func (r *reader) Close() error {
+	r.s.mu.Lock()
+	delete(r.s.readers, r)
+	r.s.mu.Unlock()
 	r.client.close()
 	return nil
 }
@@ -286,6 +290,7 @@ func (r *reader) poll(ctx context.Context) error {
 // (--once), it returns an error if all requests have failed for the time retry.give_up.
 func (r *reader) again(err error) error {
 	r.counter(pollsFailed, 1)
+	r.health.failed(err)
 	wait, failing := r.pace.failed(r.now())
 	if r.once && failing >= r.s.o.Retry.GiveUp {
 		return fmt.Errorf("requests have failed for %v (retry.give_up: %v): %w",
@@ -352,6 +357,7 @@ func (r *reader) holdOpenLine(c *content) (held bool) {
 // a row lack these records, took reports them as missing, and moves the reader to the settled
 // range.
 func (r *reader) took(news bool) error {
+	r.health.succeeded()
 	turned := r.follows()
 	r.end = r.pace.page(r.now(), news, turned)
 	if news || turned || len(r.above) == 0 {

@@ -73,6 +73,8 @@ func (r *Register) check(listening string) error {
 	return nil
 }
 
+const defaultHeaderTime = 10 * time.Second
+
 // DefaultOptions returns options for the format lines.
 func DefaultOptions() *Options {
 	return &Options{
@@ -83,7 +85,7 @@ func DefaultOptions() *Options {
 				Connections: 10_000, IdleTime: time.Minute,
 			},
 		},
-		Format: Lines, Idempotency: 24 * time.Hour, HeaderTime: 10 * time.Second,
+		Format: Lines, Idempotency: 24 * time.Hour, HeaderTime: defaultHeaderTime,
 		MaxBody: 16 << 20, MaxHeader: 32 << 10, MaxRatio: 100,
 	}
 }
@@ -97,6 +99,7 @@ func (o *Options) Validate() error {
 		stream.CheckEnums(o), o.Check("max_body", o.MaxBody), o.checkPath(),
 		stream.CheckRange("idempotency", o.Idempotency, 0, 7*24*time.Hour),
 		stream.CheckRange("header_timeout", o.HeaderTime, 100*time.Millisecond, time.Hour),
+		o.CheckPart("header_timeout", o.HeaderTime, defaultHeaderTime),
 		stream.CheckRange("max_header", o.MaxHeader, 1<<10, 1<<20),
 		o.Register.check(o.Listen),
 	)

@@ -36,6 +36,7 @@ type reader struct {
 	meta    *metaAdder
 	ended   chan struct{} // closed when the fetching goroutine has ended
 	started time.Time
+	health  *health
 	stored  map[topicPartition]committed // as last fetched; owned by the library's goroutine
 	ids     map[string][16]byte          // topic ids as first seen by this client; owned likewise
 	unknown map[string]unknownTopic      // owned by the fetching goroutine
@@ -65,7 +66,7 @@ func newReader(s *GroupSource, o stream.OpenOptions, group string) *reader {
 		s: s, o: o, group: group, meta: newMetaAdder(&s.o.Meta), made: make(chan struct{}), ended: make(chan struct{}),
 		parts: make(map[topicPartition]*partition), changed: make(chan struct{}), room: make(chan struct{}),
 		limit: commitmeta.DefaultLimit, started: time.Now(), ids: make(map[string][16]byte),
-		unknown: make(map[string]unknownTopic),
+		unknown: make(map[string]unknownTopic), health: &health{last: time.Now()},
 	}
 	for _, name := range sourceCounters {
 		r.count(name, 0)

@@ -176,7 +176,7 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 		kgo.RebalanceTimeout(s.o.RevokeTimeout+rebalanceSlack),
 		kgo.FetchMaxBytes(fetch), kgo.FetchMaxPartitionBytes(max(fetch/4, 64<<10)), kgo.MaxConcurrentFetches(2),
 		kgo.BrokerMaxReadBytes(max(4*fetch, 100<<20)), kgo.MaxDecompressBatchBytes(int(max(s.o.Memory, 64<<20))),
-		kgo.WithPools(new(recordPool)),
+		kgo.WithPools(new(recordPool)), kgo.WithHooks(r.health),
 		kgo.OnOffsetsFetched(r.offsetsFetched), kgo.AdjustFetchOffsetsFn(r.assign),
 		kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost), kgo.OnPartitionsAssigned(r.joined),
 	)

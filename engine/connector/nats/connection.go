@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -134,6 +135,7 @@ type client struct {
 	js      jetstream.JetStream
 	o       *Connection
 	denials *denials
+	lost    atomic.Pointer[time.Time] // when the connection was lost; nil while there is one
 }
 
 // reconnectWait and reconnectJitter pace the attempts to reconnect to servers that are down.
@@ -159,9 +161,12 @@ func (c *Connection) connect(log *slog.Logger, buffered int) (*client, error) {
 			log.Warn("the NATS server reports an error", "error", err)
 		}),
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
+			now := time.Now()
+			out.lost.CompareAndSwap(nil, &now)
 			log.Warn("connection to NATS lost; reconnecting", "error", err)
 		}),
 		natsgo.ReconnectHandler(func(conn *natsgo.Conn) {
+			out.lost.Store(nil)
 			log.Info("connected to NATS again", "server", conn.ConnectedUrlRedacted())
 		}),
 	}

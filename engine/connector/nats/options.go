@@ -51,13 +51,16 @@ const (
 	minAckWait    = time.Second
 	maxAckWait    = time.Hour
 	maxAckPending = 1_000_000
+
+	defaultAckWait       = 6 * time.Second
+	defaultMaxAckPending = 20_000
 )
 
 // DefaultSourceOptions returns options that read a stream from its start.
 func DefaultSourceOptions() *SourceOptions {
 	return &SourceOptions{
 		Connection: defaultConnection(), Start: startEarliest, Truncated: truncatedStop,
-		AckWait: 6 * time.Second, MaxAckPending: 20_000, Memory: 32 << 20,
+		AckWait: defaultAckWait, MaxAckPending: defaultMaxAckPending, Memory: 32 << 20,
 	}
 }
 
@@ -95,6 +98,12 @@ func (o *SourceOptions) Validate() error {
 	case o.MaxAckPending < 1 || o.MaxAckPending > maxAckPending:
 		return stream.OptionErrorf("max_ack_pending", "is %d, want 1 to %d", o.MaxAckPending,
 			maxAckPending)
+	case o.Durable == "" && o.AckWait != defaultAckWait:
+		return stream.OptionErrorf("ack_wait", "needs durable: without it, no message is "+
+			"acknowledged at the server")
+	case o.Durable == "" && o.MaxAckPending != defaultMaxAckPending:
+		return stream.OptionErrorf("max_ack_pending", "needs durable: without it, no message is "+
+			"acknowledged at the server")
 	case o.Memory < minMemory || o.Memory > maxMemory:
 		return stream.OptionErrorf("memory", "is %v, want %v to %v", o.Memory,
 			stream.Size(minMemory), stream.Size(maxMemory))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -18,6 +19,9 @@ func Source() stream.Component {
 type StreamSource struct {
 	o    SourceOptions
 	host stream.Host
+
+	mu      sync.Mutex       // guards clients
+	clients map[*client]bool // of the readers; closed ones are removed by Failure
 }
 
 // These counters are shown from startup, even while they are zero: sharedCounters if the source has
@@ -35,7 +39,7 @@ func NewSource(o SourceOptions, h stream.Host) (*StreamSource, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	return &StreamSource{o: o, host: h}, nil
+	return &StreamSource{o: o, host: h, clients: make(map[*client]bool)}, nil
 }
 
 // HasAssignments implements stream.AssignedSource. It reports whether the source uses a durable
@@ -54,7 +58,7 @@ const ackBuffer = 8 << 20
 // logReader without it.
 func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	if !s.HasAssignments() {
-		c, err := s.o.Connection.connect(s.host.Log(), ackBuffer)
+		c, err := s.connect()
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +76,7 @@ func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.R
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.o.Connection.connect(s.host.Log(), ackBuffer)
+	c, err := s.connect()
 	if err != nil {
 		return nil, err
 	}

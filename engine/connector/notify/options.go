@@ -84,6 +84,8 @@ const (
 )
 
 const (
+	defaultConnectTimeout = 10 * time.Second
+
 	leastHistory = 10 * time.Minute
 
 	// settleTime delays the deletion of ended deliveries. After a crash, a record is read again
@@ -119,7 +121,7 @@ func DefaultOptions() *Options {
 		Method:         nethttp.MethodPost,
 		Schedule:       Waits{List: slices.Clone(paymentSchedule)},
 		Timeout:        30 * time.Second,
-		ConnectTimeout: 10 * time.Second,
+		ConnectTimeout: defaultConnectTimeout,
 		Attempts:       256,
 		PerHost:        16,
 		Hosts:          10_000,
@@ -188,6 +190,13 @@ func (o *Options) Validate() error {
 	if o.Limit.Rate > 0 && o.Limit.pace().Interval > time.Hour || o.Limit.Burst < 0 {
 		return stream.OptionErrorf("limit", "is below one request an hour, or its burst is "+
 			"negative")
+	}
+	if o.Limit.Burst > 0 && o.Limit.Rate <= 0 {
+		return stream.OptionErrorf("limit.burst", "needs rate, the requests a second")
+	}
+	if o.ConnectTimeout > o.Timeout && o.ConnectTimeout != defaultConnectTimeout {
+		return stream.OptionErrorf("connect_timeout", "is %v, longer than timeout, which limits "+
+			"the whole attempt to %v", o.ConnectTimeout, o.Timeout)
 	}
 	if o.Timeout > 5*time.Minute {
 		return stream.OptionErrorf("timeout", "is %v; write at most 5m", o.Timeout)

@@ -124,6 +124,9 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	); err != nil {
 		return err
 	}
+	if _, err := s.store.PruneHosts(ctx); err != nil {
+		return err
+	}
 	s.storeLetters, s.once, s.synced = o.DeadLetter, o.Once, o.Synced
 	s.send = newSender(s)
 	s.host.Go("notify/dispatch", s.send.run)

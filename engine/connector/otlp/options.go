@@ -17,6 +17,8 @@ type Options struct {
 	MaxMessage stream.Size   `yaml:"max_message" doc:"maximum size of one request, decompressed"`
 }
 
+const defaultReadTime = 10 * time.Second
+
 // DefaultOptions returns the default options. MaxMessage is 4 MiB, the default limit of gRPC
 // servers.
 func DefaultOptions() *Options {
@@ -28,7 +30,7 @@ func DefaultOptions() *Options {
 				Connections: 1000, IdleTime: 5 * time.Minute,
 			},
 		},
-		ReadTime: 10 * time.Second, MaxMessage: 4 << 20,
+		ReadTime: defaultReadTime, MaxMessage: 4 << 20,
 	}
 }
 
@@ -45,5 +47,6 @@ func (o *Options) Validate() error {
 	return errors.Join(
 		stream.CheckEnums(o), o.Check("max_message", o.MaxMessage),
 		stream.CheckRange("read_timeout", o.ReadTime, 100*time.Millisecond, time.Hour),
+		o.CheckPart("read_timeout", o.ReadTime, defaultReadTime),
 	)
 }

@@ -39,6 +39,10 @@ func DefaultOptions() *Options {
 
 // Validate returns an error for each invalid option. It also reads the files of tls.
 func (o *Options) Validate() error {
+	if o.Delimiter != intake.ByNewline && (o.Network == "udp" || o.Network == "unixgram") {
+		return stream.OptionErrorf("delimiter", "has no effect with network %s, where each "+
+			"datagram is a record; remove it", o.Network)
+	}
 	return errors.Join(intake.CheckDelimiter("delimiter", o.Delimiter), o.Check(o.MaxRecord))
 }
 

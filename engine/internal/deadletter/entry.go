@@ -107,6 +107,10 @@ func PartitionOf(letterID string) string {
 // own source does not know these partitions, so their progress must not be passed to it.
 func IsPartition(id string) bool { return strings.HasPrefix(id, partitionPrefix) }
 
+// Discarded is the metadata in the progress of a letter that was settled by a discard. Only the
+// route's checkpoint has this progress, not the ledger of its sink.
+const Discarded = "discarded"
+
 // ParseTime parses a time of a filter. The text is a time (RFC 3339), a date, or a duration. A
 // duration means a time before now: 2h means two hours ago.
 func ParseTime(text string, now time.Time) (time.Time, error) {

@@ -22,8 +22,6 @@ type Source struct {
 	Path   string // of the file
 	Filter Filter
 
-	// Discard drops the letters instead of delivering them.
-	Discard bool
 	// Keep is the stream.SinkOptions.Keep of the route's own source. It is above 0 if each
 	// partition of that source is a request: a sink then keeps the progress of a request for this
 	// time in its ledger. The replay opens the same ledger, so it must pass the same value.
@@ -39,7 +37,7 @@ func (s *Source) KeepsRequests() (own string, keep time.Duration) { return "lett
 
 // Open implements stream.Source. A file that does not exist has no letters.
 func (s *Source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
-	r := &reader{filter: s.Filter, discard: s.Discard, fields: s.Fields, resume: o.Resume}
+	r := &reader{filter: s.Filter, fields: s.Fields, resume: o.Resume}
 	r.seen = make(map[idHash]struct{})
 	dir, err := s.FS.OpenDir(filepath.Dir(s.Path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +70,6 @@ func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
 type reader struct {
 	filter  Filter
-	discard bool
 	fields  func(b *stream.Batch)
 	resume  func(id string) (stream.Mark, bool)
 	seen    map[idHash]struct{} // ids of letters read so far, because a letter may occur twice
@@ -86,11 +83,6 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	err := r.read(ctx, b)
 	if r.fields != nil {
 		r.fields(b)
-	}
-	if r.discard {
-		for i := range b.Records {
-			b.Drop(i)
-		}
 	}
 	return err
 }

@@ -111,7 +111,7 @@ func newRoute(s *slot) (*route, error) {
 	}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
 	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, slot: s, urgent: make(chan struct{}, 1)}
-	r.reader = &reader{core: co, letters: r.letters, positions: r.saver}
+	r.reader = &reader{core: co, letters: r.letters, positions: r.saver, drained: r.drained}
 	r.reader.left.Store(-1)
 	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake,
 		all: ledgered != nil}

@@ -23,6 +23,8 @@ type fakeSource struct {
 	size  int
 	err   error // returned after the lines
 
+	endless bool // wait for more lines after the last one, also in a finite run
+
 	mu       sync.Mutex
 	opened   int
 	finished []string
@@ -33,7 +35,7 @@ func (s *fakeSource) Open(_ context.Context, o stream.OpenOptions) (stream.Reade
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opened++
-	r := &fakeReader{s: s, once: o.Once, part: &stream.Partition{ID: "fake", Name: "fake"}}
+	r := &fakeReader{s: s, once: o.Once && !s.endless, part: &stream.Partition{ID: "fake", Name: "fake"}}
 	if m, ok := o.Resume("fake"); ok {
 		r.at, r.above, r.sealed = int(m.Watermark.Num), m.Above, m.Finished
 	}

@@ -33,6 +33,9 @@ type reader struct {
 	// estimator is the reader while it is open, or nil if the reader cannot estimate.
 	estimator atomic.Pointer[stream.Estimator]
 	ahead     error // error that came with the last batch; the next call returns it
+
+	drained  <-chan struct{} // closed when the route drains
+	complete atomic.Bool     // the source's data has ended before the route drained
 }
 
 // open keeps the reader that the source has opened.
@@ -186,7 +189,9 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 		switch {
 		case ctx.Err() != nil:
 			err = io.EOF
-		case err != nil && !errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF):
+			r.complete.Store(!isClosed(r.drained))
+		case err != nil:
 			err = fmt.Errorf("source %s: %w", r.source, err)
 		}
 		r.ahead = err
@@ -202,6 +207,16 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 		return j, err
 	}
 	return nil, r.ahead
+}
+
+// isClosed reports whether c is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // oneKey is the order key of all batches if the sink has only one worker and this worker needs the

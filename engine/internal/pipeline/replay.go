@@ -17,16 +17,16 @@ const replaySource = "dead_letters"
 // ReplayConfig returns a config that delivers the dead letters of one route of c again. Its source
 // reads the letters that match the filter, each once. They pass through the processors and the sink
 // of the route. The route's checkpoint records which letters were delivered. A letter that is
-// refused again becomes a new letter. If discard is set, the letters are only marked as settled.
+// refused again becomes a new letter.
 //
 // Run the config with Options.Once, while no other process uses the state directory.
 func ReplayConfig(
-	c config.Config, pipelineName, routeName string, filter deadletter.Filter, discard bool,
+	c config.Config, pipelineName, routeName string, filter deadletter.Filter,
 ) (config.Config, error) {
 	for _, p := range c.Pipelines {
 		for _, r := range p.Routes {
 			if p.Name == pipelineName && r.Name == routeName {
-				c.Pipelines = []config.Pipeline{replayOf(p, r, filter, discard)}
+				c.Pipelines = []config.Pipeline{replayOf(p, r, filter)}
 				c.Admin, c.Cluster = config.Admin{}, config.Cluster{}
 				return c, nil
 			}
@@ -36,10 +36,8 @@ func ReplayConfig(
 }
 
 // replayOf returns a pipeline with one route, like route r of p but with the dead letters of r as
-// its source. If discard is set, the source drops the letters instead of delivering them.
-func replayOf(
-	p config.Pipeline, r config.Route, filter deadletter.Filter, discard bool,
-) config.Pipeline {
+// its source.
+func replayOf(p config.Pipeline, r config.Route, filter deadletter.Filter) config.Pipeline {
 	path := LettersPath(p, r)
 	p.Routes = []config.Route{r}
 	var keep time.Duration
@@ -58,8 +56,8 @@ func replayOf(
 				return nil, err
 			}
 			a, ok := source.(stream.AssignedSource)
-			letters := &deadletter.Source{FS: h.FS(), Path: path, Filter: filter, Discard: discard,
-				Keep: keep, Assigned: ok && a.HasAssignments()}
+			letters := &deadletter.Source{FS: h.FS(), Path: path, Filter: filter, Keep: keep,
+				Assigned: ok && a.HasAssignments()}
 			if objects {
 				letters.Fields = new(intake.Objects).Add
 			}

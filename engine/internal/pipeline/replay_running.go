@@ -19,7 +19,8 @@ import (
 const replayStall = time.Minute
 
 // ReplayLetters delivers the dead letters of a route that match the filter again, each once,
-// through the route's processors and sink. If discard is set, it only marks them as settled.
+// through the route's processors and sink. If discard is set, it only marks them as settled: then
+// the route keeps running.
 //
 // The replay uses the route's checkpoint. So the route drains before the replay and restarts after
 // it. Other routes continue.
@@ -42,6 +43,13 @@ func (e *Engine) ReplayLetters(
 	if s == nil {
 		return result, admin.ErrNoRoute
 	}
+	result = status.Replay{
+		Pipeline: pipeline, Route: route, At: time.Now().UTC(), Running: true, Discard: discard,
+	}
+	if discard {
+		err := e.discard(ctx, LettersPath(p.cfg, s.cfg), s.key, filter, &result)
+		return e.replayEnded(result, err), err
+	}
 	if p.isStandby() {
 		const runsElsewhere = "another process of the cluster runs the pipeline: " +
 			"replay when this one does"
@@ -52,22 +60,20 @@ func (e *Engine) ReplayLetters(
 		return result, errors.New(ended)
 	}
 	defer p.release()
-	replay, err := newPipe(replayOf(p.cfg, s.cfg, filter, discard), e.replayOptions())
+	replay, err := newPipe(replayOf(p.cfg, s.cfg, filter), e.replayOptions())
 	if err != nil {
 		return result, err
 	}
 	replay.state = e.state
-	result = status.Replay{
-		Pipeline: pipeline, Route: route, At: time.Now().UTC(), Running: true, Discard: discard,
-	}
 	e.setReplay(replay, result)
 	p.leave(s)
 	if err := p.remove(ctx, s); err != nil {
 		e.stuck = err
-		return e.replayEnded(replay, result, err), err
+		return e.replayEnded(result, err), err
 	}
 	err = e.runReplay(ctx, replay)
-	result = e.replayEnded(replay, result, err)
+	counted(replay, &result)
+	result = e.replayEnded(result, err)
 	return result, errors.Join(err, e.resume(p, s, result.Parked))
 }
 
@@ -152,20 +158,19 @@ func (e *Engine) setReplay(p *pipe, r status.Replay) {
 	e.replaying, e.replayed = p, &r
 }
 
-// replayEnded notes the end of a replay and returns its result. A nil err means success.
-func (e *Engine) replayEnded(p *pipe, r status.Replay, err error) status.Replay {
-	counted(p, &r)
+// replayEnded notes the end of a replay or discard and returns its result. A nil err means success.
+func (e *Engine) replayEnded(r status.Replay, err error) status.Replay {
+	done := "replayed"
+	if r.Discard {
+		done = "discarded"
+	}
 	r.Running = false
 	if err != nil {
 		r.Error = stream.MaskURLs(err.Error())
-		e.o.Log.Error("dead letters not replayed",
+		e.o.Log.Error("dead letters not "+done,
 			"pipeline", r.Pipeline, "route", r.Route, "error", err)
 	} else {
-		message := "dead letters replayed"
-		if r.Discard {
-			message = "dead letters discarded"
-		}
-		e.o.Log.Info(message, "pipeline", r.Pipeline, "route", r.Route,
+		e.o.Log.Info("dead letters "+done, "pipeline", r.Pipeline, "route", r.Route,
 			"letters", r.Letters, "delivered", r.Delivered, "dead", r.Dead, "dropped", r.Dropped,
 			"parked", r.Parked)
 	}

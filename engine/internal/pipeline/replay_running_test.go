@@ -223,3 +223,41 @@ func TestReplayEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestDiscardWhileReceiverHangs checks that a discard in a running process ends at once although a
+// delivery of the route does not, and that it does not restart the route.
+func TestDiscardWhileReceiverHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		sink := &fakeSink{deliver: func(ctx context.Context, a stream.Attempt) error {
+			switch text := string(a.Value.AppendRaw(nil)); {
+			case strings.Contains(text, "4\n"):
+				return &flow.Rejected{Err: errors.New("400")}
+			case strings.Contains(text, "5\n"):
+				<-hangs
+			}
+			return nil
+		}}
+		r := config.DefaultRoute("r", "/state")
+		r.Sink, r.Guard.Off = use(stream.SinkRole, sink), true
+		e, end := runReplayed(t, vfstest.New(), &fakeSource{lines: numbered(6), size: 1}, r)
+		begun := time.Now()
+		result, err := e.ReplayLetters(t.Context(), "p", "r", deadletter.Filter{}, true)
+		if err != nil || result.Letters != 1 || result.Dropped != 1 || time.Since(begun) > 0 {
+			t.Errorf("after %v: %+v, %v", time.Since(begun), result, err)
+		}
+		page, err := e.Letters(t.Context(), admin.LetterQuery{Pipeline: "p", Route: "r", Limit: 9})
+		if err != nil || page.Open != 0 {
+			t.Errorf("%+v, %v", page, err)
+		}
+		s := e.Status()
+		if last := s.Replay; last == nil || last.Running || !last.Discard || last.Dropped != 1 {
+			t.Errorf("status: %+v", last)
+		}
+		if one := s.Routes[0]; one.Starts != 1 || one.Dropped != 0 || one.Health != healthRunning {
+			t.Errorf("the route: %d starts, %d dropped, %s", one.Starts, one.Dropped, one.Health)
+		}
+		close(hangs)
+		end()
+	})
+}

@@ -20,7 +20,7 @@ import (
 // The progress in the ledger is used even if it is behind the checkpoint, because the database may
 // have been restored from a backup. But if the ledger is empty and the checkpoint has progress,
 // load returns an error. The ledger has no names and metadata of partitions. load takes these from
-// the checkpoint.
+// the checkpoint. The checkpoint alone has the progress of discarded dead letters.
 //
 // If o.Keep is set (see stream.SinkOptions), several processes use the same ledger. Then load
 // ignores the partitions of other processes, and accepts an empty ledger. If o.OwnLetters is set,
@@ -41,6 +41,10 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	var lost amount
 	for local := range r.layers.marks() {
 		if o.OwnLetters && !deadletter.IsPartition(local.Part.ID) {
+			continue
+		}
+		if local.Metadata == deadletter.Discarded && deadletter.IsPartition(local.Part.ID) {
+			held[local.Part.ID] = local
 			continue
 		}
 		lost.add(local)

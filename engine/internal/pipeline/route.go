@@ -49,7 +49,7 @@ type route struct {
 const (
 	healthRunning    = "running"
 	healthDraining   = "draining"
-	healthFinished   = "finished"
+	healthFinished   = "finished"   // its data has ended or, in a run without an end, it has drained
 	healthStopped    = "stopped"    // it will not restart
 	healthRestarting = "restarting" // failed, and waiting for its restart
 	healthStandby    = "standby"    // another process of the cluster may own the pipeline
@@ -67,7 +67,7 @@ func (r *route) run(ctx context.Context) error {
 	r.mu.Lock()
 	r.err = err
 	r.health = healthFinished
-	if err != nil {
+	if err != nil || r.once && !r.reader.complete.Load() {
 		r.health = healthStopped
 	}
 	r.mu.Unlock()

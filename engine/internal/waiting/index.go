@@ -100,8 +100,9 @@ func long(ms uint32) time.Duration { return time.Duration(ms) * time.Millisecond
 
 // partition has the waiting ranges of one partition.
 type partition struct {
-	part  stream.Partition
-	order order
+	part      stream.Partition
+	order     order
+	unwritten int // number of its removed ranges in index.settle, or in a save in progress
 }
 
 // slabSize is the number of entries that are allocated together.
@@ -112,7 +113,8 @@ type index struct {
 	slabs  []*[slabSize]entry
 	used   uint32 // number of entry numbers that were assigned
 	free   []uint32
-	parts  []*partition
+	parts  []*partition // by partition number; nil for a number that is not in use
+	unused []uint32     // these numbers
 	byID   map[string]uint32
 	due    [numClasses]heap
 	held   totals
@@ -156,13 +158,38 @@ func (x *index) partition(part stream.Partition) uint32 {
 	n, ok := x.byID[part.ID]
 	if !ok {
 		n = uint32(len(x.parts))
-		x.parts = append(x.parts, &partition{part: part})
+		if last := len(x.unused) - 1; last >= 0 {
+			n, x.unused = x.unused[last], x.unused[:last]
+		} else {
+			x.parts = append(x.parts, nil)
+		}
+		x.parts[n] = &partition{part: part}
 		x.byID[part.ID] = n
 	}
 	if part.Name != "" {
 		x.parts[n].part.Name = part.Name
 	}
 	return n
+}
+
+// release deletes partition n if no range of it waits, and no removed range has to be written to
+// the journal. Its number may then be assigned to another partition. release reports whether it has
+// deleted the partition.
+func (x *index) release(n uint32) bool {
+	p := x.parts[n]
+	if p == nil || p.order.n > 0 || p.unwritten > 0 {
+		return false
+	}
+	delete(x.byID, p.part.ID)
+	x.parts[n] = nil
+	x.unused = append(x.unused, n)
+	return true
+}
+
+// settled notes that the range r of partition n was removed, so that it is written to the journal.
+func (x *index) settled(n uint32, r stream.Range) {
+	x.parts[n].unwritten++
+	x.settle = append(x.settle, done{n, r})
 }
 
 // put adds a waiting range of partition n and returns the number of its entry. If the range
@@ -266,7 +293,7 @@ func (x *index) cutOut(n uint32, r stream.Range, records int64, settled bool) (h
 		handed = x.cutOne(i, r, records) || handed
 	}
 	if len(hit) > 0 && settled {
-		x.settle = append(x.settle, done{n, r})
+		x.settled(n, r)
 	}
 	return handed
 }

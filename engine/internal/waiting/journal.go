@@ -38,6 +38,7 @@ type journal struct {
 	f        vfs.File
 	size     int64
 	numbers  map[uint32]uint32 // partition number in the index -> number in the segment
+	named    uint32            // number of partitions that the segment has defined
 	boot     string            // last boot id written to the segment
 	sums     framelog.Summer
 	unsynced bool
@@ -75,6 +76,7 @@ func (j *journal) begin() error {
 	j.segments, j.sizes = append(j.segments, n), append(j.sizes, int64(len(head)))
 	j.f, j.size, j.numbers, j.boot, j.unsynced = f, int64(len(head)), make(map[uint32]uint32), "",
 		true
+	j.named = 0
 	return nil
 }
 

@@ -109,11 +109,12 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 	if err := dir.Sync(); err != nil {
 		return nil, fmt.Errorf("sync %s: %w", dir.Path(), err)
 	}
-	for _, p := range s.x.parts {
+	for n, p := range s.x.parts {
 		for i := range p.order.all {
 			s.x.at(i).set(isSaved|isHanded, true)
 			s.x.hold(i)
 		}
+		s.x.release(uint32(n))
 	}
 	s.x.settle, s.x.dirty = nil, nil
 	return s, nil
@@ -305,6 +306,13 @@ func (s *Store) save() error {
 		return err
 	}
 	s.unsynced = append(s.unsynced, dirty...)
+	for i := range settle {
+		n := settle[i].part
+		s.x.parts[n].unwritten--
+		if s.x.release(n) {
+			delete(s.j.numbers, n)
+		}
+	}
 	return nil
 }
 
@@ -347,7 +355,8 @@ func (s *Store) encode(dirty []uint32, settle []done) []byte {
 // name appends a record that defines a partition, unless the segment has already defined it.
 func (s *Store) name(frame []byte, n uint32) []byte {
 	if _, ok := s.j.numbers[n]; !ok {
-		s.j.numbers[n] = uint32(len(s.j.numbers))
+		s.j.numbers[n] = s.j.named
+		s.j.named++
 		frame = appendPart(frame, s.x.parts[n].part)
 	}
 	return frame
@@ -426,11 +435,11 @@ func (s *Store) Drop(partitionIDs ...string) (records int64) {
 	defer s.mu.Unlock()
 	before := s.x.all.records
 	for n, p := range s.x.parts {
-		if len(partitionIDs) > 0 && !slices.Contains(partitionIDs, p.part.ID) {
+		if p == nil || len(partitionIDs) > 0 && !slices.Contains(partitionIDs, p.part.ID) {
 			continue
 		}
 		for i, ok := p.order.get(cursor{}); ok; i, ok = p.order.get(cursor{}) {
-			s.x.settle = append(s.x.settle, done{uint32(n), s.x.at(i).rangeOf()})
+			s.x.settled(uint32(n), s.x.at(i).rangeOf())
 			s.x.kill(i)
 		}
 	}

@@ -410,3 +410,50 @@ func TestNextEndsWithItsContext(t *testing.T) {
 		t.Errorf("%d ranges are held, want 1", n)
 	}
 }
+
+// TestPartitionsAreReleased checks that the store keeps no partition without waiting ranges, and
+// that a restart finds the waiting ranges of partitions whose numbers were used before.
+func TestPartitionsAreReleased(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	const partitions, waiting = 1000, 3 // at most `waiting` at a time
+	check := func(when string, most int) {
+		t.Helper()
+		if len(s.x.parts)-len(s.x.unused) > most || len(s.x.byID) > most || len(s.j.numbers) > most {
+			t.Fatalf("%s: %d partitions, %d ids, %d numbers in the segment, want at most %d", when,
+				len(s.x.parts)-len(s.x.unused), len(s.x.byID), len(s.j.numbers), most)
+		}
+	}
+	for n := range partitions {
+		s.Hold([]Range{{Part: part(n), Range: span(0, 9), Records: 1, Bytes: 1}},
+			wait(time.Hour, uint32(n+1)))
+		if n >= waiting {
+			s.Settled(part(n-waiting).ID, span(0, 9), 1)
+		}
+		if n%2 == 0 {
+			if _, err := s.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			check(fmt.Sprint("partition ", n), waiting+2)
+		}
+	}
+	if err := s.Save(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second restart reads the files after the first one
+		_ = s.Close()
+		s = open(t, dir)
+		check("after a restart", waiting)
+		for n := range partitions {
+			at, ok := s.First(part(n).ID)
+			if ok != (n >= partitions-waiting) || at != (stream.Position{}) {
+				t.Fatalf("after a restart, partition %d waits: %v", n, ok)
+			}
+			if i, ok := s.x.byID[part(n).ID]; ok {
+				if e, _ := s.x.exact(s.x.parts[i], span(0, 9)); s.x.at(e).attempts != uint32(n+1) {
+					t.Fatalf("partition %d has %d attempts", n, s.x.at(e).attempts)
+				}
+			}
+		}
+	}
+}

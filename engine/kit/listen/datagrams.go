@@ -45,12 +45,19 @@ type Datagrams struct {
 	pending []datagram
 	bytes   int
 	dropped drops
+	failed  failures
 	more    chan struct{} // buffer of 1; receives a value when pending is not empty
 }
 
 type datagram struct {
 	data []byte
 	peer string
+}
+
+// failures are the datagrams that were not received since the last report.
+type failures struct {
+	total int64
+	last  error // the reason of the last one
 }
 
 // Run receives datagrams until ctx is done.
@@ -104,8 +111,11 @@ func (d *Datagrams) receive(c net.PacketConn) error {
 			err = fmt.Errorf("it has more than %d bytes; raise max_record", most)
 		}
 		if err != nil {
-			d.Host.Log().Warn("datagram not received", "error", err)
 			d.Host.Count("datagrams_failed", 1)
+			d.mu.Lock()
+			d.failed.total++
+			d.failed.last = err
+			d.mu.Unlock()
 			continue
 		}
 		peer := ""
@@ -144,12 +154,16 @@ func (d *Datagrams) drop(peer string) {
 	d.Host.Count("datagrams_dropped", 1)
 }
 
-// reportDrops logs the datagrams that were dropped since its last call.
+// reportDrops logs the datagrams that were dropped or not received since its last call.
 func (d *Datagrams) reportDrops() {
 	d.mu.Lock()
-	dropped := d.dropped
-	d.dropped = drops{}
+	dropped, failed := d.dropped, d.failed
+	d.dropped, d.failed = drops{}, failures{}
 	d.mu.Unlock()
+	if failed.total > 0 {
+		d.Host.Log().Warn("datagrams not received", "datagrams", failed.total,
+			"error", failed.last)
+	}
 	if dropped.total == 0 {
 		return
 	}

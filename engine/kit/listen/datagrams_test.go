@@ -39,12 +39,12 @@ func TestDatagramsAtStop(t *testing.T) {
 }
 
 // TestLongDatagram checks that long datagrams of a Unix socket are received whole. A datagram above
-// the limit is not received, and is counted.
+// the limit is not received. Such datagrams are counted, and logged together.
 func TestLongDatagram(t *testing.T) {
-	h := streamtest.NewHost(t)
+	h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
 	const most = 1 << 20
 	d := &Datagrams{Network: "unixgram", Host: h, MaxRecord: most, more: make(chan struct{}, 1)}
-	sizes := []int{100 << 10, most, most + 1, 3}
+	sizes := []int{100 << 10, most, most + 1, most + 2, 3, most + 1}
 	if err := d.receive(&datagramConn{sizes: sizes}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +55,15 @@ func TestLongDatagram(t *testing.T) {
 	if want := []int{100 << 10, most, 3}; !slices.Equal(got, want) {
 		t.Errorf("received datagrams of %d bytes, want %d", got, want)
 	}
-	if n := h.Counted("datagrams_failed"); n != 1 {
-		t.Errorf("%d datagrams count as failed, want 1", n)
+	if n := h.Counted("datagrams_failed"); n != 3 {
+		t.Errorf("%d datagrams count as failed, want 3", n)
+	}
+	d.reportDrops()
+	d.reportDrops()
+	const want = `msg="datagrams not received" datagrams=3 error="it has more than 1048576 ` +
+		`bytes; raise max_record"`
+	if log := h.Logged(); strings.Count(log, "\n") != 1 || !strings.Contains(log, want) {
+		t.Errorf("the log is %q, want one line with %s", log, want)
 	}
 }
 

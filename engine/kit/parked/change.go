@@ -306,38 +306,3 @@ func (s *Store) operate(ctx context.Context, id int64, e Event, now time.Time) e
 		return t.insertEntries(id, []Entry{{At: now, Event: e.String(), Detail: "by an operator"}})
 	})
 }
-
-// pruneSize bounds the number of rows that one Prune deletes.
-const pruneSize = 500
-
-// Prune deletes at most pruneSize deliveries that ended before the given time, the oldest first. It
-// returns the number of deleted deliveries.
-func (s *Store) Prune(ctx context.Context, before time.Time) (n int64, err error) {
-	err = s.run(ctx, func(t *transaction) error {
-		const old = `SELECT id FROM deliveries WHERE state > 0 AND ended > 0 AND ended < ?
-			ORDER BY ended LIMIT ?`
-		var bytes sql.NullInt64
-		row := t.tx.QueryRowContext(
-			ctx, "SELECT sum(bytes) FROM deliveries WHERE id IN ("+old+")", before.UnixMilli(),
-			pruneSize,
-		)
-		if err := row.Scan(&bytes); err != nil || !bytes.Valid {
-			return err
-		}
-		if _, err := t.tx.ExecContext(
-			ctx, "DELETE FROM history WHERE delivery IN ("+old+")", before.UnixMilli(), pruneSize,
-		); err != nil {
-			return err
-		}
-		result, err := t.tx.ExecContext(
-			ctx, "DELETE FROM deliveries WHERE id IN ("+old+")", before.UnixMilli(), pruneSize,
-		)
-		if err != nil {
-			return err
-		}
-		t.delta.Bytes -= bytes.Int64
-		n, err = result.RowsAffected()
-		return err
-	})
-	return n, err
-}

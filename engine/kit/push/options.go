@@ -91,6 +91,16 @@ func (o *ServerOptions) Check(bodyKey string, maxBody stream.Size) error {
 	)
 }
 
+// CheckPart returns an error if the time limit of a part of a request, which has the given key, is
+// longer than the deadline of the request. The default of the limit may be longer.
+func (o *ServerOptions) CheckPart(key string, limit, unset time.Duration) error {
+	if limit > o.Deadline && limit != unset {
+		return stream.OptionErrorf(key, "is %v, longer than deadline, which limits the whole "+
+			"request to %v", limit, o.Deadline)
+	}
+	return nil
+}
+
 func (o *ServerOptions) checkSizes(bodyKey string, maxBody stream.Size) error {
 	switch {
 	case o.Memory < intake.MinMemory || o.Memory > intake.MaxSubmission:

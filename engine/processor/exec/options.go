@@ -30,6 +30,8 @@ const (
 	maxPending = 10_000
 	minTimeout = 2 * time.Second // twice the interval of heartbeats
 
+	defaultPending = 100
+
 	defaultQuiet = 10 * time.Millisecond
 	maxQuiet     = time.Second
 )
@@ -50,9 +52,8 @@ type Options struct {
 // DefaultOptions returns the defaults.
 func DefaultOptions() *Options {
 	return &Options{
-		Options: child.DefaultOptions(), Protocol: Lines, Format: Raw, Pending: 100,
-		Quiet:   defaultQuiet,
-		Timeout: 30 * time.Second,
+		Options: child.DefaultOptions(), Protocol: Lines, Format: Raw,
+		Pending: defaultPending, Quiet: defaultQuiet, Timeout: 30 * time.Second,
 	}
 }
 
@@ -62,8 +63,11 @@ func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) {
 		errs = append(errs, stream.OptionErrorf(key, format, args...))
 	}
-	if o.Pending < 1 || o.Pending > maxPending {
+	switch {
+	case o.Pending < 1 || o.Pending > maxPending:
 		wrong("pending", "%d tuples; want 1 to %d", o.Pending, maxPending)
+	case o.Pending != defaultPending && o.Protocol != Storm:
+		wrong("pending", "needs protocol storm, but this is %s", o.Protocol)
 	}
 	if len(o.Fields) > 0 && o.Protocol != Storm {
 		wrong("fields", "needs protocol storm, but this is %s", o.Protocol)

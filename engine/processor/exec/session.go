@@ -76,7 +76,7 @@ func newSession(p *child.Process, o *Options, pids string, h stream.Host) *sessi
 		t.bolt = multilang.NewBolt(p, multilang.Options{
 			Handshake: multilang.NewHandshake(pids, "records", "exec", []string{"message"}, conf),
 			Component: "records", Task: multilang.SourceTask, Pending: o.Pending,
-			Timeout: o.Timeout, Log: h.Log(), Count: h.Count,
+			Timeout: o.Timeout, KeepEmits: true, Log: h.Log(), Count: h.Count,
 		})
 	}
 	return t

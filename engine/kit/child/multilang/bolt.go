@@ -30,6 +30,7 @@ type Options struct {
 	Task      int           // task id of that component
 	Pending   int           // maximum number of unanswered tuples of a child
 	Timeout   time.Duration // a child without a sign of life for this long is killed
+	KeepEmits bool          // store emitted tuples in Work.Emits; otherwise they are only counted
 	Log       *slog.Logger  // for the child's log messages
 	Attrs     []any         // attributes of these messages
 	Count     func(name string, n int64)
@@ -41,6 +42,10 @@ const (
 	// maxWaiting is the maximum number of task ids (answers to emits) and heartbeats that are
 	// queued for a child, because it does not read them. A child that exceeds it is killed.
 	maxWaiting = 10_000
+	// maxEmitted bounds the memory in bytes of the stored emits of one tuple. A child that exceeds
+	// it is killed.
+	maxEmitted = 64 << 20
+	emitSize   = 256 // memory of an emit without its values
 )
 
 // Tuple is a tuple that the child must process.
@@ -63,10 +68,11 @@ type Emit struct {
 // may access its fields.
 type Work struct {
 	Acked, Failed []bool // indexed by tuple number
-	Emits         []Emit // in the order of emission, including those of failed tuples
+	Emits         []Emit // with KeepEmits, in the order of emission; also those of failed tuples
 	Done          chan struct{}
 	Err           error // why some tuples were not answered
-	Blamed        int   // number of the tuple that probably made the child exit; -1 if not in this Work
+	// Blamed is the number of the tuple that probably made the child exit; -1 if not in this Work.
+	Blamed int
 
 	open int
 }
@@ -107,6 +113,7 @@ type given struct {
 	id ID
 	Tuple
 	answered bool
+	emitted  int // memory of its stored emits in bytes
 }
 
 // NewBolt returns a Bolt for a child that has just started.
@@ -374,6 +381,17 @@ func (b *Bolt) emitLocked(m Message) error {
 			return nil
 		}
 		of = b.oldest[0]
+	}
+	if !b.o.KeepEmits {
+		return nil
+	}
+	of.emitted += emitSize
+	for _, value := range m.Tuple {
+		of.emitted += len(value)
+	}
+	if of.emitted > maxEmitted {
+		return fmt.Errorf("its emits for tuple %q, without an ack, need more than %d MiB of "+
+			"memory; emit less for one tuple", string(of.id), maxEmitted>>20)
 	}
 	of.Of.Emits = append(of.Of.Emits, Emit{m, of.Number})
 	return nil

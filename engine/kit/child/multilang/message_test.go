@@ -103,3 +103,52 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// TestEmitsOfOneTuple checks that a child is killed if the stored emits of one tuple need too much
+// memory, and that emits are only counted if nobody reads them.
+func TestEmitsOfOneTuple(t *testing.T) {
+	const size, sizes = 4 << 20, 16 // together 64 MiB
+	emit := func(anchor string) string {
+		return `{"command":"emit","anchors":["` + anchor + `"],"need_task_ids":false,"tuple":["` +
+			strings.Repeat("x", size) + `"]}`
+	}
+	for _, keep := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			counted := 0
+			c := newConversation(t, multilang.Options{Component: "c", Task: 1, Pending: 10,
+				Timeout: time.Minute, KeepEmits: keep, Count: func(string, int64) { counted++ }})
+			c.greet()
+			work := multilang.NewWork(2)
+			for n := range 2 {
+				if err := c.bolt.Give(t.Context(),
+					multilang.Tuple{Values: []byte("[1]"), Of: work, Number: n}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.heard()
+			for range sizes - 1 {
+				c.say(emit("1"))
+			}
+			c.say(emit("2"))
+			if err := c.killed(); err != nil {
+				t.Fatal(err)
+			}
+			c.say(emit("1"))
+			err := c.killed()
+			const reason = `for tuple "1", without an ack, need more than 64 MiB`
+			if (err != nil) != keep || err != nil && !strings.Contains(err.Error(), reason) {
+				t.Errorf("keep %v: killed for %v", keep, err)
+			}
+			c.end()
+			<-work.Done
+			want := 0
+			if keep {
+				want = sizes
+			}
+			if len(work.Emits) != want || counted != sizes+1 {
+				t.Errorf("keep %v: %d emits kept, want %d, %d counted", keep, len(work.Emits),
+					want, counted)
+			}
+		})
+	}
+}

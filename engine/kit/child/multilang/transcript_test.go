@@ -79,6 +79,7 @@ func speak(t *testing.T, session int, lines []line) {
 			Conf: hello["conf"].(map[string]any),
 		},
 		Component: "words", Task: 4, Pending: 100, Timeout: 6 * time.Second,
+		KeepEmits: true,
 	})
 	ours := map[string]string{} // tuple ids of the bolt under test, by Storm's
 	works := map[string]*multilang.Work{}

@@ -1,0 +1,66 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// DiscardLetters marks the dead letters in the file at path as settled without delivering them, if
+// they match the filter and are not settled yet. It returns their number. The store is the
+// checkpoint, key is the route's name in it, and boot is the result of Boot. The sink of the route
+// is not needed, and its ledger does not change.
+func DiscardLetters(
+	ctx context.Context, store *checkpoint.Store, boot, key string, fs vfs.FS, path string,
+	filter deadletter.Filter,
+) (discarded int64, err error) {
+	letters := deadletter.Source{FS: fs, Path: path, Filter: filter}
+	layers := storedProgress(store, key, boot)
+	reader, err := letters.Open(ctx, stream.OpenOptions{Resume: layers.mark})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	for {
+		b := stream.NewBatch(stream.BatchLimits{})
+		end := reader.Read(ctx, b)
+		if end != nil && !errors.Is(end, io.EOF) {
+			return discarded, end
+		}
+		marks := make([]stream.Mark, 0, len(b.Spans))
+		for i := range b.Spans {
+			s := &b.Spans[i]
+			marks = append(marks, stream.Mark{
+				Part: *s.Part, Watermark: s.Range.To, Finished: s.Last,
+				Metadata: deadletter.Discarded,
+			})
+		}
+		if err := store.Append(layers.lower, marks, nil); err != nil {
+			return discarded, err
+		}
+		discarded += int64(len(marks))
+		if end != nil {
+			return discarded, store.Sync()
+		}
+	}
+}
+
+// discard marks dead letters of a route of the running engine as settled, and counts them in
+// result.
+func (e *Engine) discard(
+	ctx context.Context, path, key string, filter deadletter.Filter, result *status.Replay,
+) error {
+	store, err := e.state.store()
+	if err != nil {
+		return err
+	}
+	n, err := DiscardLetters(ctx, store, e.o.Boot, key, e.o.FS, path, filter)
+	result.Letters, result.Dropped = n, n
+	return err
+}
