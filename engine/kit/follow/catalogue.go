@@ -149,12 +149,9 @@ func (c *Catalogue) join(r *Reader) {
 			// The route's previous reader, old, may have had to skip bytes of this file. Skip them,
 			// too, unless the route has begun the file since then, or has got progress that old did
 			// not have.
-			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && (old.opened || old.marked == r.marked) {
+			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.entry == f.by(old).entry &&
+				(old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo
-				if lost := f.by(old).original; lost != nil { // data in flight is read again
-					m, _ := r.resume(lost.entry.text)
-					cur.skipTo = min(cur.skipTo, m.Watermark.Num)
-				}
 			}
 			cur.unsettled = max(cur.unsettled, f.by(old).unsettled)
 		}
@@ -217,6 +214,11 @@ func (c *Catalogue) leave(r *Reader) error {
 		f.queues--
 	}
 	r.queue = nil
+	for _, cur := range slices.Concat(r.lostCursors, r.deferredLost) {
+		if cur.copy != nil {
+			c.ids.unref(cur.entry, r, false)
+		}
+	}
 	for _, f := range c.files() {
 		if cur := f.by(r); cur != nil {
 			f.cursors = slices.DeleteFunc(f.cursors, func(o *cursor) bool { return o == cur })

@@ -42,30 +42,17 @@ func (k *copies) begin(f, w *file) {
 // adopt makes f the successor of w, which awaits one. The routes continue in f at the positions up
 // to which they have read w.
 func (k *copies) adopt(f, w *file) {
-	k.take(f, w, func(*cursor) bool { return true })
 	k.c.rotation.unwait(w)
+	k.identify(f, w, w.entry)
+	for _, cur := range w.cursors {
+		k.moveCursor(cur, f)
+	}
+	f.cursors, w.cursors = append(f.cursors, w.cursors...), nil
+	k.c.ids.move(f.entry, f.seen(nil, false), f.name)
 	w.state = w.state.on(ends)
 	k.gather(f)
 	k.c.log.Info("rotated file continued", "file", f.label, "from", w.label, "read", f.read())
 	k.c.count("files_rotated", 1)
-}
-
-// take gives f the identity of w, and the cursors of w for which move returns true.
-func (k *copies) take(f, w *file, move func(*cursor) bool) {
-	c := k.c
-	c.rotation.unindex(w)
-	k.identify(f, w, w.entry)
-	var stay []*cursor
-	for _, cur := range w.cursors {
-		if !move(cur) {
-			stay = append(stay, cur)
-			continue
-		}
-		k.moveCursor(cur, f)
-		f.cursors = append(f.cursors, cur)
-	}
-	w.cursors = stay
-	c.ids.move(f.entry, f.seen(nil, false), f.name)
 }
 
 // identify gives the identity e to f, which contains data of w.
@@ -125,44 +112,58 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 	}
 }
 
-// startCopy makes f a copy of the first bytes of w, up to a position (the parameter to). f becomes
-// the successor of w for the routes that have read at most these bytes. The other routes have read
-// more of w. For them, f is a separate file in which they skip these bytes, once their progress in
-// w shows that these bytes are settled. If the process ends before that, the next one finds f by
-// the fingerprint that their progress in w has from now on.
-func (k *copies) startCopy(f, w *file, head []byte, to int64) {
-	c := k.c
-	short := func(cur *cursor) bool { return cur.pos.Next <= to }
-	moves := slices.ContainsFunc(w.cursors, short)
-	if moves {
-		k.take(f, w, short)
+// adoptPart makes f the successor of w, of which f has only the bytes before a position (the
+// parameter to). The routes that have read more get a partition of their own in f.
+func (k *copies) adoptPart(f, w *file, head []byte, to int64) {
+	k.adopt(f, w)
+	for _, cur := range slices.Clone(f.cursors) {
+		if cur.pos.Next > to {
+			k.separate(cur, head, to)
+		}
 	}
-	own := c.ids.give(f.seen(head, true), f.name)
+}
+
+// separate gives a route another cursor, with a partition of its own, in a copy. The route has read
+// the bytes of the copy before a position (the parameter to), and then bytes that the copy lacks,
+// with cur. Bytes that the copy has after that position, now or later, are other data. The new
+// cursor skips the bytes before that position, once the saved progress of cur shows that they are
+// settled, and cur is sealed then. If the route restarts before that, it reads with cur again.
+func (k *copies) separate(cur *cursor, head []byte, to int64) {
+	f, r := cur.f, cur.r
+	f.cursors = slices.DeleteFunc(f.cursors, func(o *cursor) bool { return o == cur })
+	if cur.own != nil {
+		cur.own.Close()
+		cur.own = nil
+	}
+	i := slices.IndexFunc(f.cursors, func(o *cursor) bool { return o.entry != f.entry })
+	var own *Entry
+	if i >= 0 {
+		own = f.cursors[i].entry
+	} else {
+		own = k.c.ids.give(f.seen(head, true), f.name)
+		own.prefix = f.entry.prefix
+	}
 	own.file = f
-	if f.entry == nil {
-		k.identify(f, w, own)
-	}
-	for _, cur := range w.cursors {
-		cur.copy = cur.r.begin(f, own)
+	cur.copy = r.begin(f, own)
+	r.lostCursors = append(r.lostCursors, cur)
+	if cur.copy.pos.Next < to {
 		cur.copy.skipTo, cur.copy.original = to, cur
 		if p, err := f.fingerprintAt(to, head); err == nil { // else a kill may repeat data
-			cur.r.notes.shorten(cur.note, p)
-			cur.r.notes.set(cur.copy.note, p) // finds a copy of f before the skip
+			r.notes.shorten(cur.note, p)
+			r.notes.set(cur.copy.note, p) // finds a copy of f before the skip
 		}
 	}
-	c.rotation.unwait(w)
-	w.state = w.state.on(ends)
-	w.dataElsewhere = true
-	if moves { // f has its identity now
-		for _, cur := range w.cursors {
-			cur.r.lostCursors = append(cur.r.lostCursors, cur)
-			c.drop(cur)
-		}
-		w.entry, w.cursors = nil, nil
-	} else {
-		c.ids.end(w.entry)
-		c.giveUp(w)
+	k.c.log.Info("copy of a rotated file lacks data that was read", "file", f.label, "has", to, "read", cur.pos.Next)
+}
+
+// endOriginal ends a cursor that another one in the same copy has replaced (see separate). When no
+// route reads the partition of the original any more, the copy gets the id of its own partition.
+func (k *copies) endOriginal(cur *cursor) {
+	cur.r.noteUnsaved(cur)
+	k.c.ids.unref(cur.entry, cur.r, false)
+	f, own := cur.copy.f, cur.copy.entry
+	if f != nil && f.entry == cur.entry && k.c.ids.isUnused(cur.entry) {
+		cur.entry.file, f.entry, own.file = nil, own, f
+		k.c.ids.end(cur.entry)
 	}
-	c.log.Info("copy of a rotated file", "file", f.label, "of", w.label, "read", to)
-	c.count("files_rotated", 1)
 }

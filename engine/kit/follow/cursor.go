@@ -38,10 +38,10 @@ type cursor struct {
 	// if the file is awaiting a successor: the number of bytes that an earlier reader of the
 	// route has read, and that were not settled when the route restarted
 	unsettled int64
-	// if the file is lost: the cursor in its copy, which begins after the read data
+	// the file is a copy that lacks data that this cursor has read: the cursor that has replaced it
+	// (see copies.separate)
 	copy *cursor
-	// if the file is a copy of a lost file, until the read data is skipped: the cursor in the lost
-	// file
+	// the reverse of copy, until this cursor has skipped the bytes that the original has read
 	original *cursor
 
 	sealed         bool // all of it was handed out
@@ -163,6 +163,22 @@ func (cur *cursor) shorter() bool {
 	return cur.f.info.Size < cur.pos.Next
 }
 
+// isInCopy reports whether the file is a copy of the file that the id of the partition names.
+func (cur *cursor) isInCopy() bool { return isCopyOf(cur.entry.text, cur.f) }
+
+// isCopyOf reports whether f is not the growing file that an id (text) names, but a copy of it.
+func isCopyOf(text string, f *file) bool {
+	id, err := fileid.Parse(text)
+	return err == nil && (id.Ino != f.info.Ino || id.Birth != int64(f.info.Birth))
+}
+
+// isBeyond reports whether the route has read, or an earlier run has, data that the file lacks,
+// although the file is a copy that was read to its end.
+func (cur *cursor) isBeyond() bool {
+	size, end := cur.known()
+	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && cur.isInCopy()
+}
+
 // left estimates how many bytes of the file the route has not read: at least 1 if there are any.
 // For a compressed file these are compressed bytes.
 func (cur *cursor) left() int64 {
@@ -206,8 +222,7 @@ func (cur *cursor) dropView() {
 // another file.
 func (cur *cursor) skipping() bool { return cur.skipTo > cur.pos.Next }
 
-// waitsForOriginal reports whether data of a lost file that cur has to skip in its copy may still be
-// in flight.
+// waitsForOriginal reports whether data that cur has to skip may still be in flight.
 func (cur *cursor) waitsForOriginal() bool {
 	return cur.original != nil && cur.skipping() &&
 		!cur.r.notes.isSaved(cur.original.note, cur.skipTo)

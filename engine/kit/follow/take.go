@@ -63,6 +63,11 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	if r.c.unpacker.isBroken(f, cur) {
 		return false
 	}
+	if !end.sealed && cur.isBeyond() {
+		size, _ := cur.known()
+		r.c.separateNow(cur, size)
+		return false
+	}
 	switch {
 	case end.sealed:
 		r.c.seal(cur)
@@ -102,6 +107,11 @@ const rereading = "it is read from its beginning, unread data of the old content
 // read, or was sealed and has not grown.
 func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	switch {
+	case cur.shorter() && cur.isBeyond() && cur.note.fingerprint.At <= cur.f.info.Size:
+		if c.isStillIntact(cur) {
+			c.separateNow(cur, cur.note.fingerprint.At)
+		}
+		return false
 	case cur.shorter():
 		c.replaced(cur.f, "a file became shorter than what was read of it; "+rereading)
 		return false
@@ -109,6 +119,17 @@ func (c *Catalogue) verify(cur *cursor, later bool) bool {
 		return true
 	}
 	return c.isStillIntact(cur)
+}
+
+// separateNow is copies.separate for a file that is read now.
+func (c *Catalogue) separateNow(cur *cursor, to int64) {
+	head, err := cur.f.readHead(make([]byte, fileid.MaxHead))
+	if err != nil {
+		c.handles.unreadNow(cur.f, err)
+		return
+	}
+	c.copies.separate(cur, head, to)
+	c.pace.soon()
 }
 
 // isStillIntact compares a changed file with the delivered data, for verify. It returns false if
@@ -311,9 +332,6 @@ func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 			return true
 		}
 	}
-	if cur.copy != nil { // the progress of the lost file may be deleted now
-		cur.copy.original = nil
-	}
 	cur.pos.Above = nil
 	res, err := r.filler.Fill(b, &cur.pos, lines.File{Part: cur.part, Size: cur.pos.Next, Sealed: true})
 	if err == nil && res == lines.NoRoom {
@@ -321,6 +339,10 @@ func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 	}
 	if !r.awaitsDone(cur.part.ID) {
 		r.forgets.add(cur.part.ID)
+	}
+	if cur.copy != nil {
+		cur.copy.original = nil
+		r.c.copies.endOriginal(cur)
 	}
 	return true
 }
