@@ -157,6 +157,7 @@ func (c *Catalogue) join(r *Reader) {
 		}
 	}
 	if old != nil {
+		r.reportLacking(old)
 		c.warnClose("", c.leave(old))
 	}
 }

@@ -160,10 +160,10 @@ func (k *copies) holdBack(f *file) bool {
 // mayCompareAgain reports whether to compare a held-back file with others once more. They are
 // compared again if the file has changed since the last comparison, or if a listing since then has
 // found any file new, renamed, deleted or emptied. They are also compared again after PollMax,
-// but at least twice in CopyWait, because a listing does not show every change.
+// because a listing does not show every change.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	a := f.ensureExtras()
-	at := a.compared + min(k.c.o.PollMax, k.c.o.Growing.CopyWait/2)
+	at := a.compared + k.c.o.PollMax
 	if now < at && f.since <= a.compared && k.c.table.changed <= a.compared {
 		k.c.pace.dueAt(at)
 		return false

@@ -135,15 +135,16 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 		cur.own.Close()
 		cur.own = nil
 	}
-	i := slices.IndexFunc(f.cursors, func(o *cursor) bool { return o.entry != f.entry })
-	var own *Entry
-	if i >= 0 {
-		own = f.cursors[i].entry
-	} else {
-		own = k.c.ids.give(f.seen(head, true), f.name)
-		own.prefix = f.entry.prefix
+	own := f.entry
+	for _, o := range f.cursors {
+		if own == cur.entry {
+			own = o.entry
+		}
 	}
-	own.file = f
+	if own == cur.entry {
+		own = k.c.ids.give(f.seen(head, true), f.name)
+		own.file, own.prefix = f, f.entry.prefix
+	}
 	cur.copy = r.begin(f, own)
 	r.lostCursors = append(r.lostCursors, cur)
 	if cur.copy.pos.Next < to {

@@ -64,8 +64,11 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 		return false
 	}
 	if !end.sealed && cur.isBeyond() {
-		size, _ := cur.known()
-		r.c.separateNow(cur, size)
+		to, _ := cur.known()
+		if before > to { // an earlier run has read it
+			to = min(to, cur.note.fingerprint.At)
+		}
+		r.c.separateNow(cur, to)
 		return false
 	}
 	switch {
@@ -107,12 +110,7 @@ const rereading = "it is read from its beginning, unread data of the old content
 // read, or was sealed and has not grown.
 func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	switch {
-	case cur.shorter() && cur.isBeyond() && cur.note.fingerprint.At <= cur.f.info.Size:
-		if c.isStillIntact(cur) {
-			c.separateNow(cur, cur.note.fingerprint.At)
-		}
-		return false
-	case cur.shorter():
+	case cur.shorter() && !cur.isBeyond():
 		c.replaced(cur.f, "a file became shorter than what was read of it; "+rereading)
 		return false
 	case !cur.changed(), later:
