@@ -215,11 +215,6 @@ func (c *Catalogue) leave(r *Reader) error {
 		f.queues--
 	}
 	r.queue = nil
-	for _, cur := range slices.Concat(r.lostCursors, r.deferredLost) {
-		if cur.copy != nil {
-			c.ids.unref(cur.entry, r, false)
-		}
-	}
 	for _, f := range c.files() {
 		if cur := f.by(r); cur != nil {
 			f.cursors = slices.DeleteFunc(f.cursors, func(o *cursor) bool { return o == cur })
@@ -227,6 +222,9 @@ func (c *Catalogue) leave(r *Reader) error {
 				cur.own.Close()
 			}
 			c.ids.unref(cur.entry, r, cur.sealed)
+			if cur.original != nil {
+				c.ids.unref(cur.original.entry, r, false)
+			}
 		}
 	}
 	if len(c.readers) > 0 || c.running {

@@ -145,26 +145,34 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 		own = k.c.ids.give(f.seen(head, true), f.name)
 		own.file, own.prefix = f, f.entry.prefix
 	}
-	cur.copy = r.begin(f, own)
-	r.lostCursors = append(r.lostCursors, cur)
-	if cur.copy.pos.Next < to {
-		cur.copy.skipTo, cur.copy.original = to, cur
-		if p, err := f.fingerprintAt(to, head); err == nil { // else a kill may repeat data
-			r.notes.shorten(cur.note, p)
-			r.notes.set(cur.copy.note, p) // finds a copy of f before the skip
-		}
-	}
+	next := r.begin(f, own)
+	next.original = cur
 	k.c.log.Info("copy of a rotated file lacks data that was read", "file", f.label, "has", to, "read", cur.pos.Next)
+	if next.pos.Next >= to {
+		k.endOriginal(next)
+		return
+	}
+	next.skipTo = to
+	if p, err := f.fingerprintAt(to, head); err == nil { // else a kill may repeat data
+		r.notes.shorten(cur.note, p)
+		r.notes.set(next.note, p) // finds a copy of f before the skip
+	}
 }
 
-// endOriginal ends a cursor that another one in the same copy has replaced (see separate). When no
-// route reads the partition of the original any more, the copy gets the id of its own partition.
+// endOriginal ends the cursor that cur has replaced in a copy (see separate), so that the route
+// hands out the seal of its partition. When no route reads that partition any more, the copy gets
+// the id of its own partition.
 func (k *copies) endOriginal(cur *cursor) {
-	cur.r.noteUnsaved(cur)
-	k.c.ids.unref(cur.entry, cur.r, false)
-	f, own := cur.copy.f, cur.copy.entry
-	if f != nil && f.entry == cur.entry && k.c.ids.isUnused(cur.entry) {
-		cur.entry.file, f.entry, own.file = nil, own, f
-		k.c.ids.end(cur.entry)
+	f, r, original := cur.f, cur.r, cur.original
+	if original == nil {
+		return
+	}
+	cur.original = nil
+	r.lostCursors = append(r.lostCursors, original)
+	r.noteUnsaved(original)
+	k.c.ids.unref(original.entry, r, false)
+	if e := original.entry; f.entry == e && k.c.ids.isUnused(e) {
+		e.file, f.entry, cur.entry.file = nil, cur.entry, f
+		k.c.ids.end(e)
 	}
 }

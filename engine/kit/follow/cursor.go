@@ -38,10 +38,8 @@ type cursor struct {
 	// if the file is awaiting a successor: the number of bytes that an earlier reader of the
 	// route has read, and that were not settled when the route restarted
 	unsettled int64
-	// the file is a copy that lacks data that this cursor has read: the cursor that has replaced it
-	// (see copies.separate)
-	copy *cursor
-	// the reverse of copy, until this cursor has skipped the bytes that the original has read
+	// if the file is a copy that lacks data that the route has read, until the bytes before skipTo
+	// are skipped: the cursor that has read this data (see copies.separate)
 	original *cursor
 
 	sealed         bool // all of it was handed out
@@ -222,7 +220,8 @@ func (cur *cursor) dropView() {
 // another file.
 func (cur *cursor) skipping() bool { return cur.skipTo > cur.pos.Next }
 
-// waitsForOriginal reports whether data that cur has to skip may still be in flight.
+// waitsForOriginal reports whether data that cur has to skip may still be in flight. After a kill,
+// this data must be read again, and only the copy has it.
 func (cur *cursor) waitsForOriginal() bool {
 	return cur.original != nil && cur.skipping() &&
 		!cur.r.notes.isSaved(cur.original.note, cur.skipTo)

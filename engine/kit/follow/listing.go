@@ -330,6 +330,7 @@ func (c *Catalogue) release(f *file) {
 
 // drop ends a cursor of a file that is no longer followed.
 func (c *Catalogue) drop(cur *cursor) {
+	c.copies.endOriginal(cur)
 	cur.r.noteUnsaved(cur)
 	c.ids.unref(cur.entry, cur.r, false)
 	if cur.entry.file == cur.f {

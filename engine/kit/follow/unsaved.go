@@ -81,10 +81,10 @@ func (r *Reader) reportMissing(end readEnd, m stream.Mark) {
 // reportLacking reports the bytes that only the originals of copies had (see copies.separate). The
 // previous reader of the route (old) has read them, and they were not settled when it was closed.
 func (r *Reader) reportLacking(old *Reader) {
-	for _, cur := range slices.Concat(old.lostCursors, old.deferredLost) {
-		if cur.copy != nil {
-			m, _ := r.resume(cur.entry.text)
-			r.reportMissing(readEnd{cur.part.Name, cur.copy.skipTo, cur.pos.Next}, m)
+	for _, f := range r.c.files() {
+		if cur := f.by(old); cur != nil && cur.original != nil {
+			m, _ := r.resume(cur.original.entry.text)
+			r.reportMissing(readEnd{cur.original.part.Name, cur.skipTo, cur.original.pos.Next}, m)
 		}
 	}
 }
