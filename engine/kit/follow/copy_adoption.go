@@ -135,13 +135,14 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 		cur.own.Close()
 		cur.own = nil
 	}
-	own := f.entry
-	for _, o := range f.cursors {
-		if own == cur.entry {
-			own = o.entry
+	var own *Entry
+	for _, e := range append(f.entries(), f.entry) {
+		m, _ := r.resume(e.text)
+		if at := highest(m); e != cur.entry && f.holds(at) >= at {
+			own = e
 		}
 	}
-	if own == cur.entry {
+	if own == nil {
 		own = k.c.ids.give(f.seen(head, true), f.name)
 		own.file, own.prefix = f, f.entry.prefix
 	}

@@ -69,6 +69,14 @@ func (f *file) by(r *Reader) *cursor {
 	return nil
 }
 
+// entries returns the identities of the cursors in the file.
+func (f *file) entries() (out []*Entry) {
+	for _, cur := range f.cursors {
+		out = append(out, cur.entry)
+	}
+	return out
+}
+
 // furthest returns the cursor with the furthest read position, or nil if no route has a cursor.
 func (f *file) furthest() *cursor {
 	var out *cursor
