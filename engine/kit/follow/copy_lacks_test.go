@@ -1,8 +1,13 @@
 package follow_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +18,11 @@ import (
 // lacking is a test of a copy that lacks a line that was read in its original. Batches settle in
 // another order than they were read, and the routes restart several times.
 type lacking struct {
-	killed bool // the process restarts, otherwise only route a
-	less   bool // route b has read less than the copy has
-	gap    bool // route a has settled the second line before the first
-	settle bool // the missing line is settled before the restart, otherwise at its drain
-	// the name of the copy after the first restart
-	renamed string
+	killed bool   // the process restarts, otherwise only route a
+	less   bool   // route b has read less than the copy has
+	gap    bool   // route a has settled the second line before the first
+	settle bool   // the missing line is settled before the restart, otherwise at its drain
+	rotate string // what happens to the copy between two restarts
 
 	d      *folder
 	s      *follow.Catalogue
@@ -28,16 +32,14 @@ type lacking struct {
 
 // TestCopyLacksSettledData checks that every line is delivered once.
 func TestCopyLacksSettledData(t *testing.T) {
-	for i := range 32 {
+	for i := range 64 {
 		l := lacking{
 			killed: i&1 > 0, less: i&2 > 0, gap: i&4 > 0, settle: i&8 > 0,
-			rnd: rand.New(rand.NewPCG(1, 1)),
+			rotate: []string{"no", "rename", "compress", "compress while closed"}[i/16],
+			rnd:    rand.New(rand.NewPCG(1, 1)),
 		}
-		if i&16 > 0 {
-			l.renamed = "a.log.2"
-		}
-		name := fmt.Sprintf("killed=%v,less=%v,gap=%v,settle=%v,renamed=%v", l.killed, l.less, l.gap,
-			l.settle, l.renamed != "")
+		name := fmt.Sprintf("killed=%v,less=%v,gap=%v,settle=%v,rotate=%s", l.killed, l.less, l.gap,
+			l.settle, l.rotate)
 		t.Run(name, func(t *testing.T) { synctest.Test(t, l.run) })
 	}
 }
@@ -79,12 +81,20 @@ func (l *lacking) run(t *testing.T) {
 	if !l.settle {
 		a.unordered.settleAll(a)
 	}
-	l.restart(t)
-	if l.renamed != "" {
-		d.rename(t, "a.log.1", l.renamed)
+	l.restart(t, func() {})
+	switch l.rotate {
+	case "rename":
+		d.rename(t, "a.log.1", "a.log.2")
+		l.runAll(t)
+	case "compress":
+		l.compress(t)
 		l.runAll(t)
 	}
-	l.restart(t)
+	l.restart(t, func() {
+		if l.rotate == "compress while closed" {
+			l.compress(t)
+		}
+	})
 	l.routes[0].want(t, d, "1 one", "2 two", "3 in no file", "4 four")
 	if l.less {
 		l.routes[1].want(t, d, "1 one", "2 two", "4 four")
@@ -92,8 +102,26 @@ func (l *lacking) run(t *testing.T) {
 	stop(t, l.routes...)
 }
 
-// restart restarts the process, or route a alone, and lets the routes read everything.
-func (l *lacking) restart(t *testing.T) {
+// compress replaces the copy by a compressed one.
+func (l *lacking) compress(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(l.d.path, "a.log.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err = z.Write(data)
+	if err = errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	l.d.put(t, "a.log.1.gz", packed.String())
+	l.d.delete(t, "a.log.1")
+}
+
+// restart restarts the process, or route a alone, and lets the routes read everything. It calls
+// meanwhile before they open again.
+func (l *lacking) restart(t *testing.T, meanwhile func()) {
 	again := l.routes[:1]
 	if l.killed {
 		again = l.routes
@@ -101,6 +129,9 @@ func (l *lacking) restart(t *testing.T) {
 	stop(t, again...)
 	if l.killed {
 		l.s.EndRun()
+	}
+	meanwhile()
+	if l.killed {
 		l.s = l.d.set(follow.Growing{})
 		l.s.BeginRun()
 	}
