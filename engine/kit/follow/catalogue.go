@@ -141,7 +141,7 @@ func (c *Catalogue) join(r *Reader) {
 	c.dormant.joined(r)
 	c.identify.claim(r, stored)
 	for _, f := range c.files() {
-		if f.entry == nil || f.by(r) != nil {
+		if f.entry == nil || f.entry.file != f || f.by(r) != nil { // gather may have moved its data
 			continue
 		}
 		cur := r.begin(f, f.entry)

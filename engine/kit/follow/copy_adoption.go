@@ -48,7 +48,7 @@ func (k *copies) adopt(f, w *file) {
 		k.moveCursor(cur, f)
 	}
 	f.cursors, w.cursors = append(f.cursors, w.cursors...), nil
-	k.c.ids.move(f.entry, f.seen(nil, false), f.name)
+	k.moveEntry(f.entry, f)
 	w.state = w.state.on(ends)
 	k.gather(f)
 	k.c.log.Info("rotated file continued", "file", f.label, "from", w.label, "read", f.read())
@@ -97,13 +97,23 @@ func (k *copies) gather(f *file) {
 	}
 }
 
+// moveEntry notes that f has the data of e now. If f is shorter than the head that the id of e
+// hashes, f is recognised by a hash of its own bytes.
+func (k *copies) moveEntry(e *Entry, f *file) {
+	to := f.seen(nil, false)
+	if most := int64(e.id.Len); f.holds(most) < most && f.handle != nil {
+		to.Head, _ = f.readHead(make([]byte, fileid.MaxHead)) // without it, f is read again
+	}
+	k.c.ids.move(e, to, f.name)
+}
+
 // moveCursor makes cur continue in f, which holds the data of its partition now.
 func (k *copies) moveCursor(cur *cursor, f *file) {
 	cur.f, cur.verified, cur.touch, cur.drained, cur.leftPacked = f, version{}, true, 0, 0
 	cur.sealed, cur.storedFinished, cur.own, cur.unsettled = false, false, nil, 0
 	cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
 	if cur.entry != f.entry {
-		k.c.ids.move(cur.entry, f.seen(nil, false), f.name)
+		k.moveEntry(cur.entry, f)
 		cur.entry.file = f
 	}
 	if id, err := fileid.Parse(cur.entry.text); err == nil {
