@@ -94,6 +94,10 @@ func (k *copies) gather(f *file) {
 			f.cursors[i] = cur
 			w.cursors = slices.DeleteFunc(w.cursors, func(o *cursor) bool { return o == cur })
 		}
+		if len(w.cursors) == 0 {
+			c.rotation.unwait(w)
+			w.state = w.state.on(ends)
+		}
 	}
 }
 
@@ -119,6 +123,9 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 	if id, err := fileid.Parse(cur.entry.text); err == nil {
 		// an inode may be reused immediately
 		cur.r.notes.move(cur.note, f.seen(nil, false), !isOf(id, f.info))
+	}
+	if cur.original != nil {
+		k.moveCursor(cur.original, f)
 	}
 }
 
@@ -158,7 +165,8 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	}
 	next := r.begin(f, own)
 	next.original = cur
-	k.c.log.Info("copy of a rotated file lacks data that was read", "file", f.label, "has", to, "read", cur.pos.Next)
+	k.c.log.Info("copy of a rotated file lacks data that was read", "file", f.label, "has", to,
+		"read", cur.pos.Next)
 	if next.pos.Next >= to {
 		k.endOriginal(next)
 		return
@@ -182,8 +190,12 @@ func (k *copies) endOriginal(cur *cursor) {
 	r.lostCursors = append(r.lostCursors, original)
 	r.noteUnsaved(original)
 	k.c.ids.unref(original.entry, r, false)
-	if e := original.entry; f.entry == e && k.c.ids.isUnused(e) {
-		e.file, f.entry, cur.entry.file = nil, cur.entry, f
-		k.c.ids.end(e)
+	e := original.entry
+	if !k.c.ids.isUnused(e) {
+		return
+	}
+	k.c.ids.end(e)
+	if e.file = nil; f.entry == e {
+		f.entry, cur.entry.file = cur.entry, f
 	}
 }

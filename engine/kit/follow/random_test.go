@@ -445,8 +445,8 @@ func rotations(t *testing.T, seed uint64) *rotating {
 }
 
 // FuzzRotations checks that every line is delivered exactly once, however files are rotated while
-// they are looked at and whenever a process ends. It allows repeated lines if copies lack lines. PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS
-// their number.
+// they are looked at and whenever a process ends. It allows repeated lines if copies lack lines.
+// PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS their number.
 func FuzzRotations(f *testing.F) {
 	failed := []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833,
 		lateSeed + 5123, lateSeed + 402815, lateSeed + 701279, 3*lateSeed + 34,
