@@ -225,6 +225,11 @@ func (c *Catalogue) leave(r *Reader) error {
 			if cur.original != nil {
 				c.ids.unref(cur.original.entry, r, false)
 			}
+			for ; cur != nil; cur = cur.original {
+				if e := cur.entry; f.entry != e && e.file == f && !slices.Contains(f.entries(), e) {
+					e.file = nil
+				}
+			}
 		}
 	}
 	if len(c.readers) > 0 || c.running {

@@ -332,7 +332,12 @@ func (c *Catalogue) release(f *file) {
 
 // drop ends a cursor of a file that is no longer followed.
 func (c *Catalogue) drop(cur *cursor) {
-	c.copies.endOriginal(cur)
+	if o := cur.original; o != nil {
+		c.copies.endOriginal(cur)
+		if o.entry.file == cur.f {
+			o.entry.file = nil
+		}
+	}
 	cur.r.noteUnsaved(cur)
 	c.ids.unref(cur.entry, cur.r, false)
 	if cur.entry.file == cur.f {

@@ -450,7 +450,7 @@ func rotations(t *testing.T, seed uint64) *rotating {
 func FuzzRotations(f *testing.F) {
 	failed := []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833,
 		lateSeed + 5123, lateSeed + 402815, lateSeed + 701279, 3*lateSeed + 34,
-		4*lateSeed + 148, 4*lateSeed + 1736}
+		4*lateSeed + 148, 4*lateSeed + 1736, 4*lateSeed + 12933}
 	for _, seed := range failed {
 		f.Add(seed)
 	}
