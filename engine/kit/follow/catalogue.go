@@ -141,7 +141,7 @@ func (c *Catalogue) join(r *Reader) {
 	c.dormant.joined(r)
 	c.identify.claim(r, stored)
 	for _, f := range c.files() {
-		if f.entry == nil || f.by(r) != nil {
+		if f.entry == nil || f.entry.file != f || f.by(r) != nil { // gather may have moved its data
 			continue
 		}
 		cur := r.begin(f, f.entry)
@@ -149,17 +149,15 @@ func (c *Catalogue) join(r *Reader) {
 			// The route's previous reader, old, may have had to skip bytes of this file. Skip them,
 			// too, unless the route has begun the file since then, or has got progress that old did
 			// not have.
-			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && (old.opened || old.marked == r.marked) {
+			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.entry == f.by(old).entry &&
+				(old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo
-				if lost := f.by(old).original; lost != nil { // data in flight is read again
-					m, _ := r.resume(lost.entry.text)
-					cur.skipTo = min(cur.skipTo, m.Watermark.Num)
-				}
 			}
 			cur.unsettled = max(cur.unsettled, f.by(old).unsettled)
 		}
 	}
 	if old != nil {
+		r.reportLacking(old)
 		c.warnClose("", c.leave(old))
 	}
 }
@@ -224,6 +222,14 @@ func (c *Catalogue) leave(r *Reader) error {
 				cur.own.Close()
 			}
 			c.ids.unref(cur.entry, r, cur.sealed)
+			if cur.original != nil {
+				c.ids.unref(cur.original.entry, r, false)
+			}
+			for ; cur != nil; cur = cur.original {
+				if e := cur.entry; f.entry != e && e.file == f && !slices.Contains(f.entries(), e) {
+					e.file = nil
+				}
+			}
 		}
 	}
 	if len(c.readers) > 0 || c.running {

@@ -40,7 +40,7 @@ func (n *identifier) fileOf(r *Reader, e *Entry, m stream.Mark) *file {
 			return f
 		}
 		if c.copies.mayInherit(f, &file{label: m.Part.Name}) {
-			c.ids.move(e, f.seen(nil, false), f.name)
+			c.copies.moveEntry(e, f)
 			return f
 		}
 	}

@@ -245,7 +245,7 @@ func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 			return false, err
 		}
 		if !grown {
-			k.startCopy(f, w, head, a.equalTo)
+			k.adoptPart(f, w, head, a.equalTo)
 			return true, nil
 		}
 	}
@@ -268,7 +268,7 @@ func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 			c.pace.dueAt(w.held - c.o.Growing.CopyWait/2)
 			return false, nil
 		default:
-			k.startCopy(f, w, head, p.At)
+			k.adoptPart(f, w, head, p.At)
 			return true, nil
 		}
 	}

@@ -42,30 +42,17 @@ func (k *copies) begin(f, w *file) {
 // adopt makes f the successor of w, which awaits one. The routes continue in f at the positions up
 // to which they have read w.
 func (k *copies) adopt(f, w *file) {
-	k.take(f, w, func(*cursor) bool { return true })
 	k.c.rotation.unwait(w)
+	k.identify(f, w, w.entry)
+	for _, cur := range w.cursors {
+		k.moveCursor(cur, f)
+	}
+	f.cursors, w.cursors = append(f.cursors, w.cursors...), nil
+	k.moveEntry(f.entry, f)
 	w.state = w.state.on(ends)
 	k.gather(f)
 	k.c.log.Info("rotated file continued", "file", f.label, "from", w.label, "read", f.read())
 	k.c.count("files_rotated", 1)
-}
-
-// take gives f the identity of w, and the cursors of w for which move returns true.
-func (k *copies) take(f, w *file, move func(*cursor) bool) {
-	c := k.c
-	c.rotation.unindex(w)
-	k.identify(f, w, w.entry)
-	var stay []*cursor
-	for _, cur := range w.cursors {
-		if !move(cur) {
-			stay = append(stay, cur)
-			continue
-		}
-		k.moveCursor(cur, f)
-		f.cursors = append(f.cursors, cur)
-	}
-	w.cursors = stay
-	c.ids.move(f.entry, f.seen(nil, false), f.name)
 }
 
 // identify gives the identity e to f, which contains data of w.
@@ -107,7 +94,21 @@ func (k *copies) gather(f *file) {
 			f.cursors[i] = cur
 			w.cursors = slices.DeleteFunc(w.cursors, func(o *cursor) bool { return o == cur })
 		}
+		if len(w.cursors) == 0 {
+			c.rotation.unwait(w)
+			w.state = w.state.on(ends)
+		}
 	}
+}
+
+// moveEntry notes that f has the data of e now. If f is shorter than the head that the id of e
+// hashes, f is recognised by a hash of its own bytes.
+func (k *copies) moveEntry(e *Entry, f *file) {
+	to := f.seen(nil, false)
+	if most := int64(e.id.Len); f.holds(most) < most && f.handle != nil {
+		to.Head, _ = f.readHead(make([]byte, fileid.MaxHead)) // without it, f is read again
+	}
+	k.c.ids.move(e, to, f.name)
 }
 
 // moveCursor makes cur continue in f, which holds the data of its partition now.
@@ -116,53 +117,85 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 	cur.sealed, cur.storedFinished, cur.own, cur.unsettled = false, false, nil, 0
 	cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
 	if cur.entry != f.entry {
-		k.c.ids.move(cur.entry, f.seen(nil, false), f.name)
+		k.moveEntry(cur.entry, f)
 		cur.entry.file = f
 	}
 	if id, err := fileid.Parse(cur.entry.text); err == nil {
 		// an inode may be reused immediately
 		cur.r.notes.move(cur.note, f.seen(nil, false), !isOf(id, f.info))
 	}
+	if cur.original != nil {
+		k.moveCursor(cur.original, f)
+	}
 }
 
-// startCopy makes f a copy of the first bytes of w, up to a position (the parameter to). f becomes
-// the successor of w for the routes that have read at most these bytes. The other routes have read
-// more of w. For them, f is a separate file in which they skip these bytes, once their progress in
-// w shows that these bytes are settled. If the process ends before that, the next one finds f by
-// the fingerprint that their progress in w has from now on.
-func (k *copies) startCopy(f, w *file, head []byte, to int64) {
-	c := k.c
-	short := func(cur *cursor) bool { return cur.pos.Next <= to }
-	moves := slices.ContainsFunc(w.cursors, short)
-	if moves {
-		k.take(f, w, short)
-	}
-	own := c.ids.give(f.seen(head, true), f.name)
-	own.file = f
-	if f.entry == nil {
-		k.identify(f, w, own)
-	}
-	for _, cur := range w.cursors {
-		cur.copy = cur.r.begin(f, own)
-		cur.copy.skipTo, cur.copy.original = to, cur
-		if p, err := f.fingerprintAt(to, head); err == nil { // else a kill may repeat data
-			cur.r.notes.shorten(cur.note, p)
-			cur.r.notes.set(cur.copy.note, p) // finds a copy of f before the skip
+// adoptPart makes f the successor of w, of which f has only the bytes before a position (the
+// parameter to). The routes that have read more get a partition of their own in f.
+func (k *copies) adoptPart(f, w *file, head []byte, to int64) {
+	k.adopt(f, w)
+	for _, cur := range slices.Clone(f.cursors) {
+		if cur.pos.Next > to {
+			k.separate(cur, head, to)
 		}
 	}
-	c.rotation.unwait(w)
-	w.state = w.state.on(ends)
-	w.dataElsewhere = true
-	if moves { // f has its identity now
-		for _, cur := range w.cursors {
-			cur.r.lostCursors = append(cur.r.lostCursors, cur)
-			c.drop(cur)
-		}
-		w.entry, w.cursors = nil, nil
-	} else {
-		c.ids.end(w.entry)
-		c.giveUp(w)
+}
+
+// separate gives a route another cursor, with a partition of its own, in a copy. The route has read
+// the bytes of the copy before a position (the parameter to), and then bytes that the copy lacks,
+// with cur. Bytes that the copy has after that position, now or later, are other data. The new
+// cursor skips the bytes before that position, once the saved progress of cur shows that they are
+// settled, and cur is sealed then. If the route restarts before that, it reads with cur again.
+func (k *copies) separate(cur *cursor, head []byte, to int64) {
+	f, r := cur.f, cur.r
+	f.cursors = slices.DeleteFunc(f.cursors, func(o *cursor) bool { return o == cur })
+	if cur.own != nil {
+		cur.own.Close()
+		cur.own = nil
 	}
-	c.log.Info("copy of a rotated file", "file", f.label, "of", w.label, "read", to)
-	c.count("files_rotated", 1)
+	var own *Entry
+	for _, e := range append(f.entries(), f.entry) {
+		m, _ := r.resume(e.text)
+		if at := highest(m); e != cur.entry && f.holds(at) >= at {
+			own = e
+		}
+	}
+	if own == nil {
+		own = k.c.ids.give(f.seen(head, true), f.name)
+		own.file, own.prefix = f, f.entry.prefix
+	}
+	next := r.begin(f, own)
+	next.original = cur
+	k.c.log.Info("copy of a rotated file lacks data that was read", "file", f.label, "has", to,
+		"read", cur.pos.Next)
+	if next.pos.Next >= to {
+		k.endOriginal(next)
+		return
+	}
+	next.skipTo = to
+	if p, err := f.fingerprintAt(to, head); err == nil { // else a kill may repeat data
+		r.notes.shorten(cur.note, p)
+		r.notes.set(next.note, p) // finds a copy of f before the skip
+	}
+}
+
+// endOriginal ends the cursor that cur has replaced in a copy (see separate), so that the route
+// hands out the seal of its partition. When no route reads that partition any more, the copy gets
+// the id of its own partition.
+func (k *copies) endOriginal(cur *cursor) {
+	f, r, original := cur.f, cur.r, cur.original
+	if original == nil {
+		return
+	}
+	cur.original = nil
+	r.lostCursors = append(r.lostCursors, original)
+	r.noteUnsaved(original)
+	k.c.ids.unref(original.entry, r, false)
+	e := original.entry
+	if !k.c.ids.isUnused(e) {
+		return
+	}
+	k.c.ids.end(e)
+	if e.file = nil; f.entry == e {
+		f.entry, cur.entry.file = cur.entry, f
+	}
 }

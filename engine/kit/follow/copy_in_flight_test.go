@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +99,9 @@ func copyLacksDataInFlight(t *testing.T, killed, less bool) {
 	turns(t, 60, time.Second, routes...)
 	for _, r := range routes {
 		r.want(t, d, "1 one", "2 two", "4 four")
+	}
+	if log := d.log.String(); !killed && !strings.Contains(log, "13 bytes are lost") {
+		t.Errorf("the line that no file has is not reported as lost; the log:\n%s", log)
 	}
 	stop(t, routes...)
 }

@@ -38,10 +38,8 @@ type cursor struct {
 	// if the file is awaiting a successor: the number of bytes that an earlier reader of the
 	// route has read, and that were not settled when the route restarted
 	unsettled int64
-	// if the file is lost: the cursor in its copy, which begins after the read data
-	copy *cursor
-	// if the file is a copy of a lost file, until the read data is skipped: the cursor in the lost
-	// file
+	// if the file is a copy that lacks data that the route has read, until the bytes before skipTo
+	// are skipped: the cursor that has read this data (see copies.separate)
 	original *cursor
 
 	sealed         bool // all of it was handed out
@@ -69,6 +67,14 @@ func (f *file) by(r *Reader) *cursor {
 		}
 	}
 	return nil
+}
+
+// entries returns the identities of the cursors in the file.
+func (f *file) entries() (out []*Entry) {
+	for _, cur := range f.cursors {
+		out = append(out, cur.entry)
+	}
+	return out
 }
 
 // furthest returns the cursor with the furthest read position, or nil if no route has a cursor.
@@ -163,6 +169,22 @@ func (cur *cursor) shorter() bool {
 	return cur.f.info.Size < cur.pos.Next
 }
 
+// isInCopy reports whether the file is a copy of the file that the id of the partition names.
+func (cur *cursor) isInCopy() bool { return isCopyOf(cur.entry.text, cur.f) }
+
+// isCopyOf reports whether f is not the growing file that an id (text) names, but a copy of it.
+func isCopyOf(text string, f *file) bool {
+	id, err := fileid.Parse(text)
+	return err == nil && (id.Ino != f.info.Ino || id.Birth != int64(f.info.Birth))
+}
+
+// isBeyond reports whether the route has read, or an earlier run has, data that the file lacks,
+// although the file is a copy that was read to its end.
+func (cur *cursor) isBeyond() bool {
+	size, end := cur.known()
+	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && cur.isInCopy()
+}
+
 // left estimates how many bytes of the file the route has not read: at least 1 if there are any.
 // For a compressed file these are compressed bytes.
 func (cur *cursor) left() int64 {
@@ -206,8 +228,8 @@ func (cur *cursor) dropView() {
 // another file.
 func (cur *cursor) skipping() bool { return cur.skipTo > cur.pos.Next }
 
-// waitsForOriginal reports whether data of a lost file that cur has to skip in its copy may still be
-// in flight.
+// waitsForOriginal reports whether data that cur has to skip may still be in flight. After a kill,
+// this data must be read again, and only the copy has it.
 func (cur *cursor) waitsForOriginal() bool {
 	return cur.original != nil && cur.skipping() &&
 		!cur.r.notes.isSaved(cur.original.note, cur.skipTo)

@@ -181,6 +181,7 @@ func TestIncompleteCopyIsAwaited(t *testing.T) {
 		for _, b := range inFlight {
 			r.deliver(b)
 		}
+		r.run(t, time.Second)
 		r.want(t, d, "1 one", "2 two", "3 three", "4 four")
 	})
 }

@@ -227,6 +227,13 @@ func (s *identities) unref(e *Entry, r *Reader, keep bool) {
 	}
 }
 
+// isUnused reports whether no route has a cursor of e.
+func (s *identities) isUnused(e *Entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.refs == 0
+}
+
 func (e *Entry) unseal(r *Reader) {
 	e.sealed = slices.DeleteFunc(e.sealed, func(at sealing) bool { return at.r == r })
 }

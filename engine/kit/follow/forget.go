@@ -154,9 +154,12 @@ func (r *Reader) partitions() map[string]fileid.Key {
 	for w := range r.c.rotation.awaiting {
 		for _, cur := range w.cursors {
 			delete(out, cur.entry.text)
+			if cur.original != nil {
+				delete(out, cur.original.entry.text)
+			}
 		}
 	}
-	for _, cur := range slices.Concat(r.lostCursors, r.deferredLost) {
+	for _, cur := range r.lostCursors {
 		delete(out, cur.entry.text)
 	}
 	return out

@@ -175,7 +175,11 @@ func (n *identifier) differs(f *file, e *Entry, head []byte) (string, error) {
 func (n *identifier) lacks(f *file, m stream.Mark, head []byte) (string, error) {
 	fingerprint := fingerprintOf(m)
 	k, _, end := fingerprint.Wants()
-	if most := max(highest(m), int64(k), end); most > f.holds(most) {
+	least := max(int64(k), end)
+	if !n.c.strategy.grows() || fingerprint.At == 0 || !isCopyOf(m.Part.ID, f) {
+		least = max(least, highest(m)) // only a copy may lack data that was read
+	}
+	if least > f.holds(least) {
 		return "a file is shorter than what was read of it in an earlier run; ", nil
 	}
 	ok, err := f.fits(fingerprint, head, n.c.head[fileid.MaxHead:])

@@ -169,6 +169,10 @@ func (s *identities) move(e *Entry, to fileid.File, name string) {
 	defer s.mu.Unlock()
 	id := e.id
 	id.Dev, id.Ino, id.Birth, id.ModTime = to.Dev, to.Ino, to.Birth, 0
+	if n := len(to.Head); n > 0 && n < id.Len {
+		short := fileid.New(to, nil)
+		id.Len, id.Sum = short.Len, short.Sum
+	}
 	s.placeLocked(e, id)
 	e.phase, e.name = known, name
 }

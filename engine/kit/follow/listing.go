@@ -288,7 +288,9 @@ func (c *Catalogue) lose(f *file, why string) {
 			cur.r.count("bytes_vanished", cur.left())
 		}
 	}
-	c.ids.end(f.entry)
+	if f.entry.file == f { // else another file has its data for some route (see gather)
+		c.ids.end(f.entry)
+	}
 	c.giveUp(f)
 }
 
@@ -330,6 +332,12 @@ func (c *Catalogue) release(f *file) {
 
 // drop ends a cursor of a file that is no longer followed.
 func (c *Catalogue) drop(cur *cursor) {
+	if o := cur.original; o != nil {
+		c.copies.endOriginal(cur)
+		if o.entry.file == cur.f {
+			o.entry.file = nil
+		}
+	}
 	cur.r.noteUnsaved(cur)
 	c.ids.unref(cur.entry, cur.r, false)
 	if cur.entry.file == cur.f {
@@ -361,7 +369,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 	c.rotation.unindex(f)
 	c.ids.displace(old.entry)
 	for _, cur := range old.cursors {
-		if cur.entry != old.entry {
+		for ; cur != nil; cur = cur.original {
 			c.ids.displace(cur.entry)
 		}
 	}
@@ -379,8 +387,10 @@ func (c *Catalogue) replaced(f *file, why string) {
 	gone := &old
 	gone.handle, gone.view, gone.queues = nil, nil, 0
 	for _, cur := range gone.cursors {
-		if cur.f = gone; cur.entry.file == f {
-			cur.entry.file = gone
+		for ; cur != nil; cur = cur.original {
+			if cur.f = gone; cur.entry.file == f {
+				cur.entry.file = gone
+			}
 		}
 	}
 	if gone.entry.file == f {

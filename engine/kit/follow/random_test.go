@@ -31,8 +31,10 @@ type rotator struct {
 	have func(who int) int
 	wait func(n *inode) bool // reports whether every route has an unfinished mark of n
 	pack bool                // rotated files are compressed, too
+	lack bool                // copies may lack lines that are in no file later, see addLost
 
 	lines   int    // number of written lines
+	lost    int    // number of lines that addLost has written
 	begun   int    // number of lines before the current file
 	emptied int    // number of lines before its present content
 	name    string // of that file
@@ -94,6 +96,13 @@ func (w *rotator) write(name string, n int) {
 	if cut < len(text) {
 		w.todo = append([]func(){func() { w.add(name, text[cut:]) }}, w.todo...)
 	}
+}
+
+// addLost adds a line that may be delivered or not: a copy of the file was made, and the file is
+// truncated next.
+func (w *rotator) addLost() {
+	w.lost++
+	w.add(w.name, fmt.Sprintf("lost line %d of %d\n", w.lost, w.who))
 }
 
 // act carries out the next step of the current operation, or begins a new one.
@@ -184,6 +193,9 @@ func (w *rotator) rotate() {
 	}
 	if method == 2 {
 		w.then(func() { w.copy(w.name, old) })
+		for w.lack && w.rnd.IntN(3) > 0 {
+			w.then(w.addLost)
+		}
 		w.then(func() { w.empty(w.name); done() })
 		return
 	}
@@ -385,7 +397,8 @@ func (s *rotating) open(i int) {
 }
 
 // lateSeed is the first seed of the runs in which routes open up to 0.9 s apart. From 2*lateSeed on,
-// it is up to 20 s. From 3*lateSeed on, they open at once, and batches settle in random order.
+// it is up to 20 s. From 3*lateSeed on, they open at once, and batches settle in random order. From
+// 4*lateSeed on, copies may also lack lines that were read in their originals.
 const lateSeed = 1 << 32
 
 // rotations performs the run of a seed, which determines everything that happens in it.
@@ -408,7 +421,7 @@ func rotations(t *testing.T, seed uint64) *rotating {
 	for who := range 2 {
 		s.writers = append(s.writers, &rotator{
 			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, wait: s.wait,
-			name: fmt.Sprintf("w%d.log", who), pack: s.unordered,
+			name: fmt.Sprintf("w%d.log", who), pack: s.unordered, lack: seed/lateSeed >= 4,
 		})
 	}
 	d.step = s.step
@@ -432,11 +445,12 @@ func rotations(t *testing.T, seed uint64) *rotating {
 }
 
 // FuzzRotations checks that every line is delivered exactly once, however files are rotated while
-// they are looked at and whenever a process ends. PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS
-// their number.
+// they are looked at and whenever a process ends. It allows repeated lines if copies lack lines.
+// PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS their number.
 func FuzzRotations(f *testing.F) {
 	failed := []uint64{21670, 23985, 25830, 27448, 27910, 101931, 401833,
-		lateSeed + 5123, lateSeed + 402815, lateSeed + 701279, 3*lateSeed + 34}
+		lateSeed + 5123, lateSeed + 402815, lateSeed + 701279, 3*lateSeed + 34,
+		4*lateSeed + 148, 4*lateSeed + 1736, 4*lateSeed + 12933}
 	for _, seed := range failed {
 		f.Add(seed)
 	}
@@ -445,6 +459,7 @@ func FuzzRotations(f *testing.F) {
 		f.Add(lateSeed + seed)
 		f.Add(2*lateSeed + seed)
 		f.Add(3*lateSeed + seed)
+		f.Add(4*lateSeed + seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
@@ -458,6 +473,10 @@ func FuzzRotations(f *testing.F) {
 			slices.Sort(want)
 			for i, r := range s.routes {
 				got := slices.Sorted(slices.Values(r.lines))
+				if s.writers[0].lack { // lines just before a lost one may be delivered twice
+					got = slices.Compact(got)
+					got = slices.DeleteFunc(got, func(line string) bool { return strings.HasPrefix(line, "lost") })
+				}
 				if !slices.Equal(got, want) {
 					t.Errorf("seed %d: route %d: %s; it delivered\n%s", seed, i, differ(got, want),
 						strings.Join(r.trace, "\n"))

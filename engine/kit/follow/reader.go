@@ -45,14 +45,13 @@ type Reader struct {
 
 	filler filler
 	// the first successful listing that the reader has seen; 0 if there was none
-	first        uint32
-	queue        []*file   // files to process, in order
-	queuedAt     uint32    // the listing of the queue
-	lostCursors  []*cursor // of lost files: only their seals are still to be handed out
-	deferredLost []*cursor // of lost files, until their copies can be read on
-	left         atomic.Int64
-	target       int64         // bytes that make a batch
-	finalWait    time.Duration // Once: since when only files that are still written are left
+	first       uint32
+	queue       []*file   // files to process, in order
+	queuedAt    uint32    // the listing of the queue
+	lostCursors []*cursor // of lost files: only their seals are still to be handed out
+	left        atomic.Int64
+	target      int64         // bytes that make a batch
+	finalWait   time.Duration // Once: since when only files that are still written are left
 
 	// stored settled positions of files that grew; guarded by identities.mu
 	saved map[string]int64
@@ -196,8 +195,6 @@ func (r *Reader) enqueue(now time.Duration) {
 	for _, f := range r.queue {
 		f.queues--
 	}
-	r.lostCursors = append(r.lostCursors, r.deferredLost...)
-	r.deferredLost = nil
 	r.queuedAt = r.c.table.scans
 	r.queue = r.c.lister.todo(r, now)
 	for _, f := range r.queue {

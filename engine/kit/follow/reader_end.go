@@ -47,8 +47,10 @@ func (r *Reader) ended() (bool, error) {
 	young, now := 0, c.now()
 	// a finished file that has grown is to be read to its end, too
 	for _, f := range slices.AppendSeq(slices.Clone(c.watched.files), maps.Values(c.table.byKey)) {
-		switch {
+		switch cur := f.by(r); {
 		case r.isAtEnd(f):
+		case cur != nil && cur.waitsForOriginal():
+			return false, nil
 		case f.trouble == nil:
 			young++
 		case f.trouble.failures.N < onceTries:

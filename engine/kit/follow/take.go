@@ -35,6 +35,9 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	if !r.c.verify(cur, later) || cur.sealed && !cur.changed() {
 		return false
 	}
+	if cur.waitsForOriginal() {
+		return false
+	}
 	if cur.skipping() {
 		if stay, ok := r.skip(b, cur); stay || !ok {
 			return stay
@@ -61,6 +64,14 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	}
 	cur.unread, cur.drained = 0, f.info.Size
 	if r.c.unpacker.isBroken(f, cur) {
+		return false
+	}
+	if !end.sealed && cur.isBeyond() {
+		to, _ := cur.known()
+		if before > to { // an earlier run has read it
+			to = min(to, cur.note.fingerprint.At)
+		}
+		r.c.separateNow(cur, to)
 		return false
 	}
 	switch {
@@ -102,13 +113,24 @@ const rereading = "it is read from its beginning, unread data of the old content
 // read, or was sealed and has not grown.
 func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	switch {
-	case cur.shorter():
+	case cur.shorter() && !cur.isBeyond():
 		c.replaced(cur.f, "a file became shorter than what was read of it; "+rereading)
 		return false
 	case !cur.changed(), later:
 		return true
 	}
 	return c.isStillIntact(cur)
+}
+
+// separateNow is copies.separate for a file that is read now.
+func (c *Catalogue) separateNow(cur *cursor, to int64) {
+	head, err := cur.f.readHead(make([]byte, fileid.MaxHead))
+	if err != nil {
+		c.handles.unreadNow(cur.f, err)
+		return
+	}
+	c.copies.separate(cur, head, to)
+	c.pace.soon()
 }
 
 // isStillIntact compares a changed file with the delivered data, for verify. It returns false if
@@ -264,15 +286,11 @@ func isUntouched(h vfs.File, was stat) bool {
 // they count as settled (delivered, dead or dropped). ok reports whether it has added the span.
 // stay reports whether b has no room for the span.
 //
-// In a copy of a lost file, skip adds no span until the saved progress of the lost file has reached
-// cur.skipTo. Before that, batches with these bytes may be in flight. After a kill, their data must
-// be read again, and only the copy has it.
+// In a copy that lacks data, the original is sealed after that span, because its progress is deleted
+// then. Before the span, only that progress shows which bytes of the copy were read.
 func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false
-	}
-	if lost := cur.original; lost != nil && !r.notes.isSaved(lost.note, cur.skipTo) {
-		return false, false
 	}
 	head, err := cur.f.readHead(r.c.head[:])
 	if err == nil && !cur.entry.id.MatchHead(head) { // it was rewritten since it got its id
@@ -288,32 +306,13 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	}
 	from, to := stream.Position{Num: cur.pos.Next}, stream.Position{Num: cur.skipTo}
 	b.Spans = append(b.Spans, stream.Span{Part: cur.part, Range: stream.Range{From: from, To: to}})
-	cur.pos.Next, cur.original = cur.skipTo, nil
+	cur.pos.Next = cur.skipTo
+	r.c.copies.endOriginal(cur)
 	return false, true
 }
 
-// sealLost adds the seal of a lost file to b. It returns false if b has no room. If a copy
-// continues the file, sealLost first adds a span that skips, in the copy, the range that was read
-// from the lost file. The order matters. Before that span, only the progress of the lost file shows
-// which bytes of the copy were read, and the seal lets the engine delete that progress. While skip
-// cannot add the span yet, sealLost defers the seal to the next listing.
+// sealLost adds the seal of a lost file to b. It returns false if b has no room.
 func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
-	if next := cur.copy; next != nil && next.skipping() && next.f != nil && r.c.table.has(next.f) {
-		stay, ok := false, false
-		if r.c.handles.refresh(next.f) && r.c.verify(next, false) {
-			stay, ok = r.skip(b, next)
-		}
-		if stay {
-			return false
-		}
-		if !ok && next.f != nil && r.c.table.has(next.f) {
-			r.deferredLost = append(r.deferredLost, cur)
-			return true
-		}
-	}
-	if cur.copy != nil { // the progress of the lost file may be deleted now
-		cur.copy.original = nil
-	}
 	cur.pos.Above = nil
 	res, err := r.filler.Fill(b, &cur.pos, lines.File{Part: cur.part, Size: cur.pos.Next, Sealed: true})
 	if err == nil && res == lines.NoRoom {

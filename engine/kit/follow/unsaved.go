@@ -62,14 +62,29 @@ func (r *Reader) reportUnsaved() {
 		if stored && !r.c.ids.isOver(id) {
 			continue
 		}
-		end := r.takeUnsaved(id)
-		left := end.missing(m)
-		if left == 0 {
-			continue
+		r.reportMissing(r.takeUnsaved(id), m)
+	}
+}
+
+// reportMissing reports the bytes before end that are not settled according to the stored progress m.
+func (r *Reader) reportMissing(end readEnd, m stream.Mark) {
+	left := end.missing(m)
+	if left == 0 {
+		return
+	}
+	r.c.h.Fault(fmt.Errorf("file %q is gone and was not delivered to its end when the route "+
+		"restarted, %d bytes are lost", end.label, left))
+	r.count("files_vanished", 1)
+	r.count("bytes_vanished", left)
+}
+
+// reportLacking reports the bytes that only the originals of copies had (see copies.separate). The
+// previous reader of the route (old) has read them, and they were not settled when it was closed.
+func (r *Reader) reportLacking(old *Reader) {
+	for _, f := range r.c.files() {
+		if cur := f.by(old); cur != nil && cur.original != nil {
+			m, _ := r.resume(cur.original.entry.text)
+			r.reportMissing(readEnd{cur.original.part.Name, cur.skipTo, cur.original.pos.Next}, m)
 		}
-		r.c.h.Fault(fmt.Errorf("file %q is gone and was not delivered to its end when the route "+
-			"restarted, %d bytes are lost", end.label, left))
-		r.count("files_vanished", 1)
-		r.count("bytes_vanished", left)
 	}
 }
