@@ -4,6 +4,7 @@ package window
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -145,6 +146,8 @@ func (c *credit) OnSample(s Sample) {
 		c.granted = float64(a.Credit)
 		c.ends = s.Now + max(minLease, leaseRounds*s.RoundTrip)
 	}
+	// If the credit is the limit, the window's own estimate is not fully used, and must not grow.
+	s.Limited = s.Limited && s.ahead() >= math.Floor(c.w)
 	c.queueWindow.OnSample(s)
 }
 
