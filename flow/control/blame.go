@@ -273,6 +273,9 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	}
 	a.failureRecorded = true
 	rtt := l.est.smoothed()
+	if !l.est.known { // the first delivery may still confirm it
+		rtt = initialRTO
+	}
 	first := it.rank.width == 0
 	need, rounds := 1, time.Duration(pendingRounds)
 	evident = l.onTime.newest > a.id
@@ -281,7 +284,6 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 		evident = overtakenThrice(a, a.overtaken)
 	}
 	switch {
-	case !l.est.known:
 	case evident:
 		return ev.addEvidence(it, l, first)
 	case len(l.failures.pending) < maxPendingFailures:

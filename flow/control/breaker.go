@@ -15,8 +15,7 @@ type breaker struct {
 	failed time.Duration // time of the last failure: a failed attempt sent earlier does not count
 	since  uint64        // lanes.delivered when the streak began, or at the last probe
 	probes int           // consecutive failed probes since the last wait
-	score  float64       // EWMA of successes since the breaker last closed
-	n      int           // outcomes in score
+	alive  bool          // the worker has answered since the breaker last closed
 	open   bool          // counted in lanes.opened
 	// no more breakers may open, but the lane is paused for a short time, because other lanes
 	// deliver or this one is misconfigured
@@ -65,10 +64,7 @@ func (g *breakerGate) isCautious() bool {
 func (b *breaker) shut() bool { return b.open || b.briefPause }
 
 const (
-	defaultFailures  = 3
-	scoreWeight      = 0.1
-	minScore         = 0.5
-	minScoreOutcomes = 10 // least outcomes of good data for which score counts
+	defaultFailures = 3
 	// share of bad data from which failures among deliveries are weak evidence against a lane
 	minBadShare    = 0.02
 	massFailureFor = 3 * time.Second // duration of a mass failure after a breaker has opened
@@ -152,8 +148,7 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 	if l.failureRate < 1e-3 {
 		l.failureRate = 0
 	}
-	b.n++
-	b.score += max(scoreWeight, 1/float64(b.n)) * (1 - b.score)
+	b.alive = true
 	switch {
 	case !b.shut():
 	case a == b.probe:
@@ -176,6 +171,7 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 // failed notes a failure of l: a nack, a timeout, or a misconfiguration.
 func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	b := &l.br
+	b.alive = b.alive || why != TimedOut
 	l.failureRate += failureWeight * (1 - l.failureRate)
 	if b.streak == 0 {
 		b.since = bs.lanes.delivered
@@ -191,8 +187,6 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 			b.began = bs.now
 		}
 		b.failed = bs.now
-		b.n++
-		b.score -= max(scoreWeight, 1/float64(b.n)) * b.score
 	}
 	if g := &bs.lanes.global; a == g.probe {
 		g.probe = nil
@@ -230,10 +224,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 		return
 	}
 	limit := bs.lanes.blame.streak(bs.cfg.Breaker.Failures)
-	good := 1 - bs.lanes.blame.observed()
-	poor := float64(b.n)*good >= minScoreOutcomes && b.score < minScore*good*good &&
-		bs.lanes.blame.first >= minScoreOutcomes && bs.lanes.blame.share() < minBadShare
-	enough := limit > 0 && (b.streak >= limit || poor)
+	enough := limit > 0 && b.streak >= limit
 	// In a mass failure one failure is enough, or two if data is bad.
 	sudden := bs.schedule.isMassFailure(bs.now) && why != TimedOut && limit > 0 &&
 		b.streak > one(bs.lanes.blame.share() >= minBadShare)

@@ -133,7 +133,7 @@ func (r *limiter) refused(now, opened time.Duration, stated bool) {
 	switch {
 	case r.rate > 0:
 		if resumed {
-			r.refusedPaced(now, stated)
+			r.refusedPaced(now)
 		}
 	case stated:
 		if at := r.measured(now); at >= minRateDeliveries {
@@ -176,7 +176,7 @@ func (r *limiter) cutTo(now time.Duration, at float64) {
 func (r *limiter) end() { r.rate, r.ceiling, r.nextStart, r.tally = 0, 0, 0, tally{} }
 
 // refusedPaced handles a refusal after a delivery, although the attempts were paced.
-func (r *limiter) refusedPaced(now time.Duration, stated bool) {
+func (r *limiter) refusedPaced(now time.Duration) {
 	t := &r.tally
 	paced, recent := r.paced(now), t.recent
 	t.recent = 0
@@ -186,7 +186,7 @@ func (r *limiter) refusedPaced(now time.Duration, stated bool) {
 	t.skip = paced > r.ceiling
 	share := t.share()
 	switch {
-	case stated || t.skip:
+	case t.skip:
 	case t.refused >= minRateRefusals && 2*share >= r.unpaced && share <= maxRateChance:
 		r.end()
 		r.chance, t.since = share, now
@@ -203,7 +203,7 @@ func (r *limiter) refusedPaced(now time.Duration, stated bool) {
 	switch {
 	case at < minRateDeliveries:
 		at = paced
-	case t.skip && !stated:
+	case t.skip:
 		at = (at + paced) / 2 // the rate has grown during the last second
 	}
 	if t.skip {

@@ -53,6 +53,8 @@ const (
 	levelFew       = 32  // minimum number of answers over which chance is averaged
 	levelMany      = 128 // maximum number of these answers
 	levelCut       = 3.0 // score from which a refusal narrows the window
+	// maximum of score above the cut, so that two deliveries in a row end the distress
+	maxLevelExcess = 1.0
 	// multiple of chance that is added to levelSure and levelCut: with more chance failures, runs
 	// of them are longer
 	levelCaution = 8.0
@@ -126,7 +128,7 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		v.assume(now, v.low, wait)
 		return true, true
 	}
-	v.score = min(v.score+speaks, 2*v.cut())
+	v.score = min(v.score+speaks, v.cut()+maxLevelExcess)
 	return false, false
 }
 

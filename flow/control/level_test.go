@@ -233,3 +233,27 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 		}
 	}
 }
+
+// TestDistressEnds checks that many refusals are forgotten soon: two deliveries in a row show that
+// the worker is no longer in distress. Its window may then grow.
+func TestDistressEnds(t *testing.T) {
+	for _, before := range []int{0, 20, 50} { // deliveries that alternate with refusals
+		var v level
+		a := &attempt{level: 1}
+		for range before {
+			v.taken(0, a)
+			v.refused(0, a, time.Millisecond)
+		}
+		for range 100 {
+			v.refused(0, a, time.Millisecond)
+		}
+		if !v.isDistressed() {
+			t.Errorf("%d deliveries before: no distress after 100 refusals in a row", before)
+		}
+		v.taken(0, a)
+		v.taken(0, a)
+		if v.isDistressed() {
+			t.Errorf("%d deliveries before: distress after two deliveries in a row", before)
+		}
+	}
+}

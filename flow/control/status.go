@@ -143,7 +143,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 			"limit is %d: %s", g.limit, g.win.Reason())
 	}
 	s.Gate = m.binding(l)
-	if s.State == window.Unknown && l.br.n > 0 { // answered, but without a round-trip sample
+	if s.State == window.Unknown && l.br.alive { // answered, but without a round-trip sample
 		s.State, s.Reason = window.Normal, "it answers; its round trip is not known yet"
 	}
 	switch {

@@ -4,6 +4,7 @@ package window
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -145,7 +146,15 @@ func (c *credit) OnSample(s Sample) {
 		c.granted = float64(a.Credit)
 		c.ends = s.Now + max(minLease, leaseRounds*s.RoundTrip)
 	}
+	// If the credit is the limit, the window's own estimate is not fully used, and must not grow.
+	s.Limited = s.Limited && s.ahead() >= math.Floor(c.w)
+	before := c.w
 	c.queueWindow.OnSample(s)
+	if v := &c.verdict; c.round.n == 0 && !c.start && v.cause == roundEnded && v.before == before {
+		// More batches than the own estimate may be in flight. Without the excess of their queue,
+		// they would fit a window of Queue, and the estimate must not be less.
+		c.w = min(max(c.w, c.inFlight-max(0, v.queue-v.high)), c.top)
+	}
 }
 
 // reconcile corrects c.taken, the sender's count of the cost that the worker has answered. The

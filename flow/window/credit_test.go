@@ -46,3 +46,27 @@ func TestCreditUnitChanges(t *testing.T) {
 		t.Errorf("the advertised window is %v batches, want 30", got)
 	}
 }
+
+// TestCreditLimitsOwnWindow checks that the window's own estimate does not grow while the credit is
+// the limit. If a worker that advertised 5 batches suddenly advertises a million, the limit is
+// twice the own estimate, and so must stay small.
+func TestCreditLimitsOwnWindow(t *testing.T) {
+	w := Credit{}.New()
+	sample := func(i, credit uint64) {
+		w.OnSample(Sample{
+			Now: time.Duration(i) * 8 * time.Millisecond, RoundTrip: 40 * time.Millisecond,
+			Cost: 1, Mean: 1, InFlightAtSend: 5, Done: 5, Limited: true, Epoch: w.Epoch(),
+			Advert: Advert{Valid: true, Credit: i + credit, Taken: i},
+		})
+	}
+	for i := range uint64(1000) {
+		sample(i+1, 5)
+	}
+	if got := w.Limit(); got < 4 || got > 5 {
+		t.Errorf("with 5 batches advertised, the limit is %v", got)
+	}
+	sample(1001, 1e6)
+	if got := w.Limit(); got > 15 {
+		t.Errorf("after a false advertisement, the limit is %v, want at most 15", got)
+	}
+}

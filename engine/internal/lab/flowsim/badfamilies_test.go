@@ -404,3 +404,15 @@ func TestFirstAttemptsHang(t *testing.T) {
 		t.Errorf("%v: goodput is %.3f, want at least 0.8", f, got)
 	}
 }
+
+// TestMostDataBadAtTheStart checks that failures before the first delivery of a worker show the
+// share of bad data, too. In these runs, the first delivery comes late.
+func TestMostDataBadAtTheStart(t *testing.T) {
+	f := family{1, 0.9, "after: 1ms", 0, "", "free", false}
+	for _, seed := range []uint64{1, 8} {
+		got := f.play(t, seed, false).goodput / f.omniscient(t, seed)
+		if t.Logf("seed %d: goodput %.3f", seed, got); got < 0.8 {
+			t.Errorf("%v, seed %d: goodput is %.3f, want at least 0.8", f, seed, got)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/lab/peers"
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
@@ -192,6 +193,19 @@ func (h *harness) step(e control.Event) {
 			i := h.byLane[c.Lane]
 			h.starts = append(h.starts, attempt{h.events.Now(), c.Seq, i, c.Number})
 			h.events.After(h.receivers[i].network/2, event{kind: 'r', receiver: i, id: c.ID})
+		}
+	}
+}
+
+// TestCreditOverLongNetwork checks that a sender uses the advertised credit although most batches
+// in flight are in the network. The sender's own window, which bounds the credit, must follow the
+// number of batches that are in flight without a long queue.
+func TestCreditOverLongNetwork(t *testing.T) {
+	s := parse(t, "duration: 90s\nwarmup: 30s\nload: saturated\nservice: exponential\n"+
+		"network: { rtt: 200ms, jitter: 20ms }\nworkers: [ { count: 4, rate: 100 } ]\n")
+	for seed := range uint64(3) {
+		if got := run(t, s, "credit", seed+1)[scenario.Goodput]; got < 0.96 {
+			t.Errorf("seed %d: goodput is %.3f, want at least 0.96", seed+1, got)
 		}
 	}
 }
