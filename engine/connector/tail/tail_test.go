@@ -102,7 +102,7 @@ func TestStartAtEnd(t *testing.T) {
 }
 
 // TestStartAtEndDecoded is TestStartAtEnd for encodings with units of one and of two bytes, and for
-// a framing that joins lines to a record.
+// a framing that joins several lines into one record.
 func TestStartAtEndDecoded(t *testing.T) {
 	for _, tt := range []struct{ name, was, line, want string }{
 		{"latin-1", "one\nlast\n", "new\n", "new"},

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// writer writes and rotates files as daemons and logrotate do, and keeps a ledger of every line
-// that has to be delivered once. It is independent of the source.
+// writer writes and rotates files as daemons and logrotate do. It uses no code of the source under
+// test. Its field ledger lists the lines that the source must deliver once.
 type writer struct {
 	t     testing.TB
 	dir   string
@@ -149,8 +149,8 @@ func (w *writer) release(as string) {
 	delete(w.open, as)
 }
 
-// disown removes the last n lines from the ledger. They are about to be destroyed, and a process
-// may have read them.
+// disown moves the last n lines from ledger to maybe. Call it before the lines are destroyed: the
+// source may have read them or not, so both results are correct.
 func (w *writer) disown(n int) {
 	at := len(w.ledger) - n
 	w.maybe = append(w.maybe, w.ledger[at:]...)

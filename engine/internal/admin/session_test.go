@@ -158,8 +158,8 @@ func TestSession(t *testing.T) {
 }
 
 // TestOtherSitesChangeNothing sends every request that changes something, in the way a page of
-// another site would. It sends each request twice: to an address without a token, and with the
-// cookie of a session. All must be refused.
+// another site would. It sends each one, with the cookie of a session, to a server with a token
+// and to one without. All must be refused.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	for _, token := range []string{"s3cret", ""} {
 		o := recordsOptions(token)

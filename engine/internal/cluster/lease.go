@@ -222,7 +222,7 @@ func (l *Lease) adopt(e Entry) {
 
 // maxCounted bounds the time that watch counts between two reads, as a multiple of Times.Renew. If
 // more time has passed, this process was suspended, and cannot know whether the owner was able to
-// renew in that time.
+// renew meanwhile. So watch does not count the excess.
 const maxCounted = 2
 
 // watch measures for how long the entry of another owner has not changed. For this it adds up the

@@ -115,7 +115,8 @@ type Tenure struct {
 
 // Confirm waits until a renewal succeeds that was sent after the call of Confirm. Such a renewal
 // proves that no other process was the owner when Confirm was called. If ctx ends first, Confirm
-// returns an error. The context of a Work also ends when the ownership ends.
+// returns its cause. Pass the context of the Work, which ends when the ownership ends. With
+// another context, Confirm may wait although the lease is lost.
 func (t Tenure) Confirm(ctx context.Context) error {
 	k := t.holder
 	asked := k.clock()

@@ -230,7 +230,8 @@ func (p *Positions) change(f func(map[string]stream.Mark)) error {
 //
 //   - The value equals text: the write has taken effect, and write succeeds.
 //   - The value is an older one of this owner: an earlier write has taken effect late. If the
-//     failure was ErrConflict, write tries once more, with the new revision.
+//     failure was ErrConflict, write tries once more, with the new revision. Otherwise it returns
+//     the failure.
 //   - The value is that of another owner: write returns a FencedError.
 //   - The key was deleted by hand: write creates it again, because this owner still has the
 //     progress.

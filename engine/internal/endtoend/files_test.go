@@ -18,8 +18,8 @@ type scale struct {
 	log    int // bytes of one large file
 	pairs  int
 	timed  bool // check the bounds of times; otherwise only print them
-	// full selects the bounds of docs/files.md. If it is not set, there are other bounds for
-	// smaller runs. They bound the time and the memory beyond those of an empty run.
+	// full selects the bounds of docs/files.md. If it is not set, the bounds are those for smaller
+	// runs, for which the time and the memory of an empty run are subtracted.
 	full bool
 }
 

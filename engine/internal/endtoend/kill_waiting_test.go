@@ -106,7 +106,7 @@ func waitingLines(bad int) string {
 // waitingBatches returns the number of batches that wait, the time for which they wait, and the
 // maximum number of batches that are sent again per second. PENSTOCK_WAITING selects the values.
 // The rate is low because a kill also repeats the attempts that were answered since the last save.
-// Beside other tests, a save can take 100 ms, and 10 or 100 attempts are answered in this time.
+// While other tests run, a save can take 100 ms, and 10 or 100 attempts are answered in this time.
 func waitingBatches() (bad int, wait time.Duration, rate int) {
 	switch os.Getenv("PENSTOCK_WAITING") {
 	case "short":

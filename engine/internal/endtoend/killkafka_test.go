@@ -367,7 +367,7 @@ func (g *copies) produce() {
 }
 
 // finish waits until all records are copied, and fails the test if one is lost. It returns the
-// number of repeated records in the target, of which only committed ones count.
+// number of repeated records in the target. Records of uncommitted transactions do not count.
 func (g *copies) finish() (repeated int) {
 	awaitLag(g.t, g.admin, g.tick.C)
 	for _, m := range g.members {

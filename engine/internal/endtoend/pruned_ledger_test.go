@@ -57,8 +57,9 @@ func (f *prunedLedger) remove(names ...string) {
 	}
 }
 
-// has fails the test unless the ledger has the progress of the given number of partitions, and
-// the table has the given number of lines for each first word.
+// has fails the test unless the ledger has the progress of the given number of partitions (marks),
+// and the table has the given numbers of lines. A key of the map lines is the first word of the
+// lines to count.
 func (f *prunedLedger) has(when string, marks int64, lines map[string]int64) {
 	f.t.Helper()
 	if n := number(f.db, "SELECT count(*) FROM penstock_marks"); n != marks {

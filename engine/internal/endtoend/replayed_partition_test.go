@@ -24,12 +24,12 @@ pipelines:
     sink: { sqlite: { path: ./data.db, table: lines, columns: [message] } }
 `
 
-// TestReplayedPartition replays dead letters of partitions that a broker assigns. For these, each
-// partition has its own owner in the sink's ledger. For other sources, the ledger as a whole has
-// one owner. Two kinds of letters must not be delivered again. The first kind is in the ledger, but
-// its progress in the state directory was lost. The second kind was replayed when the pipeline had
-// another source, and the ledger one owner. After the replay, the route must resume from its own
-// ledger.
+// TestReplayedPartition replays dead letters of partitions that a broker assigns. With such a
+// source, each partition has its own owner in the sink's ledger. With other sources, the ledger as
+// a whole has one owner. Two kinds of letters must not be delivered again. Letters of the first
+// kind are in the ledger, but their progress in the state directory was lost. Those of the second
+// kind were replayed before, when the pipeline had a source of the other type. After the replay,
+// the route must resume from its own ledger.
 func TestReplayedPartition(t *testing.T) {
 	t.Parallel()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "in"),

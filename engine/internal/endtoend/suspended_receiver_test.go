@@ -15,8 +15,8 @@ import (
 
 // TestSuspendedReceiver suspends one of two receivers during the transaction in which it stores a
 // batch of the sending engine. The engine must send the batch to the other receiver. The other
-// receiver must store it, although the suspended one has locked the batch's request in the
-// database. Later the suspended receiver resumes.
+// receiver must store it, although the open transaction has locked the ledger row of the batch's
+// request. Later the suspended receiver resumes.
 func TestSuspendedReceiver(t *testing.T) {
 	t.Parallel()
 	p := sharedPair{server: connectortest.StartServer(t, "postgres", "psql")}

@@ -22,7 +22,7 @@ const (
 )
 
 // badWorkers are faulty workers of the sink exec that use protocol lines. A batch has 200 KB, which
-// is more than a pipe holds.
+// is more than a pipe holds, so the write to a worker that does not read blocks.
 var badWorkers = []script{
 	{"exits 0 without reading", `exit 0`, blocks},
 	{"closes its input and exits 0", `exec <&-; exit 0`, blocks},

@@ -136,7 +136,7 @@ var badReplies = []badReply{
 }
 
 // httpCases returns cases for each bad reply, with two or three schedules each. The cases alternate
-// between HTTP and TLS, and between the sources.
+// between HTTP and HTTPS, and between the sources.
 func httpCases() (table []faultCase) {
 	for i, bad := range badReplies {
 		for j, when := range []schedule{firstThree, everyThird, always} {

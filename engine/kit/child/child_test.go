@@ -196,8 +196,8 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestCauseOfTalk checks a function talk that returns because ctx has ended. The child must be
-// killed with the cause of ctx.
+// TestCauseOfTalk checks a function talk that returns because ctx has ended. Run must kill the
+// child, and its error must contain the cause of ctx.
 func TestCauseOfTalk(t *testing.T) {
 	t.Parallel()
 	enough := errors.New("enough")

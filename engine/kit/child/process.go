@@ -28,8 +28,9 @@ type Process struct {
 	// when the child dies. Only the goroutine that calls Read uses this field.
 	leftover int
 
-	// mu guards the fields below. It is held while a signal is sent. So the process cannot be
-	// reaped at that time, after which another process could get its id.
+	// mu guards the fields below. After reaped is set, no signal may be sent, because another
+	// process could get the id. mu is therefore held from the check of reaped until the signal is
+	// sent.
 	mu     sync.Mutex
 	killed error // the reason for the kill; nil if not killed
 	reaped bool

@@ -47,7 +47,7 @@ type UnitFraming interface {
 	// Unit returns the size of a unit in bytes: 2 in UTF-16, otherwise 1.
 	Unit() int
 	// LineStart returns the offset after the last line end in data, or -1 if there is no line end.
-	// data must begin with a whole unit.
+	// data must begin with a whole code unit (two bytes in UTF-16).
 	LineStart(data []byte) int
 }
 

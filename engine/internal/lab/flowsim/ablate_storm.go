@@ -12,8 +12,8 @@ import (
 
 // stormRow is a measurement of the real Apache Storm 2.8.3, with one process, one acker (the
 // component that tracks acknowledgments), and 12 bolts (workers). The bolts have the rates of the
-// article and exponential service times. There is no network delay. A run takes 60 s, of which the
-// first 20 s are omitted.
+// workers in the constant article, and exponential service times. There is no network delay. A run
+// takes 60 s, of which the first 20 s are omitted.
 type stormRow struct {
 	name                          string
 	limit                         int     // max.spout.pending; 0 means one window for each bolt

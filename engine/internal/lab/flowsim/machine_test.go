@@ -116,10 +116,10 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	}
 }
 
-// TestHashTakesFiveTimesAsLong checks the article's comparison for a finite job. In one variant,
-// items are bound to workers by hash and windows do not adapt, so the job waits for the slowest
-// worker. It must take at least five times as long as with windows that adapt (linear) and free
-// choice of the worker (least completion).
+// TestHashTakesFiveTimesAsLong compares two variants of a finite job, like the article on which
+// flow control is based. In one variant, items are bound to workers by hash and windows do not
+// adapt, so the job waits for the slowest worker. It must take at least five times as long as the
+// other variant, with windows that adapt (linear) and free choice of the worker (least completion).
 func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	job := func(algorithm, timeout string) float64 {
 		s := parse(t, "duration: 1h\nload: { batches: 5000 }\ntimeout: "+timeout+"\n"+twelve)
