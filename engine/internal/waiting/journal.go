@@ -231,7 +231,8 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// frames calls apply for each record of a segment. bad is the error of the frame at the offset good.
+// frames calls apply for each record of a segment. bad is the error of the frame at the offset
+// good.
 func (j *journal) frames(f vfs.File, size int64, segment uint64,
 	apply func(*record, []stream.Partition) error) (good int64, bad, err error) {
 	head := make([]byte, min(size, framelog.HeaderSize))
