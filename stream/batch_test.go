@@ -197,7 +197,8 @@ func TestPoolReusesWithoutAllocation(t *testing.T) {
 }
 
 // FuzzPieces checks pieces cut or picked at random: no line is lost or repeated, the spans leave no
-// gaps and do not overlap, and the raw bytes equal the lines.
+// gaps and do not overlap, and the raw bytes equal the lines. In some runs, source records become
+// several records.
 func FuzzPieces(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n|d|\n\ne"), uint64(1))
 	f.Add([]byte("|||x\r\ny|"), uint64(2))
@@ -210,6 +211,9 @@ func FuzzPieces(f *testing.F) {
 		b.Split()
 		if len(b.Records) != b.Origins {
 			t.Fatalf("%d records, %d origins", len(b.Records), b.Origins)
+		}
+		if rnd.IntN(2) == 0 {
+			expandAtRandom(b, rnd)
 		}
 		for i := range b.Records {
 			switch rnd.IntN(6) {
@@ -240,9 +244,25 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
+// expandAtRandom makes up to three records of each record, all with the same text.
+func expandAtRandom(b *stream.Batch, rnd *rand.Rand) {
+	extra := make([]int, len(b.Records))
+	for i := range extra {
+		extra[i] = rnd.IntN(3)
+	}
+	for i, at := range b.Expand(extra) {
+		for k := at + 1; k <= at+extra[i]; k++ {
+			b.Records[k].Off, b.Records[k].Len = b.Records[at].Off, b.Records[at].Len
+		}
+	}
+}
+
 func cutAtRandom(b *stream.Batch, rnd *rand.Rand) (pieces []*stream.Batch) {
 	for i := 0; i < len(b.Records); {
 		j := i + 1 + rnd.IntN(len(b.Records)-i)
+		for j < len(b.Records) && stream.SameOrigin(b.Records, j-1, j) {
+			j++
+		}
 		pieces = append(pieces, b.Cut(i, j))
 		i = j
 	}
@@ -251,9 +271,12 @@ func cutAtRandom(b *stream.Batch, rnd *rand.Rand) (pieces []*stream.Batch) {
 
 func pickAtRandom(b *stream.Batch, rnd *rand.Rand) (pieces []*stream.Batch) {
 	share := make([][]int, 3)
+	n := 0
 	for i := range b.Records {
+		if i == 0 || !stream.SameOrigin(b.Records, i-1, i) {
+			n = rnd.IntN(3)
+		}
 		if b.Records[i].State == stream.Kept {
-			n := rnd.IntN(3)
 			share[n] = append(share[n], i)
 		}
 	}
@@ -265,8 +288,24 @@ func pickAtRandom(b *stream.Batch, rnd *rand.Rand) (pieces []*stream.Batch) {
 	return pieces
 }
 
-// checkTiles checks that the spans of the pieces cover the spans of b without gaps or overlaps. The
-// origins and raw bytes of the pieces must add up to the totals of b.
+// TestPickKeepsOriginsApart checks Pick if the first of the records that were made from one source
+// record is dropped. The position of the source record must be in the piece of the kept records.
+func TestPickKeepsOriginsApart(t *testing.T) {
+	b := stream.NewBatch(stream.BatchLimits{})
+	fill(b, "z\na\n")
+	b.Split()
+	b.Expand([]int{0, 1})
+	b.Drop(1)
+	z, a := b.Pick([]int{0}), b.Pick([]int{2})
+	checkTiles(t, b, []*stream.Batch{z, a})
+	if got := z.Spans[0].To.Num; got != 2 {
+		t.Errorf("the piece of record z ends at %d, want 2", got)
+	}
+}
+
+// checkTiles checks that the spans of the pieces cover the spans of b without gaps or overlaps, and
+// that each record is in a span of its own piece. The origins and raw bytes of the pieces must add
+// up to the totals of b.
 func checkTiles(t *testing.T, b *stream.Batch, pieces []*stream.Batch) {
 	t.Helper()
 	if len(pieces) == 0 {
@@ -280,6 +319,12 @@ func checkTiles(t *testing.T, b *stream.Batch, pieces []*stream.Batch) {
 		for _, s := range p.Spans {
 			if s.From != s.To {
 				parts[s.Part.ID] = append(parts[s.Part.ID], s.Range)
+			}
+		}
+		for _, r := range p.Records {
+			s := p.Spans[r.Span]
+			if r.Origin.Compare(s.From) <= 0 || r.Origin.Compare(s.To) > 0 {
+				t.Fatalf("a record at %v is in the span %v", r.Origin, s.Range)
 			}
 		}
 	}

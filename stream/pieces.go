@@ -19,15 +19,17 @@ func (b *Batch) Cut(i, j int) *Batch {
 }
 
 // Pick returns a piece of b that has the records with the given ascending indexes. The records must
-// be kept, that is, neither dropped nor dead-lettered. The piece covers exactly the parts of the
-// spans that belong to its records.
+// be kept, that is, neither dropped nor dead-lettered. Kept records that were made from one source
+// record must stay together. The piece covers exactly the parts of the spans that belong to its
+// records.
 //
-// A record that is not kept, or a span without records, goes into the piece of the kept record
-// before it. If there is none before it, it goes into the piece of the first kept record. So if
-// several Picks divide the kept records among them, each part of b is in exactly one piece.
-// Example: of the records 0 to 4, records 1 and 2 are dropped. Pick of record 0 covers the
-// positions of records 0 to 2, and Pick of records 3 and 4 those of records 3 and 4. Pick calls
-// Split.
+// A record that is not kept goes into the piece of a kept record that was made from the same source
+// record. If there is none, it goes into the piece of the kept record before it, or of the first
+// kept record. So does a span without records. So if several Picks divide the kept records among
+// them, each part of b is in exactly one piece. Example: of the records 0 to 4, records 1 and 2 are
+// dropped. Pick of record 0 covers the positions of records 0 to 2, and Pick of records 3 and 4
+// those of records 3 and 4. If records 2 and 3 were made from one source record, Pick of record 0
+// covers only the positions of records 0 and 1. Pick calls Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := newPiece(b)
@@ -37,7 +39,7 @@ func (b *Batch) Pick(index []int) *Batch {
 		from := stretchStart(b.Records, index[n])
 		end := n + 1
 		to := stretchEnd(b.Records, index[n])
-		for end < len(index) && index[end] <= to {
+		for end < len(index) && stretchStart(b.Records, index[end]) <= to {
 			to = stretchEnd(b.Records, index[end])
 			end++
 		}
@@ -58,23 +60,33 @@ func (b *Batch) Pick(index []int) *Batch {
 }
 
 // stretchStart returns the start of the stretch of kept record k. A stretch is a kept record and
-// the records that go into the same piece as it does (see Pick). It starts at k or, if k is the
-// first kept record, at the first record of the batch.
+// the records that go into the same piece as it does (see Pick). It starts at the first record that
+// is not kept and has the origin of k, or at k if there is none before k. If k is the first kept
+// record, it starts at the first record of the batch.
 func stretchStart(records []Record, k int) int {
+	start := k
 	for i := k - 1; i >= 0; i-- {
 		if records[i].State == Kept {
-			return k
+			return start
+		}
+		if SameOrigin(records, i, k) {
+			start = i
 		}
 	}
 	return 0
 }
 
-// stretchEnd returns the end of the stretch of kept record k: the index of the next kept record, or
-// the number of records if there is none.
+// stretchEnd returns the end of the stretch of kept record k: the start of the stretch of the next
+// kept record, or the number of records if there is none.
 func stretchEnd(records []Record, k int) int {
-	for k++; k < len(records) && records[k].State != Kept; k++ {
+	end := k + 1
+	for end < len(records) && records[end].State != Kept {
+		end++
 	}
-	return k
+	if end == len(records) {
+		return end
+	}
+	return stretchStart(records, end)
 }
 
 // piece is a new batch that Cut or Pick fills with some records of another batch (whole).

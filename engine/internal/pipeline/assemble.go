@@ -125,6 +125,7 @@ func newRoute(s *slot) (*route, error) {
 		boot: o.Boot, changed: make(chan struct{}, 1),
 	}
 	r.reader.waits, r.sender.waits, r.saver.waits = r.waits, r.waits, r.waits
+	r.sender.broken = r.sourceFailed
 	r.saver.idle, r.saver.saved = r.reader.idle, r.sender.saved
 	for _, use := range c.Processors {
 		r.processors.make = append(r.processors.make,

@@ -235,6 +235,23 @@ func (r *route) watchDrain(ctx context.Context) error {
 		r.reader.reads.end(ErrDraining)
 	}
 	r.waits.stop()
+	return r.awaitSettled(ctx, func(why error) error { return noRestart(why) })
+}
+
+// sourceFailed is called when nothing more can be read, because the source or a processor has
+// failed with err. The batches that were read before may still settle, in the time of a drain. Then
+// the route fails with err.
+func (r *route) sourceFailed(err error) {
+	r.waits.stop() // waiting batches remain in the store for the next start
+	r.host.Go("source failed", func(ctx context.Context) error {
+		return r.awaitSettled(ctx, func(error) error { return err })
+	})
+}
+
+// awaitSettled returns when ctx is done, because the route has ended. It stops the route if this
+// takes longer than the maximum time of a drain, or if no worker can deliver. The function cause
+// gets the reason, and returns the error with which the route fails.
+func (r *route) awaitSettled(ctx context.Context, cause func(why error) error) error {
 	bound := time.NewTimer(r.cfg.Drain)
 	defer bound.Stop()
 	tick := time.NewTicker(outageTick)
@@ -246,13 +263,13 @@ func (r *route) watchDrain(ctx context.Context) error {
 			return nil
 		case <-bound.C:
 			const late = "draining took longer than %v; what was in flight will be delivered again at the next start"
-			r.host.stop(noRestart(fmt.Errorf(late, r.cfg.Drain)))
+			r.host.stop(cause(fmt.Errorf(late, r.cfg.Drain)))
 			return nil
 		case <-tick.C:
 			if lost.reached(r) {
 				const unable = "no worker can deliver, so draining ended; what waits will be " +
 					"delivered at the next start: %s"
-				r.host.stop(noRestart(fmt.Errorf(unable, r.trouble())))
+				r.host.stop(cause(fmt.Errorf(unable, r.trouble())))
 				return nil
 			}
 		}

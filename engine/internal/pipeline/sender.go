@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type sender struct {
 	waits   *waits
 	next    func(ctx context.Context) (*job, error) // the next batch, in read order
 	unsaved func(bytes int64, parts int)            // called after each batch has settled
+	broken  func(err error)                         // called if next or a processor has failed
 	all     bool                                    // also send empty batches, to store their spans
 
 	withdrawals *withdrawals // set before Run
@@ -214,6 +216,14 @@ type producer struct{ r *sender }
 
 // Next implements flow.Producer.
 func (p producer) Next(ctx context.Context) (flow.Item[*stream.Batch], error) {
+	it, err := p.next(ctx)
+	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
+		p.r.broken(err)
+	}
+	return it, err
+}
+
+func (p producer) next(ctx context.Context) (flow.Item[*stream.Batch], error) {
 	for {
 		j, err := p.r.next(ctx)
 		switch {
