@@ -76,7 +76,7 @@ func New(place Place, o Options, h stream.Host, log *slog.Logger) *Catalogue {
 // this.
 func (c *Catalogue) reset() {
 	c.table, c.pace, c.over, c.completions = newTable(), pace{}, nil, nil
-	c.lister = lister{c: c, refused: make(map[string]string)}
+	c.lister = lister{c: c, refused: make(map[string]refusal)}
 	c.lister.folders = make(map[folderOn]bool)
 	c.handles = handles{c: c}
 	c.identify, c.copies = identifier{c: c}, copies{c: c}

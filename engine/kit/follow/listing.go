@@ -30,13 +30,19 @@ const listPatience = 10 * time.Second
 // which files are new, renamed or deleted.
 type lister struct {
 	c            *Catalogue
-	opened       bool          // a route has opened; no file is given up before that
-	begun        bool          // a listing has succeeded
-	first        uint32        // the first successful listing; until then the current one
-	at           time.Duration // when the last successful listing began
-	searchStored bool          // a route has stored progress of files that were not looked for yet
-	refused      map[string]string
-	folders      map[folderOn]bool // whether folders of missing files are missing; for one listing
+	opened       bool               // a route has opened; no file is given up before that
+	begun        bool               // a listing has succeeded
+	first        uint32             // the first successful listing; until then the current one
+	at           time.Duration      // when the last successful listing began
+	searchStored bool               // a route has stored progress of files that were not looked for yet
+	refused      map[string]refusal // by label
+	folders      map[folderOn]bool  // whether folders of missing files are missing; for one listing
+}
+
+// refusal records why a file or directory is not read.
+type refusal struct {
+	why  string
+	scan uint32 // the last listing that refused it
 }
 
 // list lists the files for r, or for all routes if r is nil. While listings find nothing to read,
@@ -219,10 +225,11 @@ func (c *Catalogue) count(name string, n int64) {
 
 // refuse logs that a file or directory is not read, once for each label and reason.
 func (l *lister) refuse(label, why string) {
-	if l.refused[label] == why {
+	was := l.refused[label].why
+	l.refused[label] = refusal{why, l.c.table.scans}
+	if was == why {
 		return
 	}
-	l.refused[label] = why
 	l.c.log.Warn("file skipped", "file", label, "reason", why)
 	l.c.count("files_refused", 1)
 }

@@ -49,6 +49,11 @@ func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.
 	} else {
 		f, id = r.finishedFile(p)
 	}
+	if f == nil {
+		if err := r.unreadable(p, id); err != nil {
+			return err
+		}
+	}
 	if f == nil || f.view != nil {
 		return stream.ErrRangeMissing
 	}
@@ -79,6 +84,27 @@ func (r *Reader) finishedFile(p stream.Partition) (f *file, id fileid.ID) {
 		return nil, id // the caller tries again
 	}
 	return f, id
+}
+
+// unreadable returns a reason why the file of a partition may exist, although it has no cursor: the
+// directory or the file cannot be read, the folder is missing, or the file is not identified yet.
+// unreadable returns nil if there is no such reason. id is the id of the partition's file.
+func (r *Reader) unreadable(p stream.Partition, id fileid.ID) error {
+	for _, label := range []string{".", p.Name} {
+		if no, ok := r.c.lister.refused[label]; ok && no.scan == r.c.table.scans {
+			return fmt.Errorf("%q: %s", p.Name, no.why)
+		}
+	}
+	switch f := r.c.table.byKey[id.Key()]; {
+	case f != nil && f.trouble != nil:
+		return fmt.Errorf("%q: %w", f.label, f.trouble.last)
+	case f != nil && f.isUnidentified():
+		return fmt.Errorf("%q was not read since the start", f.label)
+	case r.c.place.FolderMissing(p.Name, id.Dev):
+		return fmt.Errorf("the folder of %q is missing, cannot be read, or nothing is mounted on it",
+			p.Name)
+	}
+	return nil
 }
 
 // reopen returns the open handle of f, or opens its name if that still leads to f. The caller must
