@@ -191,7 +191,8 @@ func (s *Store) prepare() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err != nil || named.Dev != own.Dev || named.Ino != own.Ino {
+	appended := !s.torn && own.Size > s.size // by another program
+	if err != nil || named.Dev != own.Dev || named.Ino != own.Ino || appended {
 		moved := s.file
 		if err := s.open(); err != nil {
 			return err
