@@ -63,7 +63,11 @@ func (j *journal) begin() error {
 		return fmt.Errorf("begin %s: %w", j.path(n), err)
 	}
 	head := framelog.AppendHeader(nil, magic, version, n)
-	if _, err := f.Write(head); err != nil {
+	_, err = f.Write(head)
+	if err == nil { // before any range depends on the segment or its name
+		err = errors.Join(f.Sync(), j.dir.Sync())
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("begin %s: %w", j.path(n), err), f.Close(),
 			j.dir.Remove(segmentName(n)))
 	}
@@ -244,6 +248,9 @@ func (j *journal) frames(f vfs.File, size int64, segment uint64,
 		return 0, framelog.ErrShort, nil
 	}
 	if err := checkHeader(head, segment); err != nil {
+		if size == framelog.HeaderSize { // a crash before the header was durable: no frame follows
+			return 0, err, nil
+		}
 		return 0, nil, err
 	}
 	var parts []stream.Partition
