@@ -293,6 +293,20 @@ func (w *waits) Held() (n int, cost float64, bytes int64) {
 	return int(ranges), float64(records), size
 }
 
+// reopen opens the accounts of partitions that the reader has not read in this run. It must be
+// called before their ranges are removed from the store: an account begins with the stored
+// progress, which includes the waiting ranges only while the store has them.
+func (w *waits) reopen(spans []stream.Span) {
+	if w.store == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range spans {
+		_, _ = w.books.partition(spans[i].Part) // settle reports an error
+	}
+}
+
 // settled removes b from the store of waiting batches, after b has settled.
 func (w *waits) settled(b *stream.Batch) {
 	if w.store == nil {
@@ -473,6 +487,11 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History,
 	}
 	w.found(ranges)
 	var records int64
+	w.mu.Lock()
+	for i := range ranges { // while the store has the ranges: see reopen
+		_, _ = w.books.partition(&ranges[i].Part) // abandon reports an error
+	}
+	w.mu.Unlock()
 	for i := range ranges {
 		records += ranges[i].Records
 		w.store.Settled(ranges[i].Part.ID, ranges[i].Range, ranges[i].Records)

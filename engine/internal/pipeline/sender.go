@@ -147,7 +147,8 @@ func (r *sender) settleUnsent(b *stream.Batch) {
 func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.progress.Store(int64(r.now()))
 	r.observed.settled(b, end.deadLettered)
-	r.waits.settled(b) // before the books, from which the checkpoint is made
+	r.waits.reopen(b.Spans) // while the store still has the ranges of b
+	r.waits.settled(b)      // before the books, from which the checkpoint is made
 	r.mu.Lock()
 	r.books.now = r.now()
 	delivered, dead, dropped, err := r.books.settle(b, end)
