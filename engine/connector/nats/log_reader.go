@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -40,6 +41,9 @@ type logReader struct {
 	gapSeen  time.Time
 	pending  uint64   // content.pending of the message before; 0 if unknown
 	gone     []string // partitions of deleted streams with the same name
+
+	lost   sync.Mutex      // guards lostTo
+	lostTo map[int64]int64 // by start of a waiting range: the end of its counted deleted sequences
 }
 
 func (s *StreamSource) openLog(
@@ -64,6 +68,7 @@ func (s *StreamSource) openLog(
 	r := &logReader{
 		s: s, o: o, client: c, stream: st, part: &stream.Partition{ID: c.identity(info), Name: s.o.Stream},
 		count: s.counter(&o, logCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
+		lostTo: make(map[int64]int64),
 	}
 	if err := r.begin(info); err != nil {
 		return nil, err
@@ -444,6 +449,32 @@ func (r *logReader) ReadRanges(
 			stream.Span{Part: r.part, Range: one, Bytes: len(b.Data) - bytes})
 	}
 	addMeta(messages.NewMetaAdder(r.s.o.Meta.fields()), b, used)
+	return r.reportDeleted(ctx, ranges)
+}
+
+// reportDeleted reports and counts the sequences of ranges that were deleted by a purge or the
+// limits of the stream, which raise its first sequence. It counts each sequence once, although a
+// batch may be read again several times.
+func (r *logReader) reportDeleted(ctx context.Context, ranges []stream.Range) error {
+	info, err := r.stream.Info(ctx)
+	if err != nil {
+		return r.client.requestError(r.s.o.Stream, err)
+	}
+	lost, before := int64(0), int64(info.State.FirstSeq)-1
+	r.lost.Lock()
+	defer r.lost.Unlock()
+	for _, one := range ranges {
+		end := min(one.To.Num, before)
+		if n := end - max(one.From.Num, r.lostTo[one.From.Num]); n > 0 {
+			lost += n
+			r.lostTo[one.From.Num] = end
+		}
+	}
+	if lost > 0 {
+		r.count("lost_upstream", lost)
+		r.s.host.Fault(fmt.Errorf("stream %q: %d sequences before %d were deleted, by a purge or "+
+			"the limits of the stream, while they waited for a retry", r.s.o.Stream, lost, before+1))
+	}
 	return nil
 }
 
