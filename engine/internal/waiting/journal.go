@@ -19,6 +19,9 @@ import (
 const (
 	fileMode    = 0o600
 	segmentSize = 4 << 20 // size in bytes at which the next segment begins
+	// maxSmall is the number of segments from which on small ones are joined. Each run begins a
+	// segment.
+	maxSmall = 8
 )
 
 func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
@@ -146,13 +149,18 @@ func (j *journal) total() (bytes int64) {
 	return bytes
 }
 
-// wasteful reports whether the files are much larger than needed for the waiting entries.
+// wasteful reports whether the files are much larger than needed for the waiting entries, or there
+// are many small files.
 func (j *journal) wasteful(entries int64) bool {
 	each := int64(64)
 	if j.waits > 0 {
 		each = j.waitBytes / j.waits
 	}
-	return len(j.segments) > 1 && j.total() > 2*entries*each+2*segmentSize
+	n, total := int64(len(j.segments)), j.total()
+	if n > maxSmall && total < n*segmentSize/2 {
+		return true
+	}
+	return n > 1 && total > 2*entries*each+2*segmentSize
 }
 
 // dropOldest removes the oldest segment, which has no live entries.
