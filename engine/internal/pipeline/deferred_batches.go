@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -177,6 +178,22 @@ func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 		m.Above = ledger.Join(m.Above)
 	}
 	return m, known
+}
+
+// covers reports whether all settled ranges of m wait for a retry.
+func (w *waits) covers(m stream.Mark) bool {
+	if w.store == nil {
+		return false
+	}
+	waiting := ledger.Join(w.store.Ranges(m.Part.ID))
+	for _, settled := range append([]stream.Range{{To: m.Watermark}}, m.Above...) {
+		if settled.From != settled.To && !slices.ContainsFunc(waiting, func(r stream.Range) bool {
+			return r.From.Compare(settled.From) <= 0 && settled.To.Compare(r.To) <= 0
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // limit returns the progress m, cut off at its first waiting range. The source and the sink's

@@ -19,8 +19,8 @@ import (
 //
 // The progress in the ledger is used even if it is behind the checkpoint, because the database may
 // have been restored from a backup. But if the ledger is empty and the checkpoint has progress,
-// load returns an error. The ledger has no names and metadata of partitions. load takes these from
-// the checkpoint. The checkpoint alone has the progress of discarded dead letters.
+// checkLedger returns an error. The ledger has no names and metadata of partitions. load takes these
+// from the checkpoint. The checkpoint alone has the progress of discarded dead letters.
 //
 // If o.Keep is set (see stream.SinkOptions), several processes use the same ledger. Then load
 // ignores the partitions of other processes, and accepts an empty ledger. If o.OwnLetters is set,
@@ -59,7 +59,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		held[local.Part.ID] = m
 	}
 	if len(marks) == 0 && lost.partitions > 0 && o.Keep == 0 { // requests are delivered only once
-		return noRestart(r.emptyLedger(lost))
+		r.ledgerEmpty = true
 	}
 	if o.Keep > 0 {
 		local := make(map[string]bool)
@@ -76,6 +76,25 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 			"delivered again", "partitions", behind)
 	}
 	return nil
+}
+
+// checkLedger returns an error if the sink's ledger is empty and the checkpoint has progress, except
+// for ranges that wait for a retry: the checkpoint counts them as settled, although they were not
+// delivered. It must be called after the store of waiting batches was opened.
+func (r *saver) checkLedger() error {
+	if !r.ledgerEmpty {
+		return nil
+	}
+	var lost amount
+	for m := range r.layers.marks() {
+		if !r.waits.covers(m) {
+			lost.add(m)
+		}
+	}
+	if lost.partitions == 0 {
+		return nil
+	}
+	return noRestart(r.emptyLedger(lost))
 }
 
 // amount is the amount of data that was delivered, dead-lettered or dropped according to the

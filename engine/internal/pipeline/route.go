@@ -180,6 +180,9 @@ func (r *route) open(ctx context.Context) error {
 	if err := r.waits.open(r.pipe); err != nil {
 		return err
 	}
+	if err := r.saver.checkLedger(); err != nil {
+		return err
+	}
 	if err := r.sender.open(); err != nil {
 		return err
 	}

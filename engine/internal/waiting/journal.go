@@ -257,7 +257,7 @@ func (j *journal) frames(f vfs.File, size int64, segment uint64,
 	}
 	if err := checkHeader(head, segment); err != nil {
 		if size == framelog.HeaderSize { // a crash before the header was durable: no frame follows
-			return 0, err, nil
+			return 0, framelog.ErrShort, nil
 		}
 		return 0, nil, err
 	}
