@@ -23,7 +23,8 @@ func TestLetterOfAnotherProgram(t *testing.T) {
 	}
 	defer s.Close()
 	add := func(id string) {
-		if err := s.Append(t.Context(), []Letter{{ID: id, Record: []byte("record " + id)}}); err != nil {
+		letter := Letter{ID: id, Record: []byte("record " + id)}
+		if err := s.Append(t.Context(), []Letter{letter}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,7 +38,8 @@ func TestLetterOfAnotherProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteString(strings.ReplaceAll(string(whole), `"a"`, `"old-letter"`)); err != nil {
+	old := strings.ReplaceAll(string(whole), `"a"`, `"old-letter"`)
+	if _, err := f.WriteString(old); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()

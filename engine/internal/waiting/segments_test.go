@@ -15,7 +15,8 @@ func TestSegmentsOfManyRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Hold([]Range{{Part: part(0), Range: span(0, 10), Records: 1, Bytes: 1}}, wait(time.Hour, uint32(n+1)))
+		held := Range{Part: part(0), Range: span(0, 10), Records: 1, Bytes: 1}
+		s.Hold([]Range{held}, wait(time.Hour, uint32(n+1)))
 		if _, err := s.Sync(); err != nil {
 			t.Fatal(err)
 		}

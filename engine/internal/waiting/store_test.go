@@ -419,7 +419,8 @@ func TestPartitionsAreReleased(t *testing.T) {
 	const partitions, waiting = 1000, 3 // at most `waiting` at a time
 	check := func(when string, most int) {
 		t.Helper()
-		if len(s.x.parts)-len(s.x.unused) > most || len(s.x.byID) > most || len(s.j.numbers) > most {
+		used := len(s.x.parts) - len(s.x.unused)
+		if used > most || len(s.x.byID) > most || len(s.j.numbers) > most {
 			t.Fatalf("%s: %d partitions, %d ids, %d numbers in the segment, want at most %d", when,
 				len(s.x.parts)-len(s.x.unused), len(s.x.byID), len(s.j.numbers), most)
 		}
