@@ -161,7 +161,8 @@ func TestFirstMarkIsSavedAhead(t *testing.T) {
 }
 
 // TestKilledBeforeTheFirstSave checks a kill after the sink's commit and before the first save. The
-// next run passes the partition to the source with the sink's watermark, its name and its metadata.
+// next run passes the partition to the source, with the watermark from the sink's ledger, and with
+// the name and the metadata from the checkpoint.
 func TestKilledBeforeTheFirstSave(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

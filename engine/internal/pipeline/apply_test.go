@@ -281,7 +281,7 @@ func TestApplyWhileDraining(t *testing.T) {
 }
 
 // TestApplyGivesUpDraining ends the context of Apply while a removed route drains. Apply must stop
-// that route. The route that replaces it must deliver its batch again.
+// that route. The new route must deliver the abandoned batch again.
 func TestApplyGivesUpDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 5, "p/r=1", "p/s=1")
@@ -447,7 +447,8 @@ func TestApplyRandom(t *testing.T) {
 }
 
 // TestApplyAfterStuck checks that an Apply that could not stop a route makes every later Apply
-// fail. Even a return to the earlier config must fail, because the other routes have stopped.
+// fail. Even a return to the config before the failed Apply must fail, because that Apply has
+// already stopped other routes.
 func TestApplyAfterStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 5, "p/r=1", "q/r=1")

@@ -20,7 +20,7 @@ type books struct {
 	dirty       []*partition                        // with progress to save since the last takeUnsaved
 	unannounced []*partition                        // new since the last takeNew; no earlier progress
 	// ends is set if the source has no Finish method. The books then decide when a partition is
-	// finished: when the source has handed out its end, and all its data is settled.
+	// finished: when it has been read to its end, and all its data is settled.
 	ends   bool
 	places map[string]string // by lane: the sink's resume tokens since the last takeUnsaved
 
@@ -62,9 +62,9 @@ type partition struct {
 	finished  bool // Finish has succeeded, or the source has no Finish
 	handedOut bool // this run has read data of it
 	dirty     bool
-	// stood is the time when the watermark last advanced. If data was read later, while no data was
-	// unsettled, stood is the time of that read. It is valid while the partition has unsettled
-	// data.
+	// stood is the time from which watermarkAge counts: the last advance of the watermark. If that
+	// advance left no unsettled data, stood is the time of the next read. It is valid while the
+	// partition has unsettled data.
 	stood time.Duration
 
 	assignment assignment // of a partition that a broker has assigned
@@ -234,9 +234,9 @@ type batchOutcome struct {
 	unsent       bool // no worker got it, so the sender does not count its bytes as unsaved
 }
 
-// settle settles the spans of b: it adds their ranges to the settled ranges of the partitions. The
-// kept records of b count as delivered or, if end.deadLettered is set, as dead. settle returns the
-// number of source records by outcome.
+// settle settles the spans of b: it adds their ranges to the settled ranges of the partitions.
+// Records in state stream.Kept count as delivered or, if end.deadLettered is set, as dead. settle
+// returns the number of source records by outcome.
 func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, dropped int64,
 	err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)

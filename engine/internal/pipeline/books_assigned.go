@@ -160,7 +160,7 @@ func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
 }
 
 // withdraw subtracts a withdrawn batch from the counts of read and sent data. The next owner of
-// the partition reads its records.
+// the partition reads the batch's records.
 func (k *books) withdraw(b *stream.Batch) {
 	k.addSent(b, -1)
 	k.counts.readRecords -= int64(b.Origins)

@@ -23,7 +23,7 @@ type budget struct {
 }
 
 // newBudget returns a budget with total as the bound on its memory. Until the first batch was read,
-// share is the estimated size of a batch.
+// the estimated size of a batch is share, but at most total/leastBatches.
 func newBudget(total, share int64) *budget {
 	return &budget{total: total, usual: min(max(1, share), total/leastBatches), taken: make(map[*stream.Batch]int64)}
 }

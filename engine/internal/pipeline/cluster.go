@@ -100,7 +100,7 @@ func (p *pipe) runShared(ctx context.Context) error {
 }
 
 // lost is called when this process no longer owns the pipeline. It clears the error of the route,
-// because the route ended only for that reason.
+// because the route ended only for that reason. An error that forbids a restart stays.
 func (s *slot) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

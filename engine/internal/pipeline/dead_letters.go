@@ -26,7 +26,7 @@ type letterWriter struct {
 }
 
 // refuser is the worker that made the last failed attempt of a batch, with the number of this
-// attempt. Of a refused batch, this is the worker that has refused it.
+// attempt. If the batch was refused, this is the worker that refused it.
 type refuser struct {
 	worker   string
 	attempts int

@@ -158,8 +158,8 @@ func (w *waits) begin(reader stream.Reader) error {
 }
 
 // resume returns the stored progress m with the waiting ranges added to its settled ranges. So the
-// reader skips them, and the method Next reads them when they are due. known is false if nothing is
-// stored, and m is zero. The second result is false if there are no waiting ranges either.
+// reader skips them, and the method Next reads them when they are due. If no progress is stored, m
+// is zero and known is false. The second result is false if there are no waiting ranges either.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known

@@ -109,7 +109,7 @@ func retrying(wait time.Duration) config.Route {
 // TestWaitsHoldNoData is about batches that wait a long time. They are read again when they are
 // due. Meanwhile reading continues, and the accounts always balance. After a restart of the
 // process, no batch is lost, no wait begins again, and the count of attempts continues. The source
-// finishes the partition only after its last wait.
+// finishes the partition only when none of its batches waits any more.
 func TestWaitsHoldNoData(t *testing.T) {
 	for _, processors := range []int{0, 1} {
 		t.Run(fmt.Sprint(processors, " processors"), func(t *testing.T) {
@@ -218,8 +218,8 @@ func dropping(suffix string) fakeProcessor {
 }
 
 // accounted checks that the counts of a route balance. If exact is set, it also checks that the
-// sender and the store together have all unsettled records, except for up to 6 records that are
-// being read.
+// sender and the store of waiting batches together have all unsettled records, except for up to 6
+// records that are being read.
 func accounted(t *testing.T, e *Engine, exact bool) {
 	t.Helper()
 	synctest.Wait()

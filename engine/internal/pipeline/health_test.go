@@ -223,8 +223,8 @@ func (s *slowSink) Open(ctx context.Context, o stream.SinkOptions) error {
 	return s.fakeSink.Open(ctx, o)
 }
 
-// TestReopened checks that a route that has failed long ago does not count as failed while it opens
-// after a replay of dead letters, or opens its output again.
+// TestReopened checks a route that failed long ago. It must not count as failed while it opens
+// again, either after a replay of dead letters or because its sink has asked for it.
 func TestReopened(t *testing.T) {
 	for _, replay := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) { reopened(t, replay) })

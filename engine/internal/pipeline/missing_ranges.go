@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// missingFor is the time after which missing data counts as deleted. It begins with the first
-	// attempt that did not find the data. The reader must also have been idle for this time.
+	// missingFor is the time after which data counts as deleted if no attempt to read it has found
+	// it. An attempt with another error restarts this time. The reader must also have been idle for
+	// this time.
 	missingFor = 10 * time.Second
 	// missingMost is the maximum number of missing ranges that are remembered. When it is reached,
 	// all entries are deleted, so missingFor starts again for each range. This bounds the memory.

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestMissingRanges checks the time since data is missing. It is counted for each partition
-// separately, and begins again after an attempt with another error.
+// TestMissingRanges checks the time for which data has been missing. This time is counted for each
+// partition separately, and starts again from zero after an attempt with another error.
 func TestMissingRanges(t *testing.T) {
 	in := func(part string) *waiting.Range {
 		return &waiting.Range{Part: stream.Partition{ID: part},

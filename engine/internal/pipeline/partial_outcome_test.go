@@ -54,8 +54,8 @@ func TestPartialOutcomeOfExpandedRecords(t *testing.T) {
 	})
 }
 
-// acceptingSink accepts the records of a batch one by one. It asks for the record with the text
-// refused again.
+// acceptingSink accepts each record of a batch on its own. It does not accept the record whose text
+// is in the field refused, and asks for another delivery of this record.
 type acceptingSink struct {
 	refused string
 	got     []string

@@ -233,8 +233,9 @@ func TestParkedWhileClosed(t *testing.T) {
 	})
 }
 
-// TestParkedLettersWhileClosed checks the same for a route that cannot be opened after a replay of
-// its dead letters. The letters count as read and parked when the route has opened.
+// TestParkedLettersWhileClosed checks a route that cannot be opened after a replay has parked its
+// dead letters. The letters never count as delivered. They count as read and parked once the route
+// has opened.
 func TestParkedLettersWhileClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refuses atomic.Bool

@@ -170,7 +170,7 @@ func TestReplayKeepsAccounts(t *testing.T) {
 }
 
 // TestReplayEnds checks that a replay into a failing sink ends when its context ends or the engine
-// drains. The route then restarts or ends.
+// drains. In the first case the route restarts, in the second case it ends.
 func TestReplayEnds(t *testing.T) {
 	for _, drains := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

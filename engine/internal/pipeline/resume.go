@@ -152,7 +152,8 @@ func (s *resumed) all() []stream.Mark {
 }
 
 // forget deletes the progress of the partitions in ids. Some of them are also in idle: this run has
-// not read them. forget returns those in idle that had progress, which the sink can delete at once.
+// not read them. forget returns the partitions in idle that had progress. The sink can delete its
+// rows of these at once.
 func (s *resumed) forget(ids, idle []string) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,7 +28,7 @@ func crashOut(t *testing.T, fsync, name string) *config.Config {
 	return f
 }
 
-// TestRenamedOutput renames an output file and its name in the config. Every later start must
+// TestRenamedOutput renames an output file, both on disk and in the config. Every later start must
 // resume at the file's offset, and the resume token of the old name must not come back.
 func TestRenamedOutput(t *testing.T) {
 	for _, fsync := range []string{"ack", "interval"} {
@@ -66,9 +66,9 @@ func TestRenamedOutput(t *testing.T) {
 	}
 }
 
-// TestStrayPlaces checks that the resume token of a lane with another name is removed from both
-// layers of the checkpoint. This must also happen if an earlier run was killed when it had removed
-// the token from one layer only.
+// TestStrayPlaces checks that the resume token of an earlier lane, with another name than the
+// present one, is removed from both layers of the checkpoint. This must also happen if an earlier
+// run was killed when it had removed the token from one layer only.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)
@@ -100,7 +100,7 @@ func TestStrayPlaces(t *testing.T) {
 
 // TestOwedToTheLowerLayer checks progress that a run has saved in the upper layer of the checkpoint
 // without a sync. After the first sync of the next run, both layers must have the progress,
-// although that run delivers no data of the partition.
+// although the next run delivers no data of the partition.
 func TestOwedToTheLowerLayer(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/state", 0o700)
 	if err != nil {

@@ -348,9 +348,9 @@ func (s *slot) opening() time.Duration {
 }
 
 // unrecovered returns the failure because of which the running route still counts as restarting, or
-// nil. The route does so until it has opened. If an earlier run failed soon after it had opened,
-// the route counts as restarting until it is stable. Otherwise such a route would count as running
-// in each short run. The caller holds s.mu.
+// nil. After a failure, a route counts as restarting until it has opened. If the failed run had
+// ended soon after it had opened, the route counts as restarting until it is stable. Otherwise such
+// a route would count as running in each short run. The caller holds s.mu.
 func (s *slot) unrecovered() error {
 	switch run := &s.route.sender.stability; {
 	case !run.hasOpened():

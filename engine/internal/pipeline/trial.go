@@ -44,8 +44,8 @@ func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 // died is called after a processor has died while it processed b. The caller has restored b to its
 // state before that. There are three results:
 //
-//   - deadLetter: the records of the range that next returns must be dead-lettered, because they
-//     alone have killed maxDeaths processors.
+//   - deadLetter: a range with a single origin has killed maxDeaths processors. Its records must be
+//     dead-lettered. The method next returns this range.
 //   - giveUp: the batch must fail, because processors still die of it after all ranges were
 //     processed.
 //   - Both are false: another processor processes the batch again.

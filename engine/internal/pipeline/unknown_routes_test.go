@@ -66,8 +66,8 @@ func TestStrays(t *testing.T) {
 }
 
 // TestStraysAfterReload checks that a reload reports a route that starts from the beginning, if the
-// checkpoint has a removed route: it may be the same one, renamed. Other reloads report nothing,
-// even if a running route has no progress yet.
+// checkpoint has state of a removed route: the new route may be the removed one, renamed. Other
+// reloads report nothing, even if a running route has no progress yet.
 func TestStraysAfterReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

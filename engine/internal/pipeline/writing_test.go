@@ -15,8 +15,8 @@ import (
 
 // TestSettledIsWrittenAtOnce checks that, once the route has caught up, a kill repeats only
 // in-flight batches. Batches that settled since the last sync are not repeated. The checkpoint is
-// not written for each batch of a burst. For a sink with a ledger, nothing is written before the
-// interval.
+// not written for each batch of a burst. For a sink with a ledger, only the new partition is
+// written at once, and its progress at the next checkpoint.sync.
 func TestSettledIsWrittenAtOnce(t *testing.T) {
 	const records, most = 1000, 100 // writes
 	fault := &faulty{faults: &faults{calls: make(map[string]int)}}

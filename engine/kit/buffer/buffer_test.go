@@ -224,9 +224,9 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// TestCorrupt checks that a route stops at an envelope that is missing, is damaged, or does not
-// follow its predecessor. The error must contain the envelope's number. The route may continue only
-// after the operator has decided to skip the envelope.
+// TestCorrupt checks that a route stops at an envelope that is missing, is damaged, or contains
+// another checksum than that of the preceding envelope. The error must contain the envelope's
+// number. The route may continue only after the operator has decided to skip the envelope.
 func TestCorrupt(t *testing.T) {
 	for name, damage := range map[string]func(*kept){
 		"missing": func(k *kept) { delete(k.texts, 2) },

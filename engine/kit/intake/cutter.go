@@ -63,8 +63,8 @@ func (c *Cutter) Cut(n int) Records {
 	return out
 }
 
-// Write adds data and returns the records that are complete now. Use it for data that is not in the
-// buffer of Space yet, instead of Cut.
+// Write adds data and returns the records that are complete now. It is for data that the caller has
+// in a slice of its own. For data that was read into the buffer from Space, call Cut instead.
 func (c *Cutter) Write(data []byte) Records {
 	c.buf = append(c.buf, data...)
 	return c.Cut(0)

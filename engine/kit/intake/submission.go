@@ -69,8 +69,8 @@ type Submission struct {
 	err     error         // why it was not delivered; set before done is closed
 
 	unwanted bool // Withdraw was called after a route had read it; guarded by in.mu
-	// mayBeSent means that a second route, or an earlier reader of the route, has read the data and
-	// may have sent it. in.mu guards this field.
+	// mayBeSent means that another route than the present reader's, or an earlier reader of the
+	// same route, has read the data and may have sent it. in.mu guards this field.
 	mayBeSent bool
 }
 

@@ -124,8 +124,8 @@ func TestPollEvents(t *testing.T) {
 	}
 }
 
-// TestExhausted checks that a delivery can be kept for an operator at the end of its schedule. The
-// attempts that the operator starts must be extra ones.
+// TestExhausted checks that a delivery can be kept for an operator at the end of its schedule. Each
+// attempt that the operator then starts is in addition to the schedule.
 func TestExhausted(t *testing.T) {
 	kept := payment
 	kept.Keep = true

@@ -26,8 +26,8 @@ type Dialect struct {
 	Create  []string
 
 	// Alone has the statements by which Load waits until the transactions of earlier processes have
-	// ended. They wait only for transactions that run the statements in Share, and append Lock to
-	// their query for the route's epoch. Every transaction that stores data does this.
+	// ended. For this to work, every transaction that stores data runs the statements in Share. It
+	// also appends Lock to its query for the route's epoch.
 	Alone, Share []Statement
 	Lock         string
 
@@ -82,10 +82,10 @@ type Dialect struct {
 	PresentEpochs Statement
 	CreateEpochs  string
 	// TakeParts returns statements that wait for all transactions that write to the given
-	// partitions. They run before the epochs of the partitions are raised. They wait only for
-	// transactions that run the statements of ShareParts, and append Lock to their query for the
-	// epochs. Every transaction that stores data does this. Both functions are nil if Lock is
-	// sufficient, or if the database has one writer at a time. ids must be sorted.
+	// partitions. They run before the epochs of the partitions are raised. For this to work, every
+	// transaction that stores data runs the statements of ShareParts. It also appends Lock to its
+	// query for the epochs. TakeParts and ShareParts are nil if Lock is sufficient, or if the
+	// database has one writer at a time. ids must be sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
 	// RaiseEpoch increments the epoch of a partition, which fences its earlier owner. If the
 	// partition has no epoch, RaiseEpoch inserts 1. Arguments: route, part.

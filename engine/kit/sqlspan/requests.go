@@ -140,8 +140,8 @@ func (l *Ledger) partition(spans []stream.Span) (others, requests []stream.Span)
 
 // resolve compares the spans of the requests with the stored ranges. missing has the ranges that
 // are not stored. rows has those of them that need a row in the spans table. A range at the start
-// of a new request needs none, because the mark that was inserted just now has its end as the
-// watermark. Call resolve after the statements in insert have run.
+// of a new request needs no row: the request's mark was inserted just now, with the end of this
+// range as the watermark. Call resolve after the statements in insert have run.
 func (c *claims) resolve(ctx context.Context, s Session) (missing, rows []stream.Span, err error) {
 	if !c.l.d.Arrays {
 		for i, part := range c.parts {
@@ -375,9 +375,9 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	return s.Commit(ctx)
 }
 
-// expire deletes the requests that expired more than expiredFor ago, of all processes. It deletes
-// those of other processes too, because these may never start again. After expireTime, expire
-// leaves the remaining requests to later starts.
+// expire deletes all requests that expired more than expiredFor ago. It also deletes the requests
+// of other processes, because these processes may never start again. When it has run for
+// expireTime, it leaves the remaining requests to later starts.
 func expire(ctx context.Context, l *Ledger, s Session) error {
 	begun := time.Now()
 	bound := requestName(begun.Add(-l.keep - expiredFor))

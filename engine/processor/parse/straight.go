@@ -76,8 +76,8 @@ func newStraight(pattern string, groups int) *straight {
 	return s
 }
 
-// opMark is an additional syntax.Op, which flat uses for the start and the end of a group. The
-// field Min is an index of the slice straight.at, where match stores this position.
+// opMark is an additional syntax.Op: the function flat uses it for the start and the end of a
+// group. The field Min is an index of the slice straight.at, where match stores this position.
 const opMark = syntax.Op(200)
 
 // flat returns re as a flat sequence, without nested concatenations and groups.
