@@ -156,8 +156,8 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 
 // pipeline returns the pipeline for the config c. old is the running pipeline with the same name,
 // or nil. If the source is unchanged, pipeline plans the changes to the routes of old, and returns
-// old. It returns a new pipeline if the source has changed. It also does so if routes have changed
-// but old has already ended.
+// old. Otherwise it returns a new pipeline: if old is nil, if the source has changed, or if routes
+// have changed but old has already ended.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)
@@ -247,7 +247,7 @@ func (p *pipe) leave(s *slot) {
 }
 
 // removeBound is the maximum time in which a route or pipeline must stop. The time begins when its
-// drain has ended, or when the end of ctx has interrupted the drain.
+// drain has ended, or when the drain is interrupted because the context of Apply has ended.
 const removeBound = pipelineShutdown + 10*time.Second
 
 // remove waits until the route has drained. If ctx ends first, it stops the route.

@@ -56,9 +56,9 @@ func runOn(t *testing.T, m *vfstest.Mem, f *config.Config, boot string) error {
 }
 
 // TestPowerLoss runs a whole pipeline, spool_dir -> file, on a file system that can lose unsynced
-// data. It simulates a crash after each call of the file system, and restarts the pipeline from the
-// state that the crash could have left. Every record is in the output exactly once. No input file
-// is renamed or deleted before its records are in the output.
+// data. It simulates crashes after calls of the file system (see triedOf). After each one, it runs
+// the pipeline from the state that the crash could have left. Every record is in the output exactly
+// once. No input file is renamed or deleted before its records are in the output.
 func TestPowerLoss(t *testing.T) {
 	for _, c := range []struct{ fsync, finished string }{
 		{"ack", "rename"}, {"interval", "rename"}, {"interval", "delete"}, {"ack", "keep"},

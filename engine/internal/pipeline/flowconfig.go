@@ -63,8 +63,9 @@ func budgetOf(f config.Flow) control.Budget {
 	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
 }
 
-// poisonOf converts flow.poison, the number of workers that a batch must kill to count as poison,
-// and flow.poisoned. If flow.poison is 0, no batch counts as poison.
+// poisonOf converts two options. flow.poison is the number of workers that a batch must kill to
+// count as poison. If it is 0, no batch does. flow.poisoned tells whether to dead-letter a batch
+// that fails at workers that deliver other batches.
 func poisonOf(f config.Flow) control.Poison {
 	if f.Poison == 0 {
 		return control.Poison{Deaths: -1, Failures: -1}

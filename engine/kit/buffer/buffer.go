@@ -10,8 +10,8 @@
 // store is full, the intake fills up as well, and the senders have to wait (backpressure).
 //
 // Each envelope has a number, a checksum, and the checksum of the preceding envelope. A route stops
-// at a missing or corrupt envelope until an operator lists it in the option `skip`. An envelope is
-// deleted when the durable progress of every route covers it.
+// at a missing or corrupt envelope until an operator lists it in the option `skip`. An envelope can
+// be deleted when the durable progress of every route covers it.
 package buffer
 
 import (

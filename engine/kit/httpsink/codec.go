@@ -50,7 +50,7 @@ type Format struct {
 	Raw bool
 	// WholeResponse is for an Outcome that needs the complete body of a 2xx response. It is the
 	// maximum size of this body in bytes; a longer body counts as incomplete. Zero means that
-	// Outcome gets only the first 201 bytes.
+	// Outcome gets only the first 201 bytes, unless AnyStatus is set.
 	WholeResponse int
 	// AnyStatus means that a response with any status may report a delivery. Outcome then gets the
 	// first 64 KiB of each response.

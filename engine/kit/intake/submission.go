@@ -69,8 +69,8 @@ type Submission struct {
 	err     error         // why it was not delivered; set before done is closed
 
 	unwanted bool // Withdraw was called after a route had read it; guarded by in.mu
-	// mayBeSent means that another route than the present reader's, or an earlier reader of the
-	// same route, has read the data and may have sent it. in.mu guards this field.
+	// mayBeSent means that another reader may have sent the data: the pipeline has several routes,
+	// or a reader was opened after the data had been read. in.mu guards this field.
 	mayBeSent bool
 }
 
@@ -165,8 +165,8 @@ func (i *Intake) lose(records Records) {
 		records.count, "bytes", records.Size())
 }
 
-// split divides r into two parts. The result first has as many records as fit into most bytes of
-// the memory limit, but at least one.
+// split divides r into two parts. The parameter most is a number of bytes of the memory limit. The
+// result first has as many records as fit into it, but at least one.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}

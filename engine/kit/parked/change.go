@@ -155,7 +155,7 @@ func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err
 }
 
 // keepRetry applies an operator's Retry to c.To, if the Retry came after c.Delivery was read.
-// Otherwise c.To, the result of the attempt that was in flight, would undo the Retry.
+// Without keepRetry, c.To would undo the Retry: it is the result of the attempt that was in flight.
 func (t *transaction) keepRetry(c *Change) error {
 	if c.To.State != Waiting && c.To.State != Exhausted {
 		return nil

@@ -5,10 +5,11 @@
 // It defines the names and their quoting, the typed columns of a [Table], and [Rows], which
 // converts the records of a batch. A Table is immutable and safe for concurrent use. The package
 // does not talk to a database. It never builds a statement from data: a field with a name that
-// cannot be a column is stored in the JSON column.
+// cannot be a column is treated as a field without a column (see [Policy]).
 //
-// If a column cannot store a value unchanged, the value is not rounded, truncated or omitted. It is
-// stored in the JSON column with all its digits, or its record is refused (see [Policy]).
+// A value that does not fit into its column is not rounded, truncated or omitted. It is stored in
+// the JSON column with all its digits, or its record is refused (see [Policy]). There are two
+// exceptions: a column of type [Float] rounds numbers, and invalid UTF-8 is replaced.
 package sqltable
 
 import (
