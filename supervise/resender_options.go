@@ -231,8 +231,8 @@ func (o Options[K, M, R]) withDefaults() (Options[K, M, R], error) {
 	case o.Retry == nil:
 		o.Retry = o.Backoff
 	case o.DeadLetter == nil && ends(o.Retry):
-		return o, errors.New("Retry gives up: want a DeadLetter function, so that no message is " +
-			"lost silently")
+		return o, errors.New("the policy Retry gives up: want a DeadLetter function, so that no " +
+			"message is lost silently")
 	}
 	if err := errors.Join(backoff.Validate(o.Backoff), backoff.Validate(o.Retry)); err != nil {
 		return o, fmt.Errorf("backoff: %w", err)
