@@ -320,7 +320,10 @@ func (w *waits) reopen(spans []stream.Span) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range spans {
-		_, _ = w.books.partition(spans[i].Part) // settle reports an error
+		s := &spans[i]
+		if s.From != s.To && w.books.parts[s.Part.ID] == nil {
+			_, _ = w.books.partition(s.Part) // settle reports an error
+		}
 	}
 }
 

@@ -58,9 +58,6 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		m.Finished = local.Finished && !short && len(m.Above) == 0
 		held[local.Part.ID] = m
 	}
-	if len(marks) == 0 && lost.partitions > 0 && o.Keep == 0 { // requests are delivered only once
-		r.ledgerEmpty = true
-	}
 	if o.Keep > 0 {
 		local := make(map[string]bool)
 		for m := range r.layers.marks() {
@@ -71,6 +68,8 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		})
 	}
 	r.resumed = &resumed{marks: held}
+	// requests are delivered only once
+	r.resumed.ledgerEmpty = len(marks) == 0 && lost.partitions > 0 && o.Keep == 0
 	if behind > 0 {
 		r.host.log.Warn("the sink's ledger is behind the local state; the missing data is "+
 			"delivered again", "partitions", behind)
@@ -82,7 +81,7 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 // for ranges that wait for a retry: the checkpoint counts them as settled, although they were not
 // delivered. It must be called after the store of waiting batches was opened.
 func (r *saver) checkLedger() error {
-	if !r.ledgerEmpty {
+	if r.resumed == nil || !r.resumed.ledgerEmpty {
 		return nil
 	}
 	var lost amount
@@ -131,6 +130,8 @@ func (r *saver) emptyLedger(lost amount) error {
 type resumed struct {
 	mu    sync.RWMutex // guards marks, from which deleted partitions are removed
 	marks map[string]stream.Mark
+	// the ledger has no progress, and the checkpoint has some; see saver.checkLedger
+	ledgerEmpty bool
 
 	// Only the checkpoint's goroutine uses the fields below. Both are ordered from oldest to
 	// newest.

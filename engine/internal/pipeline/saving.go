@@ -27,9 +27,8 @@ type saver struct {
 	saved    func(bytes int64)    // called with the number of bytes saved
 	idle     func() time.Duration // how long the reader has waited for data
 
-	reader      stream.Reader // set before Run
-	resumed     *resumed      // progress in the sink's ledger, used instead of the store's; may be nil
-	ledgerEmpty bool          // the ledger has no progress, and the checkpoint has some; see checkLedger
+	reader  stream.Reader // set before Run
+	resumed *resumed      // progress in the sink's ledger, used instead of the store's; may be nil
 
 	// urgent wakes Run to write immediately. This is necessary when the unsaved bytes have reached
 	// a quarter of checkpoint.replay, or when many partitions are new.

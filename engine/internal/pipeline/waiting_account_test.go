@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/waiting"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -51,4 +52,41 @@ func TestWaitSettlesBeforeItsPartitionIsOpen(t *testing.T) {
 			t.Errorf("delivered %q, and after a stop %q; want each line once", good.got, again.got)
 		}
 	})
+}
+
+// TestReopenOpensOnlyAccountsWithData checks a batch that settles on a route with a store of waiting
+// batches. Its file was renamed after the batch was read. It also has the end of a partition that
+// the source has deleted meanwhile. Neither the old name nor the deleted partition is saved.
+func TestReopenOpensOnlyAccountsWithData(t *testing.T) {
+	dir, err := vfstest.New().MakeDir("/waiting", 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := waiting.Open(dir, waiting.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &waits{core: &core{books: newBooks(unknown)}, store: store}
+	b := lines(&stream.Partition{ID: "renamed", Name: "a.log"}, 0, 2, false)
+	end := lines(&stream.Partition{ID: "deleted", Name: "b.log"}, 4, 0, true)
+	b.Spans = append(b.Spans, end.Spans...)
+	for _, b := range []*stream.Batch{b,
+		lines(&stream.Partition{ID: "renamed", Name: "a.log.1"}, 4, 1, false)} {
+		if err := w.books.open(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.books.takeUnsaved()
+	w.books.forget([]string{"deleted"})
+	w.reopen(b.Spans)
+	w.settled(b)
+	settle(t, w.books, b, false)
+	for _, m := range w.books.takeUnsaved().marks {
+		if m.Part.Name != "a.log.1" {
+			t.Errorf("the progress %+v is saved", m)
+		}
+	}
+	if err := w.store.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -91,7 +91,7 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	}
 	switch {
 	case cur != nil && cur.waitsForOriginal():
-		return false // sealLost makes it skip
+		return false
 	case isSealed:
 		return cur.changed()
 	case f.isEmpty() || f.view != nil && !c.unpacker.isWhole(f):

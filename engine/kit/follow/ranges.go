@@ -28,8 +28,10 @@ func (r *Reader) cursorOf(partitionID string) *cursor {
 	if e == nil || e.file == nil || e.file.state == awaiting || e.file.state == ended {
 		return nil
 	}
-	if cur := e.file.by(r); cur != nil && cur.entry == e {
-		return cur
+	for cur := e.file.by(r); cur != nil; cur = cur.original {
+		if cur.entry == e {
+			return cur
+		}
 	}
 	return nil
 }
