@@ -2,6 +2,7 @@ package nats
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/penstock-io/penstock/stream"
@@ -31,11 +32,8 @@ func (c *client) failure() error {
 func (s *StreamSource) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forgetClosed()
 	for c := range s.clients {
-		if c.conn.IsClosed() {
-			delete(s.clients, c)
-			continue
-		}
 		if err := c.failure(); err != nil {
 			return err
 		}
@@ -51,6 +49,13 @@ func (s *StreamSource) connect() (*client, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forgetClosed()
 	s.clients[c] = true
 	return c, nil
+}
+
+// forgetClosed deletes closed clients, which would keep their buffers in memory. The caller holds
+// s.mu.
+func (s *StreamSource) forgetClosed() {
+	maps.DeleteFunc(s.clients, func(c *client, _ bool) bool { return c.conn.IsClosed() })
 }

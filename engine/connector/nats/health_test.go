@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -68,5 +69,33 @@ func TestFailure(t *testing.T) {
 	c.close()
 	if err := s.Failure(); err != nil || len(s.clients) > 0 {
 		t.Errorf("closed: %v, %d clients", err, len(s.clients))
+	}
+}
+
+// TestClosedClientsAreForgotten checks that a source whose route restarts again and again does not
+// keep the closed clients of the earlier readers, even if nothing calls Failure.
+func TestClosedClientsAreForgotten(t *testing.T) {
+	servers, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers.Start()
+	defer servers.Shutdown()
+	if !servers.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	o := DefaultSourceOptions()
+	o.URL, o.Stream = servers.ClientURL(), "S"
+	s, err := NewSource(*o, streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := s.Open(t.Context(), stream.OpenOptions{}); err == nil {
+			t.Fatal("a server without JetStream has a stream")
+		}
+	}
+	if n := len(s.clients); n > 1 {
+		t.Errorf("the source keeps %d clients, want at most 1", n)
 	}
 }

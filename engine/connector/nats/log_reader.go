@@ -42,8 +42,9 @@ type logReader struct {
 	pending  uint64   // content.pending of the message before; 0 if unknown
 	gone     []string // partitions of deleted streams with the same name
 
-	lost   sync.Mutex      // guards lostTo
+	lost   sync.Mutex      // guards the fields below
 	lostTo map[int64]int64 // by start of a waiting range: the end of its counted deleted sequences
+	unread [][2]int64      // deleted sequences that were counted before they were read: (from, to]
 }
 
 func (s *StreamSource) openLog(
@@ -151,7 +152,26 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 	r.deleted = begins - 1
 	r.count("lost_upstream", lost)
 	r.s.host.Fault(err)
+	r.noteUnread(known, begins-1)
 	return nil
+}
+
+// noteUnread notes that the sequences after from and up to to, without the settled ones, are
+// counted as lost. The range of the batch that follows them contains them, too.
+func (r *logReader) noteUnread(from, to int64) {
+	r.lost.Lock()
+	defer r.lost.Unlock()
+	for _, done := range r.cursor.above {
+		if end := min(done.From.Num, to); end > from {
+			r.unread = append(r.unread, [2]int64{from, end})
+		}
+		from = max(from, done.To.Num)
+	}
+	if to > from {
+		r.unread = append(r.unread, [2]int64{from, to})
+	}
+	const most = 1000 // the oldest are the least likely to wait still
+	r.unread = r.unread[max(0, len(r.unread)-most):]
 }
 
 func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
@@ -454,7 +474,7 @@ func (r *logReader) ReadRanges(
 
 // reportDeleted reports and counts the sequences of ranges that were deleted by a purge or the
 // limits of the stream, which raise its first sequence. It counts each sequence once, although a
-// batch may be read again several times.
+// batch may be read again several times, or checkDeleted may have counted a part of the range.
 func (r *logReader) reportDeleted(ctx context.Context, ranges []stream.Range) error {
 	info, err := r.stream.Info(ctx)
 	if err != nil {
@@ -464,10 +484,14 @@ func (r *logReader) reportDeleted(ctx context.Context, ranges []stream.Range) er
 	r.lost.Lock()
 	defer r.lost.Unlock()
 	for _, one := range ranges {
-		end := min(one.To.Num, before)
-		if n := end - max(one.From.Num, r.lostTo[one.From.Num]); n > 0 {
-			lost += n
-			r.lostTo[one.From.Num] = end
+		from, end := max(one.From.Num, r.lostTo[one.From.Num]), min(one.To.Num, before)
+		if end <= from {
+			continue
+		}
+		lost += end - from
+		r.lostTo[one.From.Num] = end
+		for _, counted := range r.unread {
+			lost -= max(0, min(end, counted[1])-max(from, counted[0]))
 		}
 	}
 	if lost > 0 {

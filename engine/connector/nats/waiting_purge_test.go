@@ -34,3 +34,36 @@ func TestPartOfWaitingRangeIsPurged(t *testing.T) {
 		t.Errorf("the run ended with %v", err)
 	}
 }
+
+// TestLossBeforeWaitIsCountedOnce checks a batch that follows messages which were deleted before
+// they were read. If the batch then waits for a retry, its range contains the deleted sequences.
+// They must not be counted again.
+func TestLossBeforeWaitIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	s := c.create(nil)
+	r := route{state: vfstest.New(), source: ", truncated: earliest",
+		pipeline: "batch: { records: 10, linger: 100ms }, retry: { backoff: fixed, base: 3s }"}
+	got := newArrivals()
+	c.publish("a", 5)
+	first := r
+	first.once = true
+	if err := c.start(got, first).wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.publish("b", 15)
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(16)); err != nil {
+		t.Fatal(err)
+	}
+	got.set(func(a *arrivals) { a.refuses = func(string) error { return errors.New("not yet") } })
+	n := c.start(got, r)
+	until(t, "the wait", func() bool { return n.engine.Status().Routes[0].Waiting == 5 })
+	got.set(func(a *arrivals) { a.refuses = nil })
+	until(t, "the rest", func() bool { return got.distinct() == 10 })
+	if lost := n.counter("lost_upstream"); lost != 10 {
+		t.Errorf("%d sequences lost, want 10", lost)
+	}
+	if err := n.stop(); err != nil {
+		t.Errorf("the run ended with %v", err)
+	}
+}
