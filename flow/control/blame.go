@@ -138,8 +138,8 @@ type account struct {
 	since    time.Duration // lanes.uptime at the first of them
 }
 
-// limit returns the number of deaths after which the item is refused. It is n, or 1 for a piece
-// that may be cut further. Such a piece comes from an item that was refused as poison.
+// limit returns the number of worker deaths after which the item is refused. It is n, or 1 for a
+// piece that may be cut further. Such a piece comes from an item that was refused as poison.
 func (r *account) limit(n int) int {
 	if r.piece && !r.indivisible {
 		return 1

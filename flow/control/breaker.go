@@ -17,8 +17,8 @@ type breaker struct {
 	probes int           // consecutive failed probes since the last wait
 	alive  bool          // the worker has answered since the breaker last closed
 	open   bool          // counted in lanes.opened
-	// no more breakers may open, but the lane is paused for a short time, because other lanes
-	// deliver or this one is misconfigured
+	// the lane is paused for a short time, because no further breaker may open now. Other lanes
+	// deliver, or this one is misconfigured
 	briefPause bool
 	fault      Outcome // the failure that opened the breaker
 	rateBefore float64 // deliveries in the second before the breaker opened

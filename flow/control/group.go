@@ -144,8 +144,8 @@ func (g *group) isFull() bool {
 	return g.lanes.load.cost > g.full
 }
 
-// bound computes the number and cost of items that may be in flight from the limit of the group's
-// window. The parameter open is the number of open lanes.
+// bound computes the number and cost of items that may be in flight. It uses the limit of the
+// group's window. The parameter open is the number of open lanes.
 func (g *group) bound(open int) {
 	if g.win == nil {
 		return

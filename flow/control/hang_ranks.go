@@ -9,7 +9,8 @@ import (
 )
 
 // hangRanks separates two causes of attempts that hang. Bad data hangs regardless of the number of
-// attempts at the worker. A worker that drops attempts above a number in flight hangs only then.
+// attempts at the worker. Other attempts hang because the worker drops those above a certain number
+// in flight.
 //
 // The rank of an attempt is the number of attempts that the worker held when it was sent: those
 // sent earlier and delivered later. The outcomes of about the last 200 attempts are counted by

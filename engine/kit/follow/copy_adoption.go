@@ -65,8 +65,8 @@ func (k *copies) identify(f, w *file, e *Entry) {
 	k.c.rotation.index(f)
 }
 
-// gather finds routes that have read the data of f under the identity of another awaiting file. It
-// moves their cursors to f, so that they do not begin at the start of f.
+// gather finds routes that have read the data of f under the identity of another file, which still
+// awaits a successor. It moves their cursors to f, so that they do not begin at the start of f.
 func (k *copies) gather(f *file) {
 	c := k.c
 	isNew := func(cur *cursor) bool { return cur.blank() && !cur.skipping() }

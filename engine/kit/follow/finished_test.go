@@ -95,7 +95,8 @@ func TestIncompleteCopyOfDeletedFile(t *testing.T) {
 }
 
 // TestRenamedWhileItIsSearchedFor checks that the search for an awaited file is repeated if the
-// file is renamed between the listing of its folder and the look at it. The look may come late.
+// file is renamed after its folder was listed, but before the file is opened. It is repeated even
+// if the next Read comes late.
 func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)

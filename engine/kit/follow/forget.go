@@ -122,8 +122,8 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 }
 
 // partitions returns, for each partition that the route has stored or reads, the inode that has its
-// data. It omits the partitions of awaiting files, of lost files that are not sealed yet, and of
-// files that the route has read to their ends.
+// data. It omits the partitions of awaiting files, of files that can no longer be read and are not
+// sealed yet, and of files that the route has read to their ends.
 func (r *Reader) partitions() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	for id := range r.forgets.stored {
@@ -243,7 +243,7 @@ func (d *completions) withdraw(cur *cursor) {
 
 // rejoin replaces the closed reader of a route by its new reader r. m is the stored progress of the
 // route in a partition that was read to its end. rejoin returns true if r need not read the
-// partition: m says that the route has finished it, or its file can no longer be read.
+// partition: m has Finished set, or the file was read to its end or given up.
 func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 	id := m.Part.ID
 	for _, all := range d {

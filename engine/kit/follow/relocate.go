@@ -22,9 +22,9 @@ const (
 // Identities are the values of the option identity.
 var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 
-// relocate recognises complete files of earlier runs that are copies: the directory was copied to
-// another machine or restored. A stored id is moved to the listed file of the same name under two
-// conditions: the inode of the id is not listed, and the file matches the fingerprint. Growing
+// relocate recognises copies of complete files of earlier runs, made when the directory was copied
+// to another machine or restored. A stored id is moved to the listed file of the same name under
+// two conditions: the inode of the id is not listed, and the file matches the fingerprint. Growing
 // files do not need this method, because their copies are found as after a rotation.
 func (q *quiet) relocate() {
 	c, moved := q.c, 0
