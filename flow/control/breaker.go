@@ -104,8 +104,8 @@ type breakers struct {
 }
 
 // nextProbeAt returns the time of a lane's next probe, at most 30 s away. If the parameter first is
-// true, the lane's breaker has just opened. The schedule then restarts, unless the failure is part
-// of a mass failure.
+// true, the lane's breaker has just opened. The schedule then restarts, unless other breakers are
+// open and the failure is part of a mass failure.
 func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	t := &bs.schedule
 	if first && (bs.lanes.opened <= 1 || !bs.schedule.isMassFailure(bs.now)) {

@@ -161,7 +161,7 @@ func TestIncompleteUnlistedCopy(t *testing.T) {
 
 // TestEndedWhileItIsIdentified checks copies of copies, each deleted after it was copied. A copy
 // that was deleted long ago, but is still open, must not be sealed before its own copy was looked
-// at. Only then is the deleted copy recognised as the data of the original file.
+// at. Only this look shows that the deleted copy holds the data of the original file.
 func TestEndedWhileItIsIdentified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

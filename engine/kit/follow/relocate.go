@@ -65,7 +65,8 @@ func (q *quiet) isCopy(f *file, marks []storedMark) bool {
 
 // mayBeCopy reports whether f can be a copy of the file that m belongs to, by size and times. A
 // copy of a completely read file has the same size and the same time, perhaps truncated to seconds.
-// Any other copy has a modification time before its creation.
+// Any other copy has a modification time before its creation. With ByContent, size and times do not
+// count.
 func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
 	fingerprint := fingerprintOf(m)
 	if fingerprint.At == 0 || f.info.Size == 0 {
