@@ -357,8 +357,8 @@ func (g *group) endExperiment(more bool) {
 	}
 }
 
-// regroup adds the group's window, or removes it. When it adds the window, the windows of the lanes
-// start over.
+// regroup adds the group's window, or removes it. When it adds the window, the windows of lanes
+// with a limit above 1 start over.
 func (g *group) regroup() {
 	mean := g.mean
 	together := g.win == nil
