@@ -116,7 +116,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	}
-	// If mayInherit returns false, f does not continue w, even if it has equal bytes: it may be a
+	// If mayInherit returns false, f does not continue w, even if it has equal bytes. It may be a
 	// new file with the name and the content of a deleted one. It is only held back, since it may
 	// also be a copy of w that is being restored. Commands such as cp -p and tar restore a file's
 	// time last.

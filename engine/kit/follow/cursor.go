@@ -179,7 +179,7 @@ func isCopyOf(text string, f *file) bool {
 }
 
 // isBeyond reports whether the file is a copy that was read to its end, and lacks data that the
-// route, or an earlier run of it, has read.
+// route has read, now or in an earlier run.
 func (cur *cursor) isBeyond() bool {
 	size, end := cur.known()
 	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && cur.isInCopy()

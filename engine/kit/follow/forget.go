@@ -122,8 +122,8 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 }
 
 // partitions returns, for each partition that the route has stored or reads, the inode that has its
-// data. It omits the partitions of awaiting files, of files that can no longer be read and are not
-// sealed yet, and of files that the route has read to their ends.
+// data. It omits the partitions of awaiting files, and of files that the route has read to their
+// ends. It also omits those of files that can no longer be read and are not sealed yet.
 func (r *Reader) partitions() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	for id := range r.forgets.stored {

@@ -24,7 +24,7 @@ var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 
 // relocate recognises copies of complete files of earlier runs, made when the directory was copied
 // to another machine or restored. A stored id is moved to the listed file of the same name under
-// two conditions: the inode of the id is not listed, and the file matches the fingerprint. Growing
+// two conditions. The inode of the id is not listed, and the file matches the fingerprint. Growing
 // files do not need this method, because their copies are found as after a rotation.
 func (q *quiet) relocate() {
 	c, moved := q.c, 0
