@@ -197,8 +197,8 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	return out
 }
 
-// land removes a from the running attempts of its item. It also decrements the in-flight counts of
-// the item's keys.
+// land removes the attempt from the running attempts of its item. It also decrements the in-flight
+// counts of the item's keys.
 func (t *attempts) land(a *attempt) {
 	a.item.drop(a)
 	t.backlog.countInFlight(a.item, a.lane, -1)

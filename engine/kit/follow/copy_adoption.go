@@ -140,11 +140,11 @@ func (k *copies) adoptPart(f, w *file, head []byte, to int64) {
 	}
 }
 
-// separate gives a route another cursor, with a partition of its own, in a copy. The route has read
-// the bytes of the copy before a position (the parameter to), and then bytes that the copy lacks,
-// with cur. Bytes that the copy has after that position, now or later, are other data. The new
-// cursor skips the bytes before that position, once the saved progress of cur shows that they are
-// settled, and cur is sealed then. If the route restarts before that, it reads with cur again.
+// separate gives a route another cursor, with a partition of its own, in a copy. With cur, the
+// route has read the bytes of the copy before a position (the parameter to), and then bytes that
+// the copy lacks. Bytes that the copy has after that position, now or later, are other data. The
+// new cursor skips the bytes before that position, once the saved progress of cur shows that they
+// are settled, and cur is sealed then. If the route restarts before that, it reads with cur again.
 func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	f, r := cur.f, cur.r
 	f.cursors = slices.DeleteFunc(f.cursors, func(o *cursor) bool { return o == cur })

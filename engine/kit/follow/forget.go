@@ -167,8 +167,9 @@ func (r *Reader) partitions() map[string]fileid.Key {
 
 // completions lists the files that all routes have read to their ends, until their progress is
 // deleted. The progress of all routes is deleted together, when every route has saved that it has
-// read the file. Example: route a has saved this, and the process crashes before route b has. If
-// the progress of a were deleted already, the next process would treat the file as new for a.
+// read the file. Example: route 1 has saved this, and the process crashes before route 2 has. If
+// the progress of route 1 were deleted already, the next process would treat the file as new for
+// route 1.
 type completions []completion
 
 type completion []progressOf
