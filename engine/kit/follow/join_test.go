@@ -242,9 +242,9 @@ func TestOnceDropsProgressOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// TestFinishedRouteOpensFirst checks two routes, of which only one has finished a deleted file.
-// That route opens first. It must wait for the copy in which the other route continues, and must
-// not treat the copy as a new file.
+// TestFinishedRouteOpensFirst checks two routes, of which only one has read a deleted file to its
+// end. That route opens first. It must wait for the copy in which the other route continues, and
+// must not treat the copy as a new file.
 func TestFinishedRouteOpensFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
