@@ -197,8 +197,8 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	return out
 }
 
-// land removes a from the running attempts of its item. It also decrements the in-flight counts of
-// the item's keys.
+// land removes the attempt from the running attempts of its item. It also decrements the in-flight
+// counts of the item's keys.
 func (t *attempts) land(a *attempt) {
 	a.item.drop(a)
 	t.backlog.countInFlight(a.item, a.lane, -1)
@@ -255,9 +255,9 @@ func (t *attempts) refusal(l *lane, a *attempt) {
 // maxThrottle bounds the time for which one answer of a worker may close its gate.
 const maxThrottle = 5 * time.Minute
 
-// measureRank handles the delivery of attempt a if attempts of the lane have hung. It counts a in
-// the ranks, see [hangRanks], and corrects a.ahead, the load of the worker when a was sent. A
-// hanging attempt is a part of this load only if it is merely slow.
+// measureRank handles the delivery of attempt a if attempts of the lane have hung. It counts the
+// attempt in the ranks, see [hangRanks], and corrects a.ahead, the load of the worker when a was
+// sent. A hanging attempt is a part of this load only if it is merely slow.
 func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	l := a.lane
 	if l.hanging.ranks == nil {

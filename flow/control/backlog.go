@@ -185,8 +185,8 @@ func (b *buffer) remove(it *item) {
 }
 
 // put returns the item to the queues of waiting items (the send buffer) after an attempt that did
-// not deliver it. It does nothing if another attempt may still deliver the item in time. The
-// parameter failed is the lane to avoid, or nil.
+// not deliver it. The parameter failed is the lane to avoid, or nil. If another attempt may still
+// deliver the item in time, put only notes this lane.
 func (b *backlog) put(it *item, failed *lane) {
 	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
 		it.tried = append(it.tried, failed.num) // another attempt, such as a hedge, still runs

@@ -138,8 +138,8 @@ type account struct {
 	since    time.Duration // lanes.uptime at the first of them
 }
 
-// limit returns the number of deaths after which the item is refused. It is n, or 1 for a piece
-// that may be cut further. Such a piece comes from an item that was refused as poison.
+// limit returns the number of worker deaths after which the item is refused. It is n, or 1 for a
+// piece that may be cut further. Such a piece comes from an item that was refused as poison.
 func (r *account) limit(n int) int {
 	if r.piece && !r.indivisible {
 		return 1
@@ -294,8 +294,8 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 }
 
 // overtakenThrice reports whether attempt a was overtaken by three deliveries of its own size. The
-// parameter cost is the sum of the delivered costs of attempts that were sent after a. It must be
-// at least three times the cost of a.
+// parameter cost is the sum of the delivered costs of attempts that were sent later. It must be at
+// least three times the cost of attempt a.
 func overtakenThrice(a *attempt, cost float64) bool { return cost >= overtaken*a.cost-1e-6 }
 
 // confirmFailures is called after attempt a was delivered. It turns pending failures of its lane

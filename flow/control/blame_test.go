@@ -11,8 +11,8 @@ import (
 )
 
 // TestOneBadItemStopsNoOthers checks that an item that always fails, at the only worker, becomes a
-// suspect. It opens no breaker and delays no other item. When only the bad item is left, it opens
-// the breaker; later items are delivered nevertheless.
+// suspect. While there are other items, it opens no breaker and delays none of them. When only the
+// bad item is left, it may open the breaker. Even so, later items are delivered.
 func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms)}, 2, 1)
 	turn := func(offer bool) {

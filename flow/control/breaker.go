@@ -17,8 +17,8 @@ type breaker struct {
 	probes int           // consecutive failed probes since the last wait
 	alive  bool          // the worker has answered since the breaker last closed
 	open   bool          // counted in lanes.opened
-	// no more breakers may open, but the lane is paused for a short time, because other lanes
-	// deliver or this one is misconfigured
+	// the lane is paused for a short time, because no further breaker may open now. Other lanes
+	// deliver, or this one is misconfigured
 	briefPause bool
 	fault      Outcome // the failure that opened the breaker
 	rateBefore float64 // deliveries in the second before the breaker opened
@@ -104,8 +104,8 @@ type breakers struct {
 }
 
 // nextProbeAt returns the time of a lane's next probe, at most 30 s away. If the parameter first is
-// true, the lane's breaker has just opened. The schedule then restarts, unless the failure is part
-// of a mass failure.
+// true, the lane's breaker has just opened. The schedule then restarts, unless other breakers are
+// open and the failure is part of a mass failure.
 func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	t := &bs.schedule
 	if first && (bs.lanes.opened <= 1 || !bs.schedule.isMassFailure(bs.now)) {

@@ -177,8 +177,8 @@ func (t *attempts) explainable(l *lane) int {
 	return max(n, start)
 }
 
-// miss notes a timeout of attempt a, or before the first delivery of its lane, that the attempt has
-// run for firstWait. It reports whether bad data explains this.
+// miss notes that attempt a has timed out, or that it has run for firstWait and its lane has not
+// delivered yet. It reports whether bad data explains this.
 func (t *attempts) miss(a *attempt) (explained bool) {
 	e, most := &a.lane.est, t.explainable(a.lane)
 	if !a.missed || e.known {
@@ -193,8 +193,8 @@ func (t *attempts) miss(a *attempt) (explained bool) {
 const firstWaitRounds = 4
 
 // firstWait returns the time that an attempt at l may take before another attempt is sent as well.
-// It is at most the first timeout of RFC 6298. It is 0 if l has delivered, so that its timeout is
-// known, and if bad data does not explain more timeouts.
+// It is at most the first timeout of RFC 6298. It is 0 if l has delivered (its timeout is then
+// known), if its window has no start-up, or if bad data does not explain more timeouts.
 func (t *attempts) firstWait(l *lane) time.Duration {
 	if l.est.known || l.win.starter == nil || l.est.missed >= t.explainable(l) {
 		return 0

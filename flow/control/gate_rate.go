@@ -214,7 +214,8 @@ func (r *limiter) refusedPaced(now time.Duration) {
 
 // assumeLimit handles a worker that delivered at a certain rate (at), then refused everything, and
 // soon accepted batches again. Such a worker limits the attempts per second without answering 429.
-// The limiter then begins to pace it just below that rate.
+// The limiter then begins to pace it just below that rate. If the worker was paced already and the
+// rate is far below the ceiling, pacing does not help, and the limit ends.
 func (r *limiter) assumeLimit(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // refused although paced: not because of the rate

@@ -127,7 +127,7 @@ func (g *windowGate) room(now time.Duration) int {
 }
 
 // held returns the number of attempts that the worker holds if n attempts have a place in the
-// window. The rest of the n hang because of bad data, and are no load of the worker.
+// window. The others hang because of bad data, and are no load of the worker.
 func (g *windowGate) held(n int) int {
 	if g.widen <= 1 {
 		return n
@@ -139,8 +139,9 @@ func (g *windowGate) held(n int) int {
 	return held
 }
 
-// placesFor returns the number of attempts that have a place if the worker holds this many. The
-// parameter widen is the number of places for each attempt that the worker holds.
+// placesFor returns the number of attempts that have a place in the window if the worker holds the
+// given number (held). The parameter widen is the number of places for each attempt that the worker
+// holds.
 func placesFor(held int, widen float64) int { return int(math.Ceil(float64(held) * max(1, widen))) }
 
 // started counts attempt a against the limit of the window (gives it a place), unless its item is a

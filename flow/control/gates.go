@@ -19,9 +19,9 @@ const (
 	withoutWin     = forLoad | forProbe | forGlobalProbe | forSuspect | forFirst
 )
 
-// gateKinds lists all gates, in the order in which they are checked. A gate of each lane has the
-// constructor lane. A gate that all lanes share has the constructor shared. A constructor returns
-// nil if the gate is not needed. The other gates have the function binds: they apply to the whole
+// gateKinds lists all gates, in the order in which they are checked. If each lane has the gate, the
+// field lane makes it. If all lanes share one, the field shared makes it. Both functions return nil
+// if the gate is not needed. The other gates have the function binds: they apply to the whole
 // machine and keep it from requesting items. The text in means explains a shut gate to an operator.
 // It is empty if the explanation needs figures of the lane; package explain then provides it. If
 // several entries have the same name, at most one has this text.

@@ -144,8 +144,8 @@ func (g *group) isFull() bool {
 	return g.lanes.load.cost > g.full
 }
 
-// bound computes the number and cost of items that may be in flight from the limit of the group's
-// window. The parameter open is the number of open lanes.
+// bound computes the number and cost of items that may be in flight. It uses the limit of the
+// group's window. The parameter open is the number of open lanes.
 func (g *group) bound(open int) {
 	if g.win == nil {
 		return
@@ -357,8 +357,8 @@ func (g *group) endExperiment(more bool) {
 	}
 }
 
-// regroup adds the group's window, or removes it. When it adds the window, the windows of the lanes
-// start over.
+// regroup adds the group's window, or removes it. When it adds the window, the windows of lanes
+// with a limit above 1 start over.
 func (g *group) regroup() {
 	mean := g.mean
 	together := g.win == nil

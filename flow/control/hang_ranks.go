@@ -9,7 +9,8 @@ import (
 )
 
 // hangRanks separates two causes of attempts that hang. Bad data hangs regardless of the number of
-// attempts at the worker. A worker that drops attempts above a number in flight hangs only then.
+// attempts at the worker. Other attempts hang because the worker drops those above a certain number
+// in flight.
 //
 // The rank of an attempt is the number of attempts that the worker held when it was sent: those
 // sent earlier and delivered later. The outcomes of about the last 200 attempts are counted by
@@ -119,10 +120,10 @@ func (h *hangRanks) below() (sum hangCount) {
 	return sum
 }
 
-// widening returns the number of attempts that must have a place in the window so that the worker
-// holds one. It is 1 if no attempts hang because of bad data. Otherwise it is higher, because these
-// attempts have a place until they are recognized. The parameter least is the minimum, in seconds,
-// for the time that delivered attempts had places.
+// widening returns the number of places in the window that are needed for each attempt that the
+// worker holds. It is 1 if no attempts hang because of bad data. Otherwise it is higher, because
+// hanging attempts have a place until they are recognized. The parameter least is the minimum, in
+// seconds, for the time that delivered attempts had places.
 func (h *hangRanks) widening(least float64) float64 {
 	delivered := max(h.deliveredFor, least, time.Nanosecond.Seconds()) // round trips may take no time
 	return min(1+h.real()*h.hungFor/delivered, maxWidening)

@@ -231,7 +231,8 @@ func (t *attempts) endPlace(a *attempt) {
 }
 
 // rank determines the rank of attempt a, of which the given cost (taken) was delivered. It returns
-// the cost that the worker held when a was sent: that of earlier attempts, delivered since.
+// the cost that the worker held when the attempt was sent: that of earlier attempts, delivered
+// since.
 func (l *lane) rank(a *attempt, taken float64) (held float64) {
 	held = max(0, l.est.delivered-a.progress-taken-a.overtaken) // 0 if the worker has restarted
 	if l.est.mean > 0 && a.hungIn == nil {

@@ -166,8 +166,8 @@ func TestTimeoutsBeforeTheFirstDelivery(t *testing.T) {
 }
 
 // TestFirstAttempts checks how soon a worker without a delivery gets further attempts if its first
-// ones hang: each time a second later. If another worker delivers, only the first wait is that
-// long, and the others last a few round trips of that worker.
+// ones hang. It gets none in the first second. If another worker delivers, the later waits last
+// only a few round trips of that worker.
 func TestFirstAttempts(t *testing.T) {
 	for _, c := range []struct {
 		others bool

@@ -117,7 +117,7 @@ func (b *backlog) blockedByFailed() (a amount) {
 }
 
 // countInFlight counts the item as in flight at l (delta 1), or no longer (delta -1). An item with
-// keys has at most one attempt.
+// keys has at most one running attempt.
 func (b *backlog) countInFlight(it *item, l *lane, delta int) {
 	for i := range it.nodes {
 		n := &it.nodes[i]

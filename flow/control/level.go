@@ -89,8 +89,8 @@ func (v *level) dropIfAbove(window float64) {
 // drop drops the level. A trial that still runs says nothing about a later level.
 func (v *level) drop() { v.from, v.step, v.trial = 0, 0, nil }
 
-// refused notes a refusal. The result known reports whether a level explains the refusal, and
-// lower reports whether that level is new.
+// refused notes a refusal. The result known reports whether a level explains the refusal, and lower
+// reports whether this refusal has set that level.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
 	speaks := refusedBeyond(v.byChance()) // chance before this answer
 	v.add(a, false)

@@ -132,8 +132,8 @@ func TestTrialOfADroppedLevel(t *testing.T) {
 	}
 }
 
-// TestTimeoutsInARow checks that timeouts in a row lengthen the next timeout of a worker, unless so
-// many attempts hang at all workers that they are expected.
+// TestTimeoutsInARow checks that timeouts in a row lengthen the next timeout of a worker. They do
+// not if so many attempts hang at all workers that timeouts in a row are expected.
 func TestTimeoutsInARow(t *testing.T) {
 	for _, c := range []struct {
 		hangs hangShare

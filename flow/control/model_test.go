@@ -65,8 +65,8 @@ type modelItem struct {
 	gone    bool // replaced by its pieces
 	recall  bool // withdrawn: no attempt may start
 	aborted bool // withdrawn, and its attempts may be canceled
-	// attempt that delivered it at an Ordered lane; the item settles when all earlier attempts of
-	// the run are concluded
+	// attempt that delivered the item at an Ordered lane; the item settles when all earlier
+	// attempts of the run are concluded
 	held *modelTry
 }
 

@@ -90,8 +90,8 @@ func (s *settlement) deadLettered(e *Event, out []Command) []Command {
 	return out
 }
 
-// expectPieces prepares the item of attempt a for n Piece events, which must follow. The answer to
-// a was a Split, and the pieces replace the item.
+// expectPieces prepares the item of attempt a for n Piece events, which must follow. The attempt
+// was answered with a Split, and the pieces replace the item.
 func (s *settlement) expectPieces(a *attempt, n uint32) {
 	it := a.item
 	if n == 0 || it.state == isDone || it.state == isPending {
@@ -205,7 +205,8 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 
 // cancelOthers cancels the other running attempts of an item that attempt a has just settled.
 // Attempts at Ordered lanes continue. Overdue attempts continue, too, since their late answers are
-// samples of their workers' times. If a is a hedge, the first attempt continues as well.
+// samples of their workers' times. If the item was settled by a hedge, the first attempt continues
+// as well.
 func (s *settlement) cancelOthers(a *attempt, out []Command) []Command {
 	for _, o := range a.item.running {
 		if o != a && !a.isHedge && !o.overdue && !o.ordered && !o.canceled {

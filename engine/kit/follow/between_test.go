@@ -12,8 +12,8 @@ import (
 )
 
 // TestCopyIsMadeWhileItIsLookedAt checks that the copy of a log is recognised although it is
-// incomplete when it is listed. The copy is completed at the first look, and the log is emptied
-// before the two files are compared.
+// incomplete when it is listed. When a route first opens the copy, the copy is completed and the
+// log is emptied. Only then are the two files compared.
 func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -74,9 +74,10 @@ func TestIncompleteCopyOfRewritten(t *testing.T) {
 	})
 }
 
-// TestMissedFileIsReadLate checks a file of an earlier run that the first listing misses during a
-// rename. It is found as an unlisted file, but the route is busy until gone_wait is over. The file
-// must then be read to its end. It must not be sealed, because it still has a name.
+// TestMissedFileIsReadLate checks a file of an earlier run that is renamed, and that the first
+// listing misses. The search for files with unlisted names finds it, but the route is busy until
+// gone_wait is over. The file must then be read to its end. It must not be sealed, because it still
+// has a name.
 func TestMissedFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)

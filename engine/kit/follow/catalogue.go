@@ -146,9 +146,9 @@ func (c *Catalogue) join(r *Reader) {
 		}
 		cur := r.begin(f, f.entry)
 		if old != nil && f.by(old) != nil {
-			// The route's previous reader, old, may have had to skip bytes of this file. Skip them,
-			// too, unless the route has begun the file since then, or has got progress that old did
-			// not have.
+			// old, the route's previous reader, may still have had bytes of this file to skip. r
+			// skips them, too, unless it has progress in the file. If old was never opened, it may
+			// have lacked stored progress of the route. If r has some, it then skips nothing.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.entry == f.by(old).entry &&
 				(old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo

@@ -57,7 +57,7 @@ func (c *clock) observe(mono time.Duration, wall int64) {
 // if it does not change before. mono and wall are the current time of the two clocks. The file is
 // quiet now if the result is not after mono. mtime is the last modification time of the file. since
 // is the monotonic time at which this process last saw a change. Example: with a settle of 5s, a
-// file that has not changed since 10s is quiet at 15s.
+// file that last changed at 10s becomes quiet at 15s.
 func (c *clock) quietAt(mono time.Duration, wall, mtime int64, since time.Duration) time.Duration {
 	seen := since + c.settle
 	if c.foreign || c.steps > 0 && mono-c.stepped < c.settle {

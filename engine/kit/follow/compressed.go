@@ -43,8 +43,9 @@ const (
 	packedBack = 512 << 10
 	// markSize is the length of the prefix that determines a file's character encoding.
 	markSize = 4
-	// searchFrom is added to max_record. If a record is longer than the sum of both, its bytes are
-	// no longer kept in memory, and only its end is searched for.
+	// searchFrom is added to max_record. With Rules.DeadLetter, a record longer than the sum
+	// becomes a dead letter with its first bytes. Its other bytes are not kept in memory: only its
+	// end is searched for.
 	searchFrom = 4 << 20
 )
 

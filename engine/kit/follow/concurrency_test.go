@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestSharedWithTheCheckpoint checks, under the race detector, state that a reader and the
-// goroutine of the checkpoint use at the same time: ids, and the fingerprints of unsaved positions.
+// TestSharedWithTheCheckpoint lets the race detector check the state that a reader shares with the
+// goroutine that writes checkpoints: ids, and the fingerprints of unsaved positions.
 func TestSharedWithTheCheckpoint(t *testing.T) {
 	c := &Catalogue{ids: newIdentities()}
 	e := c.ids.give(fileid.File{Dev: 1, Ino: 2, Birth: 3, Head: []byte("head")}, "a.log")

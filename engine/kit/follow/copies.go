@@ -116,9 +116,10 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	}
-	// f and w have equal bytes, but without mayInherit f does not continue w: it may be a new file
-	// with the name and the content of a deleted one. It is only held back, since it may also be a
-	// copy of w that is being restored. Commands such as cp -p and tar restore a file's time last.
+	// If mayInherit returns false, f does not continue w, even if it has equal bytes. It may be a
+	// new file with the name and the content of a deleted one. It is only held back, since it may
+	// also be a copy of w that is being restored. Commands such as cp -p and tar restore a file's
+	// time last.
 	if w.entry.phase != known || k.mayInherit(f, w) {
 		ok, err := k.continueFrom(f, w, head)
 		if err != nil && !v.unlisted {

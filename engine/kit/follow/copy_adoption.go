@@ -65,8 +65,8 @@ func (k *copies) identify(f, w *file, e *Entry) {
 	k.c.rotation.index(f)
 }
 
-// gather finds routes that have read the data of f under the identity of another awaiting file. It
-// moves their cursors to f, so that they do not begin at the start of f.
+// gather finds routes that have read the data of f under the identity of another file, which still
+// awaits a successor. It moves their cursors to f, so that they do not begin at the start of f.
 func (k *copies) gather(f *file) {
 	c := k.c
 	isNew := func(cur *cursor) bool { return cur.blank() && !cur.skipping() }
@@ -140,11 +140,11 @@ func (k *copies) adoptPart(f, w *file, head []byte, to int64) {
 	}
 }
 
-// separate gives a route another cursor, with a partition of its own, in a copy. The route has read
-// the bytes of the copy before a position (the parameter to), and then bytes that the copy lacks,
-// with cur. Bytes that the copy has after that position, now or later, are other data. The new
-// cursor skips the bytes before that position, once the saved progress of cur shows that they are
-// settled, and cur is sealed then. If the route restarts before that, it reads with cur again.
+// separate gives a route another cursor, with a partition of its own, in a copy. With cur, the
+// route has read the bytes of the copy before a position (the parameter to), and then bytes that
+// the copy lacks. Bytes that the copy has after that position, now or later, are other data. The
+// new cursor skips the bytes before that position, once the saved progress of cur shows that they
+// are settled, and cur is sealed then. If the route restarts before that, it reads with cur again.
 func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	f, r := cur.f, cur.r
 	f.cursors = slices.DeleteFunc(f.cursors, func(o *cursor) bool { return o == cur })

@@ -146,9 +146,9 @@ func TestOnceEndsWhenDataInFlightSettles(t *testing.T) {
 	})
 }
 
-// TestCopyLacksDataAboveAGap checks a copy that lacks a line that one route has read in the
-// original. Another route has delivered lines after one that was in flight when the process ended.
-// It must read that line in the copy.
+// TestCopyLacksDataAboveAGap checks a copy that lacks the last line that two routes have read in
+// the original. When the process ended, line 2 was in flight at one of these routes, which had
+// delivered later lines. This route must read line 2 in the copy.
 func TestCopyLacksDataAboveAGap(t *testing.T) {
 	for name, upTo := range map[string]int{"the copy has it": 3, "the copy lacks it": 4} {
 		t.Run(name, func(t *testing.T) {

@@ -119,8 +119,8 @@ func (l *lacking) compress(t *testing.T) {
 	l.d.delete(t, "a.log.1")
 }
 
-// restart restarts the process, or route a alone, and lets the routes read everything. It calls
-// meanwhile before they open again.
+// restart restarts the process, or route a alone, and lets the routes read everything. Before the
+// routes open again, it calls the function meanwhile.
 func (l *lacking) restart(t *testing.T, meanwhile func()) {
 	again := l.routes[:1]
 	if l.killed {

@@ -38,8 +38,8 @@ type cursor struct {
 	// if the file is awaiting a successor: the number of bytes that an earlier reader of the
 	// route has read, and that were not settled when the route restarted
 	unsettled int64
-	// if the file is a copy that lacks data that the route has read, until the bytes before skipTo
-	// are skipped: the cursor that has read this data (see copies.separate)
+	// original is set in a copy that lacks data that the route has read, until the bytes before
+	// skipTo are skipped. It is the cursor that has read this data (see copies.separate).
 	original *cursor
 
 	sealed         bool // all of it was handed out
@@ -178,8 +178,8 @@ func isCopyOf(text string, f *file) bool {
 	return err == nil && (id.Ino != f.info.Ino || id.Birth != int64(f.info.Birth))
 }
 
-// isBeyond reports whether the route has read, or an earlier run has, data that the file lacks,
-// although the file is a copy that was read to its end.
+// isBeyond reports whether the file is a copy that was read to its end, and lacks data that the
+// route has read, now or in an earlier run.
 func (cur *cursor) isBeyond() bool {
 	size, end := cur.known()
 	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && cur.isInCopy()

@@ -92,8 +92,8 @@ func (d *disk) free(n *inode) {
 	}
 }
 
-// waits reports whether the route has stored an unfinished mark for present or earlier data of the
-// inode. It ignores the marks of data that has moved to another inode, or that the catalogue has
+// waits reports whether the route has stored a mark without Finished for data that the inode has or
+// had. It ignores the marks of data that has moved to another inode, or that the catalogue has
 // given up.
 func (r *route) waits(n *inode) bool {
 	for _, m := range r.marks {

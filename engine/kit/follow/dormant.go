@@ -8,10 +8,10 @@ import (
 )
 
 // dormant follows the files that every route has delivered completely, according to the stored
-// progress of every route. These are finished files, with finished: keep, and growing files that
-// are not held open. A dormant file is only listed until it is changed, renamed or deleted, or
-// until a possible copy of it appears. Then it is recognised by its stored progress, as after a
-// restart.
+// progress of every route. These are files that stay in place after their ends (finished: keep),
+// and growing files that are not held open. A dormant file is only listed until it is changed,
+// renamed or deleted, or until a possible copy of it appears. Then it is recognised by its stored
+// progress, as after a restart.
 type dormant struct {
 	c           *Catalogue
 	table       dormantTable

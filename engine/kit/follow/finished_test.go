@@ -95,7 +95,8 @@ func TestIncompleteCopyOfDeletedFile(t *testing.T) {
 }
 
 // TestRenamedWhileItIsSearchedFor checks that the search for an awaited file is repeated if the
-// file is renamed between the listing of its folder and the look at it. The look may come late.
+// file is renamed after its folder was listed, but before the file is opened. It is repeated even
+// if the next Read comes late.
 func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -160,7 +161,7 @@ func TestIncompleteUnlistedCopy(t *testing.T) {
 
 // TestEndedWhileItIsIdentified checks copies of copies, each deleted after it was copied. A copy
 // that was deleted long ago, but is still open, must not be sealed before its own copy was looked
-// at. Only then is the deleted copy recognised as the data of the original file.
+// at. Only this look shows that the deleted copy holds the data of the original file.
 func TestEndedWhileItIsIdentified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

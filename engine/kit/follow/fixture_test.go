@@ -324,8 +324,8 @@ func newRoute(t *testing.T, s *follow.Catalogue, stored map[string]stream.Mark) 
 	return r
 }
 
-// knows returns the options of a route with the given stored marks, by partition id. Like that of
-// the engine, its function Resume sets the partition id in a mark, which may lack it.
+// knows returns the options of a route with the given stored marks, by partition id. A stored mark
+// may lack its partition id. The function Resume sets it, as the engine's does.
 func knows(stored map[string]stream.Mark) stream.OpenOptions {
 	return stream.OpenOptions{
 		Known: func(yield func(stream.Mark) bool) {

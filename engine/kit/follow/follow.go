@@ -78,8 +78,8 @@ type Options struct {
 	PollMax   time.Duration // the longest such wait
 	Watch     time.Duration // how long a finished file is checked again, at growing intervals
 	OpenFiles int           // maximum number of files held open
-	// Keep means that finished files stay where they are. A sealed file that has not changed
-	// need not be read again.
+	// Keep means that files stay where they are after their ends. A sealed file that has not
+	// changed need not be read again.
 	Keep     bool
 	Forget   time.Duration // how long a file has to be gone before its progress is dropped
 	Identity Identity      // how a file of an earlier run is recognised

@@ -122,8 +122,8 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 }
 
 // partitions returns, for each partition that the route has stored or reads, the inode that has its
-// data. It omits the partitions of awaiting files, of lost files that are not sealed yet, and of
-// files that the route has read to their ends.
+// data. It omits the partitions of awaiting files, and of files that the route has read to their
+// ends. It also omits those of files that can no longer be read and are not sealed yet.
 func (r *Reader) partitions() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	for id := range r.forgets.stored {
@@ -167,8 +167,9 @@ func (r *Reader) partitions() map[string]fileid.Key {
 
 // completions lists the files that all routes have read to their ends, until their progress is
 // deleted. The progress of all routes is deleted together, when every route has saved that it has
-// read the file. Example: route a has saved this, and the process crashes before route b has. If
-// the progress of a were deleted already, the next process would treat the file as new for a.
+// read the file. Example: route 1 has saved this, and the process crashes before route 2 has. If
+// the progress of route 1 were deleted already, the next process would treat the file as new for
+// route 1.
 type completions []completion
 
 type completion []progressOf
@@ -243,7 +244,7 @@ func (d *completions) withdraw(cur *cursor) {
 
 // rejoin replaces the closed reader of a route by its new reader r. m is the stored progress of the
 // route in a partition that was read to its end. rejoin returns true if r need not read the
-// partition: m says that the route has finished it, or its file can no longer be read.
+// partition: m has Finished set, or the file was read to its end or given up.
 func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 	id := m.Part.ID
 	for _, all := range d {

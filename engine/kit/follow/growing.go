@@ -255,11 +255,12 @@ func (g *growing) readByHandle(f *file) {
 }
 
 // keepUnread is called if a file has lost its name and no route has read any of it. It reports
-// whether it keeps the file. An open file that was rewritten in place is read by its handle. Any
-// other file becomes an awaiting file, because its inode may be found under an unlisted name. This
-// includes a file that was last seen empty, because it may have been written to in the meantime. It
-// also includes a file that was held back as a possible copy, because its new name may show whether
-// it is a copy.
+// whether it keeps the file. It does not if the file is already read by its handle. Any other open
+// file is read by its handle from now on, unless it was held back as a possible copy or another
+// file has its data. The rest become awaiting files, because the inode may be found under an
+// unlisted name. These include a file that was last seen empty, because it may have been written to
+// in the meantime. They include a held-back file, because its new name may show whether it is a
+// copy.
 func (g *growing) keepUnread(f *file) bool {
 	c := g.c
 	if f.isUnlisted() && f.handle != nil {

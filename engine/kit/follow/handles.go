@@ -126,8 +126,8 @@ func (h *handles) add(f *file, handle vfs.File) {
 }
 
 // makeRoom closes the least recently used handles when too many are open. A deleted or renamed file
-// may be reachable only by its handle. makeRoom closes such a handle only if there are no others
-// and open_files is reached.
+// may be reachable only by its handle. makeRoom closes such a handle only if open_files is reached.
+// If files may grow, there must be no other handles, either.
 func (h *handles) makeRoom() {
 	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
 		continue

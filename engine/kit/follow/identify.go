@@ -124,7 +124,7 @@ func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error)
 // mismatch is called if f has the inode of e, but not its data. The routes may have stored several
 // inodes for e. If another one of them may have the data, mismatch removes only the inode of f from
 // e. Example: route a has stored the inode of a copy that a rotation made. Route b was idle since
-// the rotation, and has stored the inode before it.
+// the rotation, and its mark still has the inode of the original.
 func (n *identifier) mismatch(f *file, e *Entry, why string) {
 	if !n.c.ids.leave(e, f.info, func(id fileid.ID) bool { return n.isStillListed(e, id) }) {
 		n.c.strategy.mismatch(f, e, why)

@@ -242,9 +242,9 @@ func TestOnceDropsProgressOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// TestFinishedRouteOpensFirst checks two routes, of which only one has finished a deleted file.
-// That route opens first. It must wait for the copy in which the other route continues, and must
-// not treat the copy as a new file.
+// TestFinishedRouteOpensFirst checks two routes, of which only one has read a deleted file to its
+// end. That route opens first. It must wait for the copy in which the other route continues, and
+// must not treat the copy as a new file.
 func TestFinishedRouteOpensFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -311,7 +311,7 @@ func TestFirstListingKnowsAllRoutes(t *testing.T) {
 }
 
 // TestOnlyTheLedgerHasProgress checks a route that opens late with progress that the checkpoint
-// lacks. With start: end, the file that was listed meanwhile is not skipped.
+// lacks. With start: end, it skips no data of the files that were listed before it opened.
 func TestOnlyTheLedgerHasProgress(t *testing.T) {
 	for _, known := range []int{6, len(three)} { // bytes of the file when it got its id
 		synctest.Test(t, func(t *testing.T) {

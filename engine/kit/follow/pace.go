@@ -13,8 +13,8 @@ const scanSpacing = 10
 const (
 	// wakeSpacing is the least wait between two listings.
 	wakeSpacing = 5 * time.Millisecond
-	// wakePerFile lengthens the minimum wait between two listings: by 200 µs for each file in
-	// which the last listing has found data, up to wakeMost. A read costs several system calls
+	// wakePerFile is the minimum wait between two listings for each file in which the last listing
+	// has found data. These waits add up, to at most wakeMost. A read costs several system calls
 	// even if a file has grown little. With many growing files, longer waits lead to fewer and
 	// larger reads.
 	wakePerFile = 200 * time.Microsecond

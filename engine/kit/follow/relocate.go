@@ -22,9 +22,9 @@ const (
 // Identities are the values of the option identity.
 var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 
-// relocate recognises complete files of earlier runs that are copies: the directory was copied to
-// another machine or restored. A stored id is moved to the listed file of the same name under two
-// conditions: the inode of the id is not listed, and the file matches the fingerprint. Growing
+// relocate recognises copies of complete files of earlier runs, made when the directory was copied
+// to another machine or restored. A stored id is moved to the listed file of the same name under
+// two conditions. The inode of the id is not listed, and the file matches the fingerprint. Growing
 // files do not need this method, because their copies are found as after a rotation.
 func (q *quiet) relocate() {
 	c, moved := q.c, 0
@@ -65,7 +65,8 @@ func (q *quiet) isCopy(f *file, marks []storedMark) bool {
 
 // mayBeCopy reports whether f can be a copy of the file that m belongs to, by size and times. A
 // copy of a completely read file has the same size and the same time, perhaps truncated to seconds.
-// Any other copy has a modification time before its creation.
+// Any other copy has a modification time before its creation. With ByContent, size and times do not
+// count.
 func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
 	fingerprint := fingerprintOf(m)
 	if fingerprint.At == 0 || f.info.Size == 0 {

@@ -155,8 +155,8 @@ func (t *rotation) unwait(w *file) {
 }
 
 // follow processes files that have lost their names. It searches their directories for successors,
-// and gives up files of which the waiting time is over. It also searches for the files in the
-// stored progress of earlier runs.
+// and gives up files of which the waiting time is over. It also searches for files of earlier runs
+// that are not listed.
 func (t *rotation) follow(now time.Duration) {
 	c := t.c
 	if c.lister.searchStored {

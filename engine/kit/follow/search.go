@@ -265,8 +265,9 @@ func (t *rotation) hasRelated(f *file) bool {
 	return false
 }
 
-// lateMost is the additional time for which a nameless or awaiting file waits after its normal
-// waiting time. It applies as long as another file that is still incomplete may be the successor.
+// lateMost is the maximum additional time for which a nameless or awaiting file waits after its
+// normal waiting time. It applies as long as another file that is still incomplete may be the
+// successor.
 const lateMost = 10 * packedWait
 
 // mayHaveSuccessor reports whether one of the listed files may be the successor of w. The file w is

@@ -286,8 +286,9 @@ func isUntouched(h vfs.File, was stat) bool {
 // they count as settled (delivered, dead or dropped). ok reports whether it has added the span.
 // stay reports whether b has no room for the span.
 //
-// In a copy that lacks data, the original is sealed after that span, because its progress is deleted
-// then. Before the span, only that progress shows which bytes of the copy were read.
+// If cur has replaced another cursor in a copy (see copies.separate), skip also ends that cursor.
+// Its partition is sealed only after the span, because the seal deletes its progress. Before the
+// span, only this progress shows which bytes of the copy were read.
 func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false

@@ -9,7 +9,8 @@ import (
 )
 
 // readEnd is the position up to which a route has read a file that is no longer followed. If the
-// route restarts before it has saved this position, it cannot read the rest of the file again.
+// route restarts before it has saved this position, it cannot read the unsaved part of the file
+// again.
 type readEnd struct {
 	label    string
 	from, to int64 // everything before from was skipped
