@@ -8,7 +8,6 @@ package framelog
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -40,14 +39,15 @@ func AppendHeader(dst []byte, magic string, version uint16, number uint64) []byt
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// ParseHeader parses the header at the beginning of b.
+// ParseHeader parses the header at the beginning of b. It returns a *FrameError if b does not begin
+// with a header, or if its checksum is wrong.
 func ParseHeader(b []byte, magic string) (version uint16, number uint64, err error) {
 	if len(b) < HeaderSize || string(b[:len(magic)]) != magic {
-		return 0, 0, fmt.Errorf("it does not begin with the signature %q", magic)
+		return 0, 0, &FrameError{fmt.Sprintf("it does not begin with the signature %q", magic)}
 	}
 	if crc32.Checksum(b[:HeaderSize-4], castagnoli) !=
 		binary.LittleEndian.Uint32(b[HeaderSize-4:]) {
-		return 0, 0, errors.New("its header is damaged")
+		return 0, 0, &FrameError{"its header is damaged"}
 	}
 	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
 }
@@ -77,7 +77,7 @@ func (s *Summer) Seal(b []byte, number uint64, offset int64) error {
 	return nil
 }
 
-// FrameError means that a frame is incomplete or has a wrong checksum.
+// FrameError means that a header or a frame is incomplete or has a wrong checksum.
 type FrameError struct{ text string }
 
 // Error implements error.

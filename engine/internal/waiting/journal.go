@@ -256,8 +256,8 @@ func (j *journal) frames(f vfs.File, size int64, segment uint64,
 		return 0, framelog.ErrShort, nil
 	}
 	if err := checkHeader(head, segment); err != nil {
-		if size == framelog.HeaderSize { // a crash before the header was durable: no frame follows
-			return 0, framelog.ErrShort, nil
+		if _, bad := err.(*framelog.FrameError); bad && size == framelog.HeaderSize {
+			return 0, err, nil // a crash before the header was durable: no frame follows
 		}
 		return 0, nil, err
 	}

@@ -1,9 +1,12 @@
 package waiting
 
 import (
+	"errors"
+	"io/fs"
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/internal/framelog"
 	"github.com/penstock-io/penstock/vfs"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -45,5 +48,50 @@ func TestPowerLossAfterKill(t *testing.T) {
 		if n, _, _ := left.Held(); n != 1 {
 			t.Errorf("after a power loss (names %s), %d ranges wait, want 1", names, n)
 		}
+	}
+}
+
+func holdOne(s *Store, n int, from int64) {
+	s.Hold([]Range{{Part: part(n), Range: span(from, from+1), Records: 1, Bytes: 1}},
+		wait(time.Hour, 1))
+}
+
+// TestSegmentWithoutFrames opens a store whose last segment has only a header. If a crash has
+// interrupted the write of the header, the segment is removed. If the header is another valid one,
+// the segment is refused.
+func TestSegmentWithoutFrames(t *testing.T) {
+	for name, c := range map[string]struct {
+		head    []byte
+		removed bool
+	}{
+		"zero bytes":     {make([]byte, framelog.HeaderSize), true},
+		"no checksum":    {append(framelog.AppendHeader(nil, magic, version, 2)[:20], 0, 0, 0, 0), true},
+		"newer version":  {framelog.AppendHeader(nil, magic, version+1, 2), false},
+		"another number": {framelog.AppendHeader(nil, magic, version, 3), false},
+	} {
+		m := vfstest.New()
+		s, dir := openIn(t, m)
+		holdOne(s, 0, 0)
+		if _, err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		path := "/waiting/" + segmentName(2)
+		if err := m.WriteFile(path, c.head); err != nil {
+			t.Fatal(err)
+		}
+		next, err := Open(dir, Options{})
+		if _, gone := m.ReadFile(path); errors.Is(gone, fs.ErrNotExist) != c.removed {
+			t.Errorf("%s: reading the segment: %v", name, gone)
+		}
+		if (err == nil) != c.removed {
+			t.Errorf("%s: Open returned %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		if n, _, _ := next.Held(); n != 1 {
+			t.Errorf("%s: %d ranges wait, want 1", name, n)
+		}
+		_ = next.Close()
 	}
 }
