@@ -81,9 +81,7 @@ func (j *journal) begin() error {
 		}
 	}
 	j.segments, j.sizes = append(j.segments, n), append(j.sizes, int64(len(head)))
-	j.f, j.size, j.numbers, j.boot, j.unsynced = f, int64(len(head)), make(map[uint32]uint32), "",
-		true
-	j.named = 0
+	j.f, j.size, j.numbers, j.named, j.boot = f, int64(len(head)), make(map[uint32]uint32), 0, ""
 	return nil
 }
 
@@ -111,6 +109,7 @@ func (j *journal) write(frame []byte) error {
 		j.unsynced = true
 		return nil
 	}
+	j.unsynced = true // begin syncs the truncation: only the last segment may have a partial entry
 	if cut := j.f.Truncate(j.size); cut != nil {
 		j.failed = fmt.Errorf("%w; and its partial entry could not be removed: %w", err, cut)
 	}
@@ -130,11 +129,7 @@ func (j *journal) sync() error {
 	if j.f == nil || !j.unsynced {
 		return nil
 	}
-	err := j.f.Sync()
-	if err == nil {
-		err = j.dir.Sync()
-	}
-	if err != nil {
+	if err := j.f.Sync(); err != nil {
 		j.failed = fmt.Errorf("sync %s: %w", j.path(j.segments[len(j.segments)-1]), err)
 		return j.failed
 	}
@@ -163,13 +158,18 @@ func (j *journal) wasteful(entries int64) bool {
 	return n > 1 && total > 2*entries*each+2*segmentSize
 }
 
-// dropOldest removes the oldest segment, which has no live entries.
+// dropOldest removes the oldest segment, which has no live entries. The removal is durable before
+// that of the next segment. Otherwise a power loss could restore a range that waits in this segment,
+// and lose the entry of the next segment by which it no longer waits.
 func (j *journal) dropOldest() error {
 	if err := j.dir.Remove(segmentName(j.segments[0])); err != nil {
 		return fmt.Errorf("remove %s: %w", j.path(j.segments[0]), err)
 	}
 	j.segments, j.sizes = slices.Delete(j.segments, 0, 1), slices.Delete(j.sizes, 0, 1)
-	return nil
+	if err := j.dir.Sync(); err != nil {
+		j.failed = fmt.Errorf("sync %s: %w", j.dir.Path(), err)
+	}
+	return j.failed
 }
 
 // close closes the file.

@@ -56,6 +56,67 @@ func holdOne(s *Store, n int, from int64) {
 		wait(time.Hour, 1))
 }
 
+// TestPowerLossAfterRemovals settles a range, and lets Sync remove the segments of its wait and of
+// its end. The range must not wait again after a power loss, even if the system has written these
+// removals in another order.
+func TestPowerLossAfterRemovals(t *testing.T) {
+	m := vfstest.New()
+	for n := range maxSmall + 4 { // each run begins a segment
+		s, _ := openIn(t, m)
+		if n == 1 {
+			s.Settled(part(0).ID, span(0, 1), 1)
+		} else {
+			holdOne(s, min(n, 1), int64(n))
+		}
+		if err := s.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, _ := openIn(t, m)
+	for range 4 {
+		if _, err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		for seed := range uint64(20) {
+			left, _ := openIn(t, m.Crash(vfstest.DataNone, vfstest.NamesSome, seed))
+			if n, _, _ := left.Held(); n != maxSmall+2 || len(left.Ranges(part(0).ID)) > 0 {
+				t.Fatalf("%d ranges wait, of the settled one %v; want %d and none", n,
+					left.Ranges(part(0).ID), maxSmall+2)
+			}
+		}
+	}
+	if s.j.segments[0] < 3 {
+		t.Errorf("segment %d was not removed", s.j.segments[0])
+	}
+}
+
+// TestPowerLossAfterFailedWrite fails a write in the middle of an entry. The next entries are
+// written to a new segment. A power loss then leaves no part of the failed entry.
+func TestPowerLossAfterFailedWrite(t *testing.T) {
+	m := vfstest.New()
+	s, _ := openIn(t, m)
+	holdOne(s, 0, 0)
+	if _, err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("no space left on device")
+	m.Fail(vfstest.Fault{Op: vfstest.OpWrite, Path: "/waiting/", Err: full, Short: 20})
+	holdOne(s, 0, 1)
+	if _, err := s.Sync(); !errors.Is(err, full) {
+		t.Fatalf("error %v, want %v", err, full)
+	}
+	m.Heal()
+	if _, err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(20) {
+		left, _ := openIn(t, m.Crash(vfstest.DataPrefix, vfstest.NamesAll, seed))
+		if n, _, _ := left.Held(); n != 2 {
+			t.Errorf("seed %d: %d ranges wait, want 2", seed, n)
+		}
+	}
+}
+
 // TestSegmentWithoutFrames opens a store whose last segment has only a header. If a crash has
 // interrupted the write of the header, the segment is removed. If the header is another valid one,
 // the segment is refused.

@@ -79,7 +79,7 @@ func Remove(dir vfs.Dir) error {
 			return err
 		}
 	}
-	return dir.Sync()
+	return nil
 }
 
 // Open opens the store in dir, and makes the journal durable. All ranges in the journal wait again.
