@@ -72,8 +72,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestClosedClientsAreForgotten checks that a source whose route restarts again and again does not
-// keep the closed clients of the earlier readers, even if nothing calls Failure.
+// TestClosedClientsAreForgotten restarts a route often. Its source must not keep the closed
+// clients of the earlier readers, even if nothing calls Failure.
 func TestClosedClientsAreForgotten(t *testing.T) {
 	servers, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true})
 	if err != nil {

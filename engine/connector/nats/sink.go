@@ -226,7 +226,7 @@ func (d *delivery) run(ctx context.Context, b *stream.Batch, kept []int) error {
 	return d.lookUp(ctx)
 }
 
-// runPart publishes the messages of part, whose first record has the given index in the kept ones.
+// runPart publishes the messages of part. Its first record has the given index in the kept ones.
 func (d *delivery) runPart(ctx context.Context, t *messageMaker, b *stream.Batch, first int,
 	part []int) error {
 	fates, n := d.fates[first:first+len(part)], int64(len(part))

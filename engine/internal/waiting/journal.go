@@ -159,8 +159,8 @@ func (j *journal) wasteful(entries int64) bool {
 }
 
 // dropOldest removes the oldest segment, which has no live entries. The removal is durable before
-// that of the next segment. Otherwise a power loss could restore a range that waits in this segment,
-// and lose the entry of the next segment by which it no longer waits.
+// that of the next segment. Otherwise a power loss could restore a range that waits in this
+// segment, and lose the entry of the next segment by which it no longer waits.
 func (j *journal) dropOldest() error {
 	if err := j.dir.Remove(segmentName(j.segments[0])); err != nil {
 		return fmt.Errorf("remove %s: %w", j.path(j.segments[0]), err)

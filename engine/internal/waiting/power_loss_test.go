@@ -117,7 +117,7 @@ func TestPowerLossAfterFailedWrite(t *testing.T) {
 	}
 }
 
-// TestSegmentWithoutFrames opens a store whose last segment has only a header. If a crash has
+// TestSegmentWithoutFrames opens a store with a last segment that has only a header. If a crash has
 // interrupted the write of the header, the segment is removed. If the header is another valid one,
 // the segment is refused.
 func TestSegmentWithoutFrames(t *testing.T) {
@@ -125,8 +125,9 @@ func TestSegmentWithoutFrames(t *testing.T) {
 		head    []byte
 		removed bool
 	}{
-		"zero bytes":     {make([]byte, framelog.HeaderSize), true},
-		"no checksum":    {append(framelog.AppendHeader(nil, magic, version, 2)[:20], 0, 0, 0, 0), true},
+		"zero bytes": {make([]byte, framelog.HeaderSize), true},
+		"no checksum": {
+			append(framelog.AppendHeader(nil, magic, version, 2)[:20], 0, 0, 0, 0), true},
 		"newer version":  {framelog.AppendHeader(nil, magic, version+1, 2), false},
 		"another number": {framelog.AppendHeader(nil, magic, version, 3), false},
 	} {
