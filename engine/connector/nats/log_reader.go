@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/messages"
+	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -42,9 +43,8 @@ type logReader struct {
 	pending  uint64   // content.pending of the message before; 0 if unknown
 	gone     []string // partitions of deleted streams with the same name
 
-	lost   sync.Mutex      // guards the fields below
-	lostTo map[int64]int64 // by start of a waiting range: the end of its counted deleted sequences
-	unread [][2]int64      // deleted sequences that were counted before they were read: (from, to]
+	mu      sync.Mutex     // guards counted
+	counted []stream.Range // deleted sequences that lost_upstream contains, in order
 }
 
 func (s *StreamSource) openLog(
@@ -69,7 +69,6 @@ func (s *StreamSource) openLog(
 	r := &logReader{
 		s: s, o: o, client: c, stream: st, part: &stream.Partition{ID: c.identity(info), Name: s.o.Stream},
 		count: s.counter(&o, logCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
-		lostTo: make(map[int64]int64),
 	}
 	if err := r.begin(info); err != nil {
 		return nil, err
@@ -159,19 +158,33 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 // noteUnread notes that the sequences after from and up to to, without the settled ones, are
 // counted as lost. The range of the batch that follows them contains them, too.
 func (r *logReader) noteUnread(from, to int64) {
-	r.lost.Lock()
-	defer r.lost.Unlock()
 	for _, done := range r.cursor.above {
-		if end := min(done.From.Num, to); end > from {
-			r.unread = append(r.unread, [2]int64{from, end})
-		}
+		r.newlyLost(from, min(done.From.Num, to))
 		from = max(from, done.To.Num)
 	}
-	if to > from {
-		r.unread = append(r.unread, [2]int64{from, to})
+	r.newlyLost(from, to)
+}
+
+// maxCounted is the maximum number of ranges in counted. Beyond it, the oldest are forgotten, which
+// are the least likely to wait still.
+const maxCounted = 1000
+
+// newlyLost returns the number of the sequences after from and up to to that were not counted
+// before, and notes that they are counted.
+func (r *logReader) newlyLost(from, to int64) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost := to - from
+	for _, c := range r.counted {
+		lost -= max(0, min(to, c.To.Num)-max(from, c.From.Num))
 	}
-	const most = 1000 // the oldest are the least likely to wait still
-	r.unread = r.unread[max(0, len(r.unread)-most):]
+	if lost <= 0 {
+		return 0
+	}
+	r.counted = ledger.Join(append(r.counted,
+		stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: to}}))
+	r.counted = r.counted[max(0, len(r.counted)-maxCounted):]
+	return lost
 }
 
 func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
@@ -481,18 +494,8 @@ func (r *logReader) reportDeleted(ctx context.Context, ranges []stream.Range) er
 		return r.client.requestError(r.s.o.Stream, err)
 	}
 	lost, before := int64(0), int64(info.State.FirstSeq)-1
-	r.lost.Lock()
-	defer r.lost.Unlock()
 	for _, one := range ranges {
-		from, end := max(one.From.Num, r.lostTo[one.From.Num]), min(one.To.Num, before)
-		if end <= from {
-			continue
-		}
-		lost += end - from
-		r.lostTo[one.From.Num] = end
-		for _, counted := range r.unread {
-			lost -= max(0, min(end, counted[1])-max(from, counted[0]))
-		}
+		lost += r.newlyLost(one.From.Num, min(one.To.Num, before))
 	}
 	if lost > 0 {
 		r.count("lost_upstream", lost)
