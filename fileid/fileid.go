@@ -46,7 +46,7 @@ const MaxHead = 1024
 // sumSize is the number of bytes that an ID keeps of the SHA-256.
 const sumSize = 16
 
-// version is the first part of the string form.
+// version is the first part of the string form of an ID.
 const version = "f1"
 
 // File describes a file as observed by one stat of an open handle, and by one read of its head

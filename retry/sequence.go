@@ -89,7 +89,8 @@ func (s *sequence) elapsed() time.Duration {
 	return time.Since(s.started)
 }
 
-// admit asks the budget, if there is one, for the next attempt. It stops the call if ctx has ended.
+// admit asks the budget, if there is one, to allow the next attempt. It returns nil, or the reason
+// why the call must stop.
 func (s *sequence) admit(ctx context.Context, o *Options) (stop error) {
 	if stop = ended(ctx); stop != nil || o.Budget == nil {
 		return stop

@@ -104,7 +104,7 @@ func makeIn(system FS, above, missing string, perm fs.FileMode) (Dir, error) {
 func confirmIn(system FS, parent string) error {
 	dir, err := system.OpenDir(parent)
 	if err != nil {
-		return nil // its names were not made by this process
+		return nil // without access to parent, its names cannot be synced
 	}
 	return errors.Join(confirm(dir), dir.Close())
 }

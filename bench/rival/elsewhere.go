@@ -75,12 +75,14 @@ type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start
 	// Like Killed, but the file grows by 8 MB/s, and each request takes 100 ms.
-	Live  string
-	Flaky string // a receiver that alternates 5 s healthy and 5 s failing; with seconds of drain
+	Live string
+	// A receiver that is healthy for 5 s and failing for 5 s in turn; then the time from the last
+	// written line to the last received record.
+	Flaky string
 }
 
-// Faults are the results with the setting that loses least. If this is not the default setting,
-// there are also results with the default setting.
+// Faults are the results by program and setting. The first setting of each program loses least when
+// the program is killed. Some programs were also measured with other settings, such as the defaults.
 var Faults = []Fault{
 	{"syslog-ng", "flow-control", "0 / 5.8k-9.0k", "0 / 16k", "0 / 0, 0.2 s"},
 	{"syslog-ng", "disk-buffer, reliable", "0 / 1", "0 / 16k-17k", ""},

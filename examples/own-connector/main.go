@@ -1,5 +1,5 @@
-// Command own-connector is penstock with a source and a sink for Redis lists. It has all commands
-// of penstock.
+// Command own-connector is penstock with a source and a sink for Redis lists. It has the commands of
+// penstock, except the simulations sim and backoff.
 package main
 
 import (

@@ -262,12 +262,12 @@ const (
 )
 
 // Minimum timeouts of a worker with a known round trip. minRTO is the value of Linux; RFC 6298
-// demands one second. minBusyRTO applies on a busy computer.
+// recommends one second. minBusyRTO applies on a busy computer.
 const (
 	minRTO     = 200 * time.Millisecond
 	minBusyRTO = 800 * time.Millisecond
 )
 
-// startupTimeoutFactor multiplies the timeout during a start-up. It is about the factor by which
-// one step of the start-up widens the window.
+// startupTimeoutFactor multiplies the timeout during the start-up of a window. The start-up may widen
+// the window beyond the capacity of the worker, and then round trips grow.
 const startupTimeoutFactor = 2

@@ -43,8 +43,8 @@ func LimitOutcome(code uint32) limit.Outcome {
 	return limit.Ignored
 }
 
-// serverFailed reports whether the code means a failure of the server. Otherwise the request is at
-// fault.
+// serverFailed reports whether a breaker counts the code as a failure of the server. Other codes,
+// such as NotFound, show that the server responds.
 func serverFailed(code uint32) bool {
 	switch code {
 	case Unknown, DeadlineExceeded, Internal, Unavailable, DataLoss:
