@@ -1,5 +1,5 @@
 // Command own-binary is penstock with an additional sink, shout, which prints records in upper
-// case. It has all commands of penstock.
+// case. It has the commands of penstock, except the simulations sim and backoff.
 package main
 
 import (
