@@ -3,10 +3,11 @@
 //
 //	deliverypath TITLE CHECKOUT IDLE DELIVERED
 //
-// IDLE is the coverage profile of the run without the record, and DELIVERED that of the run with
-// it. For each file, the command prints the number of the statements found. Then it prints the
-// interfaces of this project that these statements call. Finally it prints the places where another
-// goroutine continues: sends, go statements, and condition variables.
+// CHECKOUT is the folder of the source code. IDLE is the coverage profile of the run without the
+// record, and DELIVERED that of the run with it. For each file, the command prints how many
+// statements only the run with the record executes. Then it prints the interfaces of this project
+// that these statements call. Finally it prints the places where another goroutine continues:
+// sends, go statements, and signals of condition variables.
 package main
 
 import (
@@ -80,7 +81,7 @@ func run(title, checkout, idle, delivered string) error {
 	return nil
 }
 
-// executed returns the places of the blocks that a profile has seen.
+// executed returns the places of the blocks that were executed according to a profile.
 func executed(profile string) (map[string]bool, error) {
 	text, err := os.ReadFile(profile)
 	if err != nil {
