@@ -11,8 +11,9 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere has the shares by workload. A program was run with its fastest settings among those
-// that lose nothing in a kill. If there are none, it was run with its fastest settings.
+// Elsewhere has the shares by workload. A program was run with the fastest of its settings that
+// lose nothing in a kill. If there are none, it was run with its fastest settings. The exception is
+// flume in w1.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},
