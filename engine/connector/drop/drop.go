@@ -46,8 +46,8 @@ func Component() stream.Component {
 // New returns a sink that does not encode batches.
 func New(h stream.Host) *Sink { return &Sink{host: h} }
 
-// Encodes implements stream.Encoder. With the option encode, batches are encoded before they are
-// discarded.
+// Encodes implements stream.Encoder. With the option `encode: ndjson`, batches are encoded before
+// they are discarded.
 func (s *Sink) Encodes() stream.Encoding {
 	if s.encodes {
 		return stream.EncodeAll
