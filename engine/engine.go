@@ -124,10 +124,12 @@ func New(c Config, o Options) (*Engine, error) {
 // returns this error. When ctx is done, Run abandons in-flight batches, and the next run delivers
 // them again. Run locks the state directory while it runs. It may be called once.
 //
-// If a route fails, Run restarts it from its checkpoint after a backoff. It also restarts a failed
-// source and the admin server after a backoff. With Options.Once, nothing is restarted. A failure
-// never stops another pipeline. A route that the guard has stopped because of too many dead letters
-// restarts only when its input changes. This requires a source that can watch its input.
+// If a route fails, Run restarts it from its checkpoint after a backoff, unless a restart cannot
+// help, for example because another process has taken over the sink's ledger. Run also restarts a
+// failed source and the admin server after a backoff. With Options.Once, nothing is restarted. A
+// failure never stops another pipeline. A route that the guard has stopped because of too many dead
+// letters restarts only when its input changes. If the source cannot watch its input, the route
+// stays stopped.
 func (e *Engine) Run(ctx context.Context) error { return e.e.Run(ctx) }
 
 // Drain makes every route stop reading and finish its in-flight batches, within the time limit of

@@ -221,8 +221,8 @@ func (c *crossings) collect(
 }
 
 // called examines the method that s selects, for a call or as a value (x.M without a call). If the
-// method belongs to one of the project's interfaces, it adds this interface to c.interfaces. If the
-// method is Signal or Broadcast of a sync.Cond, it adds the given place to c.handoffs, because
+// method belongs to one of the project's interfaces, this interface is added to c.interfaces. If
+// the method is Signal or Broadcast of a sync.Cond, the given place is added to c.handoffs, because
 // another goroutine continues there.
 func (c *crossings) called(s *types.Selection, place string) {
 	if s == nil || s.Kind() != types.MethodVal {

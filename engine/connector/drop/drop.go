@@ -1,5 +1,6 @@
 // Package drop implements the sink that accepts all batches and discards them. Use it to measure
-// the rest of a pipeline, or to disable a route without removing it. It never fails.
+// the rest of a pipeline, or to discard the data of a route without removing the route. It never
+// fails.
 package drop
 
 import (
