@@ -70,8 +70,8 @@ func theirsBreaker() (func(context.Context) (user, error), error) {
 	}, nil
 }
 
-// oursRate returns a function that loads a user: 10 times at once, and in the long run 100 times
-// per minute.
+// oursRate returns a function that loads a user, in the long run at most 100 times per minute, and
+// at most 10 times at once after a pause.
 func oursRate() (func(context.Context) (user, error), error) {
 	limiter, err := rate.New(rate.Options{Events: 100, Per: time.Minute, Burst: 10})
 	return func(ctx context.Context) (user, error) {

@@ -25,8 +25,8 @@ const (
 // each repetition they have new numbers.
 const linesAtOnce = 20_000
 
-// Block is a set of log lines. Each line contains a mark, in which Number writes the number of the
-// line.
+// Block is a set of log lines. Each line contains a mark, into which Number writes the number of
+// the line.
 type Block struct {
 	text  []byte
 	holes []int // offset of each line's number in text

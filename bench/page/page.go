@@ -42,7 +42,7 @@ const ours = "penstock"
 
 // disturbed is a number of cores. If a run has missed a target while other programs used more cores
 // than this, the page marks the result as disturbed. Results with a PostgreSQL server are not
-// marked, because the server is one of the other programs.
+// marked, because the server counts as another program.
 const disturbed = 0.3
 
 // Main is the subcommand `page -out FILE -plots DIR RESULTS...`, which writes the page.

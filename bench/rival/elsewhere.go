@@ -3,7 +3,8 @@ package rival
 // Share is the result of another program on a workload: its speed, divided by the speed of the
 // workload's limit on the same machine. The limit is, for example, a minimal program that does only
 // the same work. Two machines with two virtual cores each were used, the second one for vector. Of
-// eight input lines, five were access log and three JSON. A share is the median of four rounds.
+// every eight input lines, five were access log and three JSON. A share is the median of four
+// rounds.
 type Share struct {
 	Program string
 	OfLimit float64
