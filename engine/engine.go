@@ -41,8 +41,8 @@ type Status = status.Status
 
 // Load reads the config at path, a file or a directory of files. The config may name the given
 // components. In a file, ${NAME} stands for an environment variable, ${file:PATH} stands for the
-// content of a file, and relative paths are relative to the directory of the file. Load checks the
-// options of the components, which may read files named there, such as certificates. It creates no
+// content of a file, and relative paths are relative to the directory of the file. Load also checks
+// the options of the components. This check may read files, such as certificates. Load creates no
 // files. If the config has one mistake, the error is a [*config.Error] with the position in the
 // file. If it has several independent mistakes, the error is a [config.Errors].
 func Load(path string, components ...stream.Component) (Config, error) {
