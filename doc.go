@@ -6,7 +6,7 @@
 //	limiter, err := limit.New(limit.Options{})                     // adapts to the server's speed
 //	s, err := supervise.New("root", supervise.Spec{}, children...) // restarts goroutines
 //
-// The package itself holds no code. Each library in the module works alone, needs nothing but the
+// The package itself holds no code. Each library in the module can be used alone, requires only the
 // standard library, and runs under testing/synctest. The libraries answer these questions:
 //
 //   - [github.com/penstock-io/penstock/backoff]: how long to wait before the next attempt.
@@ -22,8 +22,9 @@
 //   - [github.com/penstock-io/penstock/fileid]: whether a file is the one that was read before.
 //
 // The engine is a program and a package of its own, in the module
-// github.com/penstock-io/penstock/engine. It moves records from files and tables into files, HTTP
-// services, databases and programs. One YAML file describes the pipelines:
+// github.com/penstock-io/penstock/engine. It moves records from files, tables, brokers, programs
+// and network clients into files, HTTP services, databases, brokers and programs. One YAML file
+// describes the pipelines:
 //
 //	go run github.com/penstock-io/penstock/engine/cmd/penstock run penstock.yaml
 //

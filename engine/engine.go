@@ -8,10 +8,10 @@
 //	...
 //	err = e.Run(ctx)
 //
-// [Load] and [Parse] read a [Config] and report its errors before anything starts. Their arguments
-// are the components that the config may name: those of engine/connector/all, some of them, or a
-// program's own components (see package stream). The engine itself imports no connector, so a
-// program contains only the components that it lists.
+// [Load] and [Parse] read a [Config] and report its errors before anything starts. Their last
+// arguments are the components that the config may name: those of engine/connector/all, some of
+// them, or a program's own components (see package stream). The engine itself imports no connector,
+// so a program contains only the components that it lists.
 //
 // The engine installs no signal handler, changes no global state and logs only to [Options.Log].
 // Package engine/cli is the command line that uses this package.
@@ -39,11 +39,12 @@ type Config = config.Config
 // Status is the state of an engine at one moment. See package status for its fields.
 type Status = status.Status
 
-// Load reads the config file at path. The config may name the given components. In the file,
-// ${NAME} stands for an environment variable, and relative paths are relative to the directory of
-// the file. Load opens only the config and the files that it names with ${file:...}, and creates no
+// Load reads the config at path, a file or a directory of files. The config may name the given
+// components. In a file, ${NAME} stands for an environment variable, ${file:PATH} stands for the
+// content of a file, and relative paths are relative to the directory of the file. Load also checks
+// the options of the components. This check may read files, such as certificates. Load creates no
 // files. If the config has one mistake, the error is a [*config.Error] with the position in the
-// file and a hint. If it has several independent mistakes, the error is a [config.Errors].
+// file. If it has several independent mistakes, the error is a [config.Errors].
 func Load(path string, components ...stream.Component) (Config, error) {
 	return value(config.Load(path, config.LoadOptions{Components: components}))
 }
@@ -100,7 +101,7 @@ type Engine struct{ e *pipeline.Engine }
 // New checks c and creates its pipelines. It starts nothing, creates no file and opens no port. The
 // engine keeps the slices and options of c, so the caller must not change them afterwards. If c has
 // mistakes, the error is a [*config.Error] or [config.Errors]. Any other error comes from the
-// constructor of a component.
+// constructor of a component, or states that components cannot be combined.
 func New(c Config, o Options) (*Engine, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -116,15 +117,19 @@ func New(c Config, o Options) (*Engine, error) {
 	return &Engine{e}, nil
 }
 
-// Run delivers data until a drain has finished, ctx is done, or, with Options.Once, the data ends.
-// It returns nil if every route has ended normally, else the joined errors of the failed routes.
-// When ctx is done, Run abandons in-flight batches, and the next run delivers them again. Run locks
-// the state directory while it runs. It may be called once.
+// Run delivers data until a drain has finished, ctx is done, or all routes have ended. A route ends
+// when its source has no more data: with Options.Once, or if the source is, for example, stdin. Run
+// returns nil if every route has ended normally, else the joined errors of the failed routes. If
+// the engine cannot start, for example because another process has locked the state directory, Run
+// returns this error. When ctx is done, Run abandons in-flight batches, and the next run delivers
+// them again. Run locks the state directory while it runs. It may be called once.
 //
-// If a route fails, Run restarts it from its checkpoint after a backoff. It also restarts a failed
-// source and the admin server after a backoff. With Options.Once, nothing is restarted. A failure
-// never stops another pipeline. A route that the guard has stopped because of too many dead letters
-// restarts only when its input changes. This requires a source that can watch its input.
+// If a route fails, Run restarts it from its checkpoint after a backoff, unless a restart cannot
+// help, for example because another process has taken over the sink's ledger. Run also restarts a
+// failed source and the admin server after a backoff. With Options.Once, nothing is restarted. A
+// failure never stops another pipeline. A route that the guard has stopped because of too many dead
+// letters restarts only when its input changes. If the source cannot watch its input, the route
+// stays stopped.
 func (e *Engine) Run(ctx context.Context) error { return e.e.Run(ctx) }
 
 // Drain makes every route stop reading and finish its in-flight batches, within the time limit of
@@ -134,18 +139,18 @@ func (e *Engine) Drain() { e.e.Drain() }
 
 // Apply changes the pipelines of a running engine to those of c, and returns when this is done.
 // Unchanged routes keep running. If only routes of a pipeline have changed, its source also keeps
-// running. All other routes and pipelines are drained and stopped. Then the new ones start, each
-// from the checkpoint of the same name. A pipeline of which all routes have ended starts again if
-// any part of it has changed.
+// running. All other routes and pipelines are drained and stopped. Then the new ones start. A route
+// resumes from the checkpoint of the route that had the same name. A pipeline of which all routes
+// have ended starts again if any part of it has changed.
 //
 // The drain of a route ends at its time limit ([config.Route].Drain), or when ctx is done.
 // In-flight batches are then abandoned, and delivered again later. Other routes keep running
 // meanwhile. Two components count as equal if they have the same role, the same name and equal
 // options. Their constructors are not compared.
 //
-// If c is invalid, Apply changes nothing and returns the same error as New. The state directory and
-// the admin address cannot be changed. Apply returns an error if the engine is not running, is
-// draining, or runs with Options.Once.
+// If c is invalid, Apply changes nothing and returns the same error as New. Apply also returns an
+// error if the state directory, the cluster, or the settings of the admin address or of telemetry
+// differ, or if the engine is not running, is draining, or runs with Options.Once.
 //
 // If a route or pipeline does not stop, Apply returns an error. The other changed parts have then
 // stopped, nothing new has started, and later calls of Apply fail. Restart the program in this
@@ -165,8 +170,8 @@ func (e *Engine) Reload(ctx context.Context) error { return e.e.Reload(ctx) }
 
 // Ping checks that the event loops of all running routes respond, and returns nil when all have
 // responded. If ctx ends first, it returns an error that names the routes that have not. Event
-// loops respond in well under a second, regardless of sources and workers. So if Ping fails after
-// several seconds, a component or the engine hangs.
+// loops respond in well under a second, even if sources or workers are slow. So if Ping fails after
+// several seconds, the engine or a component hangs.
 //
 // Use Ping for watchdogs. To learn whether data is delivered, use Status.
 func (e *Engine) Ping(ctx context.Context) error { return e.e.Ping(ctx) }

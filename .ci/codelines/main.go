@@ -2,11 +2,11 @@
 //
 //	go run ./.ci/codelines a477cea
 //
-// A code line holds at least one token. Blank lines, comments, tests and testdata do not count. The
-// file packages.txt lists the folders that have moved since the commit, and the files of features
-// that are newer than the commit. The files of these features are counted separately. The column
-// "gone" has the number of lines of the commit that are in no file any more. So it counts changed
-// lines, but not moved ones.
+// A code line holds at least one token. Blank lines, comments, tests, testdata and the folder .ci
+// do not count. The file packages.txt lists the folders that have moved since the commit, and the
+// files of features that are newer than the commit. The files of these features are counted
+// separately. The column "gone" has the number of code lines of the commit that are in no file any
+// more. So it counts changed and deleted lines, but not moved ones.
 package main
 
 import (
@@ -69,7 +69,7 @@ func run(commit string, to io.Writer) error {
 		}
 		return rows[group]
 	}
-	left := map[string]int{} // lines that are there now and were not found in the commit yet
+	left := map[string]int{} // how often each line is in the checkout, and not yet found in the commit
 	for file, lines := range now {
 		if features[file] {
 			at(file).added += len(lines)

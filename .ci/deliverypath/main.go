@@ -3,10 +3,11 @@
 //
 //	deliverypath TITLE CHECKOUT IDLE DELIVERED
 //
-// IDLE is the coverage profile of the run without the record, and DELIVERED that of the run with
-// it. For each file, the command prints the number of the statements found. Then it prints the
-// interfaces of this project that these statements call. Finally it prints the places where another
-// goroutine continues: sends, go statements, and condition variables.
+// CHECKOUT is the folder of the source code. IDLE is the coverage profile of the run without the
+// record, and DELIVERED that of the run with it. For each file, the command prints how many
+// statements only the run with the record executes. Then it prints the interfaces of this project
+// that these statements call. Finally it prints the places where another goroutine continues:
+// sends, go statements, and signals of condition variables.
 package main
 
 import (
@@ -80,7 +81,7 @@ func run(title, checkout, idle, delivered string) error {
 	return nil
 }
 
-// executed returns the places of the blocks that a profile has seen.
+// executed returns the places of the blocks that were executed according to a profile.
 func executed(profile string) (map[string]bool, error) {
 	text, err := os.ReadFile(profile)
 	if err != nil {
@@ -220,8 +221,8 @@ func (c *crossings) collect(
 }
 
 // called examines the method that s selects, for a call or as a value (x.M without a call). If the
-// method belongs to one of the project's interfaces, it adds this interface to c.interfaces. If the
-// method is Signal or Broadcast of a sync.Cond, it adds the given place to c.handoffs, because
+// method belongs to one of the project's interfaces, this interface is added to c.interfaces. If
+// the method is Signal or Broadcast of a sync.Cond, the given place is added to c.handoffs, because
 // another goroutine continues there.
 func (c *crossings) called(s *types.Selection, place string) {
 	if s == nil || s.Kind() != types.MethodVal {

@@ -2,8 +2,8 @@
 //
 //	modproxy PROXY MODULE VERSION TIME DIR
 //
-// DIR contains the files of the module. Like the go command, modproxy leaves out nested modules in
-// it. TIME is the time of the version, in the format of RFC 3339.
+// PROXY is the folder of the proxy, and DIR that of the module. Like the go command, modproxy
+// leaves out nested modules. TIME is the time of the version, in the format of RFC 3339.
 package main
 
 import (

@@ -19,8 +19,8 @@ import (
 var errFailed = errors.New("failed")
 
 // The benchmarks in this file call every library in its fastest form that allows repeated calls.
-// The loop of each benchmark contains the call itself and no function value, so that only the call
-// is measured. An operation that succeeds does nothing.
+// The loop of each benchmark calls the library directly and not through a function value, so that
+// only this call is measured. In the benchmarks without a retry, the operation does nothing.
 
 // parent returns the context for the calls of a benchmark. If cancellable is set, it can be
 // canceled, like the contexts of most programs. It is canceled only after the benchmark.
@@ -67,9 +67,9 @@ type floorKey struct{}
 
 // floor measures the cost of the two checks that retry.Do makes before its first attempt: it makes
 // them, and then calls op. The first check is whether the context has ended. The second one is
-// whether the call is nested, that is, made by the op of an outer retry.Do. A nested call numbers
-// its own attempts, so in its op retry.FromContext must not return the outer attempt. No other
-// library makes the second check.
+// whether the call is nested: made by the op of an outer retry.Do. A nested call numbers its own
+// attempts, so in its op retry.FromContext must not return the outer attempt. No other library
+// makes the second check.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {
@@ -134,9 +134,8 @@ func ofCenkalti(again, cancellable bool) func(*testing.B) {
 }
 
 // ofSethvargo returns a benchmark of sethvargo.Do. If fresh is set, each call gets a new backoff.
-// This is how programs must use it, because a call uses up the waits and retries of its backoff. If
-// fresh is not set, all calls share a backoff that has no limit and does not wait. This measures Do
-// alone.
+// Programs must do the same, because a call uses up the retries of its backoff. If fresh is not
+// set, all calls share a backoff that has no limit and does not wait. This measures Do alone.
 func ofSethvargo(again, cancellable, fresh bool) func(*testing.B) {
 	return func(b *testing.B) {
 		ctx, cancel := parent(cancellable)

@@ -2,13 +2,14 @@
 // operations: the computation of the next wait, a call that succeeds, and a call with one retry
 // that does not wait.
 //
-// A round runs every library once, and each round begins with a different library. So a busy
-// machine slows down all libraries alike. For each measurement, the command writes a line in Go's
-// benchmark format for benchstat. It prints the medians. It also prints the time of our library as
-// a share of that of the fastest other library. The shares compare the best rounds, because other
-// processes can only make a round slower.
+// A round runs every library once, and each round begins with the next library. So a busy machine
+// slows down all libraries alike. The command prints the best and the median time of each library.
+// The targets limit our best time as a share of the best time of the fastest other library. They
+// compare best times, because other processes can only make a round slower. With -out, the command
+// also writes each measurement as a line in Go's benchmark format, for benchstat.
 //
-// The command is a module of its own, so that no other module requires the other libraries.
+// The command is a module of its own, so that the module of Penstock's libraries does not require
+// the other libraries.
 package main
 
 import (

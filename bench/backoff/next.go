@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Every library waits from 100 ms up to 10 s with its own jitter. Its sequence of waits is reset
-// after 20 waits (steps), because otherwise most waits would be the maximum. The sequences of
-// sethvargo are an exception. They are not reset, because this would need an allocation. They stay
-// at the maximum, where sethvargo is fastest.
+// Every library computes waits from 100 ms up to 10 s with its own jitter. Its sequence of waits is
+// reset after 20 waits (steps), because otherwise most waits would be the maximum. The sequence of
+// sethvargo is not reset, because this would need an allocation. It stays at the maximum, where
+// sethvargo is fastest.
 const (
 	first = 100 * time.Millisecond
 	limit = 10 * time.Second

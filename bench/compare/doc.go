@@ -1,7 +1,7 @@
-// Package compare has pairs of programs that do the same: one with Penstock's libraries, and one
+// Package compare has pairs of programs for the same task: one with Penstock's libraries, and one
 // with other libraries. docs/coming-from-go.md shows them. The names of their declarations begin
 // with ours or theirs. TestLines compares the numbers of lines. The package is a module of its own,
-// so that no other module requires the other libraries.
+// so that the module of Penstock's libraries does not require the other libraries.
 package compare
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// oursHedge returns a function that loads a user. If a request is slow, it sends a second one,
-// within a budget. It has a breaker.
+// oursHedge returns a function that loads a user. If the request is slow, the function sends a
+// second one, within a budget. A breaker protects the service.
 func oursHedge() func(context.Context) (user, error) {
 	guard, err := breaker.New(breaker.Options{})
 	budget := retry.InFlight(0.2, 3)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// oursPoll asks each second for a report, for up to an hour, until it is done. Failed requests are
+// oursPoll asks each second for a report until it is done, for up to an hour. Failed requests are
 // retried.
 func oursPoll(ctx context.Context) (report, error) {
 	return retry.Poll(ctx, func(ctx context.Context) (report, error) {
@@ -23,7 +23,7 @@ func oursPoll(ctx context.Context) (report, error) {
 	}, retry.Options{Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour})
 }
 
-// theirsPoll asks each second for a report, for up to an hour, until it is done. It uses
+// theirsPoll asks each second for a report until it is done, for up to an hour. It uses
 // cenkalti/backoff.
 func theirsPoll(ctx context.Context) (report, error) {
 	return cenkalti.Retry(ctx, func() (report, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// oursAttempts loads a user in up to 5 attempts, unless the failure is final.
+// oursAttempts loads a user in up to 5 attempts. It does not retry a final failure.
 func oursAttempts(ctx context.Context) (user, error) {
 	return retry.Value(ctx, load, retry.Options{MaxAttempts: 5})
 }
@@ -70,7 +70,8 @@ func theirsBreaker() (func(context.Context) (user, error), error) {
 	}, nil
 }
 
-// oursRate returns a function that loads a user, at most 100 times per minute.
+// oursRate returns a function that loads a user, in the long run at most 100 times per minute, and
+// at most 10 times at once after a pause.
 func oursRate() (func(context.Context) (user, error), error) {
 	limiter, err := rate.New(rate.Options{Events: 100, Per: time.Minute, Burst: 10})
 	return func(ctx context.Context) (user, error) {
@@ -81,7 +82,7 @@ func oursRate() (func(context.Context) (user, error), error) {
 	}, err
 }
 
-// theirsRate returns a function that loads a user, at most 100 times per minute, by x/time/rate.
+// theirsRate returns a function that loads a user at the same rate, by x/time/rate.
 func theirsRate() (func(context.Context) (user, error), error) {
 	limiter := xrate.NewLimiter(xrate.Every(time.Minute/100), 10)
 	return func(ctx context.Context) (user, error) {

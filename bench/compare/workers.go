@@ -86,8 +86,7 @@ func oursWorkersPost(url string) flow.WorkerFunc[[]line] {
 }
 
 // theirsWorkers posts the lines of a file to five servers with errgroup and cenkalti/backoff. It
-// keeps its progress in a file, to resume after a restart. Each server gets the same number of
-// lines.
+// keeps its progress in a file, to resume after a restart. Each server gets one line at a time.
 func theirsWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	progress := theirsWorkersProgress{done: make(map[int64]bool)}
 	if saved, err := os.ReadFile("progress"); err == nil {

@@ -1,6 +1,6 @@
-// Package limit measures how fast the machine can do the work of a workload. For this it has
-// programs, called limits, that do nothing except this work. They store no positions, do not retry,
-// and sync only if the workload requires it. Each limit runs in a separate process.
+// Package limit has programs, called limits, that show how fast the machine can do the work of a
+// workload. They do nothing except this work: they store no positions, do not retry, and sync only
+// if the workload requires it. Each limit runs in a separate process.
 package limit
 
 import (
@@ -12,7 +12,8 @@ import (
 	"os"
 )
 
-// readSize is the size of reads. It is the same as in penstock, so that a limit does the same work.
+// readSize is the size of reads. It is penstock's default for the size of a batch, which is about
+// the size of its reads.
 const readSize = 256 << 10
 
 // Main runs the limit args[0] with the other arguments.

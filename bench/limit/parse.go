@@ -8,8 +8,8 @@ import (
 	"regexp"
 )
 
-// encodingJSON parses each line into a map, adds a member, removes one and writes the line again.
-// It uses one goroutine.
+// encodingJSON parses each line into a map, adds a member, removes one, and writes the result to
+// another file. It uses one goroutine.
 func encodingJSON(from, to string) error {
 	out, err := os.Create(to)
 	if err != nil {
@@ -41,7 +41,7 @@ func encodingJSON(from, to string) error {
 }
 
 // matchLines matches each line with a regular expression and finds the positions of its groups. It
-// uses one goroutine and writes nothing.
+// uses one goroutine and writes no file.
 func matchLines(from, pattern string) error {
 	re, err := regexp.Compile(pattern)
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 // end at line ends, so a body includes the rest of its last line.
 const tailRoom = 64 << 10
 
-// writeBuffer is the size of the write buffer, as in penstock's sink. The default of net/http, 4
-// KiB, causes more system calls.
+// writeBuffer is the size of a connection's write buffer. The default of net/http, 4 KiB, causes
+// more system calls.
 const writeBuffer = 64 << 10
 
-// bodies splits a file into bodies of readSize that end at line ends.
+// bodies splits a file into bodies of readSize or slightly more, which end at line ends.
 type bodies struct {
 	mu   sync.Mutex
 	file *os.File
 	at   int64
 }
 
-// next reads the next body into buf. It returns the last body together with io.EOF.
+// next reads the next body into buf. It returns io.EOF with the last body or after it.
 func (b *bodies) next(buf []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

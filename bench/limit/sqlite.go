@@ -7,11 +7,11 @@ import (
 	_ "modernc.org/sqlite" // the same driver as in penstock
 )
 
-// batchRecords is the batch size that penstock's sink prefers, in records.
+// batchRecords is the number of lines in a transaction.
 const batchRecords = 10_000
 
-// insertLines inserts each line into a table with one column. It uses a prepared statement, and
-// transactions of batchRecords lines. The database has a write-ahead log and synchronous = FULL.
+// insertLines inserts each line into a table with one column. It uses a prepared statement and
+// transactions. The database has a write-ahead log and synchronous = FULL.
 func insertLines(from, path string) error {
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")

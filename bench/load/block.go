@@ -21,12 +21,12 @@ const (
 	Real     Kind = "real"     // logs of real systems in the folder PENSTOCK_DATA
 )
 
-// linesAtOnce is the number of different lines in a block. A file repeats these lines. In each
-// repetition they have new numbers.
+// linesAtOnce is the number of lines in a block of generated lines. A file repeats these lines. In
+// each repetition they have new numbers.
 const linesAtOnce = 20_000
 
-// Block is a set of log lines. Each line contains a mark: digits that are overwritten by the number
-// of the line when the line is used.
+// Block is a set of log lines. Each line contains a mark, into which Number writes the number of
+// the line.
 type Block struct {
 	text  []byte
 	holes []int // offset of each line's number in text
@@ -34,9 +34,9 @@ type Block struct {
 	timed bool
 }
 
-// NewBlock returns a block of generated lines. If kind is Real, the lines come from the files in
-// PENSTOCK_DATA instead. The mark of each line has room for its number and, if timed is set, for
-// the time at which the line is written.
+// NewBlock returns a block of lines that penstock generates. program is its path. If kind is Real,
+// the lines come from the *.log files in the folder that PENSTOCK_DATA names. The mark of each line
+// has room for its number and, if timed is set, for the time at which the line is written.
 func NewBlock(program string, kind Kind, timed bool) (*Block, error) {
 	lines, err := source(program, kind)
 	if err != nil {
@@ -104,8 +104,9 @@ func (b *Block) Lines() int { return len(b.ends) }
 func (b *Block) Bytes() int64 { return int64(len(b.text)) }
 
 // Number writes numbers into the marks of the lines with from <= index < to. The parameter first is
-// the number of the first of these lines, and the numbers ascend by one. Number returns the text of
-// these lines, which is valid until the next call.
+// the number of the first of these lines, and the numbers ascend by one. If the marks have room for
+// a time, Number also writes now. It returns the text of these lines, which is valid until the next
+// call.
 func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	for i := from; i < to; i++ {
 		put(b.text[b.holes[i]:][:numberWidth], uint64(first)+uint64(i-from))
@@ -135,7 +136,7 @@ type Input struct {
 	Kind           Kind
 }
 
-// Write creates a file of at least size bytes by repeating the block. The last repetition may be
+// Write creates a file of at least size bytes by repeating the block. The last repetitions may be
 // incomplete. The file is in the page cache, and its modification time is an hour ago.
 func (b *Block) Write(path string, kind Kind, size int64) (Input, error) {
 	in := Input{Path: path, Kind: kind}

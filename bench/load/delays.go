@@ -42,9 +42,8 @@ func lowest(slot int) uint64 {
 	return uint64(slot-octave<<stepBits) << octave
 }
 
-// Quantile returns the shortest duration d for which at least the share q of the values is at most
-// d. The error is at most the width of an interval of the histogram. If there are no values,
-// Quantile returns 0.
+// Quantile returns the shortest duration that the share q of the values does not exceed. The error
+// is at most the width of an interval of the histogram. If there are no values, Quantile returns 0.
 func (d *Delays) Quantile(q float64) time.Duration {
 	left := max(1, int64(math.Ceil(q*float64(d.total.Load()))))
 	for i := range d.counts {

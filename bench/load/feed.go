@@ -39,8 +39,8 @@ func (f Feed) Run(b *Block) error {
 	for done := int64(0); done < f.Records; {
 		now := <-tick.C
 		due := min(f.Records, int64(time.Since(begun).Seconds()*perSecond))
-		// Each file gets an equal share of the lines that are due. If only few lines are due, some
-		// files get none.
+		// Each file gets about an equal share of the lines that are due. If only few lines are due,
+		// some files get none.
 		share := int((due-done)/int64(f.Files)) + 1
 		for done < due {
 			n := min(share, int(due-done), b.Lines()-at)

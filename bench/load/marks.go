@@ -1,6 +1,6 @@
 // Package load makes the input of workloads and checks their output. The input is log lines with a
-// number in each line, in files that exist from the start or grow. The package counts missing and
-// repeated numbers in the output. It does not depend on the programs that are measured.
+// number in each line. The files are complete from the start, or grow while they are read. The
+// package counts missing and repeated numbers in the output.
 package load
 
 import (
@@ -13,8 +13,8 @@ import (
 
 // Every line contains one mark with its number, such as ~000000123456~. If lines are written while
 // they are read, the mark also contains the time of writing, in microseconds since 1970:
-// ~000000123456~0001763736000123~. No generated line contains another tilde, and no output format
-// escapes a tilde. Marks begin with a tilde because a tilde can be found quickly (memchr).
+// ~000000123456~1763736000123456~. No line contains another tilde, and no output format escapes a
+// tilde. Marks begin with a tilde because a tilde can be found quickly (memchr).
 const (
 	tilde       = '~'
 	numberWidth = 12

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
-// figure draws the shares of the workloads for which other programs were measured, on this or
-// another machine.
+// figure draws the share of the limit that each program reached, on this or another machine. It
+// shows the workloads that penstock was measured on and for which rival.Elsewhere has shares.
 func figure(entries []result.Entry, abouts []About) string {
 	var groups []plot.Group
 	for _, a := range abouts {

@@ -41,7 +41,8 @@ var files embed.FS
 const ours = "penstock"
 
 // disturbed is a number of cores. If a run has missed a target while other programs used more cores
-// than this, the page states that these programs are the cause.
+// than this, the page marks the result as disturbed. Results with a PostgreSQL server are not
+// marked, because the server counts as another program.
 const disturbed = 0.3
 
 // Main is the subcommand `page -out FILE -plots DIR RESULTS...`, which writes the page.
@@ -50,9 +51,9 @@ func Main(args []string, abouts []About) error {
 	out := flags.String("out", "../docs/performance.md", "the page")
 	plots := flags.String("plots", "../docs/plots", "the folder of its figures")
 	profiles := flags.String("profiles", "profiles.json",
-		"what profiles said of workloads, as profile -keep writes it")
+		"file of CPU profiles by workload, as profile -keep writes it")
 	reasons := flags.String("reasons", "reasons.json",
-		"why workloads miss their targets, in words, by workload")
+		"file with the reasons for missed targets, by workload")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -264,7 +265,7 @@ func (v *view) run(r result.Run) int {
 
 // compare fills the table of all programs. A cell has the share of the limit that a program has
 // reached on this machine. If the program was not measured on this machine, the cell has the share
-// from another machine.
+// from another machine, if there is one.
 func (v *view) compare(entries []result.Entry, abouts []About) {
 	v.Programs = programs(entries)
 	for _, p := range v.Programs {
@@ -370,7 +371,7 @@ func figures(l result.Line) string {
 	return strings.Join(all, ", ")
 }
 
-// speed formats a speed in MB/s with the digits that are significant.
+// speed formats a speed in MB/s, below 10 with one decimal.
 func speed(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.1f", v)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The palette of Okabe and Ito, which color-blind readers can distinguish.
+// Colors that color-blind readers can distinguish, from the palette of Okabe and Ito, and a gray.
 var palette = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"}
 
 const (
@@ -219,10 +219,9 @@ func newDecades(points [][2]float64, axis int) decades {
 
 func (d decades) place(v float64) float64 { return (math.Log10(v) - d.low) / (d.high - d.low) }
 
-// ticks returns the ticks of the axis, which are powers of ten. If the axis has more than 6
-// decades, it omits some of them and returns only every nth power, with the smallest n that gives
-// at most 6 steps. If the axis has one or two decades, there are also ticks at 2 and 5 times a
-// power of ten.
+// ticks returns the ticks of the axis. If the axis has one or two decades, they are at 1, 2 and 5
+// times each power of ten. If it has three to six decades, they are at each power of ten. If it has
+// more, they are at every nth power, with the smallest n that gives at most 6 steps.
 func (d decades) ticks() (all []float64) {
 	if d.high-d.low <= 2 {
 		for e := d.low; e < d.high; e++ {
@@ -237,7 +236,7 @@ func (d decades) ticks() (all []float64) {
 	return all
 }
 
-// short formats a number with a suffix. For example, 10000000 becomes 10M.
+// short formats a number. From 1000 on, it uses a suffix: 10000000 becomes 10M.
 func short(v float64) string {
 	for _, unit := range []struct {
 		size float64

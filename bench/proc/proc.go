@@ -48,8 +48,9 @@ var ErrEnding = errors.New("interrupted: nothing is started any more")
 // Ending reports whether KillAll was called.
 func Ending() bool { return ending.Load() }
 
-// KillAll kills all running processes. Call it before the program ends. After it, Start starts
-// nothing. Otherwise a goroutine that was waiting for a killed process would start the next one.
+// KillAll kills all processes that Start has started. Call it before the program ends. After this
+// call, Start starts nothing. Otherwise a goroutine that was waiting for a killed process would
+// start the next one.
 func KillAll() {
 	ending.Store(true)
 	running.Range(func(p, _ any) bool {
@@ -125,7 +126,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Wait waits until the process has ended. An error contains the output of the program.
+// Wait waits until the process has ended. An error contains the end of the program's output.
 func (p *Process) Wait() (Run, error) {
 	<-p.ended
 	r := Run{Seconds: p.seconds, RSSMiB: p.peak, Out: p.out.Bytes()}

@@ -140,7 +140,7 @@ func places(n int) chan time.Time {
 // serve waits until a slot is free, and then for the time that a request takes. It does so even if
 // the client has disconnected. A request that waits for a slot begins at the planned end of the
 // request before it. The actual end is about a millisecond later, because a sleep returns late. If
-// the request began then, the rate would be a few percent too low.
+// the next request began at the actual end, the rate would be a few percent too low.
 func (s *server) serve() {
 	begins := time.Now()
 	if s.slots != nil {

@@ -13,7 +13,8 @@ import (
 const fall = 0.20
 
 // Kept has a ratio for each workload, from an earlier run: the speed of penstock divided by the
-// speed of the workload's limit (see package limit). Later runs must reach at least 1 - fall of it.
+// speed of the workload's limit (see package limit). Later runs must reach at least 80 % of it (see
+// fall).
 type Kept map[string]float64
 
 // Ratios are the kept ratios by machine. They differ between machines, because penstock uses
@@ -54,7 +55,8 @@ func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	return kept, others
 }
 
-// Write replaces the ratios of a machine in the file at path.
+// Write stores the ratios in the file at path, as those of a machine. Ratios of other workloads
+// remain.
 func (k Kept) Write(path, machine string) error {
 	all, err := ReadRatios(path)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package result has the types of results: a line of measurements of a program on a workload, and
-// the kept ratios, which later runs must reach.
+// the kept ratios, with which later runs are compared.
 package result
 
 import (
@@ -32,7 +32,7 @@ type Line struct {
 	// Runs is the number of runs from which the medians are computed. If the workload has a limit,
 	// it is the number of pairs, which consist of a run of the program and a run of the limit.
 	Runs int `json:"runs,omitempty"`
-	// Ratio of each pair, in the order of the run.
+	// Ratio of each pair, in the order of measurement.
 	Ratios []float64 `json:"pairs,omitempty"`
 	// Medians of further figures, such as p50_ms, p99_ms, in_flight, drain_s, cores and kills.
 	Figures map[string]float64 `json:"figures,omitempty"`
@@ -124,7 +124,7 @@ func last(of []Entry) (all []Entry) {
 	return all
 }
 
-// Round rounds x to three decimals. For small values it keeps more.
+// Round rounds x to three decimals, or to six if the absolute value of x is below 0.1.
 func Round(x float64) float64 {
 	unit := 1000.0
 	if math.Abs(x) < 0.1 {

@@ -12,7 +12,7 @@ type Target struct {
 	Least  bool // the bound is a minimum; otherwise it is a maximum
 }
 
-// metrics maps the names of metrics in results to their names in text.
+// metrics maps the names of metrics in results to formats for text, in which %s is the value.
 var metrics = map[string]string{
 	"of_limit": "%s of the limit", "cpu_s_per_gb": "%s CPU-s/GB", "rss_mb": "%s MiB",
 	"lost": "%s lost", "repeated": "%s repeated",

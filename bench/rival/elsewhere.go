@@ -3,7 +3,8 @@ package rival
 // Share is the result of another program on a workload: its speed, divided by the speed of the
 // workload's limit on the same machine. The limit is, for example, a minimal program that does only
 // the same work. Two machines with two virtual cores each were used, the second one for vector. Of
-// eight input lines, five were access log and three JSON. A share is the median of four rounds.
+// every eight input lines, five were access log and three JSON. A share is the median of four
+// rounds.
 type Share struct {
 	Program string
 	OfLimit float64
@@ -11,8 +12,9 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere has the shares by workload. A program was run with its fastest settings among those
-// that lose nothing in a kill. If there are none, it was run with its fastest settings.
+// Elsewhere has the shares by workload. A program was run with the fastest of its settings that
+// lose nothing in a kill. If there are none, it was run with its fastest settings. The exception is
+// flume in w1.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},

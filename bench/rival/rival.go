@@ -41,14 +41,13 @@ func (j Job) Written() string {
 // Program is another program.
 type Program struct {
 	Name string // in results and in the flag -rival NAME=PATH
-	// Part is a divisor of the input's size: with 4, the program gets a quarter of the input. It is
-	// chosen so that a run takes only a few seconds, but long enough that the start of the program
-	// hardly matters.
+	// Part is a divisor of the input's size: with 4, the program gets a quarter of the input. With
+	// it, a run takes only a few seconds, but the start of the program hardly matters.
 	Part  int64
 	parts map[string]int64 // used instead of Part, by workload
 	names []string
 	// files returns the texts of the config files for a job, by file name. The arguments of the
-	// program (args) contain these file names. If the program does not support the workload, files
+	// program (args) refer to these files. If the program does not support the workload, files
 	// returns nil.
 	files func(Job) map[string]string
 	args  []string // {dir} stands for the folder of the job

@@ -35,15 +35,15 @@ type Transport struct {
 	// the least recently used breaker. Zero means 1000.
 	MaxHosts int
 
-	// Judge returns the error that a request reports to the breaker, nil for success. Nil means
-	// [Judge].
+	// Judge returns the error that a request reports to the breaker, or nil for a success. If the
+	// field is nil, the function [Judge] is used.
 	Judge func(*http.Response, error) error
 
 	hosts perhost.Table[*breaker.Breaker]
 }
 
 // StatusError is the error that the breaker gets for a response that counts as a failure of its
-// server. Clients do not see it.
+// server. RoundTrip does not return it.
 type StatusError struct {
 	Status int           // such as 503
 	Wait   time.Duration // the Retry-After of the response; zero if it has none
@@ -54,13 +54,14 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
 }
 
-// RetryAfter returns Wait: a breaker that the response opens stays open for at least that time.
+// RetryAfter returns Wait. A breaker that the response opens stays open for at least that time, or
+// for [breaker.Options].MaxHint if that is shorter.
 func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
-// Judge returns the error that the breaker counts as a failure of the server, or nil for a success.
-// If err is not nil, Judge returns err. For a status of 500 or above, it returns a *[StatusError].
-// The exceptions are 501 and 505, which a healthy server sends, too. All other statuses are
-// successes. This includes 429, with which a healthy server protects itself.
+// Judge returns the error to report to the breaker, or nil for a success. If err is not nil, Judge
+// returns err. For a status of 500 or above, it returns a *[StatusError]. The exceptions are 501
+// and 505, which a healthy server sends, too. All other statuses are successes. This includes 429,
+// with which a healthy server protects itself.
 func Judge(resp *http.Response, err error) error {
 	switch {
 	case err != nil:

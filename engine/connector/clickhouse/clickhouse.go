@@ -63,8 +63,8 @@ func (o *Options) Validate() error {
 	return CheckEndpoints(o.Endpoints)
 }
 
-// CheckEndpoints returns an error if the URL of an endpoint has a query parameter that the sink
-// sets itself.
+// CheckEndpoints returns an error if the URL of an endpoint has a query parameter that only the
+// sink may set, such as async_insert.
 func CheckEndpoints(endpoints []httpsink.Endpoint) error {
 	for i, endpoint := range endpoints {
 		u, err := url.Parse(endpoint.URL + endpoint.Path)
@@ -87,9 +87,10 @@ func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Fo
 
 const reasonToWait = "a batch would count as delivered before it is stored; remove it"
 
-// ownSettings has the query parameters that the sink sets itself. An endpoint with one of them in
-// its URL is invalid, and so is an option `settings` with one of them. The error then contains the
-// text in this map, which tells the user what to do instead.
+// ownSettings has the query parameters that users must not set: most have an option of their own,
+// and the others must keep the sink's value. An endpoint with one of them in its URL is invalid,
+// and so is an option `settings` with one of them. The error contains the text in this map, which
+// tells the user what to do instead.
 var ownSettings = map[string]string{
 	"query":                      "the sink writes the statement; see table and format",
 	"database":                   "write the option database",

@@ -33,9 +33,9 @@ func exceptionOutcome(code int) (o control.Outcome, known bool) {
 
 // Outcome implements httpsink.Codec. An exception is an error that ClickHouse reports in the
 // response, in a header or in the body. If exceptionOutcome knows its code, the exception takes
-// precedence over the status. It may also be in the body of a response with status 200, because
-// ClickHouse may have begun the response before the error. With an unknown code, such a response is
-// an error, too.
+// precedence over the status. An exception may also be in the body of a response with status 200,
+// because ClickHouse may have begun the response before the error. With an unknown code, such a
+// response is an error, too.
 func (c codec) Outcome(_ *stream.Batch, r *httpsink.Response) error {
 	code, _ := strconv.Atoi(r.Header.Get("X-ClickHouse-Exception-Code"))
 	if text, ok := strings.CutPrefix(string(r.Body), "Code: "); ok && code == 0 && r.Err == nil {

@@ -1,5 +1,6 @@
 // Package drop implements the sink that accepts all batches and discards them. Use it to measure
-// the rest of a pipeline, or to disable a route without removing it. It never fails.
+// the rest of a pipeline, or to discard the data of a route without removing the route. It never
+// fails.
 package drop
 
 import (
@@ -46,8 +47,8 @@ func Component() stream.Component {
 // New returns a sink that does not encode batches.
 func New(h stream.Host) *Sink { return &Sink{host: h} }
 
-// Encodes implements stream.Encoder. With the option encode, batches are encoded before they are
-// discarded.
+// Encodes implements stream.Encoder. With the option `encode: ndjson`, batches are encoded before
+// they are discarded.
 func (s *Sink) Encodes() stream.Encoding {
 	if s.encodes {
 		return stream.EncodeAll

@@ -31,8 +31,9 @@ type Receiver struct {
 	// Block makes writes to the table wait inside their open transactions, until release is called.
 	// Block is nil for tables at which the test cannot make writes wait.
 	Block func(t testing.TB) (release func())
-	// Part returns the partition for an id that the tests use: x, y, z, lost, and p0 to p249. Part
-	// is nil if the sink accepts any partition.
+	// Part returns the partition for an id that the tests use: x, y, z, lost, p0 to p249 and,
+	// unless PartitionsOnly is set, letter.a and letter.b. Part is nil if the sink accepts any
+	// partition.
 	Part func(id string) stream.Partition
 	// PartitionsOnly means that the ledger cannot have a single owner, so that Load always fails.
 	PartitionsOnly bool
@@ -40,7 +41,8 @@ type Receiver struct {
 	Evicts time.Duration
 }
 
-// patience bounds every wait. A longer wait counts as hung.
+// patience is the maximum time for a delivery, for the commit of all progress, and for the end of
+// an engine.
 const patience = 30 * time.Second
 
 // pause waits for d, or until ctx is done.
@@ -197,7 +199,8 @@ func twoOwners(t *testing.T, r Receiver) {
 	check(t, r, 10, "x-", 8)
 }
 
-// check fails the test unless the table has total different rows, n of which begin with prefix.
+// check fails the test unless the table has total different rows, and n rows that begin with
+// prefix. Repeated rows with the prefix count each time.
 func check(t *testing.T, r Receiver, total int, prefix string, n int) {
 	t.Helper()
 	rows := r.Received(t)

@@ -178,7 +178,8 @@ func dice(seed uint64) func(n int) int {
 	}
 }
 
-// unruly is a sink with slow transactions. Some of them fail, before or after the commit.
+// unruly is a sink that delays its transactions. After the commit, it reports some of them as
+// failed.
 type unruly struct {
 	Sink
 	stream.Encoder

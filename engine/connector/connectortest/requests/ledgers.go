@@ -11,19 +11,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// pruned checks that Prune deletes only some of the requests that are passed to it. It deletes a
-// request if its own process was the last one to store progress of this request. It deletes a
-// request of another process only if the request is older than the duration keep.
+// pruned checks that Prune deletes only some of the requests that are passed to it. Prune must
+// delete a request if the calling process was the last one to store progress of this request.
+// Otherwise it must delete the request only if the request is older than the duration keep.
 func pruned(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
 	now := time.Now()
 	store := func(p *process, arrival time.Time, request string) {
 		t.Helper()
-		if err := p.all(batchOf(arrival, span{request, 0, 2})); err != nil {
+		if err := p.deliverAll(batchOf(arrival, span{request, 0, 2})); err != nil {
 			t.Error(err)
 		}
-		if err := p.all(batchOf(arrival, span{request, 3, 4})); err != nil { // a row of spans
+		if err := p.deliverAll(batchOf(arrival, span{request, 3, 4})); err != nil { // a row of spans
 			t.Error(err)
 		}
 	}
@@ -64,7 +64,7 @@ func pruned(t *testing.T, r Receiver) {
 	left("taken", "young")
 	prune(a, "young", "missing")
 	left("taken")
-	b.delivers(span{"taken", 0, 5})
+	b.mustDeliver(span{"taken", 0, 5})
 	has(t, r, "one", span{"young", 0, 2}, span{"young", 3, 4}, span{"old", 0, 2}, span{"old", 3, 4},
 		span{"own", 0, 2}, span{"own", 3, 4}, span{"taken", 0, 5})
 }
@@ -76,7 +76,7 @@ func expired(t *testing.T, r Receiver) {
 	now := time.Now()
 	other := batchOf(now, span{"a.log", 0, 2})
 	other.Spans[0].Part = &stream.Partition{ID: "intake-a", Name: "a.log"}
-	if err := a.all(other); err != nil {
+	if err := a.deliverAll(other); err != nil {
 		t.Error(err)
 	}
 	for request, arrival := range map[string]time.Time{
@@ -84,7 +84,7 @@ func expired(t *testing.T, r Receiver) {
 		"past": now.Add(-keep - time.Minute), "young": now,
 	} {
 		for _, records := range []span{{request, 0, 2}, {request, 3, 4}} {
-			if err := a.all(batchOf(arrival, records)); err != nil {
+			if err := a.deliverAll(batchOf(arrival, records)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -102,7 +102,7 @@ func expired(t *testing.T, r Receiver) {
 	if got := r.Column(t, gone); len(got) > 0 {
 		t.Errorf("the ledger has spans of %v", got)
 	}
-	b.delivers(span{"past", 0, 5}, span{"young", 0, 4})
+	b.mustDeliver(span{"past", 0, 5}, span{"young", 0, 4})
 	has(t, r, "one", span{"a.log", 0, 2}, span{"gone1", 0, 2}, span{"gone1", 3, 4},
 		span{"gone2", 0, 2}, span{"gone2", 3, 4}, span{"past", 0, 5}, span{"young", 0, 4})
 }
@@ -117,7 +117,7 @@ func converted(t *testing.T, r Receiver) {
 		t.Fatal(err)
 	}
 	arrival := time.Now().Add(-keep / 2)
-	if err := before.all(batchOf(arrival, span{"r1", 0, 3}, span{"r2", 2, 4})); err != nil {
+	if err := before.deliverAll(batchOf(arrival, span{"r1", 0, 3}, span{"r2", 2, 4})); err != nil {
 		t.Fatal(err)
 	}
 	if err := before.sink.Compact(t.Context(), []stream.Mark{
@@ -129,8 +129,8 @@ func converted(t *testing.T, r Receiver) {
 		t.Errorf("the ledger has %+v after the conversion", marks)
 	}
 	b, _ := open(t, r, "intake-b", one)
-	a.delivers(span{"r1", 0, 3})
-	b.delivers(span{"r1", 0, 3}, span{"r2", 0, 5})
+	a.mustDeliver(span{"r1", 0, 3})
+	b.mustDeliver(span{"r1", 0, 3}, span{"r2", 0, 5})
 	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 5})
 	err := before.deliver(batchOf(arrival, span{"r3", 0, 1}))
 	if err == nil || !strings.Contains(err.Error(), "another process") {
@@ -140,7 +140,7 @@ func converted(t *testing.T, r Receiver) {
 	if err := b.sink.Prune(t.Context(), []string{stream.RequestPrefix + "r1"}); err != nil {
 		t.Error(err)
 	}
-	a.delivers(span{"r1", 0, 3}) // not expired: still known
+	a.mustDeliver(span{"r1", 0, 3}) // not expired: still known
 	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 5})
 	older := prepare(t, r, one, stream.SinkOptions{Once: true})
 	if _, err := older.sink.Load(t.Context()); err == nil ||
@@ -149,7 +149,8 @@ func converted(t *testing.T, r Receiver) {
 	}
 }
 
-// refused checks that a ledger with assigned partitions is refused and left unchanged.
+// refused checks that a process that keeps requests refuses a ledger with assigned partitions, and
+// leaves the ledger unchanged.
 func refused(t *testing.T, r Receiver) {
 	kafka := prepare(t, r, one, stream.SinkOptions{})
 	assigned := kafka.sink.(stream.PartitionLedger)
@@ -182,9 +183,9 @@ func thousands(t *testing.T, r Receiver) {
 			third = append(third, s)
 		}
 	}
-	a.delivers(third...)
-	b.delivers(all...)
-	a.delivers(all...)
+	a.mustDeliver(third...)
+	b.mustDeliver(all...)
+	a.mustDeliver(all...)
 	has(t, r, "one", all...)
 	_, marks := open(t, r, "intake-c", one)
 	if len(marks) != n {
@@ -214,7 +215,7 @@ func randomSets(t *testing.T, r Receiver) {
 	for i := range requests {
 		all = append(all, span{fmt.Sprintf("s%d", i), 0, records})
 	}
-	last.delivers(all...)
+	last.mustDeliver(all...)
 	has(t, r, "one", all...)
 }
 
@@ -232,7 +233,7 @@ func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int
 				Watermark: at(records)})
 		}
 	}
-	p.retry(r, func() error { return p.all(batchOf(now, spans...)) })
+	p.retry(r, func() error { return p.deliverAll(batchOf(now, spans...)) })
 	p.retry(r, func() error { return p.sink.Compact(p.t.Context(), marks) })
 }
 

@@ -27,7 +27,8 @@ type Sink interface {
 type Receiver struct {
 	// New creates a sink for a table. ledger is the option of this name.
 	New func(h stream.Host, table, ledger string) (Sink, error)
-	// Column returns the first column of a query as text. The tables of the ledger need no schema.
+	// Column returns the first column of a query as text. The query names the tables of the ledger
+	// without their schema.
 	Column func(t testing.TB, query string) []string
 	// Deadlocks must be set if the database may end a transaction because of a deadlock even if all
 	// transactions lock rows in the same order.
@@ -46,7 +47,7 @@ func Ledger(t *testing.T, start func(t *testing.T) Receiver) {
 	}
 }
 
-// patience bounds every wait. A longer wait counts as hung.
+// patience is the maximum time for a delivery.
 const patience = 60 * time.Second
 
 // keep is the time for which the progress of requests is kept.
@@ -141,31 +142,31 @@ func (p *process) deliver(b *stream.Batch) error {
 	return err
 }
 
-// delivers delivers a batch with the spans as [process.all] does. An error fails the test.
-func (p *process) delivers(spans ...span) {
+// mustDeliver delivers a batch with the spans as deliverAll does. An error fails the test.
+func (p *process) mustDeliver(spans ...span) {
 	p.t.Helper()
-	if err := p.all(batchOf(time.Now(), spans...)); err != nil {
+	if err := p.deliverAll(batchOf(time.Now(), spans...)); err != nil {
 		p.t.Errorf("%v: %v", spans, err)
 	}
 }
 
-// all delivers a batch. If the sink delivers only a part of the batch and returns a [stream.Split],
-// all delivers the remaining pieces, as the engine does.
-func (p *process) all(b *stream.Batch) error {
+// deliverAll delivers a batch. If the sink delivers only a part of the batch and returns a
+// [stream.Split], deliverAll delivers the remaining pieces, as the engine does.
+func (p *process) deliverAll(b *stream.Batch) error {
 	err := p.deliver(b)
 	split, ok := errors.AsType[*stream.Split](err)
 	if !ok {
 		return err
 	}
 	for _, rest := range split.Rest {
-		if err := p.all(rest.Value); err != nil {
+		if err := p.deliverAll(rest.Value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// has checks that a table has each record of the spans once, and no others.
+// has checks that a table has exactly the records of the spans, once for each span.
 func has(t *testing.T, r Receiver, table string, spans ...span) {
 	t.Helper()
 	var want []string
@@ -186,13 +187,13 @@ func has(t *testing.T, r Receiver, table string, spans ...span) {
 func recognized(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
-	a.delivers(span{"r1", 0, 3})
-	b.delivers(span{"r1", 0, 3}, span{"r2", 0, 2})
-	a.delivers(span{"r2", 0, 2})
+	a.mustDeliver(span{"r1", 0, 3})
+	b.mustDeliver(span{"r1", 0, 3}, span{"r2", 0, 2})
+	a.mustDeliver(span{"r2", 0, 2})
 	if err := a.sink.Store(t.Context(), batchOf(time.Now(), span{"r3", 0, 5}).Spans); err != nil {
 		t.Error(err) // as for records that were all dropped
 	}
-	b.delivers(span{"r3", 0, 5})
+	b.mustDeliver(span{"r3", 0, 5})
 	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 2})
 }
 
@@ -201,8 +202,8 @@ func recognized(t *testing.T, r Receiver) {
 func restarted(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
-	a.delivers(span{"r1", 0, 3})
-	b.delivers(span{"r2", 0, 3})
+	a.mustDeliver(span{"r1", 0, 3})
+	b.mustDeliver(span{"r2", 0, 3})
 	again, marks := open(t, r, "intake-a", one)
 	if len(marks) != 2 || marks[0].Watermark != at(3) || marks[1].Watermark != at(3) {
 		t.Errorf("the next start gets %+v", marks)
@@ -212,8 +213,8 @@ func restarted(t *testing.T, r Receiver) {
 		t.Errorf("a stale process gets %v", err)
 	}
 	_ = a.host.Stop() // its goroutines end with the same error
-	b.delivers(span{"r5", 0, 1})
-	again.delivers(span{"r1", 0, 3}, span{"r6", 0, 1})
+	b.mustDeliver(span{"r5", 0, 1})
+	again.mustDeliver(span{"r1", 0, 3}, span{"r6", 0, 1})
 	has(t, r, "one", span{"r1", 0, 3}, span{"r2", 0, 3}, span{"r5", 0, 1}, span{"r6", 0, 1})
 }
 
@@ -222,17 +223,17 @@ func restarted(t *testing.T, r Receiver) {
 // if the option `ledger` has the same value.
 func otherDestination(t *testing.T, r Receiver) {
 	first, _ := open(t, r, "intake-a", target{"p", "one", "same"})
-	first.delivers(span{"r1", 0, 3})
+	first.mustDeliver(span{"r1", 0, 3})
 	table, _ := open(t, r, "intake-b", target{"p", "two", "same"})
-	table.delivers(span{"r1", 0, 3})
+	table.mustDeliver(span{"r1", 0, 3})
 	has(t, r, "two", span{"r1", 0, 3})
 	pipeline, marks := open(t, r, "intake-c", target{"other", "one", "same"})
 	if len(marks) > 0 {
 		t.Errorf("another pipeline gets %+v", marks)
 	}
-	pipeline.delivers(span{"r1", 0, 3})
+	pipeline.mustDeliver(span{"r1", 0, 3})
 	has(t, r, "one", span{"r1", 0, 3}, span{"r1", 0, 3})
-	first.delivers(span{"r2", 0, 1}) // it was not fenced
+	first.mustDeliver(span{"r2", 0, 1}) // it was not fenced
 	has(t, r, "one", span{"r1", 0, 3}, span{"r1", 0, 3}, span{"r2", 0, 1})
 }
 
@@ -240,20 +241,20 @@ func otherDestination(t *testing.T, r Receiver) {
 func overlap(t *testing.T, r Receiver) {
 	a, _ := open(t, r, "intake-a", one)
 	b, _ := open(t, r, "intake-b", one)
-	a.delivers(span{"r1", 0, 4})
-	a.delivers(span{"r1", 6, 8})
-	b.delivers(span{"r1", 2, 7})
-	b.delivers(span{"r1", 0, 10})
-	a.delivers(span{"r2", 0, 1}, span{"r1", 4, 12}, span{"r3", 0, 2})
-	b.delivers(span{"r3", 1, 3}, span{"r2", 0, 1})
-	a.delivers(span{"r4", 3, 5}) // a part that does not begin at 0
-	b.delivers(span{"r4", 0, 6})
+	a.mustDeliver(span{"r1", 0, 4})
+	a.mustDeliver(span{"r1", 6, 8})
+	b.mustDeliver(span{"r1", 2, 7})
+	b.mustDeliver(span{"r1", 0, 10})
+	a.mustDeliver(span{"r2", 0, 1}, span{"r1", 4, 12}, span{"r3", 0, 2})
+	b.mustDeliver(span{"r3", 1, 3}, span{"r2", 0, 1})
+	a.mustDeliver(span{"r4", 3, 5}) // a part that does not begin at 0
+	b.mustDeliver(span{"r4", 0, 6})
 	has(t, r, "one", span{"r1", 0, 12}, span{"r2", 0, 1}, span{"r3", 0, 3}, span{"r4", 0, 6})
 	marks := []stream.Mark{{Part: *partOf("r1", time.Now()), Watermark: at(12)}}
 	if err := a.sink.Compact(t.Context(), marks); err != nil {
 		t.Error(err)
 	}
-	b.delivers(span{"r1", 3, 12})
+	b.mustDeliver(span{"r1", 3, 12})
 	_, loaded := open(t, r, "intake-c", one)
 	for i, want := range []int{12, 1, 3, 6} {
 		if loaded[i].Watermark != at(want) || len(loaded[i].Above) > 0 {
