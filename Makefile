@@ -147,7 +147,7 @@ files: ## The figures of docs/files.md, each with its bound: 100,000 files, 10,0
 	cd engine && PENSTOCK_FILES=full go test -count=1 -timeout 20m -v -run '$(FILES)' ./internal/endtoend
 
 .PHONY: files-short
-files-short: ## The same with a twentieth of the files, and relative bounds.
+files-short: ## The same with fewer files, and wider bounds.
 	cd engine && PENSTOCK_FILES=short go test -count=1 -timeout 10m -v -run '$(FILES)' ./internal/endtoend
 
 .PHONY: faults
