@@ -75,11 +75,11 @@ func (o *Options) Validate() error {
 	return o.CheckKey(&o.Options)
 }
 
-// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each endpoint
-// that is reached through a proxy.
+// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each URL in the
+// option endpoints that is reached through a proxy.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.format()) }
 
-// name returns the value of the option that is set, Index or DataStream. key is the key of this
+// name returns the value of DataStream or, if this is empty, of Index. key is the key of this
 // option in the config. isExpression reports whether text is an expression instead of a fixed name.
 func (d *Documents) name() (key string, text expr.Text, isExpression bool) {
 	key, text = "index", d.Index
@@ -134,7 +134,7 @@ func checkName(name string) string {
 	return ""
 }
 
-// CheckKey returns an error if api_key conflicts with other options.
+// CheckKey returns an error if api_key is not valid in a header or conflicts with other options.
 func (d *Documents) CheckKey(o *httpsink.Options) error {
 	if d.APIKey == "" {
 		return nil
