@@ -48,7 +48,7 @@ type listing struct {
 	p       *place
 	found   func(follow.Listed)
 	refused func(label, why string)
-	seen    map[string]bool // paths found so far; nil with a single root, where no path can repeat
+	seen    map[string]bool // paths found so far; nil with a single root
 	visited []string
 }
 
