@@ -26,7 +26,7 @@ type Documents struct {
 	Action     string    `yaml:"action" enum:"create,index" doc:"create never overwrites a document; index does"`
 	ID         string    `yaml:"id" enum:"record,none" doc:"record: the record's id, to detect repetitions; none: the store assigns one"`
 	IDField    string    `yaml:"id_field" doc:"field with the document's id; for records without this field, id applies"`
-	Timestamp  string    `yaml:"timestamp" doc:"field with the record's time, for @timestamp; default: the time of reading"`
+	Timestamp  string    `yaml:"timestamp" doc:"field with the record's time, for @timestamp; data_stream without it: the time of reading"`
 	Routing    expr.Text `yaml:"routing" doc:"an expression: the document's routing value; none if null or empty"`
 	Pipeline   string    `yaml:"pipeline" doc:"ingest pipeline of the store"`
 	APIKey     string    `yaml:"api_key" secret:"true" doc:"encoded key, or ID:KEY; ${file:/path} keeps it out of the config"`
