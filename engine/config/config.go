@@ -5,8 +5,8 @@
 // config can also be built in Go: begin each route with [DefaultRoute] and call [Config.Validate].
 // [Config.Plan] prints a config with all defaults. [JSONSchema] returns a schema for editors.
 //
-// The package opens only the config and the files that it names with ${file:...}. It creates no
-// files.
+// The package reads the config and the files that it names with ${file:...}. The components' checks
+// of their options may read other files, such as certificates. No files are created.
 package config
 
 import (

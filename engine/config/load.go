@@ -29,9 +29,9 @@ type LoadOptions struct {
 
 // Load reads the config at path, which is a file or a directory of files (see [Files]). Relative
 // paths in a file are resolved against the directory of that file. The default of `state` is
-// resolved against the directory of the config. Load opens only the config and the files that it
-// names with ${file:...}, and creates no files. The error is an [*Error], or [Errors] if there are
-// several independent mistakes.
+// resolved against the directory of the config. Load also checks the options of the components.
+// This check may read files that the options name, such as certificates. Load creates no files. The
+// error is an [*Error], or [Errors] if there are several independent mistakes.
 func Load(path string, o LoadOptions) (*Config, error) {
 	files, err := Files(path)
 	if err != nil {

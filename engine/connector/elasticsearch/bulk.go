@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// bulkAnswer is Elasticsearch's response to a bulk request. It has only the parts that the request
-// asks for by filterPath.
+// bulkAnswer is Elasticsearch's response to a bulk request. It has only the parts that filterPath
+// lists.
 type bulkAnswer struct {
 	Errors *bool                 `json:"errors"`
 	Items  []map[string]bulkItem `json:"items"`
@@ -25,9 +25,10 @@ type bulkItem struct {
 }
 
 // bulkErrors parses text, the response to a bulk request with n records. The first result has one
-// element per record: nil if the record was accepted, otherwise its error. If all records were
-// accepted, the whole result is nil. If text is no valid response for n records, bulkErrors returns
-// an error, and all records must be sent again.
+// element per record: nil if the record was accepted, otherwise its error. If the response has no
+// items and reports no errors, all records were accepted, and the whole result is nil. If text is
+// not a valid response for n records, bulkErrors returns an error, and all records must be sent
+// again.
 //
 // Set created if the documents have the ids of their records and are never overwritten. Status 409
 // (conflict) then means that the store already has the record, and counts as accepted. The string
@@ -63,10 +64,10 @@ func bulkErrors(text []byte, n int, created bool, where string) ([]error, error)
 //
 //	no error                  accepted
 //	429                       throttled
-//	below 200, 408, 5xx       retried
+//	below 200, 408, from 500  retried
 //	401, 403, 404, 405        misconfigured (no such index, no permission): never a dead letter
-//	400 for index, pipeline   misconfigured: see refusesTarget
-//	all others                refused: the document does not fit
+//	400, if refusesTarget     misconfigured (index or ingest pipeline refused)
+//	all others                refused, for example because a field has the wrong type
 func judge(err error) verdict.Verdict {
 	if err == nil {
 		return verdict.Accepted
@@ -119,8 +120,8 @@ func (it *bulkItem) reason() string {
 	return text
 }
 
-// maxBulkResponse is the maximum size of a bulk response in bytes. A response has a few hundred
-// bytes per record.
+// maxBulkResponse is the maximum size of a bulk response in bytes. Even without filterPath, a
+// response usually has only a few hundred bytes per record.
 const maxBulkResponse = 32 << 20
 
 // maxReason is the maximum length, in bytes, of the text of an item's error. A longer text is cut
@@ -143,8 +144,9 @@ func (e *itemError) Error() string {
 		"%q", e.location, e.status, e.reason)
 }
 
-// Group implements stream.Grouped: dead letters with the same reason are counted together. The text
-// of the store's error is in the detail and not in the reason, because it may name the document.
+// Group implements stream.Grouped: dead letters with the same reason are counted together. The
+// reason has only the type of the store's error. Its text is in the detail, because it may name the
+// document.
 func (e *itemError) Group() (reason, detail string) {
 	reason = fmt.Sprintf("%s: an item of the bulk response has status %d", e.location, e.status)
 	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {

@@ -26,7 +26,7 @@ type Documents struct {
 	Action     string    `yaml:"action" enum:"create,index" doc:"create never overwrites a document; index does"`
 	ID         string    `yaml:"id" enum:"record,none" doc:"record: the record's id, to detect repetitions; none: the store assigns one"`
 	IDField    string    `yaml:"id_field" doc:"field with the document's id; for records without this field, id applies"`
-	Timestamp  string    `yaml:"timestamp" doc:"field with the record's time, for @timestamp; default: the time of reading"`
+	Timestamp  string    `yaml:"timestamp" doc:"field with the record's time, for @timestamp; data_stream without it: the time of reading"`
 	Routing    expr.Text `yaml:"routing" doc:"an expression: the document's routing value; none if null or empty"`
 	Pipeline   string    `yaml:"pipeline" doc:"ingest pipeline of the store"`
 	APIKey     string    `yaml:"api_key" secret:"true" doc:"encoded key, or ID:KEY; ${file:/path} keeps it out of the config"`
@@ -75,11 +75,11 @@ func (o *Options) Validate() error {
 	return o.CheckKey(&o.Options)
 }
 
-// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each endpoint
-// that is reached through a proxy.
+// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each URL in the
+// option endpoints that is reached through a proxy.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.format()) }
 
-// name returns the value of the option that is set, Index or DataStream. key is the key of this
+// name returns the value of DataStream or, if this is empty, of Index. key is the key of this
 // option in the config. isExpression reports whether text is an expression instead of a fixed name.
 func (d *Documents) name() (key string, text expr.Text, isExpression bool) {
 	key, text = "index", d.Index
@@ -134,7 +134,7 @@ func checkName(name string) string {
 	return ""
 }
 
-// CheckKey returns an error if api_key conflicts with other options.
+// CheckKey returns an error if api_key is not valid in a header or conflicts with other options.
 func (d *Documents) CheckKey(o *httpsink.Options) error {
 	if d.APIKey == "" {
 		return nil

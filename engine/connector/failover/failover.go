@@ -1,10 +1,10 @@
 // Package failover implements the sink that delivers to the first available one of several sinks,
 // its members. The members must have no state: no ledger, no file to append to, no parked records.
 //
-// The lanes of all members are the lanes of this sink. Each lane has the number of its member as
-// Limits.Standby. The sender (package flow) sends to the lanes with the lowest number that are not
-// down. A member is down while the breakers of all its lanes are open, or while it has no lanes.
-// The sender then uses the next member, and later returns to the first one.
+// The lanes of all members are the lanes of this sink. Limits.Standby of each lane is the number of
+// its member, counted from 0. A member is down while the breakers of all its lanes are open, or
+// while it has no lanes. The sender (package flow) sends to the first member that is not down. It
+// sends probes to the members before this one, and returns to them when they work again.
 package failover
 
 import (
@@ -69,7 +69,7 @@ func New(o *Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// create creates the sink of a member. It returns an error if that sink stores positions.
+// create creates the sink of a member. It returns an error if that sink has state.
 func (m *member) create() error {
 	made, err := m.use.Component.New(m.use.Options, m.host)
 	if err != nil {
@@ -100,8 +100,8 @@ func (m *member) create() error {
 
 var reopenBackoff = backoff.Exponential(time.Second, 2, 30*time.Second).Full()
 
-// Open opens the members. If only some members cannot be opened, they are down, and a goroutine per
-// member tries again with backoff. If no member can be opened, Open returns the errors.
+// Open opens the members. If only some members cannot be opened, these are down, and a goroutine
+// for each of them tries again with backoff. If no member can be opened, Open returns the errors.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	s.mu.Lock()
 	s.set = o.Lanes
@@ -132,7 +132,7 @@ func (m *member) open(ctx context.Context, o stream.SinkOptions) error {
 	return m.sink.Open(ctx, o)
 }
 
-// reopen creates and opens the sink of a member, and repeats this until it succeeds.
+// reopen creates and opens the sink of a member, and repeats this until it succeeds or ctx is done.
 func (m *member) reopen(ctx context.Context, o stream.SinkOptions) error {
 	attempt := func(ctx context.Context) error {
 		err := m.sink.Close()
@@ -160,8 +160,8 @@ func (m *member) replace(lanes []stream.Lane) {
 	m.of.publish()
 }
 
-// publish passes the lanes of all members to the engine. If a lane has the same name as the lane of
-// an earlier member, publish adds the number of its member to the name.
+// publish passes the lanes of all members to the engine. If an earlier lane has the same name,
+// publish adds the number of the member to the name.
 func (s *Sink) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock() // held until the end, so that lists are published in order

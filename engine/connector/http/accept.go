@@ -35,8 +35,8 @@ func (o *Options) checkAccept() (err error) {
 
 // Outcome implements httpsink.Codec. With the option accept, a batch is delivered if the response
 // meets this condition. If the response does not meet it, and its status is 2xx or retryable, the
-// batch is retried. Any other status has the same outcome as without the option. The same holds for
-// a body that ended early, because it cannot be checked.
+// batch is retried. With any other status, the outcome is the same as without the option. This is
+// also so if the body ended early, because such a body cannot be checked.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if c.o.accept == nil || r.Cut != nil {
 		return c.Codec.Outcome(b, r)
@@ -52,8 +52,8 @@ func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 }
 
 // judgeAcceptance reports whether a response meets the condition accept, which replaces the check
-// for a 2xx status. If the condition cannot be evaluated, for example because the body is not JSON,
-// the result is false with an error.
+// for a 2xx status. If the condition cannot be evaluated, for example because it calls fromJSON and
+// the body is not JSON, the result is false with an error.
 func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error) {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: len(body) + 3, Records: 1})
 	b.Data = append(strconv.AppendInt(b.Data, int64(status), 10), body...)

@@ -15,13 +15,13 @@ import (
 
 // AuditOptions describe how `penstock audit` gets the records that a receiver has stored.
 type AuditOptions struct {
-	// URL is the URL from which an audit reads the records that the receiver has stored, one in
-	// each line. The GET request has the sink's headers, credentials, certificates and proxy. Empty
-	// means that the receiver has no such URL.
+	// URL is the URL from which an audit reads a line for each record that the receiver has stored.
+	// The GET request has the sink's headers, credentials, certificates and proxy. Empty means that
+	// the receiver has no such URL.
 	URL string `yaml:"url" doc:"URL for GET; the response has a line for each stored record"`
 	// ID is an expression that gives the line which the receiver must return for a record. Empty
-	// means that the line is the record itself: its JSON object with body: ndjson, or its
-	// original bytes with body: raw.
+	// means that the line is the record itself: its original bytes with body: raw, or else its JSON
+	// object.
 	ID expr.Text `yaml:"id" doc:"expression for a record's line; default: the record itself"`
 }
 
@@ -43,8 +43,8 @@ func (o *Options) checkAudit() error {
 	return nil
 }
 
-// auditedSink is a sink with the options audit. It can compare the records of a receiver with the
-// source.
+// auditedSink is a sink with the option audit.url. It can compare the records of a receiver with
+// the source.
 type auditedSink struct {
 	*httpsink.Sink
 	o *Options
@@ -78,8 +78,7 @@ type audit struct {
 	id, text  []byte
 }
 
-// Ledger implements stream.Audit. A receiver over HTTP has no ledger, a list of the delivered
-// spans.
+// Ledger implements stream.Audit. A receiver over HTTP has no ledger.
 func (a *audit) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }
 
 // Expect implements stream.Audit. It adds the lines of the kept records of b to the expected lines.

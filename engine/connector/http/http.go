@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component returns the sink's entry in the list of components. A sink with the option audit
+// Component returns the sink's entry in the list of components. A sink with the option audit.url
 // implements [stream.AuditedSink] as well.
 func Component() stream.Component {
 	c := stream.NewComponent(stream.SinkRole, "http", DefaultOptions, New)

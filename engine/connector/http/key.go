@@ -46,9 +46,9 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 var errNoKey = errors.New("the value is null or empty, so it cannot distinguish records")
 
 // keyOf returns the idempotency key of a request with batch b. The option idempotency_key is an
-// expression, which gives a value for each record. If the batch has one record, and its value is
-// valid in a header, the value is the key. Otherwise the key is a hash of the values of all
-// records.
+// expression, which gives a value for each record. If the batch has one record, and its value has
+// only visible ASCII characters, and at most maxKey of them, the value is the key. Otherwise the
+// key is a hash of the values of all records.
 //
 // A record without a value is refused. Otherwise two such records would have the same key, and the
 // receiver would ignore the second one.

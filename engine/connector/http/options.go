@@ -81,8 +81,8 @@ func (o *Options) check() error {
 }
 
 // checkStore checks the options for the store that the option body selects: Elasticsearch, Loki or
-// ClickHouse. It returns an error if options for another store are set, because these would have no
-// effect.
+// ClickHouse. It returns an error if options are set for a store that body does not select, because
+// these would have no effect.
 func (o *Options) checkStore() error {
 	standard := DefaultOptions()
 	for _, s := range []struct {
@@ -109,8 +109,8 @@ func (o *Options) checkStore() error {
 	return httpsink.Within("elasticsearch", o.Elasticsearch.CheckKey(&o.Options))
 }
 
-// isSet reports whether the struct v sets any option, that is, has an exported field that is
-// neither empty nor equal to the same field of standard, the defaults.
+// isSet reports whether the struct v sets any option. This means that v has an exported field that
+// is neither empty nor equal to the same field of standard, which has the defaults.
 func isSet(v, standard reflect.Value) bool {
 	for field, value := range v.Fields() {
 		kind := value.Kind()
@@ -126,8 +126,8 @@ func isSet(v, standard reflect.Value) bool {
 	return false
 }
 
-// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each endpoint
-// that is reached through a proxy.
+// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each URL in the
+// option endpoints that is reached through a proxy.
 func (o *Options) FromEnvironment() []string {
 	c, err := o.codec()
 	if err != nil {

@@ -35,9 +35,9 @@ var texts = []struct{ from, to string }{
 	{"_PID", "proc_id"}, {"MESSAGE", "message"},
 }
 
-// codes lists fields of the journal with numbers, and the names that these numbers have. Each
-// number becomes two fields of the record: its name, and the number itself. Example: PRIORITY 3
-// becomes severity "err" and severity_code 3.
+// codes lists fields of the journal with numbers, and the names of these numbers. Each number
+// becomes two fields of the record: its name, and the number itself. Example: PRIORITY 3 becomes
+// severity "err" and severity_code 3. A number without a name becomes only the second field.
 var codes = []struct {
 	from, name, code string
 	names            []string
@@ -59,9 +59,9 @@ type entry struct {
 }
 
 // parse parses a line of `journalctl -o json`. before is the position of the preceding entry. The
-// position of an entry consists of a number and a key: its time in microseconds and its cursor. If
-// this time is not later than that of the preceding entry, parse uses a greater number, so that
-// positions always grow.
+// position of an entry consists of a number and a key: the entry's time in microseconds and its
+// cursor. If this time is not greater than before.Num, the number is before.Num+1. So positions
+// always grow.
 func parse(line []byte, before stream.Position) (entry, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(line, &all); err != nil {
@@ -107,8 +107,8 @@ func parse(line []byte, before stream.Position) (entry, error) {
 const maxCursor = 512
 
 // appendRest appends the field journal, and the end of the record's JSON object. The field has a
-// member for each key of the map (all), except keys that only locate the entry, such as __CURSOR.
-// If it has none, the field is omitted.
+// member for each key of the map (all), except keys that only locate the entry, such as __CURSOR. A
+// field without members is omitted.
 func appendRest(out []byte, all map[string]json.RawMessage) []byte {
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
 		return strings.HasPrefix(name, "__")

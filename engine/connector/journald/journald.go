@@ -1,10 +1,11 @@
 // Package journald implements the source that reads the systemd journal. It runs the program
 // journalctl.
 //
-// Each route has a journalctl process of its own. It prints the entries after the last one that the
-// route has settled (delivered, dead-lettered or dropped). The position of an entry contains its
-// cursor, the journal's identifier of the entry. When journalctl ends, the route fails, and its
-// next run starts journalctl again.
+// Each route has a journalctl process of its own, which prints the entries after the route's
+// watermark. Up to the watermark, the route has settled all entries (delivered, dead-lettered or
+// dropped them). The position of an entry contains its cursor, the journal's identifier of the
+// entry. If journalctl ends while it should wait for new entries, the route fails, and its next run
+// starts journalctl again.
 package journald
 
 import (
@@ -112,16 +113,17 @@ type reader struct {
 }
 
 // read reads the entries after the position *at, until ctx is done or journalctl fails. In a finite
-// run, it ends at the current end of the journal.
+// run of the route, it ends at the current end of the journal.
 //
-// Usually, read runs journalctl twice. While journalctl waits for new entries (--follow), it prints
-// only entries of the current boot, since systemd 250. So the first run, without --follow, prints
-// the entries that exist, also those of earlier boots. The second run waits for new entries. A
-// finite run needs only the first, and a start at the end of the journal only the second.
+// Usually, read runs journalctl twice. Since systemd 250, journalctl with --follow prints only
+// entries of the current boot, and then waits for new ones. So the first run, without --follow,
+// prints the entries that exist, also those of earlier boots. The second run has --follow. A finite
+// run of the route needs only the first, and a start at the end of the journal only the second.
 //
 // If the first run fails after new entries, read returns the error, and the route's next run
-// resumes there. If it fails without any, journalctl probably cannot read the next entry. The
-// second run then skips the rest of the earlier boots, and the loss is reported.
+// resumes after these entries. If journalctl exits with an error status before any new entry, it
+// probably cannot read the next entry. The second run then skips the rest of the earlier boots, and
+// the possible loss is reported.
 func (r *reader) read(ctx context.Context, at *stream.Position) error {
 	var missed error
 	if r.once || !r.j.o.startsAtEnd(at.Key) {
@@ -143,9 +145,9 @@ func (r *reader) read(ctx context.Context, at *stream.Position) error {
 
 // run runs journalctl, and passes the entries after *at to the reader. After each entry, it sets
 // *at to the position of this entry. With follow, journalctl waits for new entries. missed is the
-// error of an earlier run that may have missed entries, or nil. run reports it as soon as
-// journalctl prints an entry. If journalctl prints none, it has probably failed for the same reason
-// again, and run returns that error.
+// error of an earlier run that may have missed entries, or nil. run reports missed as soon as
+// journalctl prints an entry. If journalctl fails before that, it probably fails for the same
+// reason as in the earlier run, and run returns only the new error.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool, missed error) error {
 	o := &r.j.o
 	spec := child.Spec{

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The values of the option for a route without a stored position: where to begin.
+// The values of the option start: where a route without a stored position begins.
 const (
 	Earliest = "earliest"
 	Latest   = "latest"

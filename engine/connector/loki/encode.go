@@ -16,8 +16,11 @@ import (
 )
 
 // append appends a push request:
-// {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}. There is one stream
-// for each set of labels, in the order in which the sets first appear.
+//
+//	{"streams":[{"stream":{labels},"values":[["nanoseconds","line",{metadata}],...]},...]}
+//
+// There is one stream for each set of labels, in the order in which the sets first appear. A line
+// without metadata has only the first two elements.
 func (l *Streams) append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	streams := make(map[string][]int)
@@ -63,9 +66,9 @@ func (l *Streams) append(dst []byte, b *stream.Batch) []byte {
 
 // timeOfReading returns the time at which b was read, plus a nanosecond for each byte of b before
 // record i, and for each earlier record from the same source record. The nanoseconds make the times
-// different, because Loki stores only one of several lines with the same labels, time and text. In
-// a piece of b, a record has the same time as in b, so that a record that is sent again is stored
-// once.
+// of records differ, because Loki stores only one of several lines with the same labels, time and
+// text. A record has the same time in a piece of b as in b, so Loki stores it only once even if b
+// was sent before.
 func timeOfReading(b *stream.Batch, i int) time.Time {
 	r := &b.Records[i]
 	return b.Time.Add(time.Duration(r.Off) + time.Duration(r.Sub))
@@ -77,9 +80,9 @@ func (l *Streams) isText(b *stream.Batch, i int) bool {
 	return l.Line == lineRaw || l.Line == lineAuto && b.Records[i].NumFields == 0
 }
 
-// appendLabels appends the labels of record i as a JSON object: first the fixed labels by name,
-// then those from fields. A missing or empty field gives no label, because labels in Loki cannot be
-// empty.
+// appendLabels appends the labels of record i as a JSON object: first the fixed labels, sorted by
+// name, then those from fields. A missing or empty field gives no label, because labels in Loki
+// cannot be empty.
 func (l *Streams) appendLabels(dst []byte, b *stream.Batch, i int) []byte {
 	start := len(dst)
 	for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
@@ -103,8 +106,9 @@ func (l *Streams) appendMetadata(dst []byte, b *stream.Batch, i int) []byte {
 	return append(dst, '}')
 }
 
-// appendFields appends the fields of record i that are not empty to the JSON object that begins at
-// offset start. A value that is longer than limit, in bytes, is cut off.
+// appendFields appends the fields of record i with the given names to the JSON object that begins
+// at offset start of dst. It omits fields that are missing, empty or null. A value is cut off after
+// limit bytes.
 func appendFields(dst []byte, start int, b *stream.Batch, i int, names []string, limit int) []byte {
 	for _, field := range names {
 		if f, ok := httpsink.FieldOf(b, i, field); ok && f.Len > 0 && f.Kind != stream.Null {
@@ -115,8 +119,8 @@ func appendFields(dst []byte, start int, b *stream.Batch, i int, names []string,
 	return dst
 }
 
-// appendPair appends a member to the JSON object that begins at offset start of dst. The object
-// must not be closed yet.
+// appendPair appends a member to the JSON object that begins at offset start of dst. It begins the
+// object if dst ends there. The object must not be closed yet.
 func appendPair(dst []byte, start int, name string, value []byte) []byte {
 	separator := byte(',')
 	if len(dst) == start {

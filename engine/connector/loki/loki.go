@@ -57,8 +57,8 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 // Validate returns an error for an invalid option. It also reads the file of tls.ca.
 func (o *Options) Validate() error { return httpsink.Validate(&o.Options, &o.Streams) }
 
-// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each endpoint
-// that is reached through a proxy.
+// FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each URL in the
+// option endpoints that is reached through a proxy.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Format()) }
 
 var labelForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
@@ -93,7 +93,8 @@ func (l *Streams) Check() error {
 	return nil
 }
 
-// checkFields returns an error if a name is in fields twice, or if it is in labels as well.
+// checkFields returns an error if a field has no name, if two fields give the same label, or if a
+// field gives a label that is in labels.
 func checkFields(option string, fields []string, labels map[string]string) error {
 	seen := maps.Clone(labels)
 	if seen == nil {

@@ -16,18 +16,18 @@ import (
 type connections struct {
 	*listen.Listener
 
-	mu     sync.Mutex                // guards byPeer and all requests counts
-	byPeer map[string]*countedStream // accepted connections for which TagConn was not called yet
+	mu     sync.Mutex              // guards byPeer and the counts of requests
+	byPeer map[string]*countedConn // accepted connections for which TagConn was not called yet
 }
 
-// countedStream is a connection with its number of running requests.
-type countedStream struct {
+// countedConn is a connection with its number of running requests.
+type countedConn struct {
 	conn     *listen.Conn
 	requests int // number of running requests; guarded by the mu of connections
 }
 
 func newConnections(l *listen.Listener) *connections {
-	return &connections{Listener: l, byPeer: make(map[string]*countedStream)}
+	return &connections{Listener: l, byPeer: make(map[string]*countedConn)}
 }
 
 // Accept implements net.Listener. A new connection is idle, that is, it has no running requests.
@@ -38,21 +38,21 @@ func (c *connections) Accept() (net.Conn, error) {
 	}
 	conn := accepted.(*listen.Conn)
 	c.mu.Lock()
-	c.byPeer[conn.RemoteAddr().String()] = &countedStream{conn: conn}
+	c.byPeer[conn.RemoteAddr().String()] = &countedConn{conn: conn}
 	c.mu.Unlock()
 	conn.SetIdle(true)
-	return &forgetful{Conn: conn, connections: c}, nil
+	return &acceptedConn{Conn: conn, connections: c}, nil
 }
 
-// forgetful is a connection that may be closed before gRPC has called TagConn for it. In this case
-// it removes itself from connections.byPeer.
-type forgetful struct {
+// acceptedConn is a connection that may be closed before gRPC has called TagConn for it. In this
+// case, Close removes it from connections.byPeer.
+type acceptedConn struct {
 	*listen.Conn
 	connections *connections
 }
 
 // Close implements net.Conn.
-func (f *forgetful) Close() error {
+func (f *acceptedConn) Close() error {
 	c := f.connections
 	c.mu.Lock()
 	peer := f.RemoteAddr().String()
@@ -77,7 +77,7 @@ func (c *connections) TagConn(ctx context.Context, info *stats.ConnTagInfo) cont
 
 // HandleRPC implements stats.Handler. It counts the beginning and the end of each request.
 func (c *connections) HandleRPC(ctx context.Context, event stats.RPCStats) {
-	at, _ := ctx.Value(connectionKey{}).(*countedStream)
+	at, _ := ctx.Value(connectionKey{}).(*countedConn)
 	if at == nil {
 		return
 	}

@@ -54,7 +54,7 @@ func (rawCodec) Name() string { return proto.Name }
 
 type endKey struct{}
 
-// withEnd returns a context of a call that can be canceled by the function that end returns.
+// withEnd returns a context for a call. The function that end returns cancels this context.
 func withEnd(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return context.WithValue(ctx, endKey{}, cancel), nil
@@ -68,8 +68,8 @@ func end(call grpc.ServerStream) context.CancelCauseFunc {
 
 var errSlow = errors.New("the message came too slowly")
 
-// export handles one request: it reads the message, and responds when all routes have delivered,
-// dead-lettered or dropped the records.
+// export handles one request. It reads the message, and responds when all routes have settled the
+// records (delivered, dead-lettered or dropped them) or, with ack: buffered, when they are on disk.
 func (s *Server) export(call grpc.ServerStream) error {
 	s.host.Count("requests", 1)
 	if !s.authorized(call.Context()) {
@@ -176,8 +176,8 @@ func (s *Server) parse(ctx context.Context, message []byte, room *intake.Reserva
 	return records, refused, err
 }
 
-// answer returns the encoded response, an ExportLogsServiceResponse, which reports the refused
-// records.
+// answer returns the encoded response, an ExportLogsServiceResponse. It reports the number of
+// refused records, and the reason of the first refusal.
 func (r refusals) answer() []byte {
 	if r.count == 0 {
 		return nil
@@ -191,7 +191,8 @@ func (r refusals) answer() []byte {
 	return protowire.AppendBytes(out, partial)
 }
 
-// deliver submits records to the routes and waits until all routes have settled them.
+// deliver submits records and waits until all routes have settled them or, with ack: buffered,
+// until they are on disk.
 func (s *Server) deliver(
 	ctx context.Context, records intake.Records, room *intake.Reservation,
 ) error {

@@ -37,7 +37,8 @@ func DefaultOptions() *Options {
 // ReadsObjects implements stream.ObjectOptions.
 func (*Options) ReadsObjects() bool { return true }
 
-// Shape implements stream.Shaper. Records have the listed fields, and may have other ones.
+// Shape implements stream.Shaper. It returns the usual fields of log records. Records may have
+// others as well.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Fields: otlplog.Fields(), Open: true, OnError: in.OnError}, nil
 }

@@ -2,14 +2,15 @@
 // collectors over gRPC. For the same records over HTTP, use the source http_server with format
 // otlp.
 //
-// A request is answered when every route has settled its records, that is, delivered, dead-lettered
-// or dropped them. Before the source reads a message, it reserves memory for a message of maximum
-// size; this bounds the memory of all connections. If there is no memory, or if the request is not
-// settled at its deadline, the client gets a status with RetryInfo. RetryInfo states the
-// wait after which the client repeats the request.
+// By default, a request is answered when every route has settled its records (delivered,
+// dead-lettered or dropped them). With ack: buffered, it is answered when the records are on disk.
+// Before the source reads a message, it reserves memory for a message of maximum size. This bounds
+// the memory of all connections. If no memory is free in time, or if the deadline of the request
+// passes before the answer, the client gets a status with RetryInfo. RetryInfo states the wait
+// after which the client repeats the request.
 //
-// The source has its own listener and gRPC server. The records are kept in memory, in an intake
-// (package intake).
+// The source has its own listener and gRPC server. It keeps the records that it has received in an
+// intake (package intake).
 package otlp
 
 import (
@@ -119,7 +120,7 @@ func (s *Server) serve(ctx context.Context) error {
 }
 
 // stop stops a server when its requests have ended, or after closeGrace. The clients of the
-// remaining requests then see that they have got no response.
+// remaining requests then get an error instead of a response.
 func stop(group *supervise.Group, server *grpc.Server) {
 	ended := make(chan struct{})
 	group.Go("requests", func(context.Context) error {

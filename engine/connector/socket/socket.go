@@ -1,9 +1,9 @@
 // Package socket implements the source that reads records from a TCP, UDP or Unix socket.
 //
-// These protocols have no acknowledgements: a sender does not learn whether its records were
-// delivered. If the memory of the source is full, it stops reading from TCP and Unix stream
-// connections, so that their senders must wait (backpressure). A datagram for which there is no
-// room is dropped and counted.
+// The source sends no answers, so a sender does not learn whether its records were delivered. If
+// the memory of the source is full, the source stops reading from TCP and Unix stream connections,
+// so that their senders must wait (backpressure). A datagram for which there is no room is dropped
+// and counted.
 package socket
 
 import (
@@ -103,5 +103,5 @@ func (f *framer) Frame(n int) (intake.Records, error) {
 	return records, nil
 }
 
-// Rest implements listen.Framer. It returns the rest of the data as a record, without a delimiter.
+// Rest implements listen.Framer. It returns the data after the last delimiter as a record.
 func (f *framer) Rest() intake.Records { return f.End() }

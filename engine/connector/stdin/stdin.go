@@ -46,9 +46,8 @@ func (*Options) Exclusive() []string { return []string{"standard input"} }
 // Source returns the component stdin for the process's standard input.
 func Source() stream.Component { return From(os.Stdin) }
 
-// From returns the component stdin for another reader than standard input, for programs and tests.
-// All instances of the component use the same reader: a new instance continues after the bytes that
-// the previous one has read.
+// From returns the component stdin for the reader r, for programs and tests. All instances of the
+// component share r: a new instance continues after the bytes that the previous one has read.
 func From(r io.Reader) stream.Component {
 	in := &input{reader: r, chunks: make(chan chunk)}
 	return stream.NewComponent(stream.SourceRole, "stdin", DefaultOptions,
@@ -59,8 +58,8 @@ func From(r io.Reader) stream.Component {
 const readSize = 256 << 10
 
 // input reads from a reader. It has a goroutine of its own for this, because a blocked Read cannot
-// be canceled. The goroutine ends at the end of the reader. It reads a chunk only after a source
-// has received the previous chunk.
+// be canceled. The goroutine ends at the end of the reader or after a read error. It reads a chunk
+// only after a source has received the previous chunk.
 type input struct {
 	reader io.Reader
 	start  sync.Once
@@ -127,7 +126,8 @@ func newSource(o Options, in *input, h stream.Host) (*source, error) {
 	return s, nil
 }
 
-// run submits records to the routes until the input ends or the routes drain.
+// run submits records to the routes until the input ends or ctx is done. While all routes drain, it
+// submits none.
 func (s *source) run(ctx context.Context) error {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
@@ -154,7 +154,7 @@ var (
 	errStopped     = errors.New("the last records of standard input were not delivered")
 )
 
-// take submits records until the input ends, the routes drain, or ctx is done. If it cannot submit
+// take submits records until the input ends, all routes drain, or ctx is done. If it cannot submit
 // records, it counts them as lost and returns an error.
 func (s *source) take(ctx context.Context) error {
 	defer s.Producer()()

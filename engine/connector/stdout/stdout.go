@@ -1,7 +1,7 @@
 // Package stdout implements the sink that writes records to the standard output of the process.
 //
-// It writes one batch at a time, in the order of the route, and writes each batch only once. A slow
-// reader of the output, such as a pager, slows the route down. If a write fails, for example
+// It writes one batch at a time, in read order, and does not write a batch again after a timeout. A
+// slow reader of the output, such as a pager, slows the route down. If a write fails, for example
 // because the reader has ended, it is unknown how much of the batch was written. The route then
 // stops with the error.
 package stdout
@@ -44,7 +44,7 @@ func (*Options) Exclusive() []string { return []string{stream.StandardOutput} }
 // Component returns the sink stdout for the process's standard output.
 func Component() stream.Component { return To(os.Stdout) }
 
-// To returns the component stdout for another writer than standard output, for programs and tests.
+// To returns the component stdout for the writer w, for programs and tests.
 func To(w io.Writer) stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -61,8 +61,8 @@ func To(w io.Writer) stream.Component {
 	}
 }
 
-// remembered is the number of ids of written batches that the sink keeps, to write none of them
-// again. It is greater than the number of in-flight batches of a lane.
+// remembered is the number of written batches whose ids the sink keeps, so that it does not write
+// them again.
 const remembered = 64
 
 // sink writes the batches of one run of a route.

@@ -10,7 +10,7 @@ import (
 )
 
 // glob is a pattern relative to a root, split at slashes. The part "**" matches any number of
-// folders.
+// folders, but no hidden ones.
 type glob []string
 
 // rooted splits a pattern into two parts: the leading folders without wildcards, and the rest. For
@@ -43,9 +43,9 @@ func (g glob) file(name string) bool {
 	return len(g) == 1 && one(g[0], name)
 }
 
-// into appends to dst the globs that apply inside the folder with the given name. They are g
-// without the parts that the name has matched. Example: inside the folder b, the glob b/*.log
-// becomes *.log.
+// into appends to dst the globs that apply inside the folder with the given name, if g matches
+// files below it. Examples: inside the folder b, the glob b/*.log becomes *.log, and the glob
+// **/*.log stays the same.
 func (g glob) into(dst []glob, name string) []glob {
 	if len(g) < 2 || hidden(name) && g[0] == "**" {
 		return dst
@@ -71,7 +71,8 @@ func one(pattern, name string) bool {
 
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// matches reports whether the pattern matches the path. Both are absolute and have slashes.
+// matches reports whether the pattern matches the path of a file. Both must be absolute, with
+// forward slashes.
 func matches(pattern, file string) bool {
 	folders := strings.Split(file, "/")
 	globs := []glob{strings.Split(pattern, "/")}

@@ -48,12 +48,13 @@ type listing struct {
 	p       *place
 	found   func(follow.Listed)
 	refused func(label, why string)
-	seen    map[string]bool // paths found so far; nil with a single root, where no path can repeat
+	seen    map[string]bool // paths found so far; nil with a single root
 	visited []string
 }
 
-// List implements follow.Place. It calls found with each file to read, and refused with each
-// skipped one.
+// List implements follow.Place. It calls found with each file to read. It calls refused with each
+// file or folder that it has to skip, and the reason. Files that the option exclude matches are
+// omitted.
 func (p *place) List(found func(follow.Listed), refused func(label, why string)) error {
 	if err := p.renew(refused); err != nil {
 		return err
@@ -98,7 +99,7 @@ func (p *place) renew(refused func(label, why string)) error {
 	return nil
 }
 
-// folder lists the files that the globs match in the folder name and below it.
+// folder lists the files that the globs match in the folder with the path name and below it.
 func (l *listing) folder(r *root, dir vfs.Dir, name string, globs []glob, depth int) error {
 	l.visited = append(l.visited, filepath.FromSlash(r.label(name)))
 	if names, ok := literal(globs); ok {
@@ -208,7 +209,7 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 // rename or move files.
 func (p *place) Finished(func(follow.Listed)) error { return nil }
 
-// siblings calls found with each regular file in the folder of the file label.
+// siblings calls found with each regular file in the folder of the file with the given label.
 func (p *place) siblings(label string, found func(follow.Listed)) error {
 	folder := path.Dir(label)
 	for _, r := range p.roots {

@@ -15,7 +15,7 @@ import (
 const (
 	// maxDepth is the maximum depth of folders below a root.
 	maxDepth = 64
-	// maxLinks is the maximum number of symlinks that lead to each other.
+	// maxLinks is the maximum length of a chain of symlinks, with the file at its end.
 	maxLinks = 16
 )
 
@@ -101,8 +101,8 @@ func (r *root) Stat(name string) (vfs.Info, error) {
 	return dir.Stat(name)
 }
 
-// beneath returns the path of a folder relative to the root. ok is false if it is outside of the
-// root.
+// beneath returns the path of a folder relative to the root. ok is false if the folder is outside
+// of the root.
 func (r *root) beneath(folder string) (rel string, ok bool) {
 	rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(folder))
 	rel = filepath.ToSlash(rel)
@@ -138,7 +138,7 @@ func (l linked) Stat(name string) (vfs.Info, error) {
 	return info, errors.Join(err, dir.Close())
 }
 
-// resolve follows a chain of symlinks to a regular file.
+// resolve follows a chain of symlinks to its end.
 func (r *root) resolve(name string) (follow.Listed, error) {
 	s := follow.Listed{Label: r.label(name)}
 	at := filepath.FromSlash(s.Label)

@@ -2,13 +2,14 @@
 // as logs.
 //
 // It finds files with globs, also files that appear later, and reads the data that is added to
-// them. It recognises a file after a rotation: the file may be renamed, even to a name that the
-// globs do not match; copied and truncated; or deleted while it is open. A rotation is recognised
-// even if it has happened while the source was not running. Package engine/kit/follow does this,
-// and reads the files into batches. The engine opens one reader per route.
+// them. It recognizes a file after a rotation: the file may be renamed, even to a name that the
+// globs do not match; copied and truncated; or deleted while it is open. It recognizes renamed and
+// copied files even if the rotation happened while the source was not running. Package
+// engine/kit/follow finds and recognizes the files, and reads them into batches. The engine opens
+// one reader per route.
 //
-// The source never writes to a folder or file. It waits for the end of a record, but at most for
-// the option partial_wait. It reports all lost data, with its file and offset.
+// The source never writes to a folder or file. It waits for the end of a record. If the option
+// partial_wait is set, it waits at most for this time. It reports lost data with the file's path.
 package tail
 
 import (
@@ -85,8 +86,8 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	return &reader{Reader: s.set.Open(o), s: s, meta: meta}, nil
 }
 
-// Held implements stream.Holder. It returns the amount of deleted data that is still kept in open
-// files.
+// Held implements stream.Holder. It returns the number and size of the deleted files that are kept
+// open because a route has not read them.
 func (s *source) Held() stream.Held { return s.set.Held() }
 
 // follow lists the files repeatedly until ctx is done, even while no route reads. ctx is done only
@@ -102,8 +103,8 @@ func (s *source) notify(ctx context.Context) error {
 	return nil
 }
 
-// ours reports whether a change in a watched folder may concern a file to read. Hidden files are
-// ignored.
+// ours reports whether a change in a watched folder may concern a file to read. It returns false
+// for hidden files, which are only polled.
 func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(name)) }
 
 // Input implements stream.InputReader. Its result changes when files to read appear, change or

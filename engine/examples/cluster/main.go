@@ -1,6 +1,7 @@
 // Command cluster tests a cluster on one machine. It runs three engines and three NATS servers,
-// each as a separate process, with a database. While messages are published, it kills engines and
-// servers at random. At the end it checks that the table has each message exactly once.
+// each as a separate process, with a database. While messages are published, it alternately kills a
+// random engine and a random server, and restarts it. At the end it checks that the table has each
+// message exactly once.
 //
 //	go run ./engine/examples/cluster [-kills 12] [-seed 1] [-postgres URL]
 package main
@@ -126,8 +127,8 @@ func run(ctx context.Context, out io.Writer, s settings) (err error) {
 	return nil
 }
 
-// check waits until the table has each published message. It returns an error if a message is in
-// the table twice.
+// check waits until the table has as many rows as messages were published. It returns an error
+// unless each message is then in the table exactly once.
 func check(ctx context.Context, out io.Writer, db *table, published int) error {
 	if _, err := db.more(ctx, published-1); err != nil {
 		return err

@@ -63,7 +63,7 @@ func (g *group) close() {
 	}
 }
 
-// printed returns the last lines of the logs of the processes, as an error.
+// printed returns the ends of the logs of the processes, as an error.
 func (g *group) printed() (all error) {
 	for _, p := range g.processes {
 		text, err := os.ReadFile(p.log)
@@ -117,12 +117,11 @@ func (s *servers) urls() string {
 
 const streamName = "orders"
 
-// maxLag is the number of messages by which a server may be behind its leader and still count as
-// ready. It is not 0, because a server is nearly always a little behind while messages are
-// published.
+// maxLag is the maximum number of messages that a ready server may be behind its leader. It is not
+// 0, because a server is nearly always a little behind while messages are published.
 const maxLag = 1000
 
-// ready waits until each server is behind its leader by at most maxLag messages.
+// ready waits until all servers run, and none is more than maxLag messages behind its leader.
 func (s *servers) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -203,8 +202,8 @@ func (s *servers) close() {
 	s.group.close()
 }
 
-// run publishes messages until ctx is done. If a message gets no acknowledgement, run publishes it
-// again with the same id. The servers then recognize the repetition.
+// run publishes messages until ctx is done and the last message is acknowledged. If a message gets
+// no acknowledgement, run publishes it again with the same id. So the servers recognize it.
 func (p *publisher) run(ctx context.Context, js jetstream.JetStream) {
 	defer close(p.ended)
 	tick := time.NewTicker(5 * time.Millisecond)

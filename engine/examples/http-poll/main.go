@@ -1,5 +1,5 @@
 // Command http-poll copies orders from an HTTP API to a SQLite table. A server in the same process
-// acts as the API: it returns orders in pages, limits the request rate, and sometimes fails. The
+// acts as the API: it returns orders in pages, and sometimes responds with status 429 or 502. The
 // program stops the engine before all orders are copied, and starts it again. At the end it checks
 // that the table has each order exactly once.
 //
@@ -116,7 +116,7 @@ type api struct {
 	stop                        func()
 }
 
-// at sets the function that the server calls when it receives its n-th request.
+// at makes the server call the function stop when it receives its n-th request.
 func (a *api) at(n int, stop func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

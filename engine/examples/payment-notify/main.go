@@ -4,8 +4,8 @@
 // The merchants receive notifications with package inbox.
 //
 // One merchant loses a response, one is slow, and one is down for an hour. Meanwhile Penstock is
-// stopped and started again. At the end, the program asks for the deliveries at the admin address,
-// prints their timelines, and checks that each order was booked once.
+// stopped and started again. The program gets the deliveries from the admin address. At the end, it
+// prints the timelines of those with several attempts, and checks that each order was booked once.
 //
 // Time runs faster: an hour takes 240 ms, so that the day takes 6 seconds.
 //
@@ -47,7 +47,7 @@ var day = []time.Duration{
 	3 * time.Hour, 3 * time.Hour, 3 * time.Hour, 6 * time.Hour, 6 * time.Hour,
 }
 
-// patience is the maximum duration of each wait in the program. On an idle machine, all waits
+// patience is the maximum time for which await waits for a delivery. On an idle machine, all waits
 // together take 6 s.
 const patience = 2 * time.Minute
 

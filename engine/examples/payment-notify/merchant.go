@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/inbox"
 )
 
-// unknownOrder is the key of a notification about an order that the merchant does not have. The
-// merchant rejects it.
+// unknownOrder is the id of a paid order that the merchant does not have. The merchant rejects the
+// notification.
 const unknownOrder = "well-unknown"
 
 // merchant is a shop with a database and a server.
@@ -124,7 +124,8 @@ func (m *merchant) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
 	m.behave(m, w, r)
 }
 
-// loseOneResponse books the first order and breaks the connection instead of responding.
+// loseOneResponse books the order well-1, but breaks the connection instead of sending the first
+// response. All other requests get their responses.
 func loseOneResponse(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request) {
 	if r.Header.Get("Idempotency-Key") != "well-1" {
 		m.inbox.ServeHTTP(w, r)

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// leastMinute is the value on the logarithmic axis of minutes at which first attempts are drawn.
+// leastMinute is the lowest value on the axis of minutes. First attempts are drawn there, because a
+// logarithmic axis has no 0.
 const leastMinute = 0.1
 
 // writePlot draws the deliveries that needed more than one attempt, as SVG or PNG.
@@ -30,7 +31,8 @@ func writePlot(path string, deliveries []stream.Delivery) (err error) {
 	return timelines(deliveries).WriteSVG(f)
 }
 
-// timelines returns a figure with a row for each delivery and a point for each attempt.
+// timelines returns a figure with a row for each delivery that needed more than one attempt. Each
+// attempt has two points: its planned time and its real time.
 func timelines(deliveries []stream.Delivery) plot.Figure {
 	var rows []stream.Delivery
 	for _, d := range deliveries {

@@ -54,7 +54,7 @@ func (p *provider) await(key string, wanted func(stream.Delivery) bool) (stream.
 	return stream.Delivery{}, errors.Join(err, last)
 }
 
-// planned returns the planned time of attempt n on the schedule. The first attempt is 0.
+// planned returns the planned time of an attempt on the schedule. The first attempt has n = 0.
 func planned(n int) (at time.Duration) {
 	for _, wait := range day[:min(n, len(day))] {
 		at += wait
@@ -87,8 +87,8 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%ds", s)
 }
 
-// check returns an error if an order was not booked exactly once, or if a delivery did not end as
-// expected.
+// check returns an error if an order was not booked exactly once, if a delivery did not end as
+// expected, or if an attempt was too early.
 func check(deliveries []stream.Delivery, merchants []*merchant) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -1,11 +1,11 @@
 // Command remote-workers runs one reader and twelve workers of unequal speed, each as a separate
-// process, with a database. Meanwhile it kills one worker, drains one, and adds two.
+// process, with a database. Meanwhile it kills and restarts one worker, drains one, and adds two.
 //
 // It does the same work twice. In the first run, a hash decides which worker gets a batch, and
 // windows are fixed. In the second run, the workers advertise their windows, and the reader uses
 // these windows.
 //
-//	go run ./engine/examples/remote-workers [-seconds 20] [-postgres URL]
+//	go run ./engine/examples/remote-workers [-seconds 10] [-postgres URL]
 package main
 
 import (
@@ -215,7 +215,7 @@ func (r *reader) until(db *sql.DB, records int) error {
 	}
 }
 
-// wait waits for the end of the reader and returns the reader's counts.
+// wait waits for the end of the reader, and adds the reader's counts to o.
 func (r *reader) wait(o *outcome) error {
 	<-r.ended
 	if r.err != nil {

@@ -78,7 +78,7 @@ func (p *pool) close() {
 	_ = p.log.Close()
 }
 
-// printed returns the output of the processes as an error. It returns nil if there is no output.
+// printed returns the end of the processes' logs as an error. It returns nil if they are empty.
 func (p *pool) printed() error {
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil || len(text) == 0 {
@@ -231,7 +231,7 @@ func openStore(postgres, dir string) (s *store, err error) {
 	return s, nil
 }
 
-// writeRecords writes the records that the reader will read to a file.
+// writeRecords writes a file with the records for the reader.
 func writeRecords(dir string, count int) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err

@@ -6,8 +6,8 @@
 //	err = store.Create(ctx)
 //	in, err := inbox.New(inbox.Options[*sql.Tx]{Store: store, ...})
 //
-// It works with any driver of database/sql. Open SQLite with a busy timeout, such as
-// _pragma=busy_timeout(5000) of modernc.org/sqlite. Without it, a change fails if another
+// It works with any database/sql driver of these databases. Open SQLite with a busy timeout, such
+// as _pragma=busy_timeout(5000) of modernc.org/sqlite. Without it, a change fails if another
 // transaction is writing.
 package sqlstore
 
@@ -150,10 +150,10 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, key inbox.Key) (repeated
 // expireBatch is the maximum number of keys that one transaction of Expire deletes.
 const expireBatch = 1000
 
-// Expire deletes the keys that were recorded before t and returns their number. Choose t so that
+// Expire deletes the keys that were received before t and returns their number. Choose t so that
 // keys are kept for longer than the sender repeats a notification. If a notification is repeated
 // after its key was deleted, it is applied again. Expire deletes in several small transactions, and
-// stops early when ctx is done.
+// stops early with an error when ctx is done.
 func (s *Store) Expire(ctx context.Context, t time.Time) (deleted int64, err error) {
 	query := fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE id IN (SELECT id FROM %[1]s WHERE received < $1 LIMIT %[2]d)`,
