@@ -83,8 +83,9 @@ type Fault struct {
 	Flaky string
 }
 
-// Faults are the results by program and setting. The first setting of each program loses least when
-// the program is killed. Some programs were also measured with other settings, such as the defaults.
+// Faults are the results by program and setting. The first setting of each program loses least
+// when the program is killed. Some programs were also measured with other settings, such as the
+// defaults.
 var Faults = []Fault{
 	{"syslog-ng", "flow-control", "0 / 5.8k-9.0k", "0 / 16k", "0 / 0, 0.2 s"},
 	{"syslog-ng", "disk-buffer, reliable", "0 / 1", "0 / 16k-17k", ""},

@@ -117,8 +117,9 @@ func (h *Host) Fault(err error) {
 func (h *Host) Failed() <-chan struct{} { return h.group.Context().Done() }
 
 // Stop ends the context of the connector's goroutines, waits for them, and closes the state
-// directory. The end of a route or of the process ends the context in the same way. Stop returns the
-// first error of a goroutine, or an error if goroutines still run after 20 s. It may be called again.
+// directory. The end of a route or of the process ends the context in the same way. Stop returns
+// the first error of a goroutine, or an error if goroutines still run after 20 s. It may be called
+// again.
 func (h *Host) Stop() error {
 	h.mu.Lock()
 	h.taken = true

@@ -135,11 +135,14 @@ func (m *member) open(ctx context.Context, o stream.SinkOptions) error {
 // reopen creates and opens the sink of a member, and repeats this until it succeeds or ctx is done.
 func (m *member) reopen(ctx context.Context, o stream.SinkOptions) error {
 	attempt := func(ctx context.Context) error {
-		err := m.sink.Close()
+		_ = m.sink.Close() // it has not opened, so it holds no data
 		m.of.mu.Lock()
-		err = errors.Join(err, m.create())
+		err := m.create()
 		m.of.mu.Unlock()
-		return errors.Join(err, m.open(ctx, o))
+		if err != nil {
+			return err
+		}
+		return m.open(ctx, o)
 	}
 	options := retry.Options{Policy: reopenBackoff, MaxAttempts: -1}
 	options.Classify = func(error) retry.Action { return retry.Retry }

@@ -16,11 +16,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fake is a sink that fails to open before until.
+// fake is a sink that fails to open before until. Close fails if it has not opened.
 type fake struct {
-	lane  string
-	until time.Time
-	kind  string
+	lane   string
+	until  time.Time
+	kind   string
+	opened bool
+	opens  *int // incremented by each Open that succeeds, if not nil
 }
 
 func (f fake) component() stream.Component {
@@ -38,12 +40,21 @@ func (f *fake) Open(_ context.Context, o stream.SinkOptions) error {
 	if time.Now().Before(f.until) {
 		return errors.New("not yet")
 	}
+	f.opened = true
+	if f.opens != nil {
+		*f.opens++
+	}
 	o.Lanes([]stream.Lane{{Name: f.lane}})
 	return nil
 }
 
 // Close implements stream.Sink.
-func (f *fake) Close() error { return nil }
+func (f *fake) Close() error {
+	if !f.opened {
+		return errors.New("not open")
+	}
+	return nil
+}
 
 type appending struct{ fake }
 
@@ -65,8 +76,8 @@ func options(members ...fake) *failover.Options {
 // member that cannot be opened at first adds its lanes once it is opened.
 func TestOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		later := time.Now().Add(time.Minute)
-		o := options(fake{lane: "a", until: later}, fake{lane: "b"}, fake{lane: "b"})
+		later, opens := time.Now().Add(time.Minute), 0
+		o := options(fake{lane: "a", until: later, opens: &opens}, fake{lane: "b"}, fake{lane: "b"})
 		s, err := failover.New(o, connectortest.NewHost(t))
 		if err != nil {
 			t.Fatal(err)
@@ -95,6 +106,9 @@ func TestOpen(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		check("after two minutes", "a: 0", "b: 1", "b (failover 3): 2")
+		if opens != 1 {
+			t.Errorf("the first sink was opened %d times, want once", opens)
+		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
