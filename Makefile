@@ -16,7 +16,7 @@ build: ## Build the program into bin/.
 
 .PHONY: check
 check: export CGO_ENABLED := 0
-check: export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
+check: export GOFLAGS := $(strip $(GOFLAGS) -trimpath -vet=off) # the stage vet has the checks that go test would repeat
 check: format vet lint test race slim grpc compare kills-short workers-short agree-short files-short faults-short kafka-short cluster-short notify-load-short dashboard-short terminal-short way-back deploy-check dist-short quickstart examples unchanged ## All of CI, from a fresh clone. All stages build like `make dist`, so that each package is compiled once.
 
 .PHONY: format
