@@ -45,9 +45,11 @@ test-full: ## The same with all seeds, states and crashes, of which go test trie
 race: export CGO_ENABLED := 1
 race: export GORACE = atexit_sleep_ms=0 # else each child that a test starts sleeps a second before it ends
 race: ## The short tests under the race detector, of packages that use goroutines or locks.
-	@go test -race -short -parallel 2 -skip '^TestRotationKilled$$' $(UNTRACKED) $$(go list -f '{{.Dir}} {{.ImportPath}}' work | grep -vE '/($(RACELESS))$$' | \
+	@go test -race -short -parallel 2 -skip '^($(SEQUENTIAL))$$' $(UNTRACKED) $$(go list -f '{{.Dir}} {{.ImportPath}}' work | grep -vE '/($(RACELESS))$$' | \
 	  while read -r dir path; do if grep -qE '$(CONCURRENT)' "$$dir"/*.go; then echo "$$path"; fi; done)
-# Pure packages, and tests of a program that is built without the detector, like TestRotationKilled.
+# Tests of one goroutine that take long with the detector, and one of a program that is built without it.
+SEQUENTIAL := TestBitFlipAtEveryByte|TestTornTailAtEveryByte|TestSizeUnderChurn|TestLongLastLetter|TestReplayIsExact|TestFilesStayInProportion|TestMemoryOfRanges|TestRotationKilled
+# Pure packages, and tests of a program that is built without the detector.
 RACELESS := flow/control|internal/lab/flowsim|internal/archtest|internal/endtoend|internal/faults
 # SQLite keeps its data and locks in memory that the detector does not track.
 UNTRACKED := -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
