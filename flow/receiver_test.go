@@ -181,7 +181,7 @@ func TestReceiverExamples(t *testing.T) {
 			if name == "go" { // killing go run would not kill the program that it started
 				out := filepath.Join(t.TempDir(), "receiver")
 				build := exec.Command(path, "build", "-o", out, command[2])
-				build.Env = append(os.Environ(), "CGO_ENABLED=0") // not as make race, to share packages
+				build.Env = append(os.Environ(), "CGO_ENABLED=0") // unlike make race
 				if text, err := build.CombinedOutput(); err != nil {
 					t.Fatalf("%v: %s", err, text)
 				}

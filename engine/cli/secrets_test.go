@@ -206,7 +206,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	t.Run("every component", everySecretHasACase)
 	forms := wrongForms
 	if testing.Short() {
-		forms = forms[:1] // the others differ only in what validate parses
+		forms = forms[:1] // the other forms differ only for the parser
 	}
 	for name, c := range secretCases {
 		for path, options := range c.options {
