@@ -386,7 +386,7 @@ dist: ## Archives of 5 platforms and Debian packages in bin/dist/, with checksum
 .PHONY: dist-short
 dist-short: ## The Debian package of this machine, installed and run on a throw-away layer, else skipped (needs root and Debian); an empty module that uses both modules.
 	@if ! command -v dpkg-deb >/dev/null; then echo "dist: skipped: there is no dpkg-deb (Debian package dpkg)"; \
-	else .ci/dist linux/$$(go env GOARCH) && .ci/dist-try bin/dist/*.deb; fi
+	else DPKG_DEB_COMPRESSOR_LEVEL=1 .ci/dist linux/$$(go env GOARCH) && .ci/dist-try bin/dist/*.deb; fi
 	@.ci/dist-modules
 
 .PHONY: quickstart
