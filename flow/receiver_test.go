@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -179,8 +180,9 @@ func TestReceiverExamples(t *testing.T) {
 			bin := append([]string{path}, command[1:]...)
 			if name == "go" { // killing go run would not kill the program that it started
 				out := filepath.Join(t.TempDir(), "receiver")
-				if text, err := exec.Command(path, "build", "-o", out,
-					command[2]).CombinedOutput(); err != nil {
+				build := exec.Command(path, "build", "-o", out, command[2])
+				build.Env = append(os.Environ(), "CGO_ENABLED=0") // unlike make race
+				if text, err := build.CombinedOutput(); err != nil {
 					t.Fatalf("%v: %s", err, text)
 				}
 				bin = []string{out, command[3]}

@@ -204,9 +204,13 @@ var wrongForms = []string{
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	t.Run("every component", everySecretHasACase)
+	forms := wrongForms
+	if testing.Short() {
+		forms = forms[:1] // the other forms differ only for the parser
+	}
 	for name, c := range secretCases {
 		for path, options := range c.options {
-			for _, form := range wrongForms {
+			for _, form := range forms {
 				if !strings.Contains(form, "://") && (path == "endpoints" || path == "proxy") {
 					continue // only a URL holds a secret there
 				}

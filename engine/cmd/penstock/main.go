@@ -3,6 +3,8 @@
 package main
 
 import (
+	_ "time/tzdata" // for systems without a time zone database
+
 	"github.com/penstock-io/penstock/engine/cli"
 	"github.com/penstock-io/penstock/engine/connector/all"
 	"github.com/penstock-io/penstock/engine/internal/lab/command"

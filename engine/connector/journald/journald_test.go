@@ -94,7 +94,7 @@ func options(t *testing.T, journal string) Options {
 	t.Helper()
 	t.Setenv("FAKE_JOURNAL", journal)
 	o := *DefaultOptions()
-	o.Command, o.Env = []string{os.Args[0]}, []string{"PATH", "FAKE_JOURNAL"}
+	o.Command, o.Env = []string{os.Args[0]}, []string{"PATH", "FAKE_JOURNAL", "GORACE"}
 	return o
 }
 

@@ -348,8 +348,8 @@ func TestFilesStayInProportion(t *testing.T) {
 	}
 }
 
-// TestMemory checks that a range takes at most 100 bytes.
-func TestMemory(t *testing.T) {
+// TestMemoryOfRanges checks that a range takes at most 100 bytes.
+func TestMemoryOfRanges(t *testing.T) {
 	const n = 1 << 20
 	heapOf := func() int64 {
 		runtime.GC()

@@ -454,7 +454,11 @@ func FuzzRotations(f *testing.F) {
 	for _, seed := range failed {
 		f.Add(seed)
 	}
-	for _, seed := range seeds(f, 40) {
+	each := uint64(40)
+	if testing.Short() {
+		each = 8
+	}
+	for _, seed := range seeds(f, each) {
 		f.Add(seed)
 		f.Add(lateSeed + seed)
 		f.Add(2*lateSeed + seed)
