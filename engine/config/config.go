@@ -237,9 +237,10 @@ type DeadLetters struct {
 	// Dir is the directory of the dead letters, created if missing. Default: "dead" in the state
 	// directory.
 	Dir string `yaml:"dir" path:"true" doc:"directory of the dead letters; default: dead in the state directory"`
-	// Max is the maximum size of the route's dead letters in bytes, at least 1. If a letter does not
-	// fit, the route fails, and is restarted until there is room. No record is dropped. Default 1GiB.
-	Max stream.Size `yaml:"max" doc:"maximum size; if a letter does not fit, the route fails, and is restarted until there is room"`
+	// Max is the maximum size of the route's dead letters in bytes, at least 1. If a letter does
+	// not fit, the route fails, and is restarted until there is room. No record is dropped. Default
+	// 1GiB.
+	Max stream.Size `yaml:"max" doc:"maximum size; if a letter does not fit, the route fails until there is room"`
 }
 
 // Guard stops a route that turns too many records into dead letters: the key `guard`.

@@ -299,7 +299,8 @@ func TestPlanIsAConfig(t *testing.T) {
 	f, _ := mustLoad(t, `
 pipelines:
   a:
-    source: {spool_dir: {path: in, include: ["*.log", "0123", "yes", "a #b", "!x", "$${a}"], recursive: true}}
+    source:
+      spool_dir: {path: in, include: ["*.log", "0123", "yes", "a #b", "!x", "$${a}"], recursive: true}
     processors: [{where: {expr: 'a == "#"'}}, {set: {b: "2", a: "1"}}, {drop_fields: [x]}]
     sink: {file: {path: "a: b", rotate: {bytes: 1MiB}}}
     flow: {window: fixed, size: 2}
@@ -321,8 +322,8 @@ tests: [{name: "$${n}", pipeline: a, input: ["${i}"], expect: ["${e}"], dead: ["
 	if string(again.Plan()) != string(f.Plan()) {
 		t.Errorf("the plan of\n%s is\n%s", f.Plan(), again.Plan())
 	}
-	if got, want := again.Tests[0], f.Tests[0]; got.Name != want.Name || got.Dead[0] != want.Dead[0] ||
-		got.Input[0].JSON() != want.Input[0].JSON() {
+	if got, want := again.Tests[0], f.Tests[0]; got.Name != want.Name ||
+		got.Dead[0] != want.Dead[0] || got.Input[0].JSON() != want.Input[0].JSON() {
 		t.Errorf("test %+v, want %+v", got, want)
 	}
 	if got, want := again.Pipelines[0].Source.Options,
