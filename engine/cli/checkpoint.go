@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/engine/internal/table"
@@ -97,7 +99,7 @@ With --json it prints one object per partition or position, then one with "ok".`
 // stateOf returns the state directory for the argument of a command, which is a state directory or
 // a config.
 func (p *program) stateOf(path string) (string, error) {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
+	if isState(path) {
 		return path, nil
 	}
 	f, err := engine.Load(path, p.components...)
@@ -105,6 +107,18 @@ func (p *program) stateOf(path string) (string, error) {
 		return "", err
 	}
 	return f.State, nil
+}
+
+// isState reports whether path is a state directory. A directory with YAML files and without a
+// checkpoint is a config.
+func isState(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	files, err := config.Files(path)
+	_, none := os.Stat(filepath.Join(path, checkpoint.Name))
+	return err != nil || len(files) == 0 || none == nil
 }
 
 // openState opens the state directory for the argument of a command, which is a state directory or

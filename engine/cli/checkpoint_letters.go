@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,7 +18,7 @@ import (
 // lettersPath returns the default path.
 func lettersPath(p *program, path, route string) (string, error) {
 	state := path
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+	if !isState(path) {
 		c, err := engine.Load(path, p.components...)
 		if err != nil {
 			return "", err

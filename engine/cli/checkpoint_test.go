@@ -135,3 +135,21 @@ func TestCheckpointChange(t *testing.T) {
 		t.Errorf("copies %v, %v; want one of each change", copies, err)
 	}
 }
+
+// TestCheckpointOfConfigDirectory checks that the argument may be a config of several files, and
+// that a directory with a checkpoint is a state directory even if it has YAML files.
+func TestCheckpointOfConfigDirectory(t *testing.T) {
+	inFolder(t)
+	saved(t, "conf/state")
+	writeFile(t, "conf/penstock.yaml",
+		"pipelines: { access: { source: { stdin: }, sink: { drop: } } }\n")
+	writeFile(t, "conf/state/notes.yaml", "a: b\n")
+	p := realProgram()
+	for _, args := range []string{"show conf", "verify conf", "show conf/state",
+		"set conf --route access/main --partition f1 --watermark 0", "reset conf access/main"} {
+		got := p.try(t, append([]string{"checkpoint"}, strings.Fields(args)...)...)
+		if got.code != exitOK {
+			t.Errorf("checkpoint %s: exit code %d, %s%s", args, got.code, got.out, got.stderr)
+		}
+	}
+}

@@ -29,6 +29,13 @@ func TestContradictions(t *testing.T) {
 		{sinkOf, "http: { url: message, allow: { hosts: [a.example] }, timeout: 5s }", ""},
 		{sinkOf, "http: { url: message, allow: { hosts: [a.example] }, timeout: 5s, " +
 			"connect_timeout: 6s }", "connect_timeout is 6s, longer than timeout"},
+		{sourceOf, "spool_dir: { path: s }", "it would read s/checkpoint.log, a file of the state"},
+		{sourceOf, "spool_dir: { path: ., recursive: true }", "it would read s/checkpoint.log"},
+		{sourceOf, "spool_dir: { path: ., recursive: true, exclude: ['s/*'] }", ""},
+		{sourceOf, "spool_dir: { path: . }", ""},
+		{sourceOf, "tail: { include: ['./**/*.log'] }", "it would read s/checkpoint.log"},
+		{sourceOf, "tail: { include: ['*/*.lock'] }", "it would read s/penstock.lock"},
+		{sourceOf, "tail: { include: ['*/*.txt'] }", ""},
 		{sourceOf, "http_server: { listen: 127.0.0.1:0, deadline: 5s }", ""},
 		{sourceOf, "http_server: { listen: 127.0.0.1:0, deadline: 5s, header_timeout: 6s }",
 			"header_timeout is 6s, longer than deadline"},
@@ -50,5 +57,20 @@ func TestContradictions(t *testing.T) {
 			(err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.component, err, c.want)
 		}
+	}
+}
+
+// TestStateOfBuiltConfig checks that a config that was changed in Go is refused if a source reads
+// the state directory.
+func TestStateOfBuiltConfig(t *testing.T) {
+	c, err := engine.Parse([]byte("state: s\npipelines: { p: { source: { spool_dir: { path: in } }, "+
+		"sink: { drop: } } }"), all.Components()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.State = "in"
+	const want = "it would read in/checkpoint.log"
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }

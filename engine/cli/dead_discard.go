@@ -78,11 +78,12 @@ func discardOf(
 		if !res.unsettled[key] {
 			continue
 		}
-		n, err := pipeline.DiscardLetters(ctx, store, pipeline.Boot(), key, osfs.New(),
+		n, size, err := pipeline.DiscardLetters(ctx, store, pipeline.Boot(), key, osfs.New(),
 			pipeline.LettersPath(r.pipeline, r.route), filter)
 		discarded += n
 		res.Routes = append(res.Routes, routeResult{
-			Pipeline: r.pipeline.Name, Route: r.route.Name, ReadRecords: n, Dropped: n,
+			Pipeline: r.pipeline.Name, Route: r.route.Name, ReadRecords: n, ReadBytes: size,
+			Dropped: n,
 		})
 		if err != nil {
 			return discarded, fmt.Errorf("%s: %w", key, err)

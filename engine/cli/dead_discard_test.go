@@ -94,7 +94,7 @@ func TestDeadDiscardOpensNoSink(t *testing.T) {
 		"bearer_file: ./missing } } } }\n")
 	got = realProgram().try(t, "dead", "discard", "--all", "--json", "penstock.yaml")
 	if got.code != 0 || !strings.HasPrefix(got.out, `{"ok":true,"letters":3,"replayed":3,`+
-		`"skipped":0,"pipelines":[{"pipeline":"p","route":"main","read_records":3,`) {
+		`"skipped":0,"pipelines":[{"pipeline":"p","route":"main","read_records":3,"read_bytes":6,`) {
 		t.Errorf("the token is missing: exit code %d\n%s%s", got.code, got.out, got.stderr)
 	}
 }

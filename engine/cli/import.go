@@ -61,8 +61,7 @@ func importCommand() *cobra.Command {
 		Short: "Convert a configuration of Flume, Filebeat, Fluent Bit or Vector",
 		Long: `Import converts another program's configuration into a penstock config with the same
 effect. It reports each setting that it cannot convert, with its place, and never
-guesses: a component that penstock does not have is left out, so that the config fails
-to validate until you have replaced it.
+guesses: a component that it does not convert is left out, and the exit code is 1.
 
 With --out, and if no checkpoint exists, import also converts the positions that the
 other program has stored into a checkpoint beside the config, so that each file resumes
@@ -79,8 +78,7 @@ program's machine, after that program has stopped.`,
 
 const kindsExplained = `It reports settings that it does not convert on stderr, with their places: "lost" has no
 equivalent, "differs" works in a different way, "unneeded" has the same effect without a setting.
-If penstock has no equivalent of a source or sink, the route has none, and the
-exit code is 1.
+If a source or sink is not converted, the config lacks it, and the exit code is 1.
 `
 
 var importers = []importer{
@@ -219,7 +217,7 @@ func (f *importFlags) run(cmd *cobra.Command, path string) error {
 	}
 	if !r.Runnable {
 		return fmt.Errorf(
-			"%s: %s: penstock has no equivalent of a source or sink in it (see above): complete the "+
+			"%s: %s: a source or sink in it is not converted (see above): complete the "+
 				"config, then run penstock validate on it",
 			f.name(),
 			path,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"net"
 	"strings"
 	"testing"
 )
@@ -92,5 +93,19 @@ func TestUnlockableState(t *testing.T) {
 	if got.code != exitUnfinished || !strings.Contains(got.stderr, "penstock.lock") ||
 		strings.Contains(got.stderr, "stop the run") {
 		t.Errorf("exit code %d: %s", got.code, got.stderr)
+	}
+}
+
+// TestStatusOfSilentServer checks the message if a server accepts the connection and sends nothing.
+func TestStatusOfSilentServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := realProgram().try(t, "status", "--timeout", "10ms", l.Addr().String())
+	const want = " has not responded within the time limit; --timeout raises it"
+	if got.code != exitUnfinished || !strings.Contains(got.stderr, l.Addr().String()+want) {
+		t.Errorf("exit code %d, %q, want %q", got.code, got.stderr, want)
 	}
 }

@@ -102,6 +102,8 @@ func summary(s engine.Status, once bool, err error) string {
 		b.WriteString(table.Text(rows, 2))
 	case once:
 		b.WriteString("nothing new: all records have already been delivered\n")
+	case s.Reload != nil: // which resets the counts of the routes that it changes
+		b.WriteString("nothing new was read since the last reload\n")
 	default:
 		b.WriteString("nothing new was read\n")
 	}

@@ -291,4 +291,9 @@ func TestSummaryOfNothing(t *testing.T) {
 			t.Errorf("once %v: %q, want %q", once, got, want)
 		}
 	}
+	s.Reload = &status.Reload{Count: 1}
+	const reloaded = "nothing new was read since the last reload\n"
+	if got := summary(s, false, nil); !strings.HasPrefix(got, reloaded) {
+		t.Errorf("after a reload: %q, want %q", got, reloaded)
+	}
 }

@@ -247,7 +247,7 @@ func (c check) retry() {
 		return
 	}
 	if r.Base <= 0 {
-		c.wrong("retry", "base", "retry.base is 0; a refused batch would be sent again without "+
+		c.wrong("retry", "base", "retry.base is 0; a failed batch would be sent again without "+
 			"a pause")
 	}
 	if r.Backoff == "fixed" && !c.given("retry", "max") {

@@ -204,7 +204,8 @@ type Retry struct {
 	// computed wait. Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
 	// Attempts is the number of failed attempts after which a batch is exhausted, and treated as
-	// the option Exhausted states. A failure counts only if its worker delivers other batches.
+	// the option Exhausted states. A failure counts only if its worker delivers another batch that
+	// it got within two round trips after the failure.
 	// Zero, the default, means no limit.
 	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
 	// MaxElapsed is the time after which a failing batch is exhausted. The time begins with the
@@ -236,9 +237,10 @@ type DeadLetters struct {
 	// Dir is the directory of the dead letters, created if missing. Default: "dead" in the state
 	// directory.
 	Dir string `yaml:"dir" path:"true" doc:"directory of the dead letters; default: dead in the state directory"`
-	// Max is the maximum size of the route's dead letters in bytes, at least 1. When it is reached,
-	// the route stops, and no record is dropped. Default 1GiB.
-	Max stream.Size `yaml:"max" doc:"maximum size, at which the route stops; nothing is dropped"`
+	// Max is the maximum size of the route's dead letters in bytes, at least 1. If a letter does
+	// not fit, the route fails, and is restarted until there is room. No record is dropped. Default
+	// 1GiB.
+	Max stream.Size `yaml:"max" doc:"maximum size; if a letter does not fit, the route fails until there is room"`
 }
 
 // Guard stops a route that turns too many records into dead letters: the key `guard`.

@@ -66,6 +66,8 @@ func (l *loader) variable(inner string) (value string, file bool, err error) {
 	}
 	value, set := l.options.Env(name)
 	switch {
+	case strings.Contains(fallback, "${"):
+		return "", false, fmt.Errorf("a default cannot contain another variable")
 	case hasFallback && value == "":
 		return fallback, false, nil
 	case !set:

@@ -299,7 +299,8 @@ func TestPlanIsAConfig(t *testing.T) {
 	f, _ := mustLoad(t, `
 pipelines:
   a:
-    source: {spool_dir: {path: in, include: ["*.log", "0123", "yes", "a #b", "!x"], recursive: true}}
+    source:
+      spool_dir: {path: in, include: ["*.log", "0123", "yes", "a #b", "!x", "$${a}"], recursive: true}
     processors: [{where: {expr: 'a == "#"'}}, {set: {b: "2", a: "1"}}, {drop_fields: [x]}]
     sink: {file: {path: "a: b", rotate: {bytes: 1MiB}}}
     flow: {window: fixed, size: 2}
@@ -308,6 +309,7 @@ pipelines:
     routes:
       x: {sink: drop, flow: {order: partition}, retry: {policy: 'limit(pekko min=1s max=9s; 5)'}}
       y: {sink: {http: {endpoints: ["http://h"], ratio: 0.25}}}
+tests: [{name: "$${n}", pipeline: a, input: ["${i}"], expect: ["${e}"], dead: ["$$${d}"]}]
 `)
 	path := filepath.Join(t.TempDir(), "plan.yaml")
 	if err := os.WriteFile(path, f.Plan(), 0o600); err != nil {
@@ -319,6 +321,10 @@ pipelines:
 	}
 	if string(again.Plan()) != string(f.Plan()) {
 		t.Errorf("the plan of\n%s is\n%s", f.Plan(), again.Plan())
+	}
+	if got, want := again.Tests[0], f.Tests[0]; got.Name != want.Name ||
+		got.Dead[0] != want.Dead[0] || got.Input[0].JSON() != want.Input[0].JSON() {
+		t.Errorf("test %+v, want %+v", got, want)
 	}
 	if got, want := again.Pipelines[0].Source.Options,
 		f.Pipelines[0].Source.Options; !reflect.DeepEqual(got, want) {

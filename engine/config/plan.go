@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -30,11 +31,13 @@ func (c *Config) Plan() []byte {
 		add(pipelines, c.Pipelines[i].Name, c.Pipelines[i].plan())
 	}
 	add(root, "pipelines", pipelines)
+	escapeVariables(root)
 	if len(c.Tests) > 0 {
 		tests := &yaml.Node{Kind: yaml.SequenceNode}
 		for i := range c.Tests {
 			tests.Content = append(tests.Content, c.Tests[i].plan())
 		}
+		escapeVariables(tests, "input", "expect")
 		add(root, "tests", tests)
 	}
 	var out bytes.Buffer
@@ -45,6 +48,25 @@ func (c *Config) Plan() []byte {
 		panic(fmt.Sprintf("config: BUG: writing the plan: %v", err))
 	}
 	return out.Bytes()
+}
+
+// escapeVariables writes each ${ in a value as $${, because the reader of a config replaces
+// variables. It leaves out the values of the given keys, in which the reader replaces none.
+func escapeVariables(n *yaml.Node, except ...string) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		for key, value := range entries(n) {
+			if !slices.Contains(except, key.Value) {
+				escapeVariables(value, except...)
+			}
+		}
+	case yaml.SequenceNode:
+		for _, item := range n.Content {
+			escapeVariables(item, except...)
+		}
+	default:
+		n.Value = strings.ReplaceAll(n.Value, "${", "$${")
+	}
 }
 
 // RoutePlan is the part of a plan that describes one route. It marshals to a JSON object.

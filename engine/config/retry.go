@@ -141,7 +141,7 @@ func (c check) retryPolicy(spec string) {
 	}
 	_, _, first := backoff.Bounds(p, 0)
 	if _, _, second := backoff.Bounds(p, 1); first == 0 && second == 0 {
-		c.wrong("retry", name, "retry.%s %q waits 0; a refused batch would be sent again "+
+		c.wrong("retry", name, "retry.%s %q waits 0; a failed batch would be sent again "+
 			"without a pause", name, spec)
 	}
 }

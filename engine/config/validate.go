@@ -29,7 +29,7 @@ func (c *Config) Validate() error {
 			"source and a sink")
 	}
 	for i := range c.Pipelines {
-		v.pipeline(&c.Pipelines[i])
+		v.pipeline(&c.Pipelines[i], c.State)
 	}
 	for i := range c.Tests {
 		if t := &c.Tests[i]; len(v.errs) == 0 {
@@ -59,7 +59,7 @@ func (v *validation) name(at Place, role, name, path string) {
 	v.places[path] = true
 }
 
-func (v *validation) pipeline(p *Pipeline) {
+func (v *validation) pipeline(p *Pipeline, state string) {
 	if v.places[p.Name] {
 		v.fail(p.Where, "two pipelines are named %q; rename one", p.Name)
 		return
@@ -67,6 +67,9 @@ func (v *validation) pipeline(p *Pipeline) {
 	v.name(p.Where, "pipeline", p.Name, p.Name)
 	what := fmt.Sprintf("pipeline %q", p.Name)
 	v.use(p.Where, p.Source, stream.SourceRole, what)
+	if err := readsState(p.Source, state); err != nil {
+		v.fail(p.Where, "%s: %s: %v", what, p.Source.Component.Name, err)
+	}
 	if len(p.Routes) == 0 {
 		v.fail(p.Where, "%s has no route; a pipeline has at least one, with a sink", what)
 	}

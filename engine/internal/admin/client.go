@@ -98,6 +98,10 @@ func request(ctx context.Context, method, address, path, token string) (*http.Re
 			"or its admin: is off"
 		return nil, fmt.Errorf(notListening, address)
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%s has not responded within the time limit; --timeout raises it: "+
+			"%w", address, context.DeadlineExceeded)
+	}
 	return res, err
 }
 

@@ -3,7 +3,7 @@
 //
 // A [Store] is the file of one route. Letters are durable when Append returns. Each letter is
 // written once, even if the process is killed and the source repeats its record. A Store never
-// drops a letter. If it is full, Append returns an error, and the route stops.
+// drops a letter. If it is full, Append returns an error, and the route fails.
 //
 // A [Guard] counts dead letters, and decides when a route has too many of them and must stop. It
 // reads no clock and does no I/O.
@@ -116,7 +116,7 @@ func (s *Store) open() error {
 
 // Append writes the letters in order and returns when they are durable. It omits letters with an id
 // that is among the last maxKnown ids written. If the letters do not fit, the error is ErrFull, and
-// the route must stop. After any error, none of the letters counts as written. While another call
+// the route fails. After any error, none of the letters counts as written. While another call
 // is running, Append waits until that call has returned or ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	select {
@@ -160,8 +160,7 @@ func (s *Store) append(letters []Letter) error {
 	}
 	if s.size+int64(s.buf.Len()) > s.o.MaxBytes {
 		return fmt.Errorf("%w: %d bytes and %d more exceed dead_letters.max, %v; check the "+
-			"reasons, move the file away or raise the option, and "+
-			"restart", ErrFull, s.size, s.buf.Len(),
+			"reasons, then move the file away or raise the option", ErrFull, s.size, s.buf.Len(),
 			stream.Size(s.o.MaxBytes))
 	}
 	if err := s.write(); err != nil {

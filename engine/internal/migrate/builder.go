@@ -40,6 +40,13 @@ func (b *Builder) NoteLost(v *Value, format string, args ...any) {
 	v.IgnoreAll()
 }
 
+// NoteLostInput adds a note that a whole input is lost: the config has no pipeline for it. The
+// result is then not runnable, so that nobody takes the config for complete.
+func (b *Builder) NoteLostInput(v *Value, format string, args ...any) {
+	b.NoteLost(v, format, args...)
+	b.broken++
+}
+
 // NoteVerified adds the note about a setting that disables the verification of certificates.
 func (b *Builder) NoteVerified(v *Value) {
 	b.Note(v, Lost, "certificates are always verified: set tls.ca to the authority")

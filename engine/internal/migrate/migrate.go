@@ -55,7 +55,7 @@ type Result struct {
 	Config   string     // the config as YAML
 	Notes    []Note     // sorted by kind and then by line
 	Progress []Progress // of sources with stored read positions
-	Runnable bool       // every route has a source and a sink
+	Runnable bool       // every source and sink was converted
 }
 
 // Progress is the stored progress of one source of the other program. Routes are the routes of the

@@ -13,25 +13,25 @@ import (
 )
 
 // DiscardLetters marks the dead letters in the file at path as settled without delivering them, if
-// they match the filter and are not settled yet. It returns their number. The store is the
-// checkpoint, key is the route's name in it, and boot is the result of Boot. The sink of the route
-// is not needed, and its ledger does not change.
+// they match the filter and are not settled yet. It returns their number, and the number of bytes of
+// their records. The store is the checkpoint, key is the route's name in it, and boot is the result
+// of Boot. The sink of the route is not needed, and its ledger does not change.
 func DiscardLetters(
 	ctx context.Context, store *checkpoint.Store, boot, key string, fs vfs.FS, path string,
 	filter deadletter.Filter,
-) (discarded int64, err error) {
+) (discarded, size int64, err error) {
 	letters := deadletter.Source{FS: fs, Path: path, Filter: filter}
 	layers := storedProgress(store, key, boot)
 	reader, err := letters.Open(ctx, stream.OpenOptions{Resume: layers.mark})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
 	for {
 		b := stream.NewBatch(stream.BatchLimits{})
 		end := reader.Read(ctx, b)
 		if end != nil && !errors.Is(end, io.EOF) {
-			return discarded, end
+			return discarded, size, end
 		}
 		marks := make([]stream.Mark, 0, len(b.Spans))
 		for i := range b.Spans {
@@ -42,11 +42,12 @@ func DiscardLetters(
 			})
 		}
 		if err := store.Append(layers.lower, marks, nil); err != nil {
-			return discarded, err
+			return discarded, size, err
 		}
 		discarded += int64(len(marks))
+		size += int64(len(b.Data))
 		if end != nil {
-			return discarded, store.Sync()
+			return discarded, size, store.Sync()
 		}
 	}
 }
@@ -60,7 +61,7 @@ func (e *Engine) discard(
 	if err != nil {
 		return err
 	}
-	n, err := DiscardLetters(ctx, store, e.o.Boot, key, e.o.FS, path, filter)
+	n, _, err := DiscardLetters(ctx, store, e.o.Boot, key, e.o.FS, path, filter)
 	result.Letters, result.Dropped = n, n
 	return err
 }

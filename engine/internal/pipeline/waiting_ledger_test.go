@@ -3,17 +3,20 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
 // TestEmptyLedgerWhileEverythingWaits checks a sink with a ledger that fails from the first batch on.
-// Everything waits for a retry, and the ledger stays empty. The next run must resume.
+// Everything waits for a retry, and the ledger stays empty. A replay of dead letters must deliver
+// them, and the next run must resume.
 func TestEmptyLedgerWhileEverythingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()
@@ -41,11 +44,41 @@ func TestEmptyLedgerWhileEverythingWaits(t *testing.T) {
 		}
 		run(20 * time.Second)
 		down = false
+		replayOne(t, m, "letter", use(stream.SourceRole, reread), route)
 		run(10 * time.Minute)
-		if !inner.hasAll(numbered(9)) {
-			t.Errorf("delivered %q, want each line once", inner.got)
+		if !inner.hasAll(append(numbered(9), "letter")) {
+			t.Errorf("delivered %q, want each line and the letter once", inner.got)
 		}
 	})
+}
+
+// replayOne replays a dead letter with the given text, while no engine runs.
+func replayOne(t *testing.T, m *vfstest.Mem, text string, source config.Use, route config.Route) {
+	t.Helper()
+	dir, err := m.MakeDir("/state/dead", 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := deadletter.Open(dir, deadletter.Options{Pipeline: "p", Route: "r0"})
+	if err == nil {
+		err = store.Append(t.Context(), []deadletter.Letter{{ID: "a@1", Record: []byte(text)}})
+	}
+	if err = errors.Join(err, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c := jobOf(t, m, Options{}, source, route).cfg
+	replay, err := ReplayConfig(*c, "p", "r0", deadletter.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{FS: m, Once: true, Log: slog.New(slog.DiscardHandler)}
+	e, err := New(&replay, o)
+	if err == nil {
+		err = e.Run(t.Context())
+	}
+	if err != nil {
+		t.Fatalf("replay: %v", err)
+	}
 }
 
 // unreachableLedger is a sink with a ledger in a database that does not answer while down is set.

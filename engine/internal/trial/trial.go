@@ -87,7 +87,6 @@ func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error
 // step is the input. The last step has the final outcome of each record.
 func (c *Chain) Process(ctx context.Context, lines [][]byte) (steps []Step, err error) {
 	b := batch(lines)
-	b.Split()
 	last := snapshot(b, lines)
 	steps = append(steps, Step{Records: last})
 	for i, p := range c.processors {
@@ -112,6 +111,8 @@ func (c *Chain) Apply(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
+// batch returns a batch with one record for each line. The text of a record has no line end after
+// it, but may contain line ends, as with the framing multiline.
 func batch(lines [][]byte) *stream.Batch {
 	size := 0
 	for _, l := range lines {
@@ -119,7 +120,11 @@ func batch(lines [][]byte) *stream.Batch {
 	}
 	b := stream.NewBatch(stream.BatchLimits{Bytes: max(1, size), Records: max(1, len(lines))})
 	for _, l := range lines {
+		text := bytes.TrimSuffix(bytes.TrimSuffix(l, []byte("\n")), []byte("\r"))
+		r := stream.Record{Off: uint32(len(b.Data)), Len: uint32(len(text))}
 		b.Data = append(append(b.Data, l...), '\n')
+		r.Origin.Num = int64(len(b.Data))
+		b.Records = append(b.Records, r)
 	}
 	b.Origins, b.Time = len(lines), time.Now()
 	b.Spans = append(b.Spans, stream.Span{

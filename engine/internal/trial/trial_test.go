@@ -82,13 +82,14 @@ func TestTest(t *testing.T) {
   - {name: field, input: [{a: 1, b: 2}], expect: [{a: 2, c: 3}]}
   - {name: missing, input: [{a: 1}], expect: [{a: 1}, {a: 2}]}
   - {name: not expected, input: [{a: 1}, {a: 2}], expect: [{a: 1}]}
+  - {name: line ends, input: ["a\nb\n", "c\r", "d"], dead: [json, json, json]}
   - {name: text, input: [{a: 1}], expect: [x]}
   - {name: dead, input: [x], expect: [{message: x}]}
   - {name: dead for another reason, input: [x], dead: [regex]}
   - {name: not dead, input: [{a: 1}], expect: [{a: 1}], dead: [json]}
 `)
 	want := map[string][]string{
-		"passes": nil,
+		"passes": nil, "line ends": nil,
 		"large numbers": {"record 1, of input 1, differs\n  - a: 9007199254740992\n  + " +
 			"a: 9007199254740993"},
 		"field": {"record 1, of input 1, differs\n  - a: 2\n  + a: 1\n  + b: " +

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -28,10 +29,11 @@ var functions = func() (out []string) {
 
 // corrected returns compile options that replace functions of the library. The library's int
 // returns a wrong number for a float64 outside the range of int. Its fromJSON changes large
-// integers.
+// integers. Its string writes null, lists and objects in the syntax of Go, such as "<nil>".
 func corrected() []expr.Option {
 	return []expr.Option{
 		expr.DisableBuiltin("int"), expr.Function("int", toInt, new(func(any) int)),
+		expr.DisableBuiltin("string"), expr.Function("string", toText, new(func(any) string)),
 		expr.DisableBuiltin("fromJSON"),
 		expr.Function("fromJSON", fromJSON, new(func(string) any)),
 	}
@@ -42,7 +44,19 @@ func toInt(args ...any) (any, error) {
 	if f, ok := args[0].(float64); ok && !(f >= math.MinInt64 && f < -math.MinInt64) {
 		return nil, fmt.Errorf("int(%v) is out of range", f)
 	}
+	if args[0] == nil {
+		return nil, errors.New("int needs a number or text, but gets null")
+	}
 	return builtin.Int(args[0]), nil
+}
+
+// toText returns its argument as the text that a field with this value has.
+func toText(args ...any) (any, error) {
+	if args[0] == nil {
+		return nil, errors.New("string needs a value, but gets null")
+	}
+	_, text, err := written(nil, args[0])
+	return string(text), err
 }
 
 func fromJSON(args ...any) (any, error) {

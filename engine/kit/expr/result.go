@@ -28,7 +28,7 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 			return stream.Null, dst, fmt.Errorf(
 				"the result is %v, which cannot be written as a number", v)
 		}
-		return stream.Number, strconv.AppendFloat(dst, v, 'g', -1, 64), nil
+		return stream.Number, appendFloat(dst, v), nil
 	case time.Time:
 		return stream.Text, v.AppendFormat(dst, time.RFC3339Nano), nil
 	case time.Duration:
@@ -39,6 +39,16 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 		return stream.Null, dst, err
 	}
 	return kindOf(text), append(dst, text...), nil
+}
+
+// appendFloat appends v with an exponent only if it is below 1e-6 or at least 2^63. Without one, a
+// larger number would look like an exact integer, although it has lost digits.
+func appendFloat(dst []byte, v float64) []byte {
+	format := byte('f')
+	if abs := math.Abs(v); abs != 0 && (abs < 1e-6 || abs >= 1<<63) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(dst, v, format, -1, 64)
 }
 
 // kindOf returns the kind of a field, given its value as JSON: an array, an object, a text or a

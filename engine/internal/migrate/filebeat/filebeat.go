@@ -76,8 +76,8 @@ func (c *converter) input(in *migrate.Value, n int, routes []migrate.Route) {
 		return
 	}
 	if kind != "filestream" && kind != "log" && kind != "container" {
-		c.NoteLost(in, "penstock has no input %q; the source tail follows files, and "+
-			"docs/README.md lists the other sources", kind)
+		c.NoteLostInput(in, "the input %q is not converted: docs/README.md lists the sources of "+
+			"penstock", kind)
 		return
 	}
 	id := in.Text("id")
@@ -325,7 +325,8 @@ func (c *converter) output() []migrate.Route {
 			r.Sink = migrate.Sink{Kind: "stdout", Format: "ndjson"}
 			v.Ignore("codec", "pretty")
 		default:
-			c.NoteLost(v, "penstock has no output %q", kind)
+			c.NoteLost(v, "the output %q is not converted: docs/README.md lists the sinks of "+
+				"penstock", kind)
 		}
 		if r.Sink.Kind != "" {
 			c.Note(

@@ -76,8 +76,8 @@ func split(list string) []string {
 func (c *converter) input(in *migrate.Value, n int) {
 	kind := strings.ToLower(in.Text("name"))
 	if kind != "tail" {
-		c.NoteLost(in, "penstock has no input %q: docs/README.md lists the sources",
-			kind)
+		c.NoteLostInput(in, "the input %q is not converted: docs/README.md lists the sources of "+
+			"penstock", kind)
 		return
 	}
 	tag := in.Text("tag")

@@ -37,7 +37,8 @@ func (c *converter) routes(tag string) []migrate.Route {
 		case "null":
 			r.Sink = migrate.Sink{Kind: "drop"}
 		default:
-			c.NoteLost(v, "penstock has no output %q", kind)
+			c.NoteLost(v, "the output %q is not converted: docs/README.md lists the sinks of "+
+				"penstock", kind)
 		}
 		v.Ignore("retry_limit", "workers", "log_level", "storage.total_limit_size", "compress",
 			"net.keepalive", "net.connect_timeout", "net.keepalive_idle_timeout",

@@ -48,7 +48,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	case "blackhole":
 		s.Kind = "drop"
 	default:
-		c.Note(v, migrate.Lost, "penstock has no sink %q", kind)
+		c.Note(v, migrate.Lost, "the sink %q is not converted: docs/README.md lists the sinks of "+
+			"penstock", kind)
 		return migrate.Sink{}
 	}
 	if v.Get("buffer") != nil {

@@ -77,8 +77,8 @@ func (c *converter) convert() {
 // source converts a source and the sinks that receive its data.
 func (c *converter) source(name string, v *migrate.Value) {
 	if kind := v.Text("type"); kind != "file" {
-		c.NoteLost(v, "penstock has no source %q: docs/README.md lists the sources",
-			kind)
+		c.NoteLostInput(v, "the source %q is not converted: docs/README.md lists the sources of "+
+			"penstock", kind)
 		return
 	}
 	p := migrate.Pipeline{Name: name, Include: v.Texts("include"), Exclude: v.Texts("exclude"),
