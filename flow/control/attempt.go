@@ -14,6 +14,7 @@ type attempt struct {
 	item     *item
 	lane     *lane
 	sent     time.Duration
+	previous time.Duration // when the lane's previous attempt was sent
 	deadline time.Duration
 	// time before the deadline at which the attempt has taken longer than nearly all others; 0 if
 	// passed or unused
@@ -162,7 +163,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	}
 	l.inFlight++
 	l.inFlightCost += a.cost
-	l.lastStart = t.now
+	a.previous, l.lastStart = l.lastStart, t.now
 	t.lanes.inFlightCost += a.cost
 	a.ahead, a.progress = l.inFlightCost-l.hanging.excluded.cost, l.est.delivered
 	if g := l.win.widen; g > 1 { // it is among the delivered ones if ahead is used

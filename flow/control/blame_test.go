@@ -206,3 +206,37 @@ func TestEnd(t *testing.T) {
 		t.Error("New accepts an end after -1 attempts")
 	}
 }
+
+// TestEndWithLittleTraffic checks that an item ends although other items are so rare that none is
+// sent within a few round trips of its failures. An outage gives evidence against one item only.
+func TestEndWithLittleTraffic(t *testing.T) {
+	const bad = 70 // after the outages
+	end := control.End{Attempts: 5}
+	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms), End: end}, 4, 1)
+	play := func(offers int, down bool) {
+		for range offers {
+			w.offer(1, 10)
+			for range 150 { // round trips
+				for _, x := range w.running() {
+					if down || x.item.seq == bad {
+						w.answer(x, control.Retryable, 0)
+					} else {
+						w.answer(x, control.Delivered, 0)
+					}
+				}
+				w.pass(2 * ms)
+			}
+		}
+	}
+	for range 4 { // outages
+		play(4, false)
+		play(10, true)
+	}
+	if len(w.asked) > 0 {
+		t.Fatalf("given up because of outages: %+v", w.asked)
+	}
+	play(40, false)
+	if len(w.asked) != 1 || !w.asked[0].deadLetter || w.asked[0].seq != bad {
+		t.Fatalf("asked %+v, want item 70 to be dead-lettered", w.asked)
+	}
+}
