@@ -111,6 +111,9 @@ func (o *Options) Validate() error {
 			return err
 		}
 	}
+	if err := follow.CheckExcluded(o.Include, o.Exclude); err != nil {
+		return err
+	}
 	if err := o.Reading.Validate(); err != nil {
 		return err
 	}

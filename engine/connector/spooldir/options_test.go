@@ -31,6 +31,8 @@ func TestValidate(t *testing.T) {
 			`include[1]: "[a" is not a glob; brackets must close, and it may not be empty`},
 		{func(o *spooldir.Options) { o.Exclude = []string{""} },
 			`exclude[0]: "" is not a glob; brackets must close, and it may not be empty`},
+		{func(o *spooldir.Options) { o.Include = []string{"*.part"} },
+			`include[0]: "*.part" matches only files that exclude skips; write exclude without "*.part", for example exclude: []`},
 		{func(o *spooldir.Options) { o.Order = "newest" }, `order: is "newest", want oldest or name`},
 		{func(o *spooldir.Options) { o.Finished = "burn" }, `finished: is "burn", want rename, delete, move or keep`},
 		{func(o *spooldir.Options) { o.Suffix = "" },

@@ -112,7 +112,10 @@ func (o *Options) validateGlobs() error {
 				"%s to have every file there", g, path.Join(g, "*"))
 		}
 	}
-	return follow.CheckGlobs("exclude", o.Exclude)
+	if err := follow.CheckGlobs("exclude", o.Exclude); err != nil {
+		return err
+	}
+	return follow.CheckExcluded(slashed(o.Include), o.Exclude)
 }
 
 // slashed returns paths with forward slashes on every system.

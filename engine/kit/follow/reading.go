@@ -102,6 +102,21 @@ func CheckGlobs(key string, globs []string) error {
 	return nil
 }
 
+// CheckExcluded returns an error for the first glob of include whose files are all excluded. It
+// checks globs of exclude without a slash and with * as the only wildcard. Such a glob excludes all
+// files of another glob if it matches the text of that glob. Example: *.gz matches app*.gz.
+func CheckExcluded(include, exclude []string) error {
+	for i, in := range include {
+		for _, ex := range exclude {
+			if !strings.ContainsAny(ex, `/?[]\`) && Match(ex, path.Base(in)) {
+				return stream.OptionErrorf(fmt.Sprintf("include[%d]", i), "%q matches only files "+
+					"that exclude skips; write exclude without %q, for example exclude: []", in, ex)
+			}
+		}
+	}
+	return nil
+}
+
 // MatchesGlob reports whether one of globs matches a file. A glob with a slash is compared with the
 // path of the file, any other with its name.
 func MatchesGlob(globs []string, file string) bool {
