@@ -1,6 +1,8 @@
 package spooldir
 
 import (
+	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -109,6 +111,12 @@ func (o *Options) Validate() error {
 	}{{"include", o.Include}, {"exclude", o.Exclude}} {
 		if err := follow.CheckGlobs(g.key, g.globs); err != nil {
 			return err
+		}
+		for i, glob := range g.globs {
+			if below := "/" + glob; path.Clean(below) != below {
+				return stream.OptionErrorf(fmt.Sprintf("%s[%d]", g.key, i),
+					"%q is not a path beneath the directory, such as sub/*.log", glob)
+			}
 		}
 	}
 	if err := follow.CheckExcluded(o.Include, o.Exclude); err != nil {
