@@ -21,7 +21,7 @@ type option struct {
 	doc        string
 	enum       []string // allowed values
 	path       bool     // relative to the config's folder
-	glob       bool     // a glob of names or, with a slash, of paths relative to the config's folder
+	glob       bool     // a glob of names or, with a slash, of paths; see isRelativeGlob
 	alone      bool     // no other component of the config may have this path
 	secret     bool
 	required   bool
@@ -315,9 +315,9 @@ func (l *loader) resolve(path string) string {
 	return filepath.Join(l.dir, path)
 }
 
-// isRelativeGlob reports whether a glob is a path relative to the config's directory. A glob without
-// a slash is compared with names. A glob that begins with **/ matches in all directories. A slash at
-// the end is a mistake that the component reports.
+// isRelativeGlob reports whether a glob is a path relative to the config's directory. A glob
+// without a slash is compared with names. A glob that begins with **/ matches in all directories.
+// A slash at the end is a mistake that the component reports.
 func isRelativeGlob(glob string) bool {
 	glob = filepath.ToSlash(glob)
 	return strings.Contains(glob, "/") && !strings.HasSuffix(glob, "/") &&

@@ -109,7 +109,8 @@ func TestOptionsOfEveryType(t *testing.T) {
 pipelines:
   a:
     source:
-      spool_dir: {path: /abs, include: ["*.log", 007, a/*, "**/b", /c/d, e/], order: name, recursive: true, settle: 1m30s, max_record: 1.5MiB, level: warn}
+      spool_dir: {path: /abs, include: ["*.log", 007, a/*, "**/b", /c/d, e/], order: name,
+        recursive: true, settle: 1m30s, max_record: 1.5MiB, level: warn}
     processors:
       - where: status >= 400
       - where: {expr: a != b, on_error: pass}

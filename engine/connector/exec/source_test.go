@@ -111,7 +111,8 @@ func TestSourceReadsToTheEnd(t *testing.T) {
 // TestSourceTimeoutOnce checks that a finite run ends a command that exceeds its timeout.
 func TestSourceTimeoutOnce(t *testing.T) {
 	p := begin(t, "echo one; sleep 1000", "every: 1h, timeout: 100ms", true)
-	if err := <-p.ended; err == nil || !strings.Contains(err.Error(), "ran longer than timeout: 100ms") {
+	err := <-p.ended
+	if err == nil || !strings.Contains(err.Error(), "ran longer than timeout: 100ms") {
 		t.Errorf("Run = %v, want the exceeded timeout", err)
 	}
 	if got := p.rest(); !slices.Equal(got, []string{"one"}) {

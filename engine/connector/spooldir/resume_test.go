@@ -53,8 +53,8 @@ func spoolData(t testing.TB) (dir string, want map[string][]byte) {
 var someLimits = []stream.BatchLimits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {Records: 7},
 	{Bytes: 1 << 20, Records: 1000}}
 
-// TestMissingAfterRestart checks that a start reports a partly delivered file that is gone, once for
-// each run.
+// TestMissingAfterRestart checks that a start reports a partly delivered file that is gone, and
+// reports it once.
 func TestMissingAfterRestart(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		put(t, w.dir, "a.log", "all of it is delivered\n")

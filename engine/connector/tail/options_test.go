@@ -23,8 +23,11 @@ func TestValidate(t *testing.T) {
 		{func(o *tail.Options) { o.Exclude = []string{""} },
 			`exclude[0]: "" is not a glob; brackets must close, and it may not be empty`},
 		{func(o *tail.Options) { o.Include = []string{"*.log*", "/a/*.1.gz"} },
-			`include[1]: "/a/*.1.gz" matches only files that exclude skips; write exclude without "*.gz", for example exclude: []`},
-		{func(o *tail.Options) { o.Include, o.Exclude = []string{"a.log*"}, []string{"a.log?", "/b/a.log*"} }, ""},
+			`include[1]: "/a/*.1.gz" matches only files that exclude skips; ` +
+				`write exclude without "*.gz", for example exclude: []`},
+		{func(o *tail.Options) {
+			o.Include, o.Exclude = []string{"a.log*"}, []string{"a.log?", "/b/a.log*"}
+		}, ""},
 		{func(o *tail.Options) { o.Include = []string{"a/[!b].log"} },
 			`include[0]: "a/[!b].log" has [!, which does not negate a class; write [^`},
 		{func(o *tail.Options) { o.Exclude = []string{"{a,b}.log"} },

@@ -94,8 +94,8 @@ func (o *Polling) Validate() error {
 // alternatives matches a part of a glob such as {a,b}, which path.Match compares literally.
 var alternatives = regexp.MustCompile(`\{[^}]*,[^}]*\}`)
 
-// CheckGlobs returns an error for the first glob of a key that is empty or malformed, or that would
-// not match what its author expects.
+// CheckGlobs returns an error for the first glob of a key that is empty or malformed, or that its
+// author has probably misunderstood.
 func CheckGlobs(key string, globs []string) error {
 	for i, g := range globs {
 		problem := ""
@@ -116,7 +116,7 @@ func CheckGlobs(key string, globs []string) error {
 	return nil
 }
 
-// CheckExcluded returns an error for the first glob of include whose files are all excluded. It
+// CheckExcluded returns an error for the first glob of include that matches only excluded files. It
 // checks globs of exclude without a slash and with * as the only wildcard. Such a glob excludes all
 // files of another glob if it matches the text of that glob. Example: *.gz matches app*.gz.
 func CheckExcluded(include, exclude []string) error {
