@@ -154,6 +154,12 @@ func (o *Options) validateFinished() error {
 		return stream.OptionErrorf("move_to", "is set, but finished is %q; write finished: move",
 			o.Finished)
 	}
+	for i, glob := range o.Include {
+		if o.Suffix != "" && strings.HasSuffix(glob, o.Suffix) {
+			return stream.OptionErrorf(fmt.Sprintf("include[%d]", i), "%q matches only files that "+
+				"end with suffix (%s), which are never read; change one of them", glob, o.Suffix)
+		}
+	}
 	if strings.ContainsAny(o.Suffix, `/\`) {
 		return stream.OptionErrorf("suffix", "is %q, want it without slashes: it is added to the "+
 			"name", o.Suffix)

@@ -34,6 +34,9 @@ func TestValidate(t *testing.T) {
 		{func(o *spooldir.Options) { o.Include = []string{"*.part"} },
 			`include[0]: "*.part" matches only files that exclude skips; ` +
 				`write exclude without "*.part", for example exclude: []`},
+		{func(o *spooldir.Options) { o.Include = []string{"*.log", "*.done"} },
+			`include[1]: "*.done" matches only files that end with suffix (.done), ` +
+				`which are never read; change one of them`},
 		{func(o *spooldir.Options) { o.Include = []string{"/spool/*.log"} },
 			`include[0]: "/spool/*.log" is not a path beneath the directory, such as sub/*.log`},
 		{func(o *spooldir.Options) { o.Exclude = []string{"./a.log"} },
