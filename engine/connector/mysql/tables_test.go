@@ -268,3 +268,25 @@ func readOnly(t *testing.T, server *connectortest.Server) {
 		t.Error(err)
 	}
 }
+
+// idle checks that a batch is delivered at its first attempt if the server has closed the
+// connection of its lane meanwhile, as it does with idle connections.
+func idle(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE USER quiet")
+	d.exec(t, "GRANT ALL ON *.* TO quiet")
+	o := d.options("t")
+	o.URL = strings.Replace(o.URL, "root@", "quiet@", 1)
+	lane := opened(t, o)[0]
+	for i := range 2 {
+		if err := deliver(lane, next(connectortest.Records(t, `{"n":1}`), int64(i))); err != nil {
+			t.Fatalf("batch %d: %v", i, err)
+		}
+		d.exec(t, "KILL CONNECTION USER quiet")
+		for d.column(t, "SELECT count(*) FROM information_schema.processlist WHERE user = 'quiet'")[0] != "0" {
+			if err := t.Context().Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
