@@ -120,7 +120,7 @@ func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	case cell == nil:
 		return append(dst, "NULL"...)
 	case c.Type == sqltable.Integer, c.Type == sqltable.Bool:
-		return append(dst, cell...) // checked by sqltable: digits, or true or false
+		return append(dst, cell...) // checked by sqltable: digits, true or false
 	case c.Type == sqltable.Bytes:
 		if digits, ok := bytes.CutPrefix(cell, byteMark); ok && isHex(digits) {
 			return append(append(append(dst, "x'"...), digits...), '\'')

@@ -193,8 +193,11 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 			return err
 		}
 		_, err = c.Exec(ctx, createSQL(s.name, s.Shape.For(b).Columns, s.o.Key, collation))
+		if isDefinition(err) {
+			return &stream.Misconfigured{Err: fmt.Errorf("create the table: %w", err)}
+		}
 		if err != nil {
-			return fmt.Errorf("making the table: %w", err)
+			return fmt.Errorf("create the table: %w", err)
 		}
 		return nil
 	})

@@ -73,6 +73,10 @@ func existing(t *testing.T, server *connectortest.Server) {
 	if err := loadError(t, o); err != nil {
 		t.Error(err)
 	}
+	o.Key = []string{"num"} // filled, although the server could number it
+	if err := loadError(t, o); err != nil {
+		t.Error(err)
+	}
 }
 
 // otherIndex checks that an upsert replaces only the row with the same key. If a new row has the
@@ -210,6 +214,49 @@ func keys(t *testing.T, server *connectortest.Server) {
 	if !slices.Equal(got, []string{"41 ", "61 1", "6120 2"}) {
 		t.Errorf("the table has %q", got)
 	}
+}
+
+// truthValues checks that a column of type boolean stores all numbers that it can store: source
+// table reads its values as numbers.
+func truthValues(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (b boolean, _extra json)")
+	lane := opened(t, d.options("t"))[0]
+	err := deliver(lane, connectortest.Records(t, `{"b":1}`, `{"b":0}`, `{"b":true}`,
+		`{"b":-128}`, `{"b":128}`, `{"b":"5"}`, `{"b":1.0}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := d.column(t, "SELECT concat_ws(' ', b, _extra) FROM t")
+	want := []string{"1", "0", "1", "-128", `{"b":128}`, "5", `{"b":1.0}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
+// definitions checks that a lane is misconfigured if the server refuses the definition of the
+// table, or if the table is an invalid view. Rows that a view refuses are rejected.
+func definitions(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	o := d.options("wide")
+	o.Columns = []sqltable.ColumnOption{{Name: "n", Type: "decimal(70,30)"}}
+	misconfigured := func(err error, want string) {
+		t.Helper()
+		m, ok := errors.AsType[*stream.Misconfigured](err)
+		if !ok || !strings.Contains(m.Error(), want) {
+			t.Errorf("%v, want misconfigured: %s", err, want)
+		}
+	}
+	misconfigured(deliver(opened(t, o)[0], connectortest.Records(t, `{"n":1}`)), "Too big precision")
+	d.exec(t, "CREATE TABLE base (n int)")
+	d.exec(t, "CREATE VIEW t AS SELECT n FROM base WHERE n < 10 WITH CHECK OPTION")
+	lane := opened(t, d.options("t"))[0]
+	err := deliver(lane, connectortest.Records(t, `{"n":10}`))
+	if _, ok := errors.AsType[*stream.Rejected](err); !ok {
+		t.Errorf("%v, want the row rejected", err)
+	}
+	d.exec(t, "DROP TABLE base")
+	misconfigured(deliver(lane, connectortest.Records(t, `{"n":1}`)), "View")
 }
 
 // unfit checks that records that a table cannot store are rejected, and do not stop the others.
