@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/mysql"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // loadError returns the error of Load.
@@ -231,6 +232,21 @@ func truthValues(t *testing.T, server *connectortest.Server) {
 	want := []string{"1", "0", "1", "-128", `{"b":128}`, "5", `{"b":1.0}`}
 	if !slices.Equal(got, want) {
 		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
+// points checks that a spatial value is stored as source table reads it.
+func points(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (g point, _extra json)")
+	var rows streamtest.Rows
+	rows.Record()
+	rows.Field("g", stream.Text, `\x000000000101000000000000000000f03f00000000000000c0`)
+	if err := deliver(opened(t, d.options("t"))[0], rows.Batch()); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.column(t, "SELECT st_astext(g) FROM t"); !slices.Equal(got, []string{"POINT(1 -2)"}) {
+		t.Errorf("the table has %v", got)
 	}
 }
 
