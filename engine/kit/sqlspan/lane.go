@@ -52,7 +52,7 @@ var ErrStopped = errors.New("the sink was stopped")
 
 // Do calls f with the connection. bound limits the time of connecting and of f; 0 means no limit.
 // Do returns the error of connecting or of f. If the lane is closed, it returns ErrStopped. If ctx
-// ends before the connection is free, it returns the cause of ctx.
+// ends while it waits for the connection, or is canceled while f runs, it returns the cause of ctx.
 func (l *Lane[C]) Do(ctx context.Context, bound time.Duration,
 	f func(ctx context.Context, c C) error) (err error) {
 	var own held[C]
@@ -85,6 +85,9 @@ func (l *Lane[C]) Do(ctx context.Context, bound time.Duration,
 	err = f(ctx, own.c)
 	if !l.server.Restore(ctx, own.c, err) {
 		own = held[C]{}
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return context.Cause(ctx)
 	}
 	return err
 }
