@@ -28,8 +28,8 @@ type Server[C any] interface {
 }
 
 // Lane holds one connection of a sink. The connection is created at its first use. It is replaced
-// after each failure that leaves its state unknown, and when the server has closed it. A Lane is safe for concurrent use: callers wait
-// until the connection is free.
+// after each failure that leaves its state unknown, and when the server has closed it. A Lane is
+// safe for concurrent use: callers wait until the connection is free.
 type Lane[C any] struct {
 	server Server[C]
 	token  chan held[C] // buffer of 1; its holder may use the connection
