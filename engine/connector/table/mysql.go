@@ -320,8 +320,8 @@ func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema strin
 				c.standard = "numeric(" + sqldriver.Text(v[2]) + ")"
 			}
 		}
-	}), `SELECT column_name, is_nullable, concat(numeric_precision, ',', numeric_scale) FROM information_schema.columns WHERE table_schema = ? `+
-		`AND table_name = ?`, schema, r.plain)
+	}), `SELECT column_name, is_nullable, concat(numeric_precision, ',', numeric_scale)
+		FROM information_schema.columns WHERE table_schema = ? AND table_name = ?`, schema, r.plain)
 	if err != nil {
 		return err
 	}
