@@ -275,6 +275,28 @@ func definitions(t *testing.T, server *connectortest.Server) {
 	misconfigured(deliver(lane, connectortest.Records(t, `{"n":1}`)), "View")
 }
 
+// wholeRecord checks that an upsert replaces all columns of a row, also the key if the collation
+// ignores the difference, and that it does not replace the key 0 by the next number.
+func wholeRecord(t *testing.T, server *connectortest.Server) {
+	for _, c := range []struct{ table, records, want string }{
+		{"id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int",
+			`{"id":"a","v":1} {"id":"B","v":2} {"id":"A","v":3}`, "A 3,B 2"},
+		{"id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int UNIQUE",
+			`{"id":"a","v":1} {"id":"B","v":2} {"id":"A","v":3}`, "A 3,B 2"},
+		{"id int AUTO_INCREMENT PRIMARY KEY, v int", `{"id":0,"v":1} {"id":0,"v":2}`, "0 2"},
+	} {
+		d := fresh(t, server)
+		d.exec(t, "CREATE TABLE t ("+c.table+")")
+		o := d.options("t")
+		o.Mode, o.Key = "upsert", []string{"id"}
+		err := deliver(opened(t, o)[0], connectortest.Records(t, strings.Fields(c.records)...))
+		got := strings.Join(d.column(t, "SELECT concat(id, ' ', v) FROM t ORDER BY id"), ",")
+		if err != nil || got != c.want {
+			t.Errorf("%s: %v, %s; want %s", c.table, err, got, c.want)
+		}
+	}
+}
+
 // unfit checks that records that a table cannot store are rejected, and do not stop the others.
 func unfit(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
