@@ -122,8 +122,9 @@ func New(o Options, h stream.Host) (*Sink, error) {
 
 // session sets the modes on which the encoder depends: identifiers in double quotes, values in
 // single quotes without escapes, UTF-8 and UTC. With these modes, the server also returns an error
-// for a value that it would otherwise truncate, and for a division by zero (see insertSQL). It stores
-// 0 in an AUTO_INCREMENT column, instead of the next number. The timeouts make the server release the locks of a vanished client after a minute.
+// for a value that it would otherwise truncate, and for a division by zero (see insertSQL). It
+// stores 0 in an AUTO_INCREMENT column, instead of the next number. The timeouts make the server
+// release the locks of a vanished client after a minute.
 var session = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
 	"character_set_results": "utf8mb4",
