@@ -353,7 +353,7 @@ func versions(r result.Run) string {
 var figureNames = []struct{ name, format string }{
 	{"in_flight", "%.0f in flight"}, {"of_requests", "%.2g of the bound in requests"},
 	{"redelivered", "%.0f batches sent again"},
-	{"drain_s", "drained in %.2f s"}, {"cores", "%.2f cores"}, {"kills", "%.0f kills"},
+	{"drain_s", "%.2f s to the last record"}, {"cores", "%.2f cores"}, {"kills", "%.0f kills"},
 	{"replay_bound", "bound %.0f records"},
 	{"others_cores", "others took %.2f cores"},
 }

@@ -16,9 +16,9 @@ type Target struct {
 var metrics = map[string]string{
 	"of_limit": "%s of the limit", "cpu_s_per_gb": "%s CPU-s/GB", "rss_mb": "%s MiB",
 	"lost": "%s lost", "repeated": "%s repeated",
-	"in_flight": "%s in flight", "drain_s": "%s s of drain", "cores": "%s cores",
+	"in_flight": "%s in flight", "drain_s": "%s s to the last record", "cores": "%s cores",
 	"kills":             "%s kills",
-	"repeated_of_bound": "%s of the replay bound repeated",
+	"repeated_of_bound": "%s times the replay bound repeated",
 }
 
 // words returns a value of the metric with its unit.

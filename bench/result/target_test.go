@@ -15,7 +15,7 @@ func TestTarget(t *testing.T) {
 		{Target{"rss_mb", 64, false}, "≤ 64 MiB", ""},
 		{Target{"lost", 0, false}, "0 lost", ""},
 		{Target{"repeated", 0, false}, "0 repeated", "7 repeated"},
-		{Target{"drain_s", 1, false}, "≤ 1 s of drain", ""},
+		{Target{"drain_s", 1, false}, "≤ 1 s to the last record", ""},
 		{Target{"kills", 5, true}, "≥ 5 kills", "0 kills, by 100 %"},
 		// a figure without a text
 		{Target{"requests", 1, true}, "≥ requests 1", "requests 0, by 100 %"},

@@ -81,7 +81,11 @@ func summary(s engine.Status, once bool, err error) string {
 		"waiting", "redelivered", "seconds", "MB/s",
 	}}
 	var read, repeat, bound int64
+	met := ""
 	for _, r := range s.Routes {
+		if counters := countersText(r.SourceCounters); counters != "" {
+			met += fmt.Sprintf("%s/%s, met by %s: %s\n", r.Pipeline, r.Name, r.Source, counters)
+		}
 		read += r.ReadRecords
 		repeat += r.ReplayBytes
 		bound += r.ReplayBoundBytes
@@ -100,18 +104,14 @@ func summary(s engine.Status, once bool, err error) string {
 	switch {
 	case read > 0:
 		b.WriteString(table.Text(rows, 2))
-	case once:
+	case once && met == "":
 		b.WriteString("nothing new: all records have already been delivered\n")
 	case s.Reload != nil: // which resets the counts of the routes that it changes
 		b.WriteString("nothing new was read since the last reload\n")
 	default:
 		b.WriteString("nothing new was read\n")
 	}
-	for _, r := range s.Routes {
-		if met := countersText(r.SourceCounters); met != "" {
-			fmt.Fprintf(&b, "%s/%s, met by %s: %s\n", r.Pipeline, r.Name, r.Source, met)
-		}
-	}
+	b.WriteString(met)
 	b.WriteString(parkedText(s.Routes))
 	fmt.Fprintf(&b, "a kill now would repeat at most %s; at any moment at most %s\n",
 		bytesText(repeat), bytesText(bound))

@@ -280,7 +280,7 @@ func TestFigures(t *testing.T) {
 }
 
 // TestSummaryOfNothing checks that the summary of a run that has read nothing calls the data
-// delivered only if the run has reached the end of the data.
+// delivered only if the run has reached the end of the data, and the source has counted nothing.
 func TestSummaryOfNothing(t *testing.T) {
 	s := engine.Status{Routes: []status.Route{{Pipeline: "p", Name: "main", Health: "finished"}}}
 	for once, want := range map[bool]string{
@@ -291,6 +291,12 @@ func TestSummaryOfNothing(t *testing.T) {
 			t.Errorf("once %v: %q, want %q", once, got, want)
 		}
 	}
+	s.Routes[0].SourceCounters = map[string]int64{"files_vanished": 1}
+	want := "nothing new was read\np/main, met by : files_vanished 1\n"
+	if got := summary(s, true, nil); !strings.HasPrefix(got, want) {
+		t.Errorf("with a missing file: %q, want %q", got, want)
+	}
+	s.Routes[0].SourceCounters = nil
 	s.Reload = &status.Reload{Count: 1}
 	const reloaded = "nothing new was read since the last reload\n"
 	if got := summary(s, false, nil); !strings.HasPrefix(got, reloaded) {

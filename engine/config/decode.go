@@ -21,6 +21,7 @@ type option struct {
 	doc        string
 	enum       []string // allowed values
 	path       bool     // relative to the config's folder
+	glob       bool     // a glob of names or, with a slash, of paths; see isRelativeGlob
 	alone      bool     // no other component of the config may have this path
 	secret     bool
 	required   bool
@@ -52,7 +53,8 @@ func optionOf(prefix string, f reflect.StructField) option {
 		name: joinKey(prefix, keyOf(f)), doc: f.Tag.Get("doc"),
 		enum: append(split("enum"), registered(split("names"))...),
 		min:  f.Tag.Get("min"), max: f.Tag.Get("max"),
-		path: f.Tag.Get("path") == "true", alone: f.Tag.Get("alone") == "true",
+		path: f.Tag.Get("path") == "true", glob: f.Tag.Get("path") == "glob",
+		alone:  f.Tag.Get("alone") == "true",
 		secret: f.Tag.Get("secret") == "true", required: f.Tag.Get("required") == "true",
 		expression: f.Tag.Get("expr") == "true" ||
 			reflect.PointerTo(f.Type).Implements(reflect.TypeFor[expression]()),
@@ -311,6 +313,15 @@ func (l *loader) resolve(path string) string {
 		return path
 	}
 	return filepath.Join(l.dir, path)
+}
+
+// isRelativeGlob reports whether a glob is a path relative to the config's directory. A glob
+// without a slash is compared with names. A glob that begins with **/ matches in all directories.
+// A slash at the end is a mistake that the component reports.
+func isRelativeGlob(glob string) bool {
+	glob = filepath.ToSlash(glob)
+	return strings.Contains(glob, "/") && !strings.HasSuffix(glob, "/") &&
+		!strings.HasPrefix(glob, "**/")
 }
 
 // article returns the name of a kind of node with its article, for example "a list" or "text".

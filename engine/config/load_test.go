@@ -109,7 +109,8 @@ func TestOptionsOfEveryType(t *testing.T) {
 pipelines:
   a:
     source:
-      spool_dir: {path: /abs, include: ["*.log", 007], order: name, recursive: true, settle: 1m30s, max_record: 1.5MiB, level: warn}
+      spool_dir: {path: /abs, include: ["*.log", 007, a/*, "**/b", /c/d, e/], order: name,
+        recursive: true, settle: 1m30s, max_record: 1.5MiB, level: warn}
     processors:
       - where: status >= 400
       - where: {expr: a != b, on_error: pass}
@@ -128,9 +129,10 @@ pipelines:
         accept: status == 200
 `)
 	spool := spoolOptions{
-		Path: "/abs", Include: []string{"*.log", "007"}, Order: "name", Recursive: true,
+		Path: "/abs", Order: "name", Recursive: true,
 		Settle: 90 * time.Second, MaxRecord: 3 << 19,
-		Level: slog.LevelWarn,
+		Include: []string{"*.log", "007", filepath.Join(dir, "a/*"), "**/b", "/c/d", "e/"},
+		Level:   slog.LevelWarn,
 	}
 	if got := f.Pipelines[0].Source.Options.(*spoolOptions); !reflect.DeepEqual(*got, spool) {
 		t.Errorf("spool_dir\n%+v\nwant\n%+v", *got, spool)

@@ -14,7 +14,7 @@ import (
 
 type spoolOptions struct {
 	Path      string        `yaml:"path" path:"true" required:"true" doc:"folder whose files are read"`
-	Include   []string      `yaml:"include" doc:"names that are read"`
+	Include   []string      `yaml:"include" path:"glob" doc:"names that are read"`
 	Order     string        `yaml:"order" enum:"oldest,name" doc:"which file comes first"`
 	Recursive bool          `yaml:"recursive" doc:"folders beneath too"`
 	Settle    time.Duration `yaml:"settle" doc:"how long a file must be quiet"`

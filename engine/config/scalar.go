@@ -56,7 +56,7 @@ func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if !l.checkEnum(n, text, shown, o) {
 		return false
 	}
-	if o.path {
+	if o.path || o.glob && isRelativeGlob(text) {
 		v.SetString(l.resolve(text))
 	}
 	return !o.alone || l.claim(n, o, v.String())

@@ -129,7 +129,7 @@ func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	})
 	switch {
 	case s.once:
-		err = s.run(ctx, run)
+		err = s.limited(ctx, run)
 	case s.o.Every > 0:
 		err = s.schedule(ctx, run)
 	default:
@@ -172,12 +172,7 @@ const killTime = 5 * time.Second
 func (s *Source) schedule(ctx, run context.Context) error {
 	planned := time.Now()
 	for {
-		limited, cancel := run, context.CancelFunc(func() {})
-		if s.o.Timeout > 0 {
-			limited, cancel = context.WithTimeoutCause(run, s.o.Timeout, &timeoutError{s.o.Timeout})
-		}
-		_ = s.run(ctx, limited) // logged and counted; the next run is the retry
-		cancel()
+		_ = s.limited(ctx, run) // logged and counted; the next run is the retry
 		var skipped int64
 		planned, skipped = following(planned, time.Now(), s.o.Every)
 		s.host.Count("runs_skipped", skipped)
@@ -185,6 +180,17 @@ func (s *Source) schedule(ctx, run context.Context) error {
 			return nil
 		}
 	}
+}
+
+// limited runs the command once. It makes the command end when runCtx is done, or when the command
+// has run for the option timeout.
+func (s *Source) limited(ctx, runCtx context.Context) error {
+	if s.o.Timeout > 0 {
+		var cancel context.CancelFunc
+		runCtx, cancel = context.WithTimeoutCause(runCtx, s.o.Timeout, &timeoutError{s.o.Timeout})
+		defer cancel()
+	}
+	return s.run(ctx, runCtx)
 }
 
 // timeoutError means that a run of the command has exceeded its timeout.

@@ -108,6 +108,18 @@ func TestSourceReadsToTheEnd(t *testing.T) {
 	}
 }
 
+// TestSourceTimeoutOnce checks that a finite run ends a command that exceeds its timeout.
+func TestSourceTimeoutOnce(t *testing.T) {
+	p := begin(t, "echo one; sleep 1000", "every: 1h, timeout: 100ms", true)
+	err := <-p.ended
+	if err == nil || !strings.Contains(err.Error(), "ran longer than timeout: 100ms") {
+		t.Errorf("Run = %v, want the exceeded timeout", err)
+	}
+	if got := p.rest(); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("delivered %q, want one", got)
+	}
+}
+
 // TestSourceFails checks a finite run with a command that fails. The output of the command must be
 // delivered. The error of the run must contain the exit status and the standard error.
 func TestSourceFails(t *testing.T) {

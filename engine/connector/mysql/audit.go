@@ -49,8 +49,10 @@ func literal(c *sqltable.Column, cell []byte) any {
 	switch {
 	case cell == nil:
 		return nil
-	case c.Type == sqltable.Bool:
-		return string(cell) == "true"
+	case c.Type == sqltable.Bool && cell[0] == 't':
+		return true
+	case c.Type == sqltable.Bool && cell[0] == 'f':
+		return false
 	case c.Type == sqltable.Bytes:
 		if digits, ok := bytes.CutPrefix(cell, byteMark); ok {
 			if raw, err := hex.AppendDecode([]byte{}, digits); err == nil {

@@ -90,11 +90,11 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	var set []string
 	for _, k := range key {
 		q := sqltable.Quote(k)
-		own := q // set to itself, or ON UPDATE CURRENT_TIMESTAMP would change it
+		value := "VALUES(" + q + ")" // differs from the old value if the collation ignores case
 		if otherIndex {
-			own = "IF(1/(" + q + "<=>VALUES(" + q + "))," + q + "," + q + ")"
+			value = "IF(1/(" + q + "<=>" + value + ")," + value + "," + q + ")"
 		}
-		set = append(set, q+"="+own)
+		set = append(set, q+"="+value)
 	}
 	for _, c := range columns {
 		if !slices.Contains(key, c.Name) {
@@ -120,7 +120,7 @@ func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	case cell == nil:
 		return append(dst, "NULL"...)
 	case c.Type == sqltable.Integer, c.Type == sqltable.Bool:
-		return append(dst, cell...) // checked by sqltable: digits, or true or false
+		return append(dst, cell...) // checked by sqltable: digits, true or false
 	case c.Type == sqltable.Bytes:
 		if digits, ok := bytes.CutPrefix(cell, byteMark); ok && isHex(digits) {
 			return append(append(append(dst, "x'"...), digits...), '\'')

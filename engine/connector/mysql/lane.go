@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"time"
 
@@ -37,6 +38,13 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 
 // undoBound bounds the rollback of a failed transaction.
 const undoBound = 2 * time.Second
+
+// Alive implements sqlspan.Server. It finds connections that the server has closed, for example
+// because they were idle for the wait_timeout of the session.
+func (s server) Alive(ctx context.Context, c *connection) bool {
+	r, ok := c.Conn.(driver.SessionResetter)
+	return !ok || r.ResetSession(ctx) == nil
+}
 
 // Restore implements sqlspan.Server. It rolls back an open transaction. If the connection is not
 // usable, it closes the connection, and the server rolls back.

@@ -45,8 +45,8 @@ func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOption
 // after the point. InnoDB refuses to create a table if a row of short values could exceed half a
 // page, and reserves up to 40 bytes for each text. MaxColumns stays below this limit.
 var dialect = sqltable.Dialect{
-	MaxName: 64, MaxColumns: 190, FoldCase: true, UTF8: true, NumberLimit: 30, TypeOf: typeOf,
-	Standard: standard, Allows: allowsName,
+	MaxName: 64, MaxColumns: 190, FoldCase: true, UTF8: true, NumberLimit: 30, BoolIsByte: true,
+	TypeOf: typeOf, Standard: standard, Allows: allowsName,
 }
 
 // allowsName reports whether name can be the name of a column: it must not end with a space, and
@@ -122,13 +122,14 @@ func New(o Options, h stream.Host) (*Sink, error) {
 
 // session sets the modes on which the encoder depends: identifiers in double quotes, values in
 // single quotes without escapes, UTF-8 and UTC. With these modes, the server also returns an error
-// for a value that it would otherwise truncate, and for a division by zero (see insertSQL). The
-// timeouts make the server release the locks of a vanished client after a minute.
+// for a value that it would otherwise truncate, and for a division by zero (see insertSQL). It
+// stores 0 in an AUTO_INCREMENT column, instead of the next number. The timeouts make the server
+// release the locks of a vanished client after a minute.
 var session = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
 	"character_set_results": "utf8mb4",
 	"sql_mode": "'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES," +
-		"NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'",
+		"NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO'",
 	"time_zone":    "'+00:00'",
 	"wait_timeout": "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",
 }

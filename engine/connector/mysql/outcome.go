@@ -68,15 +68,21 @@ func outcome(err error) error {
 	case divisionByZero:
 		return &stream.Rejected{Err: fmt.Errorf("the row equals a row with another key in a unique "+
 			"index, or an expression of the table divides by zero (%s, error %d)", e.Message, e.Number)}
-	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1416, 1425, 1441, 1451,
+	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1369, 1406, 1411, 1416, 1425, 1441, 1451,
 		1452, 1526, 1644, 1690, 1748,
 		3140, 3141, 3150, 3156, 3157, 3819, 4025, 4038:
 		return &stream.Rejected{Err: fmt.Errorf("%s (error %d)", e.Message, e.Number)}
 	case 1044, 1045, 1049, noSuchColumn, 1064, unknownTable, 1136, 1142, 1143, noSuchTable, 1227,
-		1231, 1698:
+		1231, 1288, 1348, 1356, 1471, 1698, 3750:
 		return &stream.Misconfigured{Err: err}
 	}
 	return err
+}
+
+// isDefinition reports whether the server has refused the definition of a table, and not the rows.
+func isDefinition(err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && string(e.SQLState[:2]) == "42" && !transient(err)
 }
 
 // transient reports whether Load should retry after err.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,10 @@ var declared = map[sqltable.Type]string{
 	sqltable.Float: "double",
 	sqltable.Bool:  "boolean", sqltable.JSON: "json", sqltable.Bytes: "longblob",
 }
+
+// spatial has the types of spatial values. The server accepts bytes for them, as it returns them.
+var spatial = []string{"geometry", "point", "linestring", "polygon", "multipoint",
+	"multilinestring", "multipolygon", "geometrycollection", "geomcollection"}
 
 // typeOf returns the column type of package sqltable for the SQL type decl.
 func typeOf(decl string) sqltable.Type {
@@ -37,7 +42,8 @@ func typeOf(decl string) sqltable.Type {
 		return sqltable.JSON
 	case strings.HasSuffix(word, "text"):
 		return sqltable.Text
-	case strings.HasSuffix(word, "blob"), strings.HasSuffix(word, "binary"), word == "bit":
+	case strings.HasSuffix(word, "blob"), strings.HasSuffix(word, "binary"), word == "bit",
+		slices.Contains(spatial, word):
 		return sqltable.Bytes
 	}
 	return sqltable.Other
@@ -193,8 +199,11 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 			return err
 		}
 		_, err = c.Exec(ctx, createSQL(s.name, s.Shape.For(b).Columns, s.o.Key, collation))
+		if isDefinition(err) {
+			return &stream.Misconfigured{Err: fmt.Errorf("create the table: %w", err)}
+		}
 		if err != nil {
-			return fmt.Errorf("making the table: %w", err)
+			return fmt.Errorf("create the table: %w", err)
 		}
 		return nil
 	})

@@ -70,7 +70,12 @@ func TestMariaDB(t *testing.T) {
 	t.Run("times", func(t *testing.T) { times(t, server) })
 	t.Run("names", func(t *testing.T) { names(t, server) })
 	t.Run("keys", func(t *testing.T) { keys(t, server) })
+	t.Run("truth values", func(t *testing.T) { truthValues(t, server) })
+	t.Run("points", func(t *testing.T) { points(t, server) })
+	t.Run("whole record", func(t *testing.T) { wholeRecord(t, server) })
+	t.Run("definitions", func(t *testing.T) { definitions(t, server) })
 	t.Run("unfit records", func(t *testing.T) { unfit(t, server) })
+	t.Run("idle connections", func(t *testing.T) { idle(t, server) })
 	t.Run("read-only server", func(t *testing.T) { readOnly(t, server) })
 }
 

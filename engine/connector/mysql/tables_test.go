@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/mysql"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // loadError returns the error of Load.
@@ -70,6 +71,10 @@ func existing(t *testing.T, server *connectortest.Server) {
 	wantError(t, loadError(t, o), "declare the key NOT NULL")
 	d.exec(t, "DROP INDEX e ON t")
 	d.exec(t, "ALTER TABLE t ADD COLUMN num int AUTO_INCREMENT PRIMARY KEY")
+	if err := loadError(t, o); err != nil {
+		t.Error(err)
+	}
+	o.Key = []string{"num"} // filled, although the server could number it
 	if err := loadError(t, o); err != nil {
 		t.Error(err)
 	}
@@ -212,6 +217,86 @@ func keys(t *testing.T, server *connectortest.Server) {
 	}
 }
 
+// truthValues checks that a column of type boolean stores all numbers that it can store: source
+// table reads its values as numbers.
+func truthValues(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (b boolean, _extra json)")
+	lane := opened(t, d.options("t"))[0]
+	err := deliver(lane, connectortest.Records(t, `{"b":1}`, `{"b":0}`, `{"b":true}`,
+		`{"b":-128}`, `{"b":128}`, `{"b":"5"}`, `{"b":1.0}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := d.column(t, "SELECT concat_ws(' ', b, _extra) FROM t")
+	want := []string{"1", "0", "1", "-128", `{"b":128}`, "5", `{"b":1.0}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
+// points checks that a spatial value is stored as source table reads it.
+func points(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (g point, _extra json)")
+	var rows streamtest.Rows
+	rows.Record()
+	rows.Field("g", stream.Text, `\x000000000101000000000000000000f03f00000000000000c0`)
+	if err := deliver(opened(t, d.options("t"))[0], rows.Batch()); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.column(t, "SELECT st_astext(g) FROM t"); !slices.Equal(got, []string{"POINT(1 -2)"}) {
+		t.Errorf("the table has %v", got)
+	}
+}
+
+// definitions checks that a lane is misconfigured if the server refuses the definition of the
+// table, or if the table is an invalid view. Rows that a view refuses are rejected.
+func definitions(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	o := d.options("wide")
+	o.Columns = []sqltable.ColumnOption{{Name: "n", Type: "decimal(70,30)"}}
+	misconfigured := func(err error, want string) {
+		t.Helper()
+		m, ok := errors.AsType[*stream.Misconfigured](err)
+		if !ok || !strings.Contains(m.Error(), want) {
+			t.Errorf("%v, want misconfigured: %s", err, want)
+		}
+	}
+	misconfigured(deliver(opened(t, o)[0], connectortest.Records(t, `{"n":1}`)), "Too big precision")
+	d.exec(t, "CREATE TABLE base (n int)")
+	d.exec(t, "CREATE VIEW t AS SELECT n FROM base WHERE n < 10 WITH CHECK OPTION")
+	lane := opened(t, d.options("t"))[0]
+	err := deliver(lane, connectortest.Records(t, `{"n":10}`))
+	if _, ok := errors.AsType[*stream.Rejected](err); !ok {
+		t.Errorf("%v, want the row rejected", err)
+	}
+	d.exec(t, "DROP TABLE base")
+	misconfigured(deliver(lane, connectortest.Records(t, `{"n":1}`)), "View")
+}
+
+// wholeRecord checks that an upsert replaces all columns of a row, also the key if the collation
+// ignores the difference, and that it does not replace the key 0 by the next number.
+func wholeRecord(t *testing.T, server *connectortest.Server) {
+	for _, c := range []struct{ table, records, want string }{
+		{"id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int",
+			`{"id":"a","v":1} {"id":"B","v":2} {"id":"A","v":3}`, "A 3,B 2"},
+		{"id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int UNIQUE",
+			`{"id":"a","v":1} {"id":"B","v":2} {"id":"A","v":3}`, "A 3,B 2"},
+		{"id int AUTO_INCREMENT PRIMARY KEY, v int", `{"id":0,"v":1} {"id":0,"v":2}`, "0 2"},
+	} {
+		d := fresh(t, server)
+		d.exec(t, "CREATE TABLE t ("+c.table+")")
+		o := d.options("t")
+		o.Mode, o.Key = "upsert", []string{"id"}
+		err := deliver(opened(t, o)[0], connectortest.Records(t, strings.Fields(c.records)...))
+		got := strings.Join(d.column(t, "SELECT concat(id, ' ', v) FROM t ORDER BY id"), ",")
+		if err != nil || got != c.want {
+			t.Errorf("%s: %v, %s; want %s", c.table, err, got, c.want)
+		}
+	}
+}
+
 // unfit checks that records that a table cannot store are rejected, and do not stop the others.
 func unfit(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
@@ -266,5 +351,27 @@ func readOnly(t *testing.T, server *connectortest.Server) {
 	d.exec(t, "SET GLOBAL read_only = 0")
 	if err := deliver(lane, next(connectortest.Records(t, `{"n":2}`), 1)); err != nil {
 		t.Error(err)
+	}
+}
+
+// idle checks that a batch is delivered at its first attempt if the server has closed the
+// connection of its lane meanwhile, as it does with idle connections.
+func idle(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE USER quiet")
+	d.exec(t, "GRANT ALL ON *.* TO quiet")
+	o := d.options("t")
+	o.URL = strings.Replace(o.URL, "root@", "quiet@", 1)
+	lane := opened(t, o)[0]
+	for i := range 2 {
+		if err := deliver(lane, next(connectortest.Records(t, `{"n":1}`), int64(i))); err != nil {
+			t.Fatalf("batch %d: %v", i, err)
+		}
+		d.exec(t, "KILL CONNECTION USER quiet")
+		for d.column(t, "SELECT count(*) FROM information_schema.processlist WHERE user = 'quiet'")[0] != "0" {
+			if err := t.Context().Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

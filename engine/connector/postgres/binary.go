@@ -79,8 +79,11 @@ const numericBase = 4
 
 // appendNumeric appends a number in the format of the server's numeric_recv: the number of
 // base-10000 digits, the weight of the first one, the sign, the number of decimal digits after the
-// point, and the digits. Package sqltable has checked that text is a number.
+// point, and the digits. Package sqltable has checked that text is a number or NaN.
 func appendNumeric(dst, text []byte) []byte {
+	if text[0] == 'N' {
+		return appendWords(dst, 0, 0, 0xC000, 0)
+	}
 	sign := uint16(0)
 	if text[0] == '-' {
 		sign, text = 0x4000, text[1:]

@@ -62,6 +62,9 @@ func (s server) Connect(ctx context.Context) (*conn, error) {
 	return &conn{Conn: c}, nil
 }
 
+// Alive implements sqlspan.Server.
+func (s server) Alive(_ context.Context, c *conn) bool { return !c.IsClosed() }
+
 // Restore implements sqlspan.Server. It rolls back an open transaction. If the server is a standby
 // after a failover, or is ending the session, Restore closes the session instead.
 func (s server) Restore(ctx context.Context, c *conn, err error) bool {

@@ -19,6 +19,7 @@ var errRevoked = errors.New("the memory of the batch was revoked")
 //
 //	22, 23, 21, 54, 44, P0   rejected: data, constraints, limits of a value, a trigger that raises
 //	42, 28, 3D, 3F, 0A       misconfigured: no such table, column or database, no permission
+//	55000                    misconfigured: a key with a deferrable constraint
 //	others, or no SQLSTATE   retryable: connection, deadlock, serialization, resources,
 //	                         shutdown, read-only standby
 func outcome(err error) error {
@@ -33,6 +34,9 @@ func outcome(err error) error {
 	case "22", "23", "21", "54", "44", "P0":
 		return &stream.Rejected{Err: described(e)}
 	case "42", "28", "3D", "3F", "0A":
+		return &stream.Misconfigured{Err: err}
+	}
+	if e.Code == "55000" {
 		return &stream.Misconfigured{Err: err}
 	}
 	return err

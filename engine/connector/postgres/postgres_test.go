@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
@@ -251,6 +252,47 @@ func TestRefusedRows(t *testing.T) {
 	}
 }
 
+// TestNotFinite checks that numbers that JSON cannot represent are stored in columns that can store
+// them. The source table hands them out as texts.
+func TestNotFinite(t *testing.T) {
+	d := fresh(t, server.Get(t))
+	d.exec(t, `CREATE TABLE limits (f double precision, n numeric, i bigint, _extra json)`)
+	s := open(t, d.options("limits"))
+	var rows [][]field
+	for _, text := range []string{"NaN", "Infinity", "-Infinity", "nan"} {
+		rows = append(rows, []field{{"f", stream.Text, text}, {"n", stream.Text, text},
+			{"i", stream.Text, text}})
+	}
+	if err := s.deliver(t, s.batch(rows...)); err != nil {
+		t.Fatal(err)
+	}
+	got := d.column(t, `SELECT concat_ws(' ', f, n, _extra) FROM limits`)
+	want := []string{`NaN NaN {"i":"NaN"}`, `Infinity {"n":"Infinity","i":"Infinity"}`,
+		`-Infinity {"n":"-Infinity","i":"-Infinity"}`, `{"f":"nan","n":"nan","i":"nan"}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+}
+
+// TestUpsertNumberedKey checks that an upsert fills the key even if the database could number it.
+func TestUpsertNumberedKey(t *testing.T) {
+	d := fresh(t, server.Get(t))
+	d.exec(t, `CREATE TABLE numbered (id bigserial PRIMARY KEY, v bigint)`)
+	o := d.options("numbered")
+	o.Mode, o.Key = "upsert", []string{"id"}
+	s := open(t, o)
+	row := func(id, v string) []field {
+		return []field{{"id", stream.Number, id}, {"v", stream.Number, v}}
+	}
+	if err := s.deliver(t, s.batch(row("7", "1"), row("8", "2"), row("7", "3"))); err != nil {
+		t.Fatal(err)
+	}
+	got := d.column(t, `SELECT id || ' ' || v FROM numbered ORDER BY id`)
+	if !slices.Equal(got, []string{"7 3", "8 2"}) {
+		t.Errorf("the table has %v", got)
+	}
+}
+
 func TestUpsert(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	o := d.options("state")
@@ -279,6 +321,11 @@ func TestMisconfigured(t *testing.T) {
 	d := fresh(t, server)
 	d.exec(t, `CREATE TABLE narrow (a text)`)
 	d.exec(t, `CREATE TABLE closed (a text, _extra json)`)
+	d.exec(t, `CREATE TABLE filled (a text, b serial)`)
+	d.exec(t, `CREATE TABLE later (a text UNIQUE DEFERRABLE, b text)`)
+	long, deferrable := d.options("long"), d.options("later")
+	long.Columns = []sqltable.ColumnOption{{Name: "a", Type: "varchar(999999999)"}}
+	deferrable.Mode, deferrable.Key = "upsert", []string{"a"}
 	d.exec(t, `CREATE ROLE weak LOGIN`)
 	defer func() {
 		d.exec(t, `DROP OWNED BY weak`)
@@ -298,6 +345,10 @@ func TestMisconfigured(t *testing.T) {
 	}{
 		{"no JSON column", d.options("narrow"), "", `no column "_extra"`},
 		{"no right", rightless, "", "permission denied"},
+		{"column with a default", d.options("filled"), "",
+			`column "b" has a default value, so it is filled only if`},
+		{"type that cannot be created", long, "", "length for type varchar"},
+		{"deferrable key", deferrable, "", "deferrable"},
 	} {
 		s := open(t, c.o)
 		err := s.deliver(t, s.batch([]field{{"a", stream.Text, "1"}, {"b", stream.Text, "2"}}))

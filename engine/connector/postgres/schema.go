@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -179,8 +180,11 @@ func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Co
 		if err != nil && collided(err) {
 			return fmt.Errorf("another process is creating the table, too: %v", err)
 		}
+		if r, ok := errors.AsType[*stream.Rejected](outcome(err)); ok { // no fault of the records
+			return &stream.Misconfigured{Err: fmt.Errorf("create the table: %w", r.Err)}
+		}
 		if err != nil {
-			return fmt.Errorf("making the table: %w", err)
+			return fmt.Errorf("create the table: %w", err)
 		}
 		return nil
 	})

@@ -1,6 +1,8 @@
 package spooldir
 
 import (
+	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -110,6 +112,15 @@ func (o *Options) Validate() error {
 		if err := follow.CheckGlobs(g.key, g.globs); err != nil {
 			return err
 		}
+		for i, glob := range g.globs {
+			if below := "/" + glob; path.Clean(below) != below {
+				return stream.OptionErrorf(fmt.Sprintf("%s[%d]", g.key, i),
+					"%q is not a path beneath the directory, such as sub/*.log", glob)
+			}
+		}
+	}
+	if err := follow.CheckExcluded(o.Include, o.Exclude); err != nil {
+		return err
 	}
 	if err := o.Reading.Validate(); err != nil {
 		return err
@@ -142,6 +153,12 @@ func (o *Options) validateFinished() error {
 	if o.MoveTo != "" && o.Finished != finishedMove {
 		return stream.OptionErrorf("move_to", "is set, but finished is %q; write finished: move",
 			o.Finished)
+	}
+	for i, glob := range o.Include {
+		if o.Suffix != "" && strings.HasSuffix(glob, o.Suffix) {
+			return stream.OptionErrorf(fmt.Sprintf("include[%d]", i), "%q matches only files that "+
+				"end with suffix (%s), which are never read; change one of them", glob, o.Suffix)
+		}
 	}
 	if strings.ContainsAny(o.Suffix, `/\`) {
 		return stream.OptionErrorf("suffix", "is %q, want it without slashes: it is added to the "+

@@ -31,6 +31,16 @@ func TestValidate(t *testing.T) {
 			`include[1]: "[a" is not a glob; brackets must close, and it may not be empty`},
 		{func(o *spooldir.Options) { o.Exclude = []string{""} },
 			`exclude[0]: "" is not a glob; brackets must close, and it may not be empty`},
+		{func(o *spooldir.Options) { o.Include = []string{"*.part"} },
+			`include[0]: "*.part" matches only files that exclude skips; ` +
+				`write exclude without "*.part", for example exclude: []`},
+		{func(o *spooldir.Options) { o.Include = []string{"*.log", "*.done"} },
+			`include[1]: "*.done" matches only files that end with suffix (.done), ` +
+				`which are never read; change one of them`},
+		{func(o *spooldir.Options) { o.Include = []string{"/spool/*.log"} },
+			`include[0]: "/spool/*.log" is not a path beneath the directory, such as sub/*.log`},
+		{func(o *spooldir.Options) { o.Exclude = []string{"./a.log"} },
+			`exclude[0]: "./a.log" is not a path beneath the directory, such as sub/*.log`},
 		{func(o *spooldir.Options) { o.Order = "newest" }, `order: is "newest", want oldest or name`},
 		{func(o *spooldir.Options) { o.Finished = "burn" }, `finished: is "burn", want rename, delete, move or keep`},
 		{func(o *spooldir.Options) { o.Suffix = "" },
@@ -144,6 +154,8 @@ func TestOrderAndChoice(t *testing.T) {
 		{func(o *spooldir.Options) { o.Include = []string{"*.log"} }, []string{"c.log", "a.log"}},
 		{func(o *spooldir.Options) { o.Exclude = []string{"c*", "*.tmp"} }, []string{"a.log", "b.txt"}},
 		{func(o *spooldir.Options) { o.Recursive, o.Include = true, []string{"sub/*"} }, []string{"sub/d.log"}},
+		{func(o *spooldir.Options) { o.Recursive, o.Include = true, []string{"**/[ad].log"} },
+			[]string{"a.log", "sub/d.log"}},
 	} {
 		bubble(t, tt.change, func(t *testing.T, w *fixture) {
 			for i, name := range []string{"c.log", "a.log", "b.txt", "sub/d.log", ".hidden", "x.tmp", "old.log.done"} {

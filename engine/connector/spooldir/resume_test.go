@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,41 @@ func spoolData(t testing.TB) (dir string, want map[string][]byte) {
 
 var someLimits = []stream.BatchLimits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {Records: 7},
 	{Bytes: 1 << 20, Records: 1000}}
+
+// TestMissingAfterRestart checks that a start reports a partly delivered file that is gone, and
+// reports it once.
+func TestMissingAfterRestart(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
+		put(t, w.dir, "a.log", "all of it is delivered\n")
+		w.open(false)
+		w.pump(5 * time.Second)
+		w.close()
+		path := put(t, w.dir, "b.log", longText())
+		w.limits.Bytes = 1 << 10
+		w.open(false)
+		if err := w.step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.close()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		next := newFixture(t, w.dir, connectortest.FS(), nil)
+		next.store = w.store
+		next.open(false)
+		next.pump(5 * time.Second)
+		put(t, w.dir, "c.log", "new\n")
+		next.pump(5 * time.Second)
+		next.close()
+		log := next.host.Logged()
+		if got := strings.Count(log, "is missing, and was not delivered to its end"); got != 1 {
+			t.Errorf("reported %d times, want once; the log:\n%s", got, log)
+		}
+		if got := next.host.Counted("files_vanished"); got != 1 {
+			t.Errorf("files_vanished is %d, want 1", got)
+		}
+	})
+}
 
 // TestRealLogs checks that each real log is delivered byte for byte, whatever the size of the
 // batches.

@@ -77,6 +77,9 @@ func (s *server) checkFile(c *connection) error {
 		"move it back, or restart penstock")}
 }
 
+// Alive implements sqlspan.Server. The file stays open until Close.
+func (s *server) Alive(context.Context, *connection) bool { return true }
+
 // Restore implements sqlspan.Server. It rolls back an open transaction. If the state of the file is
 // in doubt, it closes the connection. Package sqlspan then opens another one before the next use.
 func (s *server) Restore(_ context.Context, c *connection, err error) bool {

@@ -243,6 +243,11 @@ var stops = []struct {
 		`the table "t" was dropped while penstock read it; ` +
 			`all rows that were read are delivered`,
 		`the table "t" does not exist: it was dropped, or ` + "`table` is misspelled", ""},
+	{"dropped view", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), ` +
+		`(2), (3), (4); CREATE VIEW v AS SELECT id FROM t`, ofTable("v", "id"), `DROP VIEW v`, 3,
+		`the view "v" was dropped while penstock read it; ` +
+			`all rows that were read are delivered`,
+		`the table "v" does not exist: it was dropped, or ` + "`table` is misspelled", ""},
 	{"lost column", `CREATE TABLE t (id integer PRIMARY KEY, a text); INSERT INTO t VALUES (1), ` +
 		`(2), (3), (4)`, ofTable("t"),
 		`ALTER TABLE t DROP COLUMN a`, 3,

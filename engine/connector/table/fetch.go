@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -18,8 +19,12 @@ type fetcher struct {
 
 	part  *partition // the partition being read; nil if the fetcher is free
 	ready bool       // a result is ready for Read
-	err   error      // why reading ended early; the batch has the rows read before
-	lost  error      // why the journal was not written: the rows must not be handed out
+
+	began  time.Duration // when the current step began, on the reader's clock
+	logged bool          // the current step was logged, because it takes long
+
+	err  error // why reading ended early; the batch has the rows read before
+	lost error // why the journal was not written: the rows must not be handed out
 }
 
 // workerPool has the goroutines that run a reader's fetchers. It starts another goroutine when more

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
@@ -227,6 +229,38 @@ func TestSlowPartition(t *testing.T) {
 		t.Errorf("Close once more: %v", err)
 	}
 }
+
+// TestSlowQuery checks that a query that does not end is logged once.
+func TestSlowQuery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		d := &numbers{rowsOf: 4, rendezvous: &rendezvous{want: 1}, block: "t1"}
+		r := numbered(t, d, 2, 2, false)
+		r.(*reader).s.h = logged{r.(*reader).s.h, slog.New(slog.NewTextHandler(&log, nil))}
+		if _, _, err := readTo(t, r, 4); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*slowStep)
+		defer cancel()
+		if err := r.Read(ctx, stream.NewBatch(stream.BatchLimits{Records: 4})); ctx.Err() == nil {
+			t.Errorf("Read: %v", err)
+		}
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "table=t1") {
+			t.Errorf("logged %q, want t1 once", text)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// logged is a host with another log.
+type logged struct {
+	stream.Host
+	log *slog.Logger
+}
+
+func (l logged) Log() *slog.Logger { return l.log }
 
 // TestFailures checks that transient errors are retried without repeats, and that others end the
 // reader.

@@ -36,6 +36,7 @@ func newMySQL(dsn string) (database, error) {
 		c.Params = make(map[string]string)
 	}
 	c.Params["time_zone"] = "'+00:00'"
+	c.Params["autocommit"] = "1" // otherwise the first query begins a snapshot that never changes
 	for _, k := range []string{"client", "connection", "results"} {
 		c.Params["character_set_"+k] = "utf8mb4"
 	}
@@ -237,10 +238,16 @@ func mysqlColumns(rows driver.Rows, n int) ([]column, error) {
 	for i, name := range rows.Columns()[:n] {
 		columns[i] = column{name: name, decl: strings.ToLower(typed.ColumnTypeDatabaseTypeName(i)),
 			nullable: true}
-		if precision, scale, ok := typed.ColumnTypePrecisionScale(i); ok && columns[i].decl == "decimal" {
+		precision, scale, ok := typed.ColumnTypePrecisionScale(i)
+		decimal := ok && columns[i].decl == "decimal"
+		if decimal {
 			columns[i].decl = fmt.Sprintf("decimal(%d,%d)", precision, scale)
 		}
-		describeMySQL(&columns[i])
+		if describeMySQL(&columns[i]); decimal {
+			// The driver's precision of an unsigned column is too small by 1. For tables,
+			// constraints sets the exact type.
+			columns[i].standard = fmt.Sprintf("numeric(%d,%d)", min(precision+1, maxDecimal), scale)
+		}
 	}
 	return columns, nil
 }
@@ -261,14 +268,17 @@ var mysqlStandard = map[string]string{
 	"blob": "bytea", "tinyblob": "bytea", "mediumblob": "bytea", "longblob": "bytea",
 }
 
+// maxDecimal is the maximum precision of a DECIMAL.
+const maxDecimal = 65
+
 // describeMySQL sets the kind of a column's values, and whether the column can be a key. Times are
 // compared as texts.
 func describeMySQL(c *column) {
-	word, digits, _ := strings.Cut(c.decl, "(")
+	word, _, _ := strings.Cut(c.decl, "(")
 	c.standard = mysqlStandard[word]
 	switch {
 	case word == "decimal":
-		c.standard, c.kind, c.key = "numeric("+digits, numberValue, keyNumber
+		c.kind, c.key = numberValue, keyNumber
 	case strings.HasSuffix(word, "int") || word == "year":
 		c.kind, c.key = numberValue, keyInteger
 		if word == "unsigned bigint" {
@@ -297,16 +307,21 @@ func describeMySQL(c *column) {
 	}
 }
 
-// constraints reads which columns may be NULL, and which sets of columns are unique.
+// constraints reads which columns may be NULL, the types of DECIMAL columns, and which sets of
+// columns are unique.
 func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema string) error {
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) {
 		for i := range r.columns {
-			if r.columns[i].name == sqldriver.Text(v[0]) {
-				r.columns[i].nullable = sqldriver.Text(v[1]) != "NO"
+			c := &r.columns[i]
+			if c.name != sqldriver.Text(v[0]) {
+				continue
+			}
+			if c.nullable = sqldriver.Text(v[1]) != "NO"; c.key == keyNumber {
+				c.standard = "numeric(" + sqldriver.Text(v[2]) + ")"
 			}
 		}
-	}), `SELECT column_name, is_nullable FROM information_schema.columns WHERE table_schema = ? `+
-		`AND table_name = ?`, schema, r.plain)
+	}), `SELECT column_name, is_nullable, concat(numeric_precision, ',', numeric_scale)
+		FROM information_schema.columns WHERE table_schema = ? AND table_name = ?`, schema, r.plain)
 	if err != nil {
 		return err
 	}

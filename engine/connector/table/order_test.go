@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/table"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // icuOrder checks that texts are ordered by their bytes in a database with a default collation of
@@ -136,5 +138,53 @@ func bytesAndTexts(t *testing.T, w fixture) {
 	want := `{"k":1,"g":"\\x000000000101000000000000000000f03f00000000000000c0","t":"é☃"}`
 	if err != nil || !slices.Equal(texts, []string{want}) {
 		t.Errorf("read %v, %v; want %s", texts, err, want)
+	}
+}
+
+// decimals checks the types that a sink gets for DECIMAL columns. No value may exceed its type.
+func decimals(t *testing.T, w fixture) {
+	execute(t, w.db, "CREATE TABLE t (k int PRIMARY KEY, a decimal(5,2), b decimal(5,2) unsigned, "+
+		"c decimal(5,5) unsigned, d decimal(65,0)); INSERT INTO t VALUES (1, 1, 1, 0, 1)")
+	for _, c := range []struct {
+		set  func(o *table.Options)
+		want string
+	}{
+		{ofTable("t"), "numeric(5,2) numeric(5,2) numeric(5,5) numeric(65,0)"},
+		// the driver does not report whether the columns of a query are unsigned
+		{ofQuery("SELECT * FROM t", "k"), "numeric(6,2) numeric(5,2) numeric(5,5) numeric(65,0)"},
+	} {
+		r, err := w.open(t, true, nil, c.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := stream.NewBatch(stream.BatchLimits{Records: 3})
+		if err := r.Read(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(b.Types[1:], " "); got != c.want {
+			t.Errorf("types %s, want %s", got, c.want)
+		}
+	}
+}
+
+// autocommit checks that new rows are found even if the server's autocommit is off. Without
+// autocommit, all queries of a session may read the same snapshot.
+func autocommit(t *testing.T, w fixture) {
+	execute(t, w.db, "CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t VALUES (1)")
+	r, err := w.open(t, false, nil, func(o *table.Options) {
+		o.Table, o.Lag, o.Poll = "t", time.Millisecond, 10*time.Millisecond
+		o.MySQL += "?autocommit=0"
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, want := range []string{`{"k":1}`, `{"k":2}`} {
+		if k > 0 {
+			execute(t, w.db, "INSERT INTO t VALUES (2)")
+		}
+		texts, _, err := next(t, r)
+		if err != nil || !slices.Equal(texts, []string{want}) {
+			t.Errorf("read %v, %v; want %s", texts, err, want)
+		}
 	}
 }

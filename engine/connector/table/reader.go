@@ -51,6 +51,9 @@ type reader struct {
 // fails.
 const onceWithout = time.Minute
 
+// slowStep is the time after which a step of a fetcher is logged.
+const slowStep = time.Minute
+
 var reconnect = backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
 
 func (r *reader) now() time.Duration { return time.Since(r.started) }
@@ -121,6 +124,7 @@ func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 		}
 		r.free, r.busy = r.free[:last], append(r.busy, f)
 		f.part, p.busy = p, true
+		f.began, f.logged = r.now(), false
 		r.pool.work <- f // buffered for all fetchers
 	}
 	return nil
@@ -204,9 +208,22 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 			due = timer.C
 		}
 	}
+	var slow <-chan time.Time
+	oldest := slices.IndexFunc(r.busy, func(f *fetcher) bool { return !f.ready && !f.logged })
+	if oldest >= 0 {
+		timer := time.NewTimer(r.busy[oldest].began + slowStep - r.now())
+		defer timer.Stop()
+		slow = timer.C
+	}
 	select {
 	case f := <-r.pool.results:
 		f.ready = true
+	case <-slow:
+		f := r.busy[oldest]
+		f.logged = true
+		r.s.h.Log().Warn("a query has not ended yet; waiting for the database",
+			"table", f.part.part.Name, "waited", slowStep,
+			"remedy", "check the server and the connection, and the index on `order_by`")
 	case <-due:
 		return true, nil
 	case <-ctx.Done():

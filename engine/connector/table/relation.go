@@ -116,7 +116,7 @@ func (r *relation) orderBy(names []string, zone string) error {
 // readError returns an error of a statement that reads r, with a remedy added. The arguments report
 // whether the statement names a table or a column that does not exist.
 func (r *relation) readError(err error, noTable, noColumn bool) error {
-	existed := len(r.columns) > 0 && (r.table || r.version != "")
+	existed := len(r.columns) > 0 && (r.table || r.version != "" || r.plain != "")
 	switch {
 	case noTable && existed:
 		return droppedError(r, true)

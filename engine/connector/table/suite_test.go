@@ -147,6 +147,8 @@ func TestMariaDB(t *testing.T) {
 			"INSERT INTO wide VALUES (0), (9223372036854775808)",
 			"has the value 9223372036854775808")
 	})
+	t.Run("decimals", func(t *testing.T) { decimals(t, fresh(t)) })
+	t.Run("autocommit", func(t *testing.T) { autocommit(t, fresh(t)) })
 	t.Run("bytes and texts", func(t *testing.T) { bytesAndTexts(t, fresh(t)) })
 }
 

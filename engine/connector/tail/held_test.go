@@ -211,3 +211,43 @@ func TestCompressedFileReleasesDeletedOne(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletedFileAtStop checks that a process that stops reports the undelivered data of a deleted
+// file, since the next process cannot read it.
+func TestDeletedFileAtStop(t *testing.T) {
+	const size = 34 * 20
+	remove := func(w *writer) { w.remove("a.log") }
+	for name, c := range map[string]struct {
+		gone func(w *writer)
+		read time.Duration // before the file is gone
+		lag  time.Duration // until progress is saved
+		want int64
+	}{
+		"unread":              {remove, 0, time.Second, size},
+		"read, not delivered": {remove, 3 * time.Second, time.Hour, size},
+		"delivered":           {remove, 3 * time.Second, time.Second, 0},
+		"renamed":             {func(w *writer) { w.rename("a.log", "other") }, 0, time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, p *fixture) {
+				w := newWriter(t, p.dir, time.Now())
+				w.append("a.log", 3)
+				p.start(false)
+				p.pump(3 * time.Second)
+				p.lag = c.lag
+				w.append("a.log", 20)
+				stall(3 * time.Second)
+				p.pump(c.read)
+				c.gone(w)
+				stall(10 * time.Second)
+				p.kill()
+				if got := p.host.Counted("bytes_vanished"); got != c.want {
+					t.Errorf("bytes_vanished is %d, want %d; the log:\n%s", got, c.want, p.host.Logged())
+				}
+				if got := strings.Count(p.host.Logged(), "680 bytes are lost"); int64(got) != c.want/size {
+					t.Errorf("reported %d times; the log:\n%s", got, p.host.Logged())
+				}
+			})
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
@@ -15,7 +16,7 @@ import (
 // Options are the options of the source.
 type Options struct {
 	Include  []string `yaml:"include" required:"true" path:"true" doc:"globs of files to follow, by path; ** matches any number of folders"`
-	Exclude  []string `yaml:"exclude" doc:"globs of files to skip, by name; with a slash: by path"`
+	Exclude  []string `yaml:"exclude" path:"glob" doc:"globs of files to skip, by name; with a slash: by path"`
 	Start    string   `yaml:"start" enum:"beginning,end" doc:"where to start in files that exist when the pipeline runs for the first time"`
 	Symlinks string   `yaml:"symlinks" enum:"refuse,follow" doc:"handling of symlinks to files"`
 	follow.Reading
@@ -55,15 +56,11 @@ func Source() stream.Component {
 
 // ReadsFile implements stream.FileReader.
 func (o *Options) ReadsFile(file string) bool {
-	full, err := filepath.Abs(file)
-	if err != nil || follow.MatchesGlob(o.Exclude, filepath.ToSlash(file)) ||
-		follow.MatchesGlob(o.Exclude, filepath.ToSlash(full)) {
-		return false
-	}
-	return slices.ContainsFunc(o.Include, func(pattern string) bool {
-		at, err := filepath.Abs(pattern)
-		return err == nil && matches(filepath.ToSlash(at), filepath.ToSlash(full))
-	})
+	full := absolute(file)
+	return !follow.MatchesGlob(absoluteGlobs(o.Exclude), full) &&
+		slices.ContainsFunc(o.Include, func(pattern string) bool {
+			return matches(absolute(pattern), full)
+		})
 }
 
 // Shape implements stream.Shaper. A record has its text, and the fields that the option meta adds.
@@ -112,7 +109,30 @@ func (o *Options) validateGlobs() error {
 				"%s to have every file there", g, path.Join(g, "*"))
 		}
 	}
-	return follow.CheckGlobs("exclude", o.Exclude)
+	if err := follow.CheckGlobs("exclude", slashed(o.Exclude)); err != nil {
+		return err
+	}
+	return follow.CheckExcluded(slashed(o.Include), o.Exclude)
+}
+
+// absoluteGlobs returns the globs of the option exclude, with absolute paths.
+func absoluteGlobs(exclude []string) []string {
+	out := slashed(exclude)
+	for i, g := range out {
+		if strings.Contains(g, "/") && !strings.HasPrefix(g, "**/") {
+			out[i] = absolute(g)
+		}
+	}
+	return out
+}
+
+// absolute returns an absolute path with forward slashes. If the working directory is unknown, it
+// returns the path as it is.
+func absolute(file string) string {
+	if full, err := filepath.Abs(file); err == nil {
+		file = full
+	}
+	return filepath.ToSlash(file)
 }
 
 // slashed returns paths with forward slashes on every system.

@@ -20,9 +20,10 @@ const renewEvery = time.Second
 
 // place lists the files that match the patterns of the option include.
 type place struct {
-	o     Options
-	roots []*root
-	fault func(error) // called for files and folders that cannot be read
+	o       Options
+	exclude []string // the option exclude, with absolute paths
+	roots   []*root
+	fault   func(error) // called for files and folders that cannot be read
 
 	mu      sync.Mutex // guards the fields below
 	renewed time.Time
@@ -30,13 +31,13 @@ type place struct {
 }
 
 func newPlace(o Options, files vfs.FS, fault func(error)) *place {
-	p := &place{o: o, fault: fault}
+	p := &place{o: o, exclude: absoluteGlobs(o.Exclude), fault: fault}
 	for _, pattern := range o.Include {
 		at, g := rooted(filepath.ToSlash(filepath.Clean(pattern)))
 		i := slices.IndexFunc(p.roots, func(r *root) bool { return r.path == at })
 		if i < 0 {
 			i = len(p.roots)
-			p.roots = append(p.roots, &root{files: files, path: at})
+			p.roots = append(p.roots, &root{files: files, path: at, absolute: absolute(at)})
 		}
 		p.roots[i].globs = append(p.roots[i].globs, g)
 	}
@@ -169,7 +170,7 @@ func (l *listing) unread(label string, err error) {
 // entry handles one file that a glob matches. info is the result of a stat, or nil.
 func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) {
 	label := r.label(full)
-	if follow.MatchesGlob(l.p.o.Exclude, label) || l.seen[label] {
+	if l.seen[label] || follow.MatchesGlob(l.p.exclude, path.Join(r.absolute, full)) {
 		return
 	}
 	if l.seen != nil {
@@ -184,6 +185,7 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 		l.refused(label, "it is a symlink, which may lead anywhere; set symlinks: follow to read its target")
 		return
 	case kind.IsDir():
+		l.refused(label, "it is a folder; include "+path.Join(label, "*")+" to read its files")
 		return
 	case !kind.IsRegular():
 		l.refused(label, follow.Kind(kind))

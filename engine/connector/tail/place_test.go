@@ -1,9 +1,11 @@
 package tail
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -64,6 +66,52 @@ func TestListingsAtOnce(t *testing.T) {
 	}
 	if err := p.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFolderIncluded checks that a glob that names a folder is reported, since no file matches it.
+func TestFolderIncluded(t *testing.T) {
+	dir := t.TempDir()
+	p := newPlace(Options{Include: []string{dir}}, connectortest.FS(), nil)
+	var got []string
+	if err := p.List(func(follow.Listed) {}, func(label, why string) {
+		got = append(got, label+": "+why)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("%s: it is a folder; include %[1]s/* to read its files", filepath.ToSlash(dir))
+	if !slices.Equal(got, []string{want}) {
+		t.Errorf("refused %q, want %q", got, want)
+	}
+	if err := p.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExcludedByPath checks that a relative glob with a slash is compared with the whole path.
+func TestExcludedByPath(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"a.log", "b.log"} {
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range []Options{
+		{Include: []string{"*.log"}, Exclude: []string{filepath.Join(dir, "b.log")}},
+		{Include: []string{filepath.Join(dir, "*.log")}, Exclude: []string{"./b.log"}},
+	} {
+		p := newPlace(o, connectortest.FS(), nil)
+		var got []string
+		if err := p.List(func(f follow.Listed) { got = append(got, f.Name) }, nil); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, []string{"a.log"}) {
+			t.Errorf("%q without %q: found %q, want only a.log", o.Include, o.Exclude, got)
+		}
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

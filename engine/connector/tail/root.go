@@ -22,9 +22,10 @@ const (
 // root is a folder in which globs are matched. The folder may be created later, disappear and
 // appear again.
 type root struct {
-	files vfs.FS
-	path  string // as in the config, with slashes
-	globs []glob
+	files    vfs.FS
+	path     string // as in the config, with slashes
+	absolute string // path as an absolute path
+	globs    []glob
 
 	mu  sync.Mutex // guards dir
 	dir vfs.Dir    // nil while the folder does not exist

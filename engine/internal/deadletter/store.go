@@ -3,7 +3,7 @@
 //
 // A [Store] is the file of one route. Letters are durable when Append returns. Each letter is
 // written once, even if the process is killed and the source repeats its record. A Store never
-// drops a letter. If it is full, Append returns an error, and the route fails.
+// drops a letter. If it is full, Append returns [ErrFull], and the route fails until there is room.
 //
 // A [Guard] counts dead letters, and decides when a route has too many of them and must stop. It
 // reads no clock and does no I/O.
@@ -28,8 +28,8 @@ import (
 // DefaultMaxBytes is the default maximum size of a route's dead letters.
 const DefaultMaxBytes = 1 << 30
 
-// ErrFull means that the letters exceed the maximum size. The text of the error contains the path
-// of the file and the name of the option.
+// ErrFull means that the letters do not fit into the maximum size. The text of the error contains
+// the path of the file and the name of the option.
 var ErrFull = errors.New("dead letters are full")
 
 // errClosed means that a Store was used after Close.
@@ -115,9 +115,9 @@ func (s *Store) open() error {
 }
 
 // Append writes the letters in order and returns when they are durable. It omits letters with an id
-// that is among the last maxKnown ids written. If the letters do not fit, the error is ErrFull, and
-// the route fails. After any error, none of the letters counts as written. While another call
-// is running, Append waits until that call has returned or ctx is done.
+// that is among the last maxKnown ids written. If the letters do not fit, the error is ErrFull. A
+// later Append succeeds if the file was moved away. After any error, none of the letters counts as
+// written. While another call is running, Append waits until that call has returned or ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	select {
 	case s.turn <- struct{}{}:

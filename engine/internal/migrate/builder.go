@@ -5,6 +5,7 @@ package migrate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -80,8 +81,8 @@ func (b *Builder) Add(p Pipeline) {
 	w.Put(1, "%s:", name)
 	w.Put(2, "source:")
 	w.Put(3, "tail:")
-	w.Put(4, "include: %s", QuoteList(p.Include))
-	w.Put(4, "exclude: %s", QuoteList(p.Exclude))
+	w.Put(4, "include: %s", quoteGlobs(p.Include))
+	w.Put(4, "exclude: %s", quoteGlobs(p.Exclude))
 	w.Put(4, "start: %s", map[bool]string{true: "end", false: "beginning"}[p.FromEnd])
 	if p.Symlinks {
 		w.Put(4, "symlinks: follow")
@@ -110,6 +111,11 @@ func (b *Builder) Add(p Pipeline) {
 	if p.Carry != nil {
 		b.progress = append(b.progress, Progress{Pipeline: name, Routes: routes, Carry: p.Carry})
 	}
+}
+
+// quoteGlobs returns globs as a YAML list. In penstock's globs, ^ negates a class of characters.
+func quoteGlobs(globs []string) string {
+	return strings.ReplaceAll(QuoteList(globs), "[!", "[^")
 }
 
 func (b *Builder) processors(list []string, depth int) {

@@ -56,6 +56,7 @@ func (c *Catalogue) stop() {
 	c.running = false
 	for _, r := range slices.Clone(c.readers) {
 		if r.activity == absent {
+			r.reportUndelivered()
 			c.warnClose("", c.leave(r))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -90,13 +91,41 @@ func (o *Polling) Validate() error {
 	return nil
 }
 
-// CheckGlobs returns an error for the first pattern of a key that is empty or that path.Match
-// rejects.
+// alternatives matches a part of a glob such as {a,b}, which path.Match compares literally.
+var alternatives = regexp.MustCompile(`\{[^}]*,[^}]*\}`)
+
+// CheckGlobs returns an error for the first glob of a key that is empty or malformed, or that its
+// author has probably misunderstood.
 func CheckGlobs(key string, globs []string) error {
 	for i, g := range globs {
-		if _, err := path.Match(g, ""); err != nil || g == "" {
-			return stream.OptionErrorf(fmt.Sprintf("%s[%d]", key, i),
-				"%q is not a glob; brackets must close, and it may not be empty", g)
+		problem := ""
+		switch _, err := path.Match(g, ""); {
+		case err != nil || g == "":
+			problem = "is not a glob; brackets must close, and it may not be empty"
+		case strings.Contains(g, "[!"):
+			problem = "has [!, which does not negate a class; write [^"
+		case alternatives.MatchString(g):
+			problem = "has alternatives in braces; write a glob for each of them"
+		case strings.HasSuffix(g, "/"):
+			problem = "matches no file; write " + g + "* for the files in the folder"
+		}
+		if problem != "" {
+			return stream.OptionErrorf(fmt.Sprintf("%s[%d]", key, i), "%q %s", g, problem)
+		}
+	}
+	return nil
+}
+
+// CheckExcluded returns an error for the first glob of include that matches only excluded files. It
+// checks globs of exclude without a slash and with * as the only wildcard. Such a glob excludes all
+// files of another glob if it matches the text of that glob. Example: *.gz matches app*.gz.
+func CheckExcluded(include, exclude []string) error {
+	for i, in := range include {
+		for _, ex := range exclude {
+			if !strings.ContainsAny(ex, `/?[]\`) && Match(ex, path.Base(in)) {
+				return stream.OptionErrorf(fmt.Sprintf("include[%d]", i), "%q matches only files "+
+					"that exclude skips; write exclude without %q, for example exclude: []", in, ex)
+			}
 		}
 	}
 	return nil
@@ -108,10 +137,26 @@ func MatchesGlob(globs []string, file string) bool {
 	base := path.Base(file)
 	return slices.ContainsFunc(globs, func(g string) bool {
 		if strings.Contains(g, "/") {
-			return Match(g, file)
+			return matchPath(strings.Split(g, "/"), strings.Split(file, "/"))
 		}
 		return Match(g, base)
 	})
+}
+
+// matchPath reports whether a glob matches a path. Both are split at slashes. The part ** matches
+// any number of parts.
+func matchPath(glob, file []string) bool {
+	switch {
+	case len(glob) == 0:
+		return len(file) == 0
+	case glob[0] == "**" && matchPath(glob[1:], file):
+		return true
+	case len(file) == 0:
+		return false
+	case glob[0] == "**":
+		return matchPath(glob, file[1:])
+	}
+	return Match(glob[0], file[0]) && matchPath(glob[1:], file[1:])
 }
 
 // Match is path.Match with a faster case for patterns such as "*.log". Each listing calls it several

@@ -42,6 +42,7 @@ func (q *quiet) relocate() {
 		}
 		f := c.table.byLabel[marks[0].mark.Part.Name]
 		if f == nil || f.entry != nil || len(c.ids.at(f.info)) > 0 || !q.isCopy(f, marks) {
+			q.warnMissing(marks)
 			continue
 		}
 		c.ids.move(e, f.seen(nil, false), f.name)
@@ -49,6 +50,19 @@ func (q *quiet) relocate() {
 	}
 	if moved > 0 {
 		c.log.Info("files were copied; they are recognised by name and content", "files", moved)
+	}
+}
+
+// warnMissing reports, to the routes that are new in this listing, that the rest of a partly
+// delivered file of an earlier run cannot be read.
+func (q *quiet) warnMissing(marks []storedMark) {
+	for _, m := range marks {
+		if m.mark.Finished || m.mark.Watermark.Num == 0 || m.r.first+1 < q.c.table.scans {
+			continue
+		}
+		q.c.log.Warn("a file of an earlier run is missing, and was not delivered to its end",
+			"file", m.mark.Part.Name, "delivered", m.mark.Watermark.Num, "route", m.r.o.Route)
+		m.r.count("files_vanished", 1)
 	}
 }
 

@@ -16,6 +16,9 @@ type Server[C any] interface {
 	// Connect creates a connection for a lane. It is called if the lane has no connection yet, or
 	// if its last connection was closed.
 	Connect(ctx context.Context) (C, error)
+	// Alive reports whether the connection is still open. It is called before each use of the
+	// connection except the first one, and must be fast. It may miss a broken connection.
+	Alive(ctx context.Context, c C) bool
 	// Restore is called after each use of a connection. err is the error of that use. Restore rolls
 	// back an open transaction. If the state of the connection is unknown, it closes the connection
 	// and returns false. It must work even if ctx has ended, and must limit its own time.
@@ -24,9 +27,9 @@ type Server[C any] interface {
 	Close(c C)
 }
 
-// Lane holds one connection of a sink. The connection is created at its first use, and is replaced
-// after each failure that leaves its state unknown. A Lane is safe for concurrent use: callers wait
-// until the connection is free.
+// Lane holds one connection of a sink. The connection is created at its first use. It is replaced
+// after each failure that leaves its state unknown, and when the server has closed it. A Lane is
+// safe for concurrent use: callers wait until the connection is free.
 type Lane[C any] struct {
 	server Server[C]
 	token  chan held[C] // buffer of 1; its holder may use the connection
@@ -49,7 +52,7 @@ var ErrStopped = errors.New("the sink was stopped")
 
 // Do calls f with the connection. bound limits the time of connecting and of f; 0 means no limit.
 // Do returns the error of connecting or of f. If the lane is closed, it returns ErrStopped. If ctx
-// ends before the connection is free, it returns the cause of ctx.
+// ends while it waits for the connection, or is canceled while f runs, it returns the cause of ctx.
 func (l *Lane[C]) Do(ctx context.Context, bound time.Duration,
 	f func(ctx context.Context, c C) error) (err error) {
 	var own held[C]
@@ -68,6 +71,10 @@ func (l *Lane[C]) Do(ctx context.Context, bound time.Duration,
 		ctx, cancel = context.WithTimeout(ctx, bound)
 		defer cancel()
 	}
+	if own.made && !l.server.Alive(ctx, own.c) {
+		l.server.Close(own.c)
+		own = held[C]{}
+	}
 	if !own.made {
 		if own.c, err = l.server.Connect(ctx); err != nil {
 			own = held[C]{}
@@ -78,6 +85,9 @@ func (l *Lane[C]) Do(ctx context.Context, bound time.Duration,
 	err = f(ctx, own.c)
 	if !l.server.Restore(ctx, own.c, err) {
 		own = held[C]{}
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return context.Cause(ctx)
 	}
 	return err
 }

@@ -39,6 +39,7 @@ type callLog struct {
 	presence sqlspan.Presence
 	fail     string // the call to fail
 	made     int
+	closed   int // number of a connection that the server has closed
 	epoch    int64
 }
 
@@ -75,6 +76,8 @@ func (d *callLog) Connect(context.Context) (session, error) {
 func (d *callLog) Find(context.Context, session) error { return d.record("find") }
 
 func (d *callLog) Transient(err error) bool { return false }
+
+func (d *callLog) Alive(_ context.Context, c session) bool { return c.number != d.closed }
 
 func (d *callLog) Restore(ctx context.Context, c session, err error) bool {
 	_ = d.record("restore")
@@ -149,7 +152,7 @@ func TestDeliver(t *testing.T) {
 }
 
 // TestLane checks that one caller at a time uses the connection. The connection is reused until an
-// error leaves its state unknown, and is not used after Close.
+// error leaves its state unknown or the server closes it, and is not used after Close.
 func TestLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &callLog{}
@@ -169,6 +172,10 @@ func TestLane(t *testing.T) {
 		if want := []int{1, 1, 1, 2, 2}; !slices.Equal(used, want) {
 			t.Errorf("used connections %v, want %v", used, want)
 		}
+		d.closed = 2
+		if err := use(nil); err != nil || used[len(used)-1] != 3 {
+			t.Errorf("the server has closed connection 2: %v, used %v", err, used)
+		}
 		enough := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		begun := time.Now()
@@ -180,12 +187,12 @@ func TestLane(t *testing.T) {
 			<-inner.Done()
 			return inner.Err()
 		})
-		if !errors.Is(err, context.Canceled) || time.Since(begun) > time.Second {
+		if err != enough || time.Since(begun) > time.Second {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 		lane.Close()
 		lane.Close()
-		if err := use(nil); err != sqlspan.ErrStopped || d.lines[len(d.lines)-1] != "close 2" {
+		if err := use(nil); err != sqlspan.ErrStopped || d.lines[len(d.lines)-1] != "close 3" {
 			t.Errorf("after Close: %v, %v", err, d.lines)
 		}
 	})

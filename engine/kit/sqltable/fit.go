@@ -76,21 +76,32 @@ func digits(text []byte) (n int) {
 }
 
 // fits reports whether a column of type t can store a non-null value.
-func fits(t Type, kind stream.Kind, value []byte, limit int) bool {
+func (d *Dialect) fits(t Type, kind stream.Kind, value []byte) bool {
+	scalar := kind == stream.Number || kind == stream.Text
 	switch t {
 	case Integer:
-		return (kind == stream.Number || kind == stream.Text) && isInteger(value)
+		return scalar && isInteger(value)
 	case Number:
-		return (kind == stream.Number || kind == stream.Text) && isNumber(value, limit)
+		return scalar && (isNumber(value, d.NumberLimit) || d.NotFinite && string(value) == "NaN")
 	case Float:
-		if kind != stream.Number && kind != stream.Text || !isNumber(value, 0) {
-			return false
+		if !scalar || !isNumber(value, 0) {
+			return scalar && d.NotFinite && isNotFinite(string(value))
 		}
 		_, err := strconv.ParseFloat(string(value), 64)
 		return err == nil
 	case Bool:
+		if d.BoolIsByte && scalar && isInteger(value) {
+			_, err := strconv.ParseInt(string(value), 10, 8)
+			return err == nil
+		}
 		return kind == stream.Bool ||
 			kind == stream.Text && (string(value) == "true" || string(value) == "false")
 	}
 	return true
+}
+
+// isNotFinite reports whether text is a float that is not a JSON number. Such floats come from the
+// source table.
+func isNotFinite(text string) bool {
+	return text == "NaN" || text == "Infinity" || text == "-Infinity"
 }

@@ -180,7 +180,7 @@ func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (ref
 		return ""
 	}
 	c := &r.table.Columns[column]
-	if !fits(c.Type, kind, value, r.table.dialect.NumberLimit) {
+	if !r.table.dialect.fits(c.Type, kind, value) {
 		if r.table.New == JSONColumn && r.table.Extra >= 0 {
 			r.more(name, kind, value)
 			return ""
@@ -216,6 +216,9 @@ func (r *Rows) unknown(name string, kind stream.Kind, value []byte) (refusal str
 	case r.table.New == JSONColumn && r.table.Extra >= 0:
 		r.more(name, kind, value)
 		return ""
+	case slices.Contains(r.table.filled, name):
+		return fmt.Sprintf("column %q has a default value, so it is filled only if `columns` "+
+			"lists it", name)
 	}
 	return fmt.Sprintf("field %q has no column in the table", name)
 }

@@ -44,8 +44,10 @@ func (s *Shape) For(b *stream.Batch) *Table {
 // Known returns the table, or nil if its columns are not known yet.
 func (s *Shape) Known() *Table { return s.table.Load() }
 
-func (s *Shape) settle(columns []Column) {
+// settle sets the table. filled has the names of columns that the database fills.
+func (s *Shape) settle(columns []Column, filled ...string) {
 	t := NewTable(s.dialect, columns, s.options.JSONColumn, s.options.Policy())
+	t.filled = filled
 	for _, k := range s.options.Key {
 		t.Required = append(t.Required, slices.IndexFunc(columns,
 			func(c Column) bool { return c.Name == k }))
@@ -56,8 +58,8 @@ func (s *Shape) settle(columns []Column) {
 // Found sets the columns to fill, and reports whether the table exists. Its argument has the
 // columns of the existing table, and is empty if there is no table. Without a table, Found uses the
 // columns listed in the config. With a table, these columns must be in it. The JSON column is added
-// if the table has it and the policy needs it. If the config lists no columns, Found uses the
-// table's columns that have no default value in the database.
+// if the table has it and the policy needs it. If the config lists no columns, Found uses those
+// of the key, and those that have no default value in the database.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,6 +74,7 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 		return slices.IndexFunc(there, func(c Column) bool { return c.Name == name })
 	}
 	var columns []Column
+	var filled []string
 	for _, l := range listed {
 		i := at(l.Name)
 		if i < 0 {
@@ -83,7 +86,13 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 		columns = append(columns, column)
 	}
 	if len(listed) == 0 {
-		columns = slices.DeleteFunc(slices.Clone(there), func(c Column) bool { return c.Own })
+		for _, c := range there {
+			if c.Own && !slices.Contains(s.options.Key, c.Name) {
+				filled = append(filled, c.Name)
+			} else {
+				columns = append(columns, c)
+			}
+		}
 	} else if i := at(s.options.JSONColumn); i >= 0 && s.options.Policy() == JSONColumn {
 		columns = append(columns, there[i])
 	}
@@ -97,7 +106,7 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 		return true, fmt.Errorf("all columns of the table %s have defaults; list the `columns` "+
 			"to fill", s.name)
 	}
-	s.settle(columns)
+	s.settle(columns, filled...)
 	return true, nil
 }
 

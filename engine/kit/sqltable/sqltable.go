@@ -73,6 +73,8 @@ type Dialect struct {
 	NoNUL       bool     // text cannot contain the byte 0
 	UTF8        bool     // text is UTF-8; invalid bytes become U+FFFD
 	NumberLimit int      // digits on each side of the point that Number can store; 0 means any
+	NotFinite   bool     // Number can store NaN; Float can store NaN, Infinity and -Infinity
+	BoolIsByte  bool     // Bool can also store the whole numbers from -128 to 127
 	// Allows returns false for further names that columns cannot have. Nil allows all names.
 	Allows func(name string) bool
 
@@ -101,6 +103,7 @@ type Table struct {
 	Required []int
 
 	dialect *Dialect
+	filled  []string       // names of columns that the database fills
 	index   map[string]int // indexes of the columns that take fields
 	message int            // the column for unparsed records, or -1
 }

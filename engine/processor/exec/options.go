@@ -14,7 +14,7 @@ import (
 const (
 	Lines = "lines" // a line for each record, a line for each answer
 	// the child reads one line for each batch, and answers with one line for all of the batch's
-	// records (see docs/formats/exec-ndjson.md)
+	// records (see docs/exec.md)
 	NDJSON = "ndjson"
 	Storm  = "storm" // Storm's multilang protocol; the child is a bolt
 )

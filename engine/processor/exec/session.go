@@ -180,7 +180,7 @@ func (t *session) workLines(ctx context.Context, b *stream.Batch, part []*state)
 	return died
 }
 
-// answer is a child's answer to a batch; see docs/formats/exec-ndjson.md.
+// answer is a child's answer to a batch; see docs/exec.md.
 type answer struct {
 	ID      *uint64           `json:"id"`
 	Records []json.RawMessage `json:"records"`

@@ -11,7 +11,7 @@ import (
 // Figure identifies a figure (a measured quantity) in [Figures].
 type Figure uint8
 
-// Values of Figure. See docs/flow-control.md for their definitions.
+// Values of Figure. docs/scenarios/README.md defines them.
 const (
 	Goodput Figure = iota
 	Optimum
