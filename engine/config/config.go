@@ -205,7 +205,7 @@ type Retry struct {
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
 	// Attempts is the number of failed attempts after which a batch is exhausted, and treated as
 	// the option Exhausted states. A failure counts only if its worker delivers another batch that
-	// it got within two round trips after the failure.
+	// it got within two round trips after the failure, or the next batch that it gets.
 	// Zero, the default, means no limit.
 	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
 	// MaxElapsed is the time after which a failing batch is exhausted. The time begins with the

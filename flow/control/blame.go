@@ -159,8 +159,8 @@ type pendingFailure struct {
 	item   *item
 	seq    uint64
 	sent   time.Duration // deliveries count if their attempts were sent after this time
-	failed time.Duration // and before any other one sent after this time,
-	until  time.Duration // or no later than this time
+	until  time.Duration // and no later than this time,
+	failed time.Duration // or if the lane had sent nothing since this time
 	need   int           // further deliveries needed
 	first  bool
 }
@@ -258,13 +258,13 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 // failure is already evidence against its item.
 //
 // A failure is evidence against the item only if the same lane delivers another item. That item
-// must have been sent after the failed attempt, and at most two round trips after the failure. On
-// a lane with little traffic it may be sent later, if it is the first one sent after the failure.
-// An overdue attempt must be overtaken by three deliveries, sent at most eight round trips after it
-// became overdue. So an outage gives no evidence in its first moments, and at its end at most one
-// piece, against the item that failed last. Failures at one
-// lane within four round trips are one piece of evidence. Hedges, canceled attempts and Ordered
-// lanes give none, and neither do deaths of workers, which are counted separately.
+// must have been sent after the failed attempt, and at most two round trips after the failure. On a
+// lane with little traffic it may be sent later, if it is the first one sent after the failure, and
+// no probe. An overdue attempt must be overtaken by three deliveries, sent at most eight round
+// trips after it became overdue. So an outage gives no evidence in its first moments. At its end it
+// gives at most one piece, and none if the breaker has opened. Failures at one lane within four
+// round trips are one piece of evidence. Hedges, canceled attempts and Ordered lanes give none, and
+// neither do deaths of workers, which are counted separately.
 func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
 	over := it.state == isDone || it.state == isPending && a.outcome != Split
@@ -290,7 +290,7 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 		return ev.addEvidence(it, l, first)
 	case len(l.failures.pending) < maxPendingFailures:
 		l.failures.pending = append(l.failures.pending,
-			pendingFailure{it, it.seq, a.sent, ev.now, ev.now + rounds*rtt, need, first})
+			pendingFailure{it, it.seq, a.sent, ev.now + rounds*rtt, ev.now, need, first})
 	}
 	return false
 }
@@ -312,7 +312,8 @@ func (ev *evidence) confirmFailures(a *attempt) {
 	for _, o := range d.pending {
 		switch live := o.item.seq == o.seq && o.item.state != isDone && o.item.state != isFree &&
 			o.item.state != isPending; {
-		case !live || o.item == a.item || a.sent > o.until && a.previous > o.failed:
+		case !live || o.item == a.item:
+		case a.sent > o.until && (a.previous > o.failed || a == a.lane.br.probe):
 		case a.sent <= o.sent:
 			kept = append(kept, o)
 		case o.need > 1:

@@ -235,7 +235,7 @@ func TestEndWithLittleTraffic(t *testing.T) {
 	if len(w.asked) > 0 {
 		t.Fatalf("given up because of outages: %+v", w.asked)
 	}
-	play(40, false)
+	play(80, false)
 	if len(w.asked) != 1 || !w.asked[0].deadLetter || w.asked[0].seq != bad {
 		t.Fatalf("asked %+v, want item 70 to be dead-lettered", w.asked)
 	}
