@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// Named is a policy in the comparison of docs/which-backoff.md. The first wait is at most 10 ms and
-// no wait is longer than 2 s, unless About states other values. (The AWS simulator reaches the same
-// 10 ms from a base of 5 ms, which it doubles before the first wait.)
+// Named is a policy in the comparison of docs/which-backoff.md. Most of the policies have a base of
+// 10 ms and a maximum of 2 s. (The AWS simulator has a base of 5 ms, and doubles it before the
+// first wait.)
 type Named struct {
 	Name   string
 	Policy backoff.Policy
