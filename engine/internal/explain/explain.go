@@ -30,8 +30,8 @@ type Route struct {
 	Workers   []Worker
 }
 
-// Worker is the state of a worker in flow control at one moment. A trace has more of it than the
-// status of a process.
+// Worker is the state of a worker in flow control at one moment. Opens and Rate are known only from
+// a trace.
 type Worker struct {
 	status.Worker
 	Opens float64 // for OPEN, THROTTLED: remaining time in seconds; 0 if unknown

@@ -55,7 +55,7 @@ var Names = []Named{
 		"jpillora/backoff with jitter"},
 	{"slotted", backoff.Slotted(base, 10, unending), "802.3's backoff with a slot of 10 ms"},
 	{"full_latency", backoff.Exponential(2*Latency, 2, ceiling).Full(),
-		"full jitter, starting at the latency of an attempt, 40 ms"},
+		"full jitter; the mean of the first wait is the latency of an attempt, 40 ms"},
 	{"recommended", backoff.Recommended(Latency, ceiling),
 		"full jitter over a square of the latency: backoff.Recommended"},
 }
