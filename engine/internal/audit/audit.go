@@ -3,8 +3,8 @@
 //
 // [Run] passes the data of the source through the processors of the route. Data is settled if it is
 // part of the progress of the route. The sink must contain every settled record that the processors
-// keep, unless the record is a dead letter. Run changes nothing: the source gets a read-only file
-// system, and the sink is opened only for reading (stream.AuditedSink).
+// keep, unless the record is a dead letter that was not replayed. Run changes no data: the source
+// gets a read-only file system, and the sink is opened only for reading (stream.AuditedSink).
 //
 // The route may be running. Run therefore reads the progress first, from the checkpoint or from the
 // sink's own database (its ledger), and the contents of the sink last. So all records that count as
@@ -58,8 +58,10 @@ type Difference struct {
 	Kind      Kind
 	Partition stream.Partition
 	Range     stream.Range // for Undelivered and Unknown
-	Records   int64        // number of equal records; for Undelivered: records in the range
-	RecordID  string       // for Missing and Extra
+	// Records is the number of equal records. For Undelivered, the first Difference of a partition
+	// has the number of all its unsettled records, and the others have 0. For Unknown, it is 0.
+	Records  int64
+	RecordID string // for Missing and Extra
 }
 
 // Report is the result of an audit.
@@ -72,7 +74,7 @@ type Report struct {
 	Dropped        int64 // dropped by processors
 	Unsettled      int64 // not settled yet
 	Differences    int64
-	NotInSource    int64 // partitions in the checkpoint that the source no longer has
+	NotInSource    int64 // partitions with progress that the source no longer has
 	SinkUnreadable bool  // the sink cannot be read, so only source and checkpoint were compared
 	LedgerSource   bool  // the progress comes from the sink's ledger
 }
@@ -148,8 +150,8 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	return r.report, err
 }
 
-// openSink opens the sink for reading. If the sink cannot be read, openSink records that in the
-// report and returns a value of type unreadable.
+// openSink opens the sink for reading. If the sink is not a stream.AuditedSink, openSink sets
+// SinkUnreadable in the report and returns a value of type unreadable.
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	u := r.o.Route.Sink
 	made, err := u.Component.New(u.Options, h)
@@ -298,7 +300,8 @@ func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 	return nil
 }
 
-// part returns the entry of a partition. If there is none, it creates it.
+// part returns the entry of a partition, and creates it if there is none. A partition without
+// progress whose file is already finished counts as settled.
 func (r *run) part(p *stream.Partition) *part {
 	out := r.parts[p.ID]
 	if out == nil {
@@ -314,7 +317,7 @@ func (r *run) part(p *stream.Partition) *part {
 	return out
 }
 
-// compare compares the expected records with the sink and reports the differences.
+// compare reports unsettled ranges, and differences between the expected records and the sink.
 func (r *run) compare(ctx context.Context, sink stream.Audit) error {
 	for _, p := range slices.SortedFunc(maps.Values(r.parts), byName) {
 		for i, open := range p.open {

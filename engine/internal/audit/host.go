@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host is the stream.SourceHost of the source, the processors and the sink. A component may request
-// a goroutine before start is called. The goroutine then begins when start is called.
+// host is the stream.SourceHost of the source and the sink. A component may request a goroutine
+// before start is called. The goroutine then begins when start is called.
 type host struct {
 	log   *slog.Logger
 	fs    vfs.FS

@@ -11,8 +11,8 @@ import (
 // progress has the progress of a route in each partition. The keys are partition ids.
 type progress map[string]stream.Mark
 
-// settled returns the settled ranges of a partition in ascending order. The first range begins at
-// the zero position.
+// settled returns the settled ranges of a partition in ascending order. They include the range from
+// the zero position to the watermark.
 func settled(m stream.Mark) []stream.Range {
 	out := []stream.Range{}
 	if m.Watermark != (stream.Position{}) {

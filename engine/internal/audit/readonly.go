@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// readOnly is a read-only view of a file system. Its Lock always succeeds: a lock would protect
-// against changes, and there are none.
+// readOnly is a read-only view of a file system. In its directories, Lock always succeeds: a lock
+// would protect against changes, and there are none.
 type readOnly struct{ base vfs.FS }
 
 var errReadOnly = errors.New("an audit changes nothing")

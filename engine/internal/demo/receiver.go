@@ -1,6 +1,6 @@
-// Package demo has the receivers of `penstock demo`. They are HTTP servers on loopback that are
-// slow, fail and restart. They count the records that they have accepted. So the "lost 0" that the
-// demo prints was measured at the receivers, not claimed by the sender.
+// Package demo has the receivers of `penstock demo`. They are slow HTTP servers on loopback, which
+// the demo can kill and restart. They count the records that they have accepted. So the "lost 0"
+// that the demo prints was measured at the receivers, not claimed by the sender.
 package demo
 
 import (
@@ -87,8 +87,8 @@ type Receiver struct {
 	group  *supervise.Group
 }
 
-// NewReceiver returns a receiver in which each request takes the time service. The receiver starts
-// when Revive is called.
+// NewReceiver returns a receiver that takes the duration service for each request. The receiver
+// starts when Revive is called.
 func NewReceiver(service time.Duration, tally *Tally) *Receiver {
 	return &Receiver{service: service, tally: tally, slots: make(chan struct{}, atOnce), addr: "127.0.0.1:0"}
 }
@@ -96,7 +96,7 @@ func NewReceiver(service time.Duration, tally *Tally) *Receiver {
 // URL returns the URL of the receiver. It is valid after the first call of Revive.
 func (r *Receiver) URL() string { return "http://" + r.addr + "/in" }
 
-// Revive starts the receiver. After the first time, it has the same address again.
+// Revive starts the receiver. Later calls use the address of the first one.
 func (r *Receiver) Revive(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.addr)
 	if err != nil {
@@ -117,8 +117,8 @@ func (r *Receiver) Revive(ctx context.Context) error {
 	return nil
 }
 
-// Kill closes the port and all connections. Requests that are running are not accepted. Kill may be
-// called again.
+// Kill closes the port and all connections. Requests in progress are not accepted. If the receiver
+// is not running, Kill does nothing.
 func (r *Receiver) Kill() error {
 	r.mu.Lock()
 	server, group := r.server, r.group

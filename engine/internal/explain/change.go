@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Changes returns advice: changes to the config or to the worker. With each of them, w would get
-// more data or a different share of the data. The change with the most direct effect comes first.
+// Changes returns advice about the gate of w: the events, and the changes to the config or to the
+// worker, that affect how much data w gets. The most direct one comes first.
 func (r *Route) Changes(w *Worker) []string {
 	switch w.Gate {
 	case "window":
@@ -142,8 +142,8 @@ func (r *Route) windowChanges(w *Worker) []string {
 	}
 }
 
-// Named returns the algorithm with the given name, or nil if there is none. The algorithm has
-// default options, which is sufficient to describe it.
+// Named returns the algorithm with the given name, or nil if there is none. The algorithm has its
+// default options, not those of a config.
 func Named(name string) window.Algorithm {
 	if e := window.Find(name); e != nil {
 		return e.Algorithm
@@ -152,7 +152,7 @@ func Named(name string) window.Algorithm {
 }
 
 // grown reports whether the window of w, the limit on its in-flight batches, has reached its
-// configured maximum.
+// maximum.
 func (r *Route) grown(w *Worker) bool {
 	a, bounded := r.Window.(window.Bounded)
 	if !bounded {

@@ -5,8 +5,7 @@
 // that would help.
 //
 // The input is a [Route] with its [Worker]s at one moment. It comes from a trace ([FromTrace]) or
-// from a running process ([FromStatus]). All figures were computed by flow control. The command
-// `penstock explain` prints the descriptions.
+// from a running process ([FromStatus]). The command `penstock explain` prints the descriptions.
 package explain
 
 import (
@@ -24,15 +23,15 @@ import (
 type Route struct {
 	Name      string           // "pipeline/route"; "" if a trace does not contain it
 	Window    window.Algorithm // nil if unknown
-	Timeout   time.Duration    // as configured; 0: estimated by worker; negative: none
+	Timeout   time.Duration    // as configured; 0: estimated for each worker; negative: none
 	Replay    int64            // checkpoint.replay in bytes; 0 if there is none or it is unknown
 	Waiting   int64            // read but not sent: batches (of a trace) or records (of a process)
 	LastFault string           // the latest failure of a worker, in words; "" none, or not known
 	Workers   []Worker
 }
 
-// Worker is the state of a worker in flow control at one moment. A trace has more of it than the
-// status of a process.
+// Worker is the state of a worker in flow control at one moment. Opens and Rate are known only from
+// a trace.
 type Worker struct {
 	status.Worker
 	Opens float64 // for OPEN, THROTTLED: remaining time in seconds; 0 if unknown

@@ -19,9 +19,8 @@ type Log struct {
 	more int
 }
 
-// Add records err and returns true if its text is new. When the maximum is kept, further
-// faults with other texts are only counted. Add then returns true for each of them, even if a text
-// repeats.
+// Add records err and returns true if its text is new. Once it has recorded the maximum, Add only
+// counts faults with other texts, and returns true for each of them, even if a text repeats.
 func (f *Log) Add(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,9 +1,10 @@
 // Package framelog has the frames of the log files in the state directory. A file consists of a
-// header and of frames. A frame is one write, with a checksum of its payload. The package does not
-// know the contents of payloads, and does not write files.
+// header and of frames. A frame is one write: a payload with its length and a checksum. The package
+// does not know the contents of payloads, and does not write files.
 //
 // Numbers are little-endian. The header is: a magic of 8 bytes, version u16, reserved u16, number
-// u64, and CRC-32C u32 of the bytes before it. A frame is: length u32, CRC-32C u32, payload.
+// u64, and CRC-32C u32 of the bytes before it. A frame is: length u32 of the payload, CRC-32C u32
+// (see [Summer]), payload.
 package framelog
 
 import (
@@ -53,8 +54,8 @@ func ParseHeader(b []byte, magic string) (version uint16, number uint64, err err
 }
 
 // Summer computes the checksums of frames. A checksum also covers the number of the file and the
-// offset of the frame. So it is wrong if the frame was moved, or comes from another file. Summer is
-// not safe for concurrent use.
+// offset of the frame. So it is wrong if the frame was moved, or comes from another file. A Summer
+// is not safe for concurrent use.
 type Summer struct{ where [20]byte } // a field, because an argument of crc32 escapes to the heap
 
 func (s *Summer) sum(number uint64, offset int64, payload []byte) uint32 {
@@ -65,8 +66,8 @@ func (s *Summer) sum(number uint64, offset int64, payload []byte) uint32 {
 }
 
 // Seal completes the frame b at an offset of the file with the given number. b has a gap of
-// HeadSize bytes before its payload. Seal writes the length and the checksum of the payload into
-// it. It returns an error if the payload is too large.
+// HeadSize bytes before its payload. Seal writes the length and the checksum into this gap. It
+// returns an error if the payload is too large.
 func (s *Summer) Seal(b []byte, number uint64, offset int64) error {
 	n := len(b) - HeadSize
 	if n > MaxPayload {
@@ -83,13 +84,14 @@ type FrameError struct{ text string }
 // Error implements error.
 func (e *FrameError) Error() string { return e.text }
 
-// ErrShort is a FrameError: the file ends within a header, of the file or of a frame.
+// ErrShort is a *FrameError: the file ends within its own header or within that of a frame.
 var ErrShort error = &FrameError{"its header is incomplete"}
 
 // Read reads the frames after the header of a file with the given size, and calls apply with the
-// payload and the end of each. r begins after the header. At the first bad frame, Read stops and
-// returns its offset and its error bad: a *FrameError, or the error of apply. If all frames are
-// good, the offset is size. err is an error of r.
+// payload and the end of each. The payload is valid only during the call. r begins after the header
+// of the file. At the first bad frame, Read stops. It returns the offset of this frame in good, and
+// its error in bad: a *FrameError, or the error of apply. If all frames are good, good is size. err
+// is an error of r.
 func (s *Summer) Read(r io.Reader, number uint64, size int64,
 	apply func(payload []byte, end int64) error) (good int64, bad, err error) {
 	var head [HeadSize]byte

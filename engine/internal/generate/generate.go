@@ -55,7 +55,7 @@ func New(format string, seed uint64) (*Generator, error) {
 	return g, nil
 }
 
-// stream selects a sequence of PCG that no other user of the same seed has.
+// stream is the second half of the seed of PCG.
 const stream = 0x70656e73746f636b // "penstock"
 
 // Append appends one line, including its line end, to dst.
@@ -64,8 +64,8 @@ func (g *Generator) Append(dst []byte) []byte {
 	return append(g.appendLine(g, dst, &g.visit), '\n')
 }
 
-// Lines appends up to n lines to dst and returns their number. It stops earlier when the length of
-// dst has reached its maximum (most).
+// Lines appends up to n lines to dst, and returns dst and the number of lines. It stops early when
+// the length of dst reaches most.
 func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	for i := range n {
 		if len(dst) >= most {

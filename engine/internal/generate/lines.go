@@ -46,7 +46,7 @@ func (g *Generator) combined(dst []byte, v *visit) []byte {
 	return append(dst, '"')
 }
 
-// clf returns the time in the common log format. It computes the text once per second.
+// clf returns the time in the common log format. It formats each second of log time only once.
 func (g *Generator) clf(at int64) []byte {
 	if s := at / 1e6; s != g.second {
 		g.second = s

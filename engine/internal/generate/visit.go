@@ -62,8 +62,7 @@ func octet(r uint64, low, high uint64) string {
 // draw draws the next request.
 func (g *Generator) draw() {
 	v, a, b := &g.visit, g.random.Uint64(), g.random.Uint64()
-	// The time between two requests is about 5 ms, and sometimes much longer, as in Poisson
-	// traffic.
+	// The mean time between two requests is about 2 ms. Some are much longer, up to 66 ms.
 	g.now += int64(200 + (a&0x3ff)<<(bits.TrailingZeros64(a>>10|1<<6)))
 	v.at = g.now
 	a >>= 18

@@ -11,7 +11,7 @@ import (
 const (
 	HistoryStep   = 10 * time.Second
 	historyPoints = 360
-	maxSeries     = 1100 // routes and workers; if there are more, they have no history
+	maxSeries     = 1100 // routes and workers; further ones have no history
 )
 
 // History has time series of the last hour. The zero value is empty. It is not safe for concurrent

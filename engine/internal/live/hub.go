@@ -1,9 +1,9 @@
-// Package live provides data for displays of a running engine. Once per second it makes a [Frame]
-// from the status of the engine. It keeps the history of the last hour and the last lines of the
-// log, within fixed limits.
+// Package live provides data for displays of a running engine. While somebody watches, it makes a
+// [Frame] from the status of the engine once per second. It keeps the history of the last hour and
+// the last lines of the log, within fixed limits.
 //
-// The admin server owns a [Hub]. If nobody watches, the Hub asks for a status only every ten
-// seconds, to continue the history. [Framer] and [History] read no clock and do no I/O.
+// The admin server owns a [Hub]. If nobody watches, the Hub gets a status only every ten seconds,
+// for the history. [Framer] and [History] read no clock and do no I/O.
 package live
 
 import (
@@ -18,14 +18,14 @@ import (
 
 const (
 	frameEvery     = time.Second
-	maxSubscribers = 32 // each gets every frame
+	maxSubscribers = 32
 )
 
 // ErrBusy means that there are too many subscribers already.
 var ErrBusy = errors.New("too many clients are watching this process")
 
-// Hub makes a [Frame], the state of the engine for a display, once per second, and sends it to all
-// subscribers. It is safe for concurrent use.
+// Hub makes frames and sends them to all subscribers. A [Frame] is the state of the engine for a
+// display. A Hub is safe for concurrent use.
 type Hub struct {
 	status func() status.Status
 	wake   chan struct{}
@@ -124,7 +124,8 @@ func (h *Hub) end() {
 }
 
 // Subscribe returns a channel of encoded frames, and a function that ends the subscription. The
-// channel is closed when the Hub ends. The subscriber must not change the frames.
+// channel is closed when the Hub ends. A subscriber that is slow gets only the newest frame. It
+// must not change the frames. Subscribe returns ErrBusy if there are too many subscribers.
 func (h *Hub) Subscribe() (frames <-chan []byte, cancel func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

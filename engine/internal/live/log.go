@@ -105,7 +105,7 @@ func (h *logHandler) flatten(to [][2]string, prefix string, a slog.Attr) [][2]st
 	return append(to, [2]string{prefix + a.Key, cut(a.Value.String())})
 }
 
-// cut returns s. It truncates s if it is too long.
+// cut returns s, truncated if it is longer than maxLogText.
 func cut(s string) string {
 	if len(s) <= maxLogText {
 		return s

@@ -12,7 +12,7 @@ import (
 // another file while a system call uses it.
 type descriptor struct {
 	fd    int
-	state atomic.Int64 // flag closing, plus the number of running calls
+	state atomic.Int64 // flag closing, plus user for each running call
 }
 
 const (

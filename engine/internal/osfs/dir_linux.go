@@ -53,8 +53,8 @@ func (d *dir) openFile(name string, flag int, perm fs.FileMode) (*file, error) {
 	return &file{descriptor: descriptor{fd: fd}, dir: d.path, name: name, opened: opened}, nil
 }
 
-// OpenRegular implements vfs.RegularOpener. If the file is a FIFO, O_NONBLOCK prevents that
-// OpenRegular waits for a writer.
+// OpenRegular implements vfs.RegularOpener. If the file is a FIFO, O_NONBLOCK keeps OpenRegular
+// from waiting for a writer.
 func (d *dir) OpenRegular(name string) (vfs.File, error) {
 	at, err := d.locate("open", name)
 	if err != nil {

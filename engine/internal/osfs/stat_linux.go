@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// statAt returns the Info of path, relative to the directory dir. If path is empty, it returns the
-// Info of dir. It does not follow a symlink. The Info gets the given name.
+// statAt returns the Info of path, relative to the directory dir. If path is empty, dir may be the
+// descriptor of any file, and statAt returns its Info. It does not follow a symlink. The Info gets
+// the given name.
 func statAt(dir int, path, name string) (vfs.Info, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if path == "" {

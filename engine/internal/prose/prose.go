@@ -3,7 +3,7 @@
 // Package prose counts signs of comments and docs that are hard to read: clauses with "what", "who"
 // or "whose", long sentences, wide lines, and words that this project avoids. See CONTRIBUTING.md
 // for the rules. A finding is not always a mistake. So CI does not require zero findings, but
-// checks that no package gets more.
+// checks that no package or page gets more.
 package prose
 
 import (

@@ -8,8 +8,8 @@
 // write it back together with the version that they have read. The write fails if another client
 // has written the row in between. [Outage] simulates a service that does not respond for some time.
 //
-// Both simulators use the production policies, random numbers from a seed, and virtual time. The
-// package does no I/O.
+// Both simulators accept any backoff.Policy, and use random numbers from a seed and virtual time.
+// The package does no I/O.
 package contention
 
 import (
@@ -32,7 +32,7 @@ const (
 )
 
 // MaxCalls is the number of writes at which a trial ends. Without this limit, a trial with a
-// million clients and a policy that never waits would not end.
+// million clients and a policy that never waits would take too long.
 const MaxCalls = 10_000_000
 
 // Trial is the result of one simulated contention.

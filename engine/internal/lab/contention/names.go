@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// Named is a policy in the comparison of docs/which-backoff.md. The first wait is at most 10 ms and
-// no wait is longer than 2 s, unless About states other values. (The AWS simulator reaches the same
-// 10 ms from a base of 5 ms, which it doubles before the first wait.)
+// Named is a policy in the comparison of docs/which-backoff.md. Most of the policies have a base of
+// 10 ms and a maximum of 2 s. (The AWS simulator has a base of 5 ms, and doubles it before the
+// first wait.)
 type Named struct {
 	Name   string
 	Policy backoff.Policy
@@ -55,7 +55,7 @@ var Names = []Named{
 		"jpillora/backoff with jitter"},
 	{"slotted", backoff.Slotted(base, 10, unending), "802.3's backoff with a slot of 10 ms"},
 	{"full_latency", backoff.Exponential(2*Latency, 2, ceiling).Full(),
-		"full jitter, starting at the latency of an attempt, 40 ms"},
+		"full jitter; the mean of the first wait is the latency of an attempt, 40 ms"},
 	{"recommended", backoff.Recommended(Latency, ceiling),
 		"full jitter over a square of the latency: backoff.Recommended"},
 }

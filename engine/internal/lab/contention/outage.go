@@ -13,8 +13,8 @@ import (
 // Window is the length of the interval in which the attempts of a burst are counted.
 const Window = 50 * time.Millisecond
 
-// maxAttempts is the maximum number of attempts of a client in an outage. With a policy that never
-// waits, the simulation would not end without it.
+// maxAttempts limits the failed attempts of a client in an outage. Then the client gives up. So the
+// work of a simulation is bounded, even if the outage is long and the policy never waits.
 const maxAttempts = 1_000_000
 
 // Loss is the cost of an outage for clients with a policy. MeasureOutage returns the means over
@@ -23,7 +23,7 @@ type Loss struct {
 	Wasted     float64       // failed attempts per client
 	Delay      time.Duration // mean time from the recovery to the success of a client
 	DelayWorst time.Duration // time from the recovery to the success of the last client
-	Burst      float64       // most attempts within Window after the recovery
+	Burst      float64       // most successful attempts within any Window after the recovery
 	GaveUp     float64       // number of clients that gave up before the end of the outage
 }
 
@@ -51,10 +51,9 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 // random time makes the recovery fall at a different point between two retries in each trial, so
 // that the mean delay does not depend on a single point.
 //
-// Each client makes its first call within the first Latency. This call fails, and the client
-// retries according to p until a call succeeds. A failed attempt takes twice HopMean. After the
-// recovery, the service can serve all clients at once. So the result depends only on the waits of
-// the clients.
+// Each client makes its first call at a random time before Latency. If a call fails, the client
+// retries according to p until a call succeeds or p ends. A failed attempt takes twice HopMean.
+// After the recovery, the service can serve all clients at once, so no call waits for another one.
 func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
 	rng := kernel.Rand(seed, trial)
 	length += time.Duration(rng.Int64N(int64(length/10) + 1))

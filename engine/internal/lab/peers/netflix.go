@@ -26,8 +26,8 @@ const (
 	leastRoundTrip = 100 * time.Microsecond
 )
 
-// windowed is Netflix' WindowedLimit. It collects measurements for a second, and then updates the
-// limiter inside it. If it has collected fewer than leastSamples, it discards them instead.
+// windowed is Netflix' WindowedLimit. It collects measurements for a second, and then updates its
+// limiter. If it has collected fewer than leastSamples, it discards them instead.
 type windowed struct {
 	simple
 	inner   limiter

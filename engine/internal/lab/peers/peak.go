@@ -14,8 +14,9 @@ import (
 // PeakEWMA chooses the lane (worker) with the lowest load by the metric of Finagle: a moving mean
 // of round trips, times the number of pending requests plus one. If a round trip is longer than the
 // mean, the mean jumps to it. If it is shorter, the mean approaches it exponentially, with a time
-// constant of ten seconds. As in Finagle, every response counts, even an error. Finagle compares
-// two random lanes. PeakEWMA compares all lanes, so that only the metric is tested.
+// constant of ten seconds. Without responses, the mean approaches zero in the same way. As in
+// Finagle, every response counts, even an error. Finagle compares two random lanes. PeakEWMA
+// compares all lanes, so that only the metric is tested.
 type PeakEWMA struct{}
 
 // Name returns "peak_ewma".

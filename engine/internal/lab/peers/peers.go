@@ -4,10 +4,10 @@
 // comparison in the simulator: Vector's adaptive request concurrency, Netflix' Vegas and Gradient2,
 // Finagle's Peak EWMA, and TCP Reno (RFC 5681).
 //
-// Each type implements window.Algorithm or dispatch.Policy, and is used with the production code of
-// package control. In its original program, an algorithm is surrounded by features such as
-// timeouts, redelivery and a breaker. Here the production code has these features. Constants are
-// the defaults of the original programs. Only the simulator imports this package.
+// Each exported type implements window.Algorithm or dispatch.Policy, and is used with the
+// production code of package control. In its original program, an algorithm is surrounded by
+// features such as timeouts, redelivery and a breaker. Here the production code has these features.
+// Defaults are those of the original programs. Only the simulator and tests import this package.
 package peers
 
 import (
@@ -16,9 +16,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// simple is the common part of all windows of this package. Such a window counts batches and
-// ignores restarts of workers. After a timeout it shrinks, and it does not grow back if the
-// response arrives later.
+// simple is the common part of all windows of this package. Such a window counts batches. If a
+// response arrives after the timeout, the window keeps the effect of the timeout.
 type simple struct{ state window.State }
 
 func (simple) Batches() bool          { return true }

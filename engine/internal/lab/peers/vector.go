@@ -11,12 +11,13 @@ import (
 )
 
 // VectorARC is Vector's adaptive request concurrency. Zero fields mean Vector's defaults. Its limit
-// is updated at intervals. An interval is as long as a moving mean of the round trips.
+// is updated at intervals. An interval is as long as the moving mean of the round trips.
 //
-// The limit grows by one if three conditions hold: it was reached, no response signaled back
-// pressure, and the mean round trip of the interval is not above the moving mean. The limit shrinks
-// to nine tenths, rounded down, in each of two cases: a response signaled back pressure, or the
-// mean of the interval is at least 2.5 standard deviations above the moving mean.
+// The limit grows by one if three conditions hold: it was reached, no attempt timed out or
+// failed, and the mean round trip of the interval is not above the moving mean. The limit is
+// multiplied by Decrease and rounded down in each of two cases: an attempt timed out or failed,
+// or the mean of the interval is at least 2.5 standard deviations above the moving mean. The limit
+// stays between 1 and Max.
 type VectorARC struct {
 	Initial, Max int     // in batches; 0 means 1 and 200
 	Decrease     float64 // factor; 0 means 0.9

@@ -1,9 +1,8 @@
 //penstock:pure
 
 // Package plot draws figures as SVG or PNG. A figure has one or more panels with lines, bands,
-// points or bars over linear or logarithmic axes. `penstock backoff --plot` uses it, and so do the
-// programs that make the plots in docs/. Values have no units. The format functions of the axes add
-// them.
+// points or bars over linear or logarithmic axes. Commands such as `penstock backoff --plot` use
+// it, and so do some examples. Values have no units. The format functions of the axes add them.
 package plot
 
 import (
@@ -42,7 +41,7 @@ type Shape uint8
 
 // Values of Shape.
 const (
-	Line Shape = iota // a line through Y, with a dot at each point
+	Line Shape = iota // a line through Y, with dots if there are at most 60 points
 	Band              // the area from Low to Y
 	Dots              // points at Y that are not connected
 )

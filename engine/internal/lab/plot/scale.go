@@ -10,8 +10,8 @@ type scale struct {
 	lo, hi float64
 }
 
-// largest is the largest value that is drawn. On a logarithmic axis, the smallest drawn value is
-// 1/largest. The computation of ticks would overflow beyond these values.
+// largest limits the range of an axis. newScale ignores values with a larger absolute value and, on
+// a logarithmic axis, values below 1/largest. With them, the computation of ticks would overflow.
 const largest = 1e200
 
 // newScale returns a scale that fits values. If zero is set, a linear axis includes 0.

@@ -80,7 +80,7 @@ func coordinates(points []point) string {
 
 func hex(c color.RGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }
 
-// number formats a length with two decimals.
+// number formats a length with at most two decimals.
 func number(x float64) string {
 	text := strings.TrimRight(fmt.Sprintf("%.2f", x), "0")
 	return strings.TrimSuffix(text, ".")

@@ -1,6 +1,6 @@
-// Package filebeat converts the configuration of Filebeat (7.9 and newer) to penstock. It converts
-// the inputs filestream, log and container, and the outputs Elasticsearch, Kafka, file and console.
-// The positions in Filebeat's registry become the first checkpoint of the new config.
+// Package filebeat converts a configuration of Filebeat (7.9 and newer) to one of penstock. It
+// converts the inputs filestream, log and container, and the outputs Elasticsearch, Kafka, file and
+// console. The positions in Filebeat's registry become the first checkpoint of the new config.
 //
 // Options and their defaults are those of the Filebeat reference. The registry consists of a
 // snapshot NNN.json and a log of later changes, log.json. The file active.dat contains the name of

@@ -1,5 +1,5 @@
-// Package fluentbit converts the configuration of Fluent Bit (1.9 and newer) to penstock, in its
-// classic or its YAML format. It converts the input tail, the filters grep, modify and
+// Package fluentbit converts a configuration of Fluent Bit (1.9 and newer), in its classic or its
+// YAML format, to one of penstock. It converts the input tail, the filters grep, modify and
 // record_modifier, and the outputs es, opensearch, loki, http, kafka, file, stdout and null. The
 // positions in the database of an input tail become the first checkpoint of the new config.
 //
@@ -237,8 +237,8 @@ func flat(field string) string {
 	return migrate.Quote(field)
 }
 
-// modify converts two filters of Fluent Bit. The rules of the filter modify are applied in their
-// order in the file. The filter record_modifier removes fields before it adds others.
+// modify converts the filters modify and record_modifier. The rules of a filter modify are applied
+// in their order in the file. A filter record_modifier removes fields before it adds others.
 func (c *converter) modify(f *migrate.Value, p *migrate.Pipeline) {
 	var rules []*migrate.Value
 	names := make(map[*migrate.Value]string)

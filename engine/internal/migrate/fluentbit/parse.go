@@ -16,8 +16,8 @@ type config struct {
 	others                   []*migrate.Value
 }
 
-// parse reads a configuration. The text is in the YAML format if it begins like YAML, and otherwise
-// in the classic format.
+// parse reads a configuration. Its format is the classic one if its first line, apart from comments
+// and empty lines, begins with [ or @. Otherwise its format is YAML.
 func parse(text string) (config, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

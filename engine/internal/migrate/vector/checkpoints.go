@@ -96,7 +96,7 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	return c.Carried, err
 }
 
-// The method marks adds the position of each file to the new checkpoint. If several files have
+// The method marks adds each file that has a position to the new checkpoint. If several files have
 // equal first lines, Vector considers them the same file, and the position can belong to any of
 // them. Then each of them is added as an unread file.
 func (s stored) marks(c *migrate.Carrier, all checkpoints) error {
@@ -210,7 +210,7 @@ func ecma182(data []byte) (sum uint64) {
 var reflected = crc64.MakeTable(crc64.ECMA)
 
 // legacy returns the checksum that Vector used before version 0.14: the CRC-64/XZ of the first
-// lines, padded with zeros to their maximum length.
+// lines, padded with zeros to the maximum length of a line.
 func legacy(lines []byte, longest int) uint64 {
 	padded := make([]byte, longest)
 	copy(padded, lines)

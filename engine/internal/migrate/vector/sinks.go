@@ -74,8 +74,7 @@ func format(v *migrate.Value, object string) string {
 	return object
 }
 
-// template adds a note if text, the value of v, contains a template. Penstock has no equivalent of
-// templates.
+// template adds a note if text, the value of v, contains a template.
 func (c *converter) template(v *migrate.Value, text string) {
 	if strings.Contains(text, "{{") || strings.Contains(text, "%") {
 		c.Note(v, migrate.Differs, "templates are expressions in penstock, where the option "+
