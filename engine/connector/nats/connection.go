@@ -209,6 +209,14 @@ func (c *Connection) login(log *slog.Logger) ([]natsgo.Option, error) {
 
 func (c *client) close() { c.conn.Close() }
 
+// apiPrefix returns the prefix of the subjects of JetStream's API.
+func (c *client) apiPrefix() string {
+	if c.o.Domain != "" {
+		return "$JS." + c.o.Domain + ".API."
+	}
+	return "$JS.API."
+}
+
 // refused returns an error if the client is not connected because the servers refuse its login. The
 // client library keeps trying to log in.
 func (c *client) refused() error {
