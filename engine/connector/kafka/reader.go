@@ -29,9 +29,10 @@ type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
 	group   string
-	made    chan struct{} // closed when the next three are set; assign may be called earlier
+	made    chan struct{} // closed when the next four are set; assign may be called earlier
 	client  *kgo.Client
 	admin   *kadm.Client
+	abort   func()                // fails all requests of the client
 	first   map[string]topicState // topics when the route was first opened; see GroupSource.first
 	meta    *metaAdder
 	ended   chan struct{} // closed when the fetching goroutine has ended
@@ -396,7 +397,9 @@ func (r *reader) Close() error {
 	if err := r.client.LeaveGroupContext(ctx); err != nil {
 		r.s.host.Log().Warn("cannot leave the group; its partitions move when the session ends",
 			"group", r.group, "error", err)
+		r.abort() // otherwise Close waits for the brokers
 	}
 	r.client.CloseAllowingRebalance()
+	r.abort()
 	return nil
 }

@@ -95,6 +95,8 @@ func (s *TopicSink) producer(more ...kgo.Opt) (*kgo.Client, error) {
 // check checks that the topics named in the options exist, and returns the id of the brokers'
 // cluster.
 func (s *TopicSink) check(ctx context.Context) (cluster string, err error) {
+	stop := context.AfterFunc(ctx, s.client.Close) // the client ignores ctx while it connects
+	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
 	defer cancel()
 	var topics []string

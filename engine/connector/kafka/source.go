@@ -77,10 +77,14 @@ func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Re
 	if err != nil {
 		return nil, err
 	}
-	if r.client, err = kgo.NewClient(options...); err != nil {
+	clientCtx, abort := context.WithCancel(context.Background())
+	if r.client, err = kgo.NewClient(append(options, kgo.WithContext(clientCtx))...); err != nil {
+		abort()
 		return nil, err
 	}
-	r.admin = kadm.NewClient(r.client)
+	r.abort, r.admin = abort, kadm.NewClient(r.client)
+	stop := context.AfterFunc(ctx, abort) // the client ignores ctx while it connects
+	defer stop()
 	topics, err := s.check(ctx, r.admin)
 	r.first = s.firstTopics(o.Route, topics)
 	close(r.made)
