@@ -223,6 +223,7 @@ func (r *logReader) Read(ctx context.Context, b *stream.Batch) error {
 	if err != nil && (len(b.Spans) == 0 || ctx.Err() != nil) {
 		return err
 	}
+	r.client.noteRead(nil)
 	addMeta(r.meta, b, used) // an error is returned again by the next call
 	return nil
 }
@@ -294,6 +295,7 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 			return nil, context.Cause(waiting)
 		case !errors.Is(err, context.DeadlineExceeded):
 			r.log().Debug("read failed; retrying", "stream", r.s.o.Stream, "error", err)
+			r.client.noteRead(err)
 			r.stop()
 			pause, next, _ := pullBackoff.Next(state, nil)
 			state = next
@@ -368,7 +370,14 @@ func (r *logReader) look(ctx context.Context) (readTo int64, err error) {
 	switch {
 	case final:
 		return 0, err
-	case err != nil || !r.o.Once && r.s.o.Subject == "":
+	case err != nil:
+		r.client.noteRead(err)
+		return 0, nil
+	}
+	if r.messages != nil { // the consumer did not fail either
+		r.client.noteRead(nil)
+	}
+	if !r.o.Once && r.s.o.Subject == "" {
 		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
