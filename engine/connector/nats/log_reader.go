@@ -198,9 +198,10 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 	return out
 }
 
-// resetAttempts bounds the library's attempts in a row to recreate its consumer. When they have
-// failed, the reader checks whether the stream still exists.
-const resetAttempts = 3
+// resetAttempts bounds the library's attempts in a row to recreate its consumer. The library ignores
+// the context of a read during an attempt, which may take 10 s. When the attempts have failed, the
+// reader checks whether the stream still exists, and creates a consumer itself.
+const resetAttempts = 1
 
 // Time limits of a read. The client library notices a lost request only in a wait that is longer
 // than two heartbeat intervals, so checkEvery is longer than that.
