@@ -29,12 +29,12 @@ type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
 	group   string
-	made    chan struct{} // closed when the next four are set; assign may be called earlier
+	made    chan struct{} // closed when the next three are set; assign may be called earlier
 	client  *kgo.Client
 	admin   *kadm.Client
-	abort   func()                // fails all requests of the client
 	first   map[string]topicState // topics when the route was first opened; see GroupSource.first
 	meta    *metaAdder
+	abort   func()        // fails all requests of the client
 	ended   chan struct{} // closed when the fetching goroutine has ended
 	started time.Time
 	health  *health

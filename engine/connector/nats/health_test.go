@@ -42,17 +42,9 @@ func TestFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	until := func(what string, is func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !is(); <-time.After(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("timeout: %s", what)
-			}
-		}
-	}
 	servers.Shutdown()
 	servers.WaitForShutdown()
-	until("the connection is lost", func() bool { return c.lost.Load() != nil })
+	await(t, "the connection is lost", func() bool { return c.lost.Load() != nil })
 	if err := s.Failure(); err != nil {
 		t.Errorf("at once: %v", err)
 	}
@@ -63,7 +55,7 @@ func TestFailure(t *testing.T) {
 	}
 	servers = start()
 	defer servers.Shutdown()
-	until("connected again", func() bool { return c.lost.Load() == nil })
+	await(t, "connected again", func() bool { return c.lost.Load() == nil })
 	if err := s.Failure(); err != nil {
 		t.Errorf("connected again: %v", err)
 	}
@@ -130,33 +122,16 @@ func TestFailureOfReads(t *testing.T) {
 }
 
 func testFailureOfReads(t *testing.T, durable string) {
-	user := &server.User{Username: "u", Password: "p"}
-	options := &server.Options{Host: "127.0.0.1", Port: connectortest.FreePort(t), NoSigs: true,
-		JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{user}}
-	servers, err := server.NewServer(options.Clone())
-	if err != nil {
-		t.Fatal(err)
-	}
-	allow := func(deny ...string) {
-		user.Permissions = &server.Permissions{Publish: &server.SubjectPermission{Deny: deny}}
-		if err := servers.ReloadOptions(options.Clone()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	servers.Start()
-	t.Cleanup(func() { servers.Shutdown(); servers.WaitForShutdown() })
-	if !servers.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	url, deny := startRestrictable(t)
 	o := DefaultSourceOptions()
-	o.URL, o.User, o.Password = servers.ClientURL(), "u", "p"
+	o.URL, o.User, o.Password = url, "u", "p"
 	o.Stream, o.Durable = "S", durable
 	o.ConnectTimeout = 2 * time.Second
 	s, err := NewSource(*o, streamtest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.connect()
+	c, err := o.connect(s.host.Log(), ackBuffer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,23 +153,15 @@ func testFailureOfReads(t *testing.T, durable string) {
 	go func() {
 		ended <- r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{}))
 	}()
-	var reading *client
-	for one := range s.clients {
-		if one != c {
-			reading = one
-		}
-	}
 	if durable == "" {
-		allow("$JS.API.STREAM.INFO.>")
+		deny("$JS.API.STREAM.INFO.>")
 	} else {
-		allow("$JS.API.CONSUMER.MSG.NEXT.>")
+		deny("$JS.API.CONSUMER.MSG.NEXT.>")
 	}
-	for deadline := time.Now().Add(30 * time.Second); reading.failing.Load() == nil; {
-		if time.Now().After(deadline) {
-			t.Fatal("no error is noted")
-		}
-		<-time.After(5 * time.Millisecond)
+	var reading *client
+	for reading = range s.clients {
 	}
+	await(t, "an error of a read", func() bool { return reading.failing.Load() != nil })
 	if err := s.Failure(); err != nil {
 		t.Errorf("at once: %v", err)
 	}
@@ -204,17 +171,48 @@ func testFailureOfReads(t *testing.T, durable string) {
 	if err := s.Failure(); err == nil || !strings.Contains(err.Error(), "nothing could be read for 2m0s: ") {
 		t.Errorf("after two minutes: %v", err)
 	}
-	allow()
+	deny()
 	if _, err := c.js.Publish(t.Context(), "s", []byte("a")); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("the read ended with %v", err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); s.Failure() != nil; {
-		if time.Now().After(deadline) {
-			t.Fatalf("read again: %v", s.Failure())
+	await(t, "the end of the failure", func() bool { return s.Failure() == nil })
+}
+
+// startRestrictable starts a server with the user u. It returns its URL, and a function that
+// replaces the subjects to which the user may not publish.
+func startRestrictable(t *testing.T) (url string, deny func(subjects ...string)) {
+	t.Helper()
+	user := &server.User{Username: "u", Password: "p"}
+	options := &server.Options{Host: "127.0.0.1", Port: connectortest.FreePort(t), NoSigs: true,
+		JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{user}}
+	s, err := server.NewServer(options.Clone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return s.ClientURL(), func(subjects ...string) {
+		user.Permissions = &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: subjects},
 		}
-		<-time.After(5 * time.Millisecond)
+		if err := s.ReloadOptions(options.Clone()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !is(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timeout: %s", what)
+		}
 	}
 }
