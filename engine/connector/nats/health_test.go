@@ -168,7 +168,8 @@ func testFailureOfReads(t *testing.T, durable string) {
 	before := *reading.failing.Load()
 	before.since = before.since.Add(-2 * lostAfter)
 	reading.failing.Store(&before)
-	if err := s.Failure(); err == nil || !strings.Contains(err.Error(), "nothing could be read for 2m0s: ") {
+	const want = "nothing could be read for 2m0s: "
+	if err := s.Failure(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("after two minutes: %v", err)
 	}
 	deny()
