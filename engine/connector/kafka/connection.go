@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock-io/penstock/engine/kit/tlsaccess"
@@ -109,6 +110,30 @@ func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 		out = append(out, kgo.SASL(m))
 	}
 	return out, nil
+}
+
+// metadata requests the metadata of topics, or of all topics if there is no argument topics. It uses
+// a separate client with the context ctx, because a client ignores the context of a request while
+// it connects.
+func (c *Connection) metadata(
+	ctx context.Context, log *clientLog, topics ...string,
+) (kadm.Metadata, error) {
+	options, err := c.options(log)
+	if err != nil {
+		return kadm.Metadata{}, err
+	}
+	client, err := kgo.NewClient(append(options, kgo.WithContext(ctx))...)
+	if err != nil {
+		return kadm.Metadata{}, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, 2*c.ConnectTimeout)
+	defer cancel()
+	m, err := kadm.NewClient(client).Metadata(ctx, topics...)
+	if err != nil {
+		return kadm.Metadata{}, brokerError(err, c.Brokers)
+	}
+	return m, nil
 }
 
 var errEmpty = errors.New("is empty")

@@ -34,6 +34,7 @@ type reader struct {
 	admin   *kadm.Client
 	first   map[string]topicState // topics when the route was first opened; see GroupSource.first
 	meta    *metaAdder
+	abort   func()        // fails all requests of the client
 	ended   chan struct{} // closed when the fetching goroutine has ended
 	started time.Time
 	health  *health
@@ -396,7 +397,9 @@ func (r *reader) Close() error {
 	if err := r.client.LeaveGroupContext(ctx); err != nil {
 		r.s.host.Log().Warn("cannot leave the group; its partitions move when the session ends",
 			"group", r.group, "error", err)
+		r.abort() // otherwise Close waits for the brokers
 	}
 	r.client.CloseAllowingRebalance()
+	r.abort()
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
@@ -60,11 +59,10 @@ const maxBuffered = 64 << 20
 
 // Open implements stream.Sink: it checks that the brokers answer and that the topic exists.
 func (s *TopicSink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
-	if s.client, err = s.producer(kgo.AllowIdempotentProduceCancellation()); err != nil {
+	if _, err := s.check(ctx); err != nil {
 		return err
 	}
-	if _, err := s.check(ctx); err != nil {
-		s.client.Close()
+	if s.client, err = s.producer(kgo.AllowIdempotentProduceCancellation()); err != nil {
 		return err
 	}
 	o.Lanes(s.lanes(s))
@@ -95,8 +93,6 @@ func (s *TopicSink) producer(more ...kgo.Opt) (*kgo.Client, error) {
 // check checks that the topics named in the options exist, and returns the id of the brokers'
 // cluster.
 func (s *TopicSink) check(ctx context.Context) (cluster string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
-	defer cancel()
 	var topics []string
 	if s.o.topic == nil {
 		topics = append(topics, string(s.o.Topic))
@@ -104,9 +100,9 @@ func (s *TopicSink) check(ctx context.Context) (cluster string, err error) {
 	if s.o.DeadLetterTopic != "" {
 		topics = append(topics, s.o.DeadLetterTopic)
 	}
-	m, err := kadm.NewClient(s.client).Metadata(ctx, topics...)
+	m, err := s.o.metadata(ctx, s.log, topics...)
 	if err != nil {
-		return "", brokerError(err, s.o.Brokers)
+		return "", err
 	}
 	for _, name := range topics {
 		if err := m.Topics[name].Err; err != nil {

@@ -77,16 +77,18 @@ func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Re
 	if err != nil {
 		return nil, err
 	}
-	if r.client, err = kgo.NewClient(options...); err != nil {
+	topics, err := s.check(ctx)
+	if err != nil {
 		return nil, err
 	}
-	r.admin = kadm.NewClient(r.client)
-	topics, err := s.check(ctx, r.admin)
 	r.first = s.firstTopics(o.Route, topics)
-	close(r.made)
-	if err != nil {
-		return nil, errors.Join(err, r.Close())
+	life, abort := context.WithCancel(context.Background())
+	if r.client, err = kgo.NewClient(append(options, kgo.WithContext(life))...); err != nil {
+		abort()
+		return nil, err
 	}
+	r.abort, r.admin = abort, kadm.NewClient(r.client)
+	close(r.made)
 	r.start()
 	s.mu.Lock()
 	s.readers[o.Route] = r
@@ -195,9 +197,9 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 }
 
 // firstTopics returns the state that the topics had when the route was first opened. topics is the
-// result of the current check, or nil if the check has failed. The first call for a route keeps
-// topics as this state. But if the state of any of these topics is unknown, the call keeps
-// nothing, and the next call counts as the first one.
+// result of the current check. The first call for a route keeps topics as this state. But if the
+// state of any of these topics is unknown, the call keeps nothing, and the next call counts as the
+// first one.
 func (s *GroupSource) firstTopics(
 	route string, topics map[string]topicState,
 ) map[string]topicState {
@@ -217,14 +219,10 @@ func (s *GroupSource) firstTopics(
 
 // check checks that the topics exist, and returns their state. If no topic matches the pattern, it
 // logs a warning.
-func (s *GroupSource) check(
-	ctx context.Context, admin *kadm.Client,
-) (map[string]topicState, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
-	defer cancel()
-	m, err := admin.Metadata(ctx, s.o.Topics...)
+func (s *GroupSource) check(ctx context.Context) (map[string]topicState, error) {
+	m, err := s.o.metadata(ctx, s.log, s.o.Topics...)
 	if err != nil {
-		return nil, brokerError(err, s.o.Brokers)
+		return nil, err
 	}
 	for _, name := range s.o.Topics {
 		if err := m.Topics[name].Err; err != nil {

@@ -79,11 +79,10 @@ func (s *TopicSink) BindSource(source stream.Source, route string) (stream.Sink,
 
 // Open implements stream.Sink.
 func (s *transactionalSink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
-	if s.client, err = s.producer(oldTransactions()); err != nil {
+	if s.cluster, err = s.check(ctx); err != nil {
 		return err
 	}
-	if s.cluster, err = s.check(ctx); err != nil {
-		s.client.Close()
+	if s.client, err = s.producer(oldTransactions()); err != nil {
 		return err
 	}
 	o.Lanes(s.lanes(s))

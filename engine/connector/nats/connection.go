@@ -136,6 +136,26 @@ type client struct {
 	o       *Connection
 	denials *denials
 	lost    atomic.Pointer[time.Time] // when the connection was lost; nil while there is one
+	failing atomic.Pointer[failing]   // nil if the last attempt to read succeeded
+}
+
+// failing describes a period in which all attempts to read have failed.
+type failing struct {
+	since time.Time
+	err   error // of the last attempt
+}
+
+// noteRead notes the result of an attempt to read messages.
+func (c *client) noteRead(err error) {
+	if err == nil {
+		c.failing.Store(nil)
+		return
+	}
+	now := &failing{since: time.Now(), err: err}
+	if before := c.failing.Load(); before != nil {
+		now.since = before.since
+	}
+	c.failing.Store(now)
 }
 
 // reconnectWait and reconnectJitter pace the attempts to reconnect to servers that are down.
@@ -167,6 +187,7 @@ func (c *Connection) connect(log *slog.Logger, buffered int) (*client, error) {
 		}),
 		natsgo.ReconnectHandler(func(conn *natsgo.Conn) {
 			out.lost.Store(nil)
+			out.noteRead(nil) // the errors of the time without a connection do not count
 			log.Info("connected to NATS again", "server", conn.ConnectedUrlRedacted())
 		}),
 	}
@@ -208,6 +229,14 @@ func (c *Connection) login(log *slog.Logger) ([]natsgo.Option, error) {
 }
 
 func (c *client) close() { c.conn.Close() }
+
+// apiPrefix returns the prefix of the subjects of JetStream's API.
+func (c *client) apiPrefix() string {
+	if c.o.Domain != "" {
+		return "$JS." + c.o.Domain + ".API."
+	}
+	return "$JS.API."
+}
 
 // refused returns an error if the client is not connected because the servers refuse its login. The
 // client library keeps trying to log in.

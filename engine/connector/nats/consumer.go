@@ -125,6 +125,14 @@ func checkConsumer(
 			where,
 			is.MaxDeliver,
 		)
+	case is.HeadersOnly:
+		return fmt.Errorf(
+			"%s is headers_only, so that its messages have no data: remove this setting, or name "+
+				"another durable", where)
+	case is.PriorityPolicy != jetstream.PriorityPolicyNone:
+		return fmt.Errorf(
+			"%s has priority groups, which the source does not support: name another durable",
+			where)
 	case len(is.BackOff) > 0:
 		return fmt.Errorf(
 			"%s has a backoff, which replaces ack_wait: remove it, or name another durable", where)

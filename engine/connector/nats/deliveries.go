@@ -19,7 +19,8 @@ type content struct {
 	data    []byte
 	at      time.Time
 	// messages that the consumer has not delivered yet, counted at this delivery; 0 if unknown
-	pending uint64
+	pending   uint64
+	noMessage bool // only seq is set: the stream has no unread message up to seq
 }
 
 // message is a message of a shared consumer that this process received and has not acknowledged.

@@ -51,6 +51,10 @@ func TestFailures(t *testing.T) {
 	}
 	create("none", func(o *jetstream.ConsumerConfig) { o.AckPolicy = jetstream.AckNonePolicy })
 	create("few", func(o *jetstream.ConsumerConfig) { o.MaxDeliver = 5 })
+	create("headers", func(o *jetstream.ConsumerConfig) { o.HeadersOnly = true })
+	create("groups", func(o *jetstream.ConsumerConfig) {
+		o.PriorityPolicy, o.PriorityGroups = jetstream.PriorityPolicyOverflow, []string{"a"}
+	})
 	create("other", func(o *jetstream.ConsumerConfig) { o.FilterSubject = "orders.a" })
 	if _, err := c.js.CreatePushConsumer(t.Context(), "ORDERS", jetstream.ConsumerConfig{
 		Durable: "push", DeliverSubject: "x", AckPolicy: jetstream.AckExplicitPolicy,
@@ -61,6 +65,10 @@ func TestFailures(t *testing.T) {
 		`consumer "none" of stream "ORDERS" has the ack policy none, with which messages are lost: it must be explicit`)
 	c.fails(", durable: few",
 		`consumer "few" of stream "ORDERS" gives up a message after 5 deliveries, which loses it: set max_deliver to -1`)
+	c.fails(", durable: headers",
+		`consumer "headers" of stream "ORDERS" is headers_only, so that its messages have no data: remove this setting`)
+	c.fails(", durable: groups",
+		`consumer "groups" of stream "ORDERS" has priority groups, which the source does not support`)
 	c.fails(", durable: other",
 		`consumer "other" of stream "ORDERS" reads the subjects ["orders.a"], and the option subject is ""`)
 	c.fails(", durable: push",

@@ -8,16 +8,23 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// lostAfter is the time without a connection after which the source reports a failure. Servers that
-// restart are back sooner.
+// lostAfter is the time after which the source reports a failure: the time without a connection, or
+// in which all attempts to read have failed. Servers that restart are back sooner.
 const lostAfter = time.Minute
 
 var _ stream.RetryingSource = (*StreamSource)(nil)
 
-// failure returns an error if the client has had no connection for lostAfter.
+// failure returns an error if for lostAfter the client has had no connection, or could not read.
 func (c *client) failure() error {
 	lost := c.lost.Load()
-	if lost == nil || time.Since(*lost) < lostAfter {
+	if lost == nil {
+		if f := c.failing.Load(); f != nil && time.Since(f.since) >= lostAfter {
+			return fmt.Errorf("NATS %s: nothing could be read for %v: %w", c.o.URL,
+				time.Since(f.since).Round(time.Second), c.denials.explain(f.err))
+		}
+		return nil
+	}
+	if time.Since(*lost) < lostAfter {
 		return nil
 	}
 	err := fmt.Errorf("NATS %s: not connected for %v; check that the servers run", c.o.URL,

@@ -1,11 +1,13 @@
 package nats
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/stream"
@@ -40,17 +42,9 @@ func TestFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	until := func(what string, is func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !is(); <-time.After(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("timeout: %s", what)
-			}
-		}
-	}
 	servers.Shutdown()
 	servers.WaitForShutdown()
-	until("the connection is lost", func() bool { return c.lost.Load() != nil })
+	await(t, "the connection is lost", func() bool { return c.lost.Load() != nil })
 	if err := s.Failure(); err != nil {
 		t.Errorf("at once: %v", err)
 	}
@@ -61,7 +55,7 @@ func TestFailure(t *testing.T) {
 	}
 	servers = start()
 	defer servers.Shutdown()
-	until("connected again", func() bool { return c.lost.Load() == nil })
+	await(t, "connected again", func() bool { return c.lost.Load() == nil })
 	if err := s.Failure(); err != nil {
 		t.Errorf("connected again: %v", err)
 	}
@@ -97,5 +91,129 @@ func TestClosedClientsAreForgotten(t *testing.T) {
 	}
 	if n := len(s.clients); n > 1 {
 		t.Errorf("the source keeps %d clients, want at most 1", n)
+	}
+}
+
+// anyPartition assigns every partition that is offered.
+type anyPartition struct{}
+
+func (anyPartition) Assign(_ context.Context, offers []stream.PartitionOffer) (
+	[]stream.Assignment, error,
+) {
+	out := make([]stream.Assignment, len(offers))
+	for i := range offers {
+		out[i] = stream.Assignment{Number: uint32(i + 1), Mark: stream.Mark{Part: offers[i].Part}}
+	}
+	return out, nil
+}
+
+func (anyPartition) Revoke(context.Context, []string) {}
+func (anyPartition) Lost([]string)                    {}
+
+// TestFailureOfReads checks a source whose requests get no response for a while, although the
+// connection stays open. The source must report a failure after a minute, until it can read again.
+func TestFailureOfReads(t *testing.T) {
+	for _, durable := range []string{"", "d"} {
+		t.Run("durable "+durable, func(t *testing.T) {
+			t.Parallel()
+			testFailureOfReads(t, durable)
+		})
+	}
+}
+
+func testFailureOfReads(t *testing.T, durable string) {
+	url, deny := startRestrictable(t)
+	o := DefaultSourceOptions()
+	o.URL, o.User, o.Password = url, "u", "p"
+	o.Stream, o.Durable = "S", durable
+	o.ConnectTimeout = 2 * time.Second
+	s, err := NewSource(*o, streamtest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.connect(s.host.Log(), ackBuffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	config := jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}
+	if _, err := c.js.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Open(t.Context(), stream.OpenOptions{
+		Known:       func(func(stream.Mark) bool) {},
+		Resume:      func(string) (stream.Mark, bool) { return stream.Mark{}, false },
+		Assignments: anyPartition{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{}))
+	}()
+	if durable == "" {
+		deny("$JS.API.STREAM.INFO.>")
+	} else {
+		deny("$JS.API.CONSUMER.MSG.NEXT.>")
+	}
+	var reading *client
+	for reading = range s.clients {
+	}
+	await(t, "an error of a read", func() bool { return reading.failing.Load() != nil })
+	if err := s.Failure(); err != nil {
+		t.Errorf("at once: %v", err)
+	}
+	before := *reading.failing.Load()
+	before.since = before.since.Add(-2 * lostAfter)
+	reading.failing.Store(&before)
+	const want = "nothing could be read for 2m0s: "
+	if err := s.Failure(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("after two minutes: %v", err)
+	}
+	deny()
+	if _, err := c.js.Publish(t.Context(), "s", []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the read ended with %v", err)
+	}
+	await(t, "the end of the failure", func() bool { return s.Failure() == nil })
+}
+
+// startRestrictable starts a server with the user u. It returns its URL, and a function that
+// replaces the subjects to which the user may not publish.
+func startRestrictable(t *testing.T) (url string, deny func(subjects ...string)) {
+	t.Helper()
+	user := &server.User{Username: "u", Password: "p"}
+	options := &server.Options{Host: "127.0.0.1", Port: connectortest.FreePort(t), NoSigs: true,
+		JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{user}}
+	s, err := server.NewServer(options.Clone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return s.ClientURL(), func(subjects ...string) {
+		user.Permissions = &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: subjects},
+		}
+		if err := s.ReloadOptions(options.Clone()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !is(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timeout: %s", what)
+		}
 	}
 }

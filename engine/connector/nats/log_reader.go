@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +37,7 @@ type logReader struct {
 	cursor   cursor
 	first    bool     // the engine does not know the position chosen by the option start yet
 	held     *content // the next message, after a settled range
+	ended    bool     // a finite run has read all messages
 	deleted  int64    // all sequences up to this one are read or known to be deleted
 	gapSeen  time.Time
 	pending  uint64   // content.pending of the message before; 0 if unknown
@@ -198,9 +198,10 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 	return out
 }
 
-// resetAttempts bounds the library's attempts in a row to recreate its consumer. When they have
-// failed, the reader checks whether the stream still exists.
-const resetAttempts = 3
+// resetAttempts bounds the library's attempts in a row to recreate its consumer. The library ignores
+// the context of a read during an attempt, which may take 10 s. When the attempts have failed, the
+// reader checks whether the stream still exists, and creates a consumer itself.
+const resetAttempts = 1
 
 // Time limits of a read. The client library notices a lost request only in a wait that is longer
 // than two heartbeat intervals, so checkEvery is longer than that.
@@ -223,6 +224,7 @@ func (r *logReader) Read(ctx context.Context, b *stream.Batch) error {
 	if err != nil && (len(b.Spans) == 0 || ctx.Err() != nil) {
 		return err
 	}
+	r.client.noteRead(nil)
 	addMeta(r.meta, b, used) // an error is returned again by the next call
 	return nil
 }
@@ -236,7 +238,7 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 		if err != nil {
 			return used, err
 		}
-		if int64(c.seq) > r.cursor.last+1 {
+		if int64(c.seq) > r.cursor.last+1 && !c.noMessage {
 			if err := r.passGap(ctx, c); err != nil {
 				r.held = c
 				return used, err
@@ -247,7 +249,7 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 		if step == skipMessage {
 			continue
 		}
-		if step == takeMessage {
+		if step == takeMessage && !c.noMessage {
 			appendRecord(b, c)
 			used = append(used, c)
 		}
@@ -267,10 +269,18 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 
 // next returns the next message. Its parameter waiting is a context that bounds the wait. At the
 // end of a finite run (--once), next returns io.EOF.
+//
+// With the option subject, next may also return a content without a message, with the last sequence
+// of the stream. All messages of the subject up to this sequence are read then. So the position
+// stays near the end of a stream with many messages of other subjects. Otherwise, the reader would
+// report a loss when these messages pass the stream's limits.
 func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	if c := r.held; c != nil {
 		r.held = nil
 		return c, nil
+	}
+	if r.ended {
+		return nil, io.EOF
 	}
 	var state backoff.State
 	wait := checkEvery
@@ -286,6 +296,7 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 			return nil, context.Cause(waiting)
 		case !errors.Is(err, context.DeadlineExceeded):
 			r.log().Debug("read failed; retrying", "stream", r.s.o.Stream, "error", err)
+			r.client.noteRead(err)
 			r.stop()
 			pause, next, _ := pullBackoff.Next(state, nil)
 			state = next
@@ -293,9 +304,13 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 				return nil, context.Cause(waiting)
 			}
 		}
-		if ended, err := r.look(ctx); err != nil {
+		readTo, err := r.look(ctx)
+		switch {
+		case err != nil:
 			return nil, err
-		} else if ended {
+		case r.s.o.Subject != "" && readTo > r.cursor.last:
+			return &content{seq: uint64(readTo), noMessage: true}, nil
+		case r.ended:
 			return nil, io.EOF
 		}
 		wait = checkEvery // in a finite run, there is a message, or the server did not answer
@@ -327,7 +342,7 @@ func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*co
 	// After an error, the library creates a consumer with another name. The stream may then be
 	// another one, too.
 	if meta.Consumer != r.checked {
-		if _, err := r.checkStream(ctx); err != nil {
+		if _, _, err := r.checkStream(ctx); err != nil {
 			r.stop() // the message is fetched again
 			return nil, err
 		}
@@ -343,57 +358,59 @@ func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*co
 	}, nil
 }
 
-// look checks that the stream was not deleted or recreated, and reports whether a finite run has
-// read all of it. If the server does not answer, look returns no error, because the library
-// reconnects. If the servers refuse the login, look returns an error.
-func (r *logReader) look(ctx context.Context) (ended bool, err error) {
+// look checks that the stream was not deleted or recreated. It returns a sequence up to which all
+// messages of the stream are read, or 0 if no such sequence is known. In a finite run, it sets ended
+// if all messages are read. Like passGap, it detects messages that were deleted before they were
+// read. If the server does not answer, look returns no error, because the library reconnects. If
+// the servers refuse the login, look returns an error.
+func (r *logReader) look(ctx context.Context) (readTo int64, err error) {
 	if err := r.client.refused(); err != nil {
-		return false, err
+		return 0, err
 	}
-	switch final, err := r.checkStream(ctx); {
+	info, final, err := r.checkStream(ctx)
+	switch {
 	case final:
-		return false, err
-	case err != nil || !r.o.Once:
-		return false, nil
+		return 0, err
+	case err != nil:
+		r.client.noteRead(err)
+		return 0, nil
+	}
+	if r.messages != nil { // the consumer did not fail either
+		r.client.noteRead(nil)
+	}
+	if !r.o.Once && r.s.o.Subject == "" {
+		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
 	defer cancel()
 	_, err = r.message(ctx, uint64(r.cursor.last)+1)
-	return errors.Is(err, jetstream.ErrMsgNotFound), nil
+	if !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, nil
+	}
+	r.ended = r.o.Once
+	return int64(info.State.LastSeq), r.checkDeleted(info)
 }
 
-// checkStream returns an error unless the server confirms that the stream is the one that was
-// opened. If final is true, the error must end the route: the stream was deleted or recreated, or
-// an operator must change something.
-func (r *logReader) checkStream(ctx context.Context) (final bool, err error) {
+// checkStream returns the state of the stream, or an error unless the server confirms that the
+// stream is the one that was opened. If final is true, the error must end the route: the stream was
+// deleted or recreated, or an operator must change something.
+func (r *logReader) checkStream(
+	ctx context.Context,
+) (info *jetstream.StreamInfo, final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
 	defer cancel()
-	info, err := r.stream.Info(ctx)
+	info, err = r.stream.Info(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return true, fmt.Errorf("stream %q was deleted while it was read: %w", r.s.o.Stream, err)
+		return nil, true, fmt.Errorf("stream %q was deleted while it was read: %w", r.s.o.Stream,
+			err)
 	case err != nil:
-		return isFinal(err), r.client.requestError(r.s.o.Stream, err)
+		return nil, isFinal(err), r.client.requestError(r.s.o.Stream, err)
 	case r.client.identity(info) != r.part.ID:
-		return true, fmt.Errorf("stream %q was deleted and created again while it was read",
+		return nil, true, fmt.Errorf("stream %q was deleted and created again while it was read",
 			r.s.o.Stream)
 	}
-	return false, nil
-}
-
-// message returns the first message of the stream with sequence seq or a higher one.
-func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
-	m, err := r.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(cmp.Or(r.s.o.Subject, ">")))
-	if err != nil {
-		return nil, err
-	}
-	return &content{
-		seq:     m.Sequence,
-		subject: m.Subject,
-		header:  m.Header,
-		data:    m.Data,
-		at:      m.Time,
-	}, nil
+	return info, false, nil
 }
 
 // gapEvery is the minimum time between two checks of gaps in the sequences, if the option subject

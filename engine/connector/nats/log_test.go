@@ -419,11 +419,17 @@ func TestLogServerRestarts(t *testing.T) {
 	}
 }
 
-// TestLogWaits checks that batches that wait for a retry are read again by their sequences.
+// TestLogWaits checks that batches that wait for a retry are read again by their sequences. Although
+// the stream has allow_direct, they must be read from its leader, because a replica may not have
+// them yet.
 func TestLogWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
-	s := c.create(nil)
+	s := c.create(func(o *jetstream.StreamConfig) { o.AllowDirect = true })
+	direct, err := c.conn.SubscribeSync("$JS.API.DIRECT.GET.>")
+	if err != nil {
+		t.Fatal(err)
+	}
 	texts := c.publish("a", 100)
 	if err := s.DeleteMsg(t.Context(), 50); err != nil {
 		t.Fatal(err)
@@ -443,6 +449,9 @@ func TestLogWaits(t *testing.T) {
 	got.set(func(a *arrivals) { a.refuses = nil })
 	until(t, "all messages", func() bool { return got.distinct() == len(texts) })
 	checkAll(t, got, texts)
+	if n, _, err := direct.Pending(); n > 0 || err != nil {
+		t.Errorf("%d requests to replicas, %v", n, err)
+	}
 }
 
 // TestLogRetention checks that a stream that deletes acknowledged messages cannot be read by
@@ -457,4 +466,48 @@ func TestLogRetention(t *testing.T) {
 			"deletes messages that its consumers have acknowledged: set durable") {
 		t.Errorf("the run ended with %v", err)
 	}
+}
+
+// TestLogRareSubject checks a source with the option subject, while the stream deletes old messages
+// of other subjects. No message of the source is lost, so the source must report no loss, neither
+// while it runs nor after a restart.
+func TestLogRareSubject(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(func(o *jetstream.StreamConfig) { o.MaxMsgs = 100 })
+	r := route{source: ", subject: orders.new", state: vfstest.New()}
+	once := r
+	once.once = true
+	got := newArrivals()
+	texts := c.publish("a", 1)
+	publishOthers := func() {
+		for range 90 {
+			if _, err := c.js.Publish(t.Context(), "orders.other", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 3 {
+		if err := c.start(got, once).wait(); err != nil {
+			t.Fatal(err)
+		}
+		publishOthers()
+	}
+	n := c.start(got, r)
+	lookups, err := c.conn.SubscribeSync("$JS.API.STREAM.MSG.GET.ORDERS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the reader looks up the end of the stream, and saves its position then
+		if _, err := lookups.NextMsg(patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishOthers()
+	texts = append(texts, c.publish("b", 1)...)
+	until(t, "all messages", func() bool { return got.distinct() == len(texts) })
+	if err := n.stop(); err != nil || n.engine.Status().Routes[0].Starts > 1 {
+		t.Errorf("the run ended with %v after %d starts", err, n.engine.Status().Routes[0].Starts)
+	}
+	checkAll(t, got, texts)
 }

@@ -59,6 +59,11 @@ func (r *sharedReader) fetch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if n > 0 {
+			r.client.noteRead(nil)
+		} else {
+			r.client.noteRead(err)
+		}
 		check = err != nil
 		// A pull ends at once without an error if the next message is larger than the room.
 		large = err == nil && n == 0 && r.now()-begun < pullTime/2

@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -22,7 +23,7 @@ func TestStopWhileSilent(t *testing.T) {
 			cl.create(nil)
 			texts := cl.publish("a", 100)
 			var silent atomic.Bool
-			cl.port = silenceable(t, cl.port, &silent)
+			cl.port = silenceable(t, cl.port, &silent, func([]byte) {})
 			got := newArrivals()
 			n := cl.start(got, route{timeout: "20s", source: c.source})
 			until(t, "all messages", func() bool { return got.distinct() == len(texts) })
@@ -36,9 +37,40 @@ func TestStopWhileSilent(t *testing.T) {
 	}
 }
 
+// TestStopWhileConsumerIsRecreated stops a route while the client library recreates a consumer,
+// because the server does not respond.
+func TestStopWhileConsumerIsRecreated(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	texts := c.publish("a", 100)
+	var silent atomic.Bool
+	recreates := make(chan bool, 1)
+	c.port = silenceable(t, c.port, &silent, func(dropped []byte) {
+		if bytes.Contains(dropped, []byte("$JS.API.CONSUMER.CREATE.")) {
+			select {
+			case recreates <- true:
+			default:
+			}
+		}
+	})
+	got := newArrivals()
+	n := c.start(got, route{})
+	until(t, "all messages", func() bool { return got.distinct() == len(texts) })
+	silent.Store(true)
+	<-recreates
+	began := time.Now()
+	_ = n.stop()
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("it took %v to stop, want about 10s", took)
+	}
+}
+
 // silenceable starts a proxy of a server and returns its port. While silent is set, the proxy
-// forwards nothing.
-func silenceable(t *testing.T, server int, silent *atomic.Bool) (port int) {
+// forwards nothing, and calls dropped with the bytes that it has received.
+func silenceable(
+	t *testing.T, server int, silent *atomic.Bool, dropped func([]byte),
+) (port int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,6 +86,7 @@ func silenceable(t *testing.T, server int, silent *atomic.Bool) (port int) {
 				return
 			}
 			if silent.Load() {
+				dropped(buf[:n])
 				continue
 			}
 			if _, err := to.Write(buf[:n]); err != nil {
