@@ -90,7 +90,6 @@ type attempts struct {
 	runs    uint32        // of all Ordered lanes
 	lateAt  time.Duration // time of the last late Tick; 0: none
 	counts  counts
-	hangs   hangShare
 }
 
 // attemptTable holds the attempts that are not concluded, and those free for reuse.
@@ -165,7 +164,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	l.lastStart = t.now
 	t.lanes.inFlightCost += a.cost
 	a.ahead, a.progress = l.inFlightCost-l.hanging.excluded.cost, l.est.delivered
-	if g := l.win.widen; g > 1 { // it is among the delivered ones if ahead is used
+	if g := l.win.widening(); g > 1 { // it is among the delivered ones if ahead is used
 		a.ahead = a.cost + (a.ahead-a.cost)/g
 	}
 	a.epoch, a.totalCost = l.win.cached.epoch, t.lanes.inFlightCost

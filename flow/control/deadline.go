@@ -166,7 +166,7 @@ const startTimeouts = 8
 // explainable returns the number of timeouts in a row at l that bad data explains. Such timeouts
 // say nothing about the worker, so they neither narrow its window nor lengthen its timeout.
 func (t *attempts) explainable(l *lane) int {
-	n := t.hangs.inARow()
+	n := t.evidence.blame.hangs.inARow()
 	if l.est.known {
 		return n
 	}
@@ -221,7 +221,7 @@ func (t *attempts) timeout(a *attempt) {
 	l.onTime.drop(a)
 	overtaken := a.id < l.onTime.newest
 	l.hanging.overdue(a, overtaken)
-	t.hangs.hung += float64(one(overtaken))
+	t.evidence.blame.hangs.hung += float64(one(overtaken))
 	if a.excluded {
 		t.hung(a)
 	}

@@ -107,8 +107,8 @@ func (g *windowGate) name() string {
 // is always allowed.
 func (g *windowGate) room(now time.Duration) int {
 	limit := g.cached.limit
-	if g.widen > 1 {
-		limit = math.Round(limit * g.widen)
+	if w := g.widening(); w > 1 {
+		limit = math.Round(limit * w)
 	}
 	if !g.est.known && g.starter != nil {
 		limit = max(limit, float64(min(1+g.est.missed, maxRaise)))
@@ -126,14 +126,22 @@ func (g *windowGate) room(now time.Duration) int {
 	return left
 }
 
+func (g *windowGate) widening() float64 {
+	if g.drain.on {
+		return max(1, g.drain.widen)
+	}
+	return max(1, g.widen)
+}
+
 // held returns the number of attempts that the worker holds if n attempts have a place in the
 // window. The others hang because of bad data, and are no load of the worker.
 func (g *windowGate) held(n int) int {
-	if g.widen <= 1 {
+	widen := g.widening()
+	if widen <= 1 {
 		return n
 	}
-	held := max(1, int(float64(n-1)/g.widen))
-	for placesFor(held, g.widen) < n {
+	held := max(1, int(float64(n-1)/widen))
+	for placesFor(held, widen) < n {
 		held++
 	}
 	return held

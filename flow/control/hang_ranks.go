@@ -30,6 +30,18 @@ type hangRanks struct {
 	// attempts counted as hung that are overdue and were not delivered (overdue), and those that
 	// were delivered after all (slow); decayed
 	overdue, slow float64
+	// attempts that are not counted yet, because the worker may still hold attempts sent earlier
+	uncounted []rankedAttempt
+}
+
+// rankedAttempt is an attempt that hangs, or that was delivered after it had a place for the given
+// time.
+type rankedAttempt struct {
+	a       *attempt // reused if its id is not id
+	id      uint64
+	rank    int
+	hung    bool
+	seconds float64
 }
 
 // hangCount counts outcomes. The counts are decayed.
@@ -42,6 +54,10 @@ const (
 	stepEvidence = 10.0  // logarithm of the likelihood ratio from which a level is assumed
 	stepRefuses  = 0.2   // minimum share of good data that hangs from the level on
 	maxWidening  = 64.0
+	maxUncounted = 256
+	// unranked is the rank of a repeat. Repeats hang more often than first attempts, so they say
+	// nothing about a level.
+	unranked = -1
 )
 
 // rankBucket returns the bucket of a rank.
@@ -62,17 +78,50 @@ func bucketRank(bucket int) int {
 	return ((bucket-exactRanks)%4 + 4) << shift
 }
 
+// observe notes that attempt a hangs, or that it was delivered after it had a place for the given
+// time.
+func (h *hangRanks) observe(a *attempt, hung bool, seconds float64) {
+	h.uncounted = append(h.uncounted, rankedAttempt{a, a.id, a.rank, hung, seconds})
+}
+
+// overtook notes the delivery of attempt a: the worker held it when the later attempts were sent.
+func (h *hangRanks) overtook(a *attempt) {
+	for i := range h.uncounted {
+		if d := &h.uncounted[i]; d.id > a.id && d.rank != unranked {
+			d.rank++
+		}
+	}
+}
+
+// count counts attempts that were sent before the oldest one with a place. That is nil if there is
+// none.
+func (h *hangRanks) count(oldest *attempt) {
+	kept := h.uncounted[:0]
+	for i, d := range h.uncounted {
+		if oldest != nil && d.id > oldest.id && len(h.uncounted)-i <= maxUncounted {
+			kept = append(kept, d)
+			continue
+		}
+		if d.a.id == d.id {
+			d.a.rank = d.rank
+		}
+		h.add(d.rank, d.hung, d.seconds)
+	}
+	h.uncounted = kept
+}
+
 // add counts the outcome of an attempt of this rank, which had a place for the given time.
 func (h *hangRanks) add(rank int, hung bool, seconds float64) {
 	const keep = 1 - 1/rankMemory
-	i := rankBucket(rank)
-	if h.level > 0 && i >= h.level {
-		if hung { // delivered ones were sent before the level was known, or at its edge
-			h.above.add(true)
+	if i := rankBucket(rank); rank != unranked {
+		if h.level > 0 && i >= h.level {
+			if hung { // delivered ones were sent before the level was known, or at its edge
+				h.above.add(true)
+			}
+			return
 		}
-		return
+		h.ranks[i].add(hung)
 	}
-	h.ranks[i].add(hung)
 	if hung {
 		h.hungFor += seconds
 		return
@@ -96,19 +145,35 @@ func (c *hangCount) add(hung bool) {
 	}
 }
 
-// undo removes an attempt that was counted as hung, but has been delivered now.
-func (h *hangRanks) undo(rank int, overdue bool, seconds float64) {
-	if overdue {
+// undo notes that attempt a, which was counted as hung, has been delivered.
+func (h *hangRanks) undo(a *attempt) {
+	h.slow++
+	if a.overdue {
 		h.overdue = max(0, h.overdue-1)
 	}
-	c := &h.ranks[rankBucket(rank)]
-	if h.level > 0 && rankBucket(rank) >= h.level {
-		c = &h.above
-	} else {
-		h.hungFor = max(0, h.hungFor-seconds)
+	for i := range h.uncounted {
+		if d := &h.uncounted[i]; d.id == a.id {
+			d.hung = false
+			return
+		}
+	}
+	h.remove(a.rank, a.heldFor)
+	h.add(a.rank, false, a.heldFor)
+}
+
+// remove removes a hung attempt from the counts.
+func (h *hangRanks) remove(rank int, seconds float64) {
+	c, i := &hangCount{}, rankBucket(rank)
+	switch {
+	case rank == unranked:
+	case h.level > 0 && i >= h.level:
+		h.above.hung = max(0, h.above.hung-1)
+		return
+	default:
+		c = &h.ranks[i]
 	}
 	c.hung = max(0, c.hung-1)
-	h.slow++
+	h.hungFor = max(0, h.hungFor-seconds)
 }
 
 // below returns the sum of the outcomes below the level.
@@ -127,6 +192,13 @@ func (h *hangRanks) below() (sum hangCount) {
 func (h *hangRanks) widening(least float64) float64 {
 	delivered := max(h.deliveredFor, least, time.Nanosecond.Seconds()) // round trips may take no time
 	return min(1+h.real()*h.hungFor/delivered, maxWidening)
+}
+
+// drainedWidening returns the number of places that are needed for each attempt that a worker
+// without a queue holds. There a hanging attempt has a place for hangingTimes round trips.
+func (h *hangRanks) drainedWidening() float64 {
+	n := h.below()
+	return min(1+h.real()*hangingTimes*n.hung/(n.delivered+1), maxWidening)
 }
 
 // real returns the share of the attempts counted as hung that are not only slow. It grows from 0

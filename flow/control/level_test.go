@@ -157,7 +157,7 @@ func TestTimeoutsInARow(t *testing.T) {
 					m.Step(Event{Now: now, Kind: Answer, ID: c.ID, Seq: seq, Outcome: Delivered}, nil)
 				}
 			}
-			m.attempts.hangs = c.hangs
+			m.evidence.blame.hangs = c.hangs
 			for seq > 1 && m.lanes.up[0].stats.timedOut < seq-1 {
 				if now, _ = m.Wake(); now == 0 {
 					t.Fatal("the machine waits for nothing")
