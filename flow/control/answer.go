@@ -88,7 +88,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	t.lanes.delivered++
 	l.limit.recordDelivery(t.now, a.sent)
 	first := !l.est.known
-	l.est.known, l.est.missed = true, 0
+	l.est.known, l.est.missed, l.est.raise = true, 0, 0
 	l.stats.delivered++
 	l.est.delivered += taken
 	t.evidence.confirmFailures(a)

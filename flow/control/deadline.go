@@ -185,7 +185,10 @@ func (t *attempts) miss(a *attempt) (explained bool) {
 		a.missed = true
 		e.missed++
 	}
-	return e.missed <= most
+	if explained = e.missed <= most; explained {
+		e.raise = e.missed
+	}
+	return explained
 }
 
 // firstWaitRounds is the wait before a lane without a delivery gets one more attempt, in round trips
