@@ -25,7 +25,7 @@ type attempt struct {
 	// attempts in flight at the lane just after it was sent, except those presumed lost
 	level           int
 	limited         bool // the window was the limit
-	raised          bool // exceeds the window because timeouts raised the limit, see maxRaise
+	raised          bool // sent beyond the window, or before the first delivery, because of maxRaise
 	missed          bool // counted in estimator.missed
 	overdue         bool
 	hedgeAt         time.Duration // earliest time of a hedge
@@ -198,7 +198,7 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)
 	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
-	a.raised = l.est.raise > 0 && float64(l.win.load.n) > l.win.places()
+	a.raised = l.est.raise > 0 && (!l.est.known || float64(l.win.load.n) > l.win.places())
 	if g := t.group; g.win != nil {
 		a.groupEpoch, a.groupLimited = g.win.Epoch(), t.group.isFull()
 		a.limited = a.limited && !a.groupLimited

@@ -105,15 +105,8 @@ func (b *blame) observed() float64 {
 // failed first attempts, or if there were no attempts yet.
 func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.chance())) }
 
-// failing returns the share of attempts that fail, because of bad data or by chance. The result n
-// is the number of attempts from which it is known.
-func (b *blame) failing() (share, n float64) {
-	share, n = (b.first-b.atOnce)/(b.first+1), b.first
-	if h := b.hangs.share(); h > share {
-		return h, b.hangs.hung + b.hangs.delivered
-	}
-	return share, n
-}
+// failing returns the share of attempts that fail, because of bad data or by chance.
+func (b *blame) failing() float64 { return max((b.first-b.atOnce)/(b.first+1), b.hangs.share()) }
 
 // fault returns the probability that an item with the given number of failures is bad. The
 // parameter share is the share of bad data. The parameter atLane is the share of good data that
@@ -134,17 +127,16 @@ func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least
 	}
-	q, attempts := b.failing()
-	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(attempts+1)), 1/(attempts+2))
-	n := math.Log(oneInAMillion) / math.Log(min(max(q, minChance), 0.99))
-	return max(least, int(math.Ceil(min(maxStreak, n))))
+	q, n := b.failing(), max(b.first, b.hangs.hung+b.hangs.delivered)
+	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(n+1)), 1/(n+2))
+	run := math.Log(oneInAMillion) / math.Log(min(max(q, minChance), 0.99))
+	return max(least, int(math.Ceil(min(maxStreak, run))))
 }
 
 // probes returns the number of consecutive probes that chance and bad data would make fail only
 // once in a hundred cases. Fewer failures do not show that a worker is still down.
 func (b *blame) probes() int {
-	q, _ := b.failing()
-	q = min(q, 0.9)
+	q := min(b.failing(), 0.9)
 	return int(math.Ceil(max(1, math.Log(oneInAHundred)/math.Log(max(q, minChance)))))
 }
 
@@ -272,13 +264,13 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 		return true, true
 	}
 	before, share := r.failures, ev.blame.share()
-	failing, _ := ev.blame.failing()
 	if evident {
 		before--
 	}
 	weight := 1 - ev.blame.fault(before, share, d.chance())
 	switch {
-	case before == 0 && (a.item.number == 1 || !a.lane.est.known || failing < minFailingShare):
+	case before == 0 && (a.item.number == 1 || !a.lane.est.known ||
+		ev.blame.failing() < minFailingShare):
 		weight = 1
 	case before == 0:
 		weight = repeatWeight

@@ -30,14 +30,13 @@ type hangRanks struct {
 	// attempts counted as hung that are overdue and were not delivered (overdue), and those that
 	// were delivered after all (slow); decayed
 	overdue, slow float64
-	// attempts that are not counted yet, because the worker may still hold attempts sent earlier
+	// Attempts are counted in the order in which they were sent. Hanging ones are recognized later
+	// than deliveries, which would look like a level.
 	uncounted []rankedAttempt
 }
 
-// rankedAttempt is an attempt that hangs, or that was delivered after it had a place for the given
-// time.
+// rankedAttempt is an attempt that hangs or was delivered, and had a place for the given time.
 type rankedAttempt struct {
-	a       *attempt // reused if its id is not id
 	id      uint64
 	rank    int
 	hung    bool
@@ -55,9 +54,6 @@ const (
 	stepRefuses  = 0.2   // minimum share of good data that hangs from the level on
 	maxWidening  = 64.0
 	maxUncounted = 256
-	// unranked is the rank of a repeat. Repeats hang more often than first attempts, so they say
-	// nothing about a level.
-	unranked = -1
 )
 
 // rankBucket returns the bucket of a rank.
@@ -78,54 +74,47 @@ func bucketRank(bucket int) int {
 	return ((bucket-exactRanks)%4 + 4) << shift
 }
 
-// observe notes that attempt a hangs, or that it was delivered after it had a place for the given
-// time.
+// observe notes that attempt a hangs, or that it was delivered.
 func (h *hangRanks) observe(a *attempt, hung bool, seconds float64) {
-	h.uncounted = append(h.uncounted, rankedAttempt{a, a.id, a.rank, hung, seconds})
+	h.uncounted = append(h.uncounted, rankedAttempt{a.id, a.rank, hung, seconds})
 }
 
-// overtook notes the delivery of attempt a: the worker held it when the later attempts were sent.
-func (h *hangRanks) overtook(a *attempt) {
-	for i := range h.uncounted {
-		if d := &h.uncounted[i]; d.id > a.id && d.rank != unranked {
-			d.rank++
-		}
-	}
-}
-
-// count counts attempts that were sent before the oldest one with a place. That is nil if there is
-// none.
+// count counts the attempts that were sent before the oldest one with a place (nil: none has one).
 func (h *hangRanks) count(oldest *attempt) {
 	kept := h.uncounted[:0]
 	for i, d := range h.uncounted {
 		if oldest != nil && d.id > oldest.id && len(h.uncounted)-i <= maxUncounted {
 			kept = append(kept, d)
-			continue
+		} else {
+			h.add(d.rank, d.hung, d.seconds)
 		}
-		if d.a.id == d.id {
-			d.a.rank = d.rank
-		}
-		h.add(d.rank, d.hung, d.seconds)
 	}
 	h.uncounted = kept
+}
+
+// at returns the counts of this rank. While a level is known, those above it do not age.
+func (h *hangRanks) at(rank int) (c *hangCount, above bool) {
+	if i := rankBucket(rank); h.level == 0 || i < h.level {
+		return &h.ranks[i], false
+	}
+	return &h.above, true
 }
 
 // add counts the outcome of an attempt of this rank, which had a place for the given time.
 func (h *hangRanks) add(rank int, hung bool, seconds float64) {
 	const keep = 1 - 1/rankMemory
-	if i := rankBucket(rank); rank != unranked {
-		if h.level > 0 && i >= h.level {
-			if hung { // delivered ones were sent before the level was known, or at its edge
-				h.above.add(true)
-			}
-			return
+	c, above := h.at(rank)
+	switch {
+	case above && !hung: // sent before the level was known, or at its edge
+		return
+	case hung:
+		c.hung++
+		if !above {
+			h.hungFor += seconds
 		}
-		h.ranks[i].add(hung)
-	}
-	if hung {
-		h.hungFor += seconds
 		return
 	}
+	c.delivered++
 	h.deliveredFor += seconds
 	for k := range h.ranks {
 		h.ranks[k].hung *= keep
@@ -135,14 +124,6 @@ func (h *hangRanks) add(rank int, hung bool, seconds float64) {
 	h.deliveredFor *= keep
 	h.overdue *= keep
 	h.slow *= keep
-}
-
-func (c *hangCount) add(hung bool) {
-	if hung {
-		c.hung++
-	} else {
-		c.delivered++
-	}
 }
 
 // undo notes that attempt a, which was counted as hung, has been delivered.
@@ -157,23 +138,11 @@ func (h *hangRanks) undo(a *attempt) {
 			return
 		}
 	}
-	h.remove(a.rank, a.heldFor)
-	h.add(a.rank, false, a.heldFor)
-}
-
-// remove removes a hung attempt from the counts.
-func (h *hangRanks) remove(rank int, seconds float64) {
-	c, i := &hangCount{}, rankBucket(rank)
-	switch {
-	case rank == unranked:
-	case h.level > 0 && i >= h.level:
-		h.above.hung = max(0, h.above.hung-1)
-		return
-	default:
-		c = &h.ranks[i]
+	c, above := h.at(a.rank)
+	if c.hung = max(0, c.hung-1); !above {
+		h.hungFor = max(0, h.hungFor-a.heldFor)
 	}
-	c.hung = max(0, c.hung-1)
-	h.hungFor = max(0, h.hungFor-seconds)
+	h.add(a.rank, false, a.heldFor)
 }
 
 // below returns the sum of the outcomes below the level.

@@ -75,24 +75,24 @@ func TestOverdueAttemptsAreRanked(t *testing.T) {
 	}
 }
 
-// TestRanksOfOvertakingAttempts checks that the rank of an attempt counts the earlier attempts that
-// it overtook, that a repeat has no rank, and that attempts are counted in the order in which they
-// were sent.
-func TestRanksOfOvertakingAttempts(t *testing.T) {
+// TestRanksAreCountedInOrder checks that an attempt is counted only after the earlier ones have
+// given up their places, because deliveries would be counted before earlier attempts that hang.
+func TestRanksAreCountedInOrder(t *testing.T) {
 	var h hangRanks
-	first, second, third := &attempt{id: 1, ranked: true}, &attempt{id: 2}, &attempt{id: 3, rank: unranked}
+	first, second := &attempt{id: 1, rank: 3, heldFor: 1}, &attempt{id: 2, rank: 4}
 	h.observe(second, false, 1)
-	h.observe(third, true, 1)
 	h.count(first)
 	if n := h.below(); n != (hangCount{}) {
 		t.Errorf("%+v are counted while an earlier attempt has a place", n)
 	}
-	s := hanging{recent: 10, ranks: &h}
-	s.countDelivered(first, 1)
+	h.observe(first, true, 1)
 	h.count(nil)
-	if h.ranks[0].delivered == 0 || h.ranks[1].delivered == 0 || h.below().hung > 0 || h.hungFor == 0 {
-		t.Errorf("the counts are %+v, want the first delivery at rank 0, and the one that "+
-			"overtook it at rank 1", h.ranks[:3])
+	if n := h.below(); n.hung == 0 || n.delivered == 0 || h.hungFor == 0 {
+		t.Errorf("%+v are counted, %v s, want one of each", n, h.hungFor)
+	}
+	h.undo(first)
+	if n := h.below(); n.hung > 0 || h.hungFor > 0 || h.ranks[3].delivered == 0 {
+		t.Errorf("%+v are counted, %v s, want two deliveries", n, h.hungFor)
 	}
 }
 

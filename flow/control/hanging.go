@@ -68,13 +68,11 @@ func (s *hanging) countDelivered(a *attempt, seconds float64) {
 	switch {
 	case !s.isRecent() && s.ranks.level == 0:
 		s.ranks = nil
-		return
 	case a.hungIn == s.ranks:
 		s.ranks.undo(a)
 	case a.ranked:
 		s.ranks.observe(a, false, seconds)
 	}
-	s.ranks.overtook(a)
 }
 
 // assessHanging sets a level for l if the ranks of the hanging attempts show one. It also widens
@@ -218,9 +216,7 @@ func (t *attempts) endPlace(a *attempt) {
 func (l *lane) rank(a *attempt, taken float64) (held float64) {
 	held = max(0, l.est.delivered-a.progress-taken-a.overtaken) // 0 if the worker has restarted
 	if l.est.mean > 0 && a.hungIn == nil {
-		if a.rank = int(math.Round(held / l.est.mean)); a.item.number > 1 {
-			a.rank = unranked
-		}
+		a.rank = int(math.Round(held / l.est.mean))
 	}
 	return held
 }
