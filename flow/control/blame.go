@@ -127,7 +127,7 @@ func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least
 	}
-	q, n := b.failing(), max(b.first, b.hangs.hung+b.hangs.delivered)
+	q, n := b.failing(), b.first+b.hangs.hung
 	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(n+1)), 1/(n+2))
 	run := math.Log(oneInAMillion) / math.Log(min(max(q, minChance), 0.99))
 	return max(least, int(math.Ceil(min(maxStreak, run))))

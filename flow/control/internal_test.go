@@ -297,7 +297,7 @@ func TestKnowledgeOfABreaker(t *testing.T) {
 	if n := b.streak(3); n < 20 {
 		t.Errorf("%d failures open a breaker if most attempts hang, want at least 20", n)
 	}
-	b = blame{}
+	b = blame{hangs: hangShare{delivered: 10}}
 	for range 10 {
 		l := &lane{stats: laneStats{delivered: 1}}
 		it := &item{}
