@@ -88,7 +88,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	t.lanes.delivered++
 	l.limit.recordDelivery(t.now, a.sent)
 	first := !l.est.known
-	l.est.known, l.est.missed = true, 0
+	l.est.known, l.est.missed, l.est.raise = true, 0, 0
 	l.stats.delivered++
 	l.est.delivered += taken
 	t.evidence.confirmFailures(a)
@@ -110,7 +110,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	sample := window.Sample{
 		Now: t.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
 		InFlightAtSend: a.ahead, Lost: a.lostCost, PresumedLost: suspects,
-		Uncertain: 1 - 1/max(1, l.win.widen),
+		Uncertain: 1 - 1/l.win.widening(),
 		Done:      l.est.delivered - a.progress,
 		Limited:   a.limited && !a.raised, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{

@@ -26,7 +26,7 @@ type attempt struct {
 	// attempts in flight at the lane just after it was sent, except those presumed lost
 	level           int
 	limited         bool // the window was the limit
-	raised          bool // sent after timeouts and before the first delivery, see maxRaise
+	raised          bool // sent beyond the window, or before the first delivery, because of maxRaise
 	missed          bool // counted in estimator.missed
 	overdue         bool
 	hedgeAt         time.Duration // earliest time of a hedge
@@ -91,7 +91,6 @@ type attempts struct {
 	runs    uint32        // of all Ordered lanes
 	lateAt  time.Duration // time of the last late Tick; 0: none
 	counts  counts
-	hangs   hangShare
 }
 
 // attemptTable holds the attempts that are not concluded, and those free for reuse.
@@ -166,7 +165,7 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	a.previous, l.lastStart = l.lastStart, t.now
 	t.lanes.inFlightCost += a.cost
 	a.ahead, a.progress = l.inFlightCost-l.hanging.excluded.cost, l.est.delivered
-	if g := l.win.widen; g > 1 { // it is among the delivered ones if ahead is used
+	if g := l.win.widening(); g > 1 { // it is among the delivered ones if ahead is used
 		a.ahead = a.cost + (a.ahead-a.cost)/g
 	}
 	a.epoch, a.totalCost = l.win.cached.epoch, t.lanes.inFlightCost
@@ -200,7 +199,7 @@ func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)
 	l.level.started(a)
 	a.limited = l.win.room(t.now) == 0
-	a.raised = l.win.starter != nil && !l.est.known && l.est.missed > 0
+	a.raised = l.est.raise > 0 && (!l.est.known || float64(l.win.load.n) > l.win.places())
 	if g := t.group; g.win != nil {
 		a.groupEpoch, a.groupLimited = g.win.Epoch(), t.group.isFull()
 		a.limited = a.limited && !a.groupLimited

@@ -22,6 +22,31 @@ type blame struct {
 	atOnce float64 // first attempts that delivered their items
 	second float64 // items delivered after one failure
 	twice  float64 // items that failed twice
+	hangs  hangShare
+}
+
+// hangShare estimates the share of the attempts of all lanes that hang because of bad data. It
+// covers about the last 500 deliveries. An attempt counts as soon as it is overdue and overtaken by
+// one delivery, so the share is known before there is evidence against items.
+type hangShare struct{ hung, delivered float64 }
+
+func (s *hangShare) deliver(late bool) {
+	const keep = 1 - 1/blameMemory
+	s.delivered = keep*s.delivered + 1
+	if s.hung *= keep; late {
+		s.hung = max(0, s.hung-1) // the attempt was only slow
+	}
+}
+
+func (s *hangShare) share() float64 { return s.hung / (s.hung + s.delivered + 1) }
+
+// inARow returns the number of consecutive attempts that all hang once in a hundred cases.
+func (s *hangShare) inARow() int {
+	share := min(s.share(), 0.99)
+	if share < minChance {
+		return 0
+	}
+	return int(math.Log(oneInAHundred) / math.Log(share))
 }
 
 const (
@@ -80,8 +105,8 @@ func (b *blame) observed() float64 {
 // failed first attempts, or if there were no attempts yet.
 func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.chance())) }
 
-// failing returns the share of first attempts that fail, because of bad data or by chance.
-func (b *blame) failing() float64 { return (b.first - b.atOnce) / (b.first + 1) }
+// failing returns the share of attempts that fail, because of bad data or by chance.
+func (b *blame) failing() float64 { return max((b.first-b.atOnce)/(b.first+1), b.hangs.share()) }
 
 // fault returns the probability that an item with the given number of failures is bad. The
 // parameter share is the share of bad data. The parameter atLane is the share of good data that
@@ -102,10 +127,10 @@ func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least
 	}
-	q := b.failing()
-	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(b.first+1)), 1/(b.first+2))
-	n := math.Log(oneInAMillion) / math.Log(min(max(q, minChance), 0.99))
-	return max(least, int(math.Ceil(min(maxStreak, n))))
+	q, n := b.failing(), b.first+b.hangs.hung
+	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(n+1)), 1/(n+2))
+	run := math.Log(oneInAMillion) / math.Log(min(max(q, minChance), 0.99))
+	return max(least, int(math.Ceil(min(maxStreak, run))))
 }
 
 // probes returns the number of consecutive probes that chance and bad data would make fail only
@@ -404,14 +429,16 @@ func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 		(r.failures >= maxBlameFailures || b.odds(r.failures, share) >= blameOdds)
 }
 
-// acknowledge counts the delivery of the item as the outcome of its first or second attempt. It
-// counts no pieces, and no items that needed more than two attempts.
-func (b *blame) acknowledge(it *item, late bool) {
+// acknowledge counts the delivery of the item by attempt a as the outcome of its first or second
+// attempt. It counts no pieces, and no items that needed more than two attempts. It does not count
+// the first delivery of a lane, because earlier failures at this lane only count from then on:
+// without failures, the lane shows nothing about their share (inverse binomial sampling).
+func (b *blame) acknowledge(it *item, a *attempt) {
 	switch r := &it.account; {
 	case it.rank.width != 0: // the first attempt of a piece is not that of an offered item
-	case it.number == 1 && r.firstCounted && late: // counted as failed, but was only slow
+	case it.number == 1 && r.firstCounted && a.late: // counted as failed, but was only slow
 		b.atOnce++
-	case it.number == 1 && !r.firstCounted:
+	case it.number == 1 && !r.firstCounted && a.lane.stats.delivered > 1:
 		b.observeFirst(true)
 	case r.firstCounted && r.failures == 1:
 		b.observeSecond(true)

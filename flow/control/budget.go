@@ -84,11 +84,11 @@ func (p *tokenBucket) earn(a *attempt) {
 
 // refund returns the token of an attempt to the bucket, because the attempt counts neither as
 // delivered nor as failed (example: the worker was full). The next attempt of the item takes a
-// token again.
+// token again, unless the item already waits in the queue of items that need none.
 func (p *tokenBucket) refund(a *attempt) {
 	if a.tookToken {
 		a.tookToken = false
-		a.item.needsToken = true
+		a.item.needsToken = a.item.needsToken || a.item.state != inRedo
 		p.tokens = min(p.tokens+1, p.Burst)
 	}
 }

@@ -166,7 +166,7 @@ const startTimeouts = 8
 // explainable returns the number of timeouts in a row at l that bad data explains. Such timeouts
 // say nothing about the worker, so they neither narrow its window nor lengthen its timeout.
 func (t *attempts) explainable(l *lane) int {
-	n := t.hangs.inARow()
+	n := t.evidence.blame.hangs.inARow()
 	if l.est.known {
 		return n
 	}
@@ -185,7 +185,10 @@ func (t *attempts) miss(a *attempt) (explained bool) {
 		a.missed = true
 		e.missed++
 	}
-	return e.missed <= most
+	if explained = e.missed <= most; explained {
+		e.raise = e.missed
+	}
+	return explained
 }
 
 // firstWaitRounds is the wait before a lane without a delivery gets one more attempt, in round trips
@@ -221,7 +224,7 @@ func (t *attempts) timeout(a *attempt) {
 	l.onTime.drop(a)
 	overtaken := a.id < l.onTime.newest
 	l.hanging.overdue(a, overtaken)
-	t.hangs.hung += float64(one(overtaken))
+	t.evidence.blame.hangs.hung += float64(one(overtaken))
 	if a.excluded {
 		t.hung(a)
 	}

@@ -28,6 +28,7 @@ type estimator struct {
 	sampled   time.Duration // when a round trip was last measured
 	known     bool          // the lane has delivered since it came up
 	missed    int           // timeouts in a row since the last delivery
+	raise     int           // missed while bad data explained the timeouts
 	tail      tail
 }
 

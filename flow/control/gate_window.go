@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// maxRaise bounds the attempts in flight at a worker that has not delivered yet. Their limit grows
-// by one with each timeout, because bad data alone may have caused the timeout.
+// maxRaise bounds the attempts in flight at a worker that delivers nothing. Their limit grows by one
+// with each timeout that bad data explains, until the next delivery.
 const maxRaise = 16
 
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the
@@ -106,12 +106,9 @@ func (g *windowGate) name() string {
 // room returns the number of items of mean cost for which the window has room. One item in flight
 // is always allowed.
 func (g *windowGate) room(now time.Duration) int {
-	limit := g.cached.limit
-	if g.widen > 1 {
-		limit = math.Round(limit * g.widen)
-	}
-	if !g.est.known && g.starter != nil {
-		limit = max(limit, float64(min(1+g.est.missed, maxRaise)))
+	limit := g.places()
+	if g.est.raise > 0 && g.starter != nil {
+		limit = max(limit, float64(min(1+g.est.raise, maxRaise)))
 	}
 	switch {
 	case g.cached.ends > 0 && now >= g.cached.ends:
@@ -126,14 +123,31 @@ func (g *windowGate) room(now time.Duration) int {
 	return left
 }
 
+// places returns the limit of the window with the places of attempts that hang.
+func (g *windowGate) places() float64 {
+	if w := g.widening(); w > 1 {
+		return math.Round(g.cached.limit * w)
+	}
+	return g.cached.limit
+}
+
+// widening returns the number of places for each attempt that the worker holds, at least 1.
+func (g *windowGate) widening() float64 {
+	if g.drain.on {
+		return max(1, g.drain.widen)
+	}
+	return max(1, g.widen)
+}
+
 // held returns the number of attempts that the worker holds if n attempts have a place in the
 // window. The others hang because of bad data, and are no load of the worker.
 func (g *windowGate) held(n int) int {
-	if g.widen <= 1 {
+	widen := g.widening()
+	if widen <= 1 {
 		return n
 	}
-	held := max(1, int(float64(n-1)/g.widen))
-	for placesFor(held, g.widen) < n {
+	held := max(1, int(float64(n-1)/widen))
+	for placesFor(held, widen) < n {
 		held++
 	}
 	return held

@@ -30,6 +30,17 @@ type hangRanks struct {
 	// attempts counted as hung that are overdue and were not delivered (overdue), and those that
 	// were delivered after all (slow); decayed
 	overdue, slow float64
+	// Attempts are counted in the order in which they were sent. Hanging ones are recognized later
+	// than deliveries, which would look like a level.
+	uncounted []rankedAttempt
+}
+
+// rankedAttempt is an attempt that hangs or was delivered, and had a place for the given time.
+type rankedAttempt struct {
+	id      uint64
+	rank    int
+	hung    bool
+	seconds float64
 }
 
 // hangCount counts outcomes. The counts are decayed.
@@ -42,6 +53,7 @@ const (
 	stepEvidence = 10.0  // logarithm of the likelihood ratio from which a level is assumed
 	stepRefuses  = 0.2   // minimum share of good data that hangs from the level on
 	maxWidening  = 64.0
+	maxUncounted = 256
 )
 
 // rankBucket returns the bucket of a rank.
@@ -62,21 +74,47 @@ func bucketRank(bucket int) int {
 	return ((bucket-exactRanks)%4 + 4) << shift
 }
 
+// observe notes that attempt a hangs, or that it was delivered.
+func (h *hangRanks) observe(a *attempt, hung bool, seconds float64) {
+	h.uncounted = append(h.uncounted, rankedAttempt{a.id, a.rank, hung, seconds})
+}
+
+// count counts the attempts that were sent before the oldest one with a place (nil: none has one).
+func (h *hangRanks) count(oldest *attempt) {
+	kept := h.uncounted[:0]
+	for i, d := range h.uncounted {
+		if oldest != nil && d.id > oldest.id && len(h.uncounted)-i <= maxUncounted {
+			kept = append(kept, d)
+		} else {
+			h.add(d.rank, d.hung, d.seconds)
+		}
+	}
+	h.uncounted = kept
+}
+
+// at returns the counts of this rank. While a level is known, those above it do not age.
+func (h *hangRanks) at(rank int) (c *hangCount, above bool) {
+	if i := rankBucket(rank); h.level == 0 || i < h.level {
+		return &h.ranks[i], false
+	}
+	return &h.above, true
+}
+
 // add counts the outcome of an attempt of this rank, which had a place for the given time.
 func (h *hangRanks) add(rank int, hung bool, seconds float64) {
 	const keep = 1 - 1/rankMemory
-	i := rankBucket(rank)
-	if h.level > 0 && i >= h.level {
-		if hung { // delivered ones were sent before the level was known, or at its edge
-			h.above.add(true)
+	c, above := h.at(rank)
+	switch {
+	case above && !hung: // sent before the level was known, or at its edge
+		return
+	case hung:
+		c.hung++
+		if !above {
+			h.hungFor += seconds
 		}
 		return
 	}
-	h.ranks[i].add(hung)
-	if hung {
-		h.hungFor += seconds
-		return
-	}
+	c.delivered++
 	h.deliveredFor += seconds
 	for k := range h.ranks {
 		h.ranks[k].hung *= keep
@@ -88,27 +126,23 @@ func (h *hangRanks) add(rank int, hung bool, seconds float64) {
 	h.slow *= keep
 }
 
-func (c *hangCount) add(hung bool) {
-	if hung {
-		c.hung++
-	} else {
-		c.delivered++
-	}
-}
-
-// undo removes an attempt that was counted as hung, but has been delivered now.
-func (h *hangRanks) undo(rank int, overdue bool, seconds float64) {
-	if overdue {
+// undo notes that attempt a, which was counted as hung, has been delivered.
+func (h *hangRanks) undo(a *attempt) {
+	h.slow++
+	if a.overdue {
 		h.overdue = max(0, h.overdue-1)
 	}
-	c := &h.ranks[rankBucket(rank)]
-	if h.level > 0 && rankBucket(rank) >= h.level {
-		c = &h.above
-	} else {
-		h.hungFor = max(0, h.hungFor-seconds)
+	for i := range h.uncounted {
+		if d := &h.uncounted[i]; d.id == a.id {
+			d.hung = false
+			return
+		}
 	}
-	c.hung = max(0, c.hung-1)
-	h.slow++
+	c, above := h.at(a.rank)
+	if c.hung = max(0, c.hung-1); !above {
+		h.hungFor = max(0, h.hungFor-a.heldFor)
+	}
+	h.add(a.rank, false, a.heldFor)
 }
 
 // below returns the sum of the outcomes below the level.
@@ -127,6 +161,13 @@ func (h *hangRanks) below() (sum hangCount) {
 func (h *hangRanks) widening(least float64) float64 {
 	delivered := max(h.deliveredFor, least, time.Nanosecond.Seconds()) // round trips may take no time
 	return min(1+h.real()*h.hungFor/delivered, maxWidening)
+}
+
+// drainedWidening returns the number of places that are needed for each attempt that a worker
+// without a queue holds. There a hanging attempt has a place for hangingTimes round trips.
+func (h *hangRanks) drainedWidening() float64 {
+	n := h.below()
+	return min(1+h.real()*hangingTimes*n.hung/(n.delivered+1), maxWidening)
 }
 
 // real returns the share of the attempts counted as hung that are not only slow. It grows from 0

@@ -21,14 +21,15 @@ func TestHangRanks(t *testing.T) {
 		var h hangRanks
 		for i := range 360 {
 			rank := i / 10 % 12
+			a := &attempt{id: uint64(i) + 1, rank: rank, overdue: true, heldFor: 1}
 			hung := x.hangs(i, rank)
-			h.add(rank, hung, 1)
+			h.observe(a, hung, 1)
+			h.count(nil)
 			if hung {
 				h.overdue++
 			}
 			if hung && x.slow {
-				h.undo(rank, true, 1)
-				h.add(rank, false, 1)
+				h.undo(a)
 			}
 		}
 		if got := h.widening(1) > 1.2; got != x.wide {
@@ -74,16 +75,38 @@ func TestOverdueAttemptsAreRanked(t *testing.T) {
 	}
 }
 
+// TestRanksAreCountedInOrder checks that an attempt is counted only after the earlier ones have
+// given up their places, because deliveries would be counted before earlier attempts that hang.
+func TestRanksAreCountedInOrder(t *testing.T) {
+	var h hangRanks
+	first, second := &attempt{id: 1, rank: 3, heldFor: 1}, &attempt{id: 2, rank: 4}
+	h.observe(second, false, 1)
+	h.count(first)
+	if n := h.below(); n != (hangCount{}) {
+		t.Errorf("%+v are counted while an earlier attempt has a place", n)
+	}
+	h.observe(first, true, 1)
+	h.count(nil)
+	if n := h.below(); n.hung == 0 || n.delivered == 0 || h.hungFor == 0 {
+		t.Errorf("%+v are counted, %v s, want one of each", n, h.hungFor)
+	}
+	h.undo(first)
+	if n := h.below(); n.hung > 0 || h.hungFor > 0 || h.ranks[3].delivered == 0 {
+		t.Errorf("%+v are counted, %v s, want two deliveries", n, h.hungFor)
+	}
+}
+
 // TestRanksAreMadeAgain checks that the delivery of an attempt that was counted as hung in earlier
 // ranks does not undo a count of the current ones.
 func TestRanksAreMadeAgain(t *testing.T) {
 	h := hanging{recent: 10}
-	before, after := &attempt{ranked: true}, &attempt{ranked: true}
+	before, after := &attempt{id: 1, ranked: true}, &attempt{id: 2, ranked: true}
 	h.exclude(before)
 	h.ranks = nil
 	h.exclude(after)
 	h.countDelivered(before, 1)
-	if c := h.ranks.ranks[0]; c.hung < 0.9 || c.delivered < 0.9 || h.ranks.slow > 0 {
+	h.ranks.count(nil)
+	if c := h.ranks.below(); c.hung < 0.9 || c.delivered < 0.9 || h.ranks.slow > 0 {
 		t.Errorf("the ranks have %+v and %v slow attempts, want one of each and none", c,
 			h.ranks.slow)
 	}

@@ -40,27 +40,6 @@ const (
 	minHangingTime = time.Millisecond // minimum time that counts as long
 )
 
-// hangShare estimates the share of the attempts of all lanes that hang because of bad data. It
-// covers about the last 500 deliveries.
-type hangShare struct{ hung, delivered float64 }
-
-func (s *hangShare) deliver(late bool) {
-	const keep = 1 - 1/blameMemory
-	s.delivered = keep*s.delivered + 1
-	if s.hung *= keep; late {
-		s.hung = max(0, s.hung-1) // the attempt was only slow
-	}
-}
-
-// inARow returns the number of consecutive attempts that all hang once in a hundred cases.
-func (s *hangShare) inARow() int {
-	share := min(s.hung/(s.hung+s.delivered+1), 0.99)
-	if share < minChance {
-		return 0
-	}
-	return int(math.Log(oneInAHundred) / math.Log(share))
-}
-
 // isRecent reports whether attempts hung recently.
 func (s *hanging) isRecent() bool { return s.recent >= minHanging }
 
@@ -79,7 +58,7 @@ func (s *hanging) exclude(a *attempt) {
 	}
 	if a.ranked {
 		a.hungIn = s.ranks
-		s.ranks.add(a.rank, true, a.heldFor)
+		s.ranks.observe(a, true, a.heldFor)
 		s.ranks.overdue += float64(one(a.overdue))
 	}
 }
@@ -90,10 +69,9 @@ func (s *hanging) countDelivered(a *attempt, seconds float64) {
 	case !s.isRecent() && s.ranks.level == 0:
 		s.ranks = nil
 	case a.hungIn == s.ranks:
-		s.ranks.undo(a.rank, a.overdue, a.heldFor)
-		s.ranks.add(a.rank, false, a.heldFor)
+		s.ranks.undo(a)
 	case a.ranked:
-		s.ranks.add(a.rank, false, seconds)
+		s.ranks.observe(a, false, seconds)
 	}
 }
 
@@ -109,7 +87,9 @@ func (t *attempts) assessHanging(l *lane) {
 		h.dropLevel()
 		l.level.drop()
 	}
+	h.count(l.onTime.firstPlaced)
 	l.win.widen = h.widening(2 * l.est.smoothed().Seconds())
+	l.win.drain.widen = h.drainedWidening()
 	if rank, found := h.findLevel(); found {
 		l.level.assume(t.now, rank+1, untestedRounds*l.est.smoothed())
 		l.level.beyond = h.above.hung
@@ -157,7 +137,7 @@ func (s *hanging) overdue(a *attempt, overtaken bool) {
 func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 	s := &l.hanging
 	s.sinceDelivery = 0
-	t.hangs.deliver(late)
+	t.evidence.blame.hangs.deliver(late)
 	if s.recent *= hangingMemory; late {
 		s.recent = max(0, s.recent-1) // the attempt was only slow
 	}
@@ -167,7 +147,7 @@ func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 			return false
 		}
 		s.recent++
-		t.hangs.hung++
+		t.evidence.blame.hangs.hung++
 		s.exclude(b)
 		t.hung(b)
 		return true

@@ -289,3 +289,22 @@ func TestLaneIsStatus(t *testing.T) {
 		t.Error("there is a lane 2")
 	}
 }
+
+// TestKnowledgeOfABreaker checks that the share of hanging attempts raises the number of failures
+// that open a breaker, and that the first delivery of a lane does not lower it.
+func TestKnowledgeOfABreaker(t *testing.T) {
+	b := blame{first: 12, atOnce: 12, hangs: hangShare{hung: 22, delivered: 12}}
+	if n := b.streak(3); n < 20 {
+		t.Errorf("%d failures open a breaker if most attempts hang, want at least 20", n)
+	}
+	b = blame{hangs: hangShare{delivered: 10}}
+	for range 10 {
+		l := &lane{stats: laneStats{delivered: 1}}
+		it := &item{}
+		it.number = 1
+		b.acknowledge(it, &attempt{lane: l})
+	}
+	if n := b.streak(3); n != 20 {
+		t.Errorf("%d failures open a breaker after the first deliveries of ten lanes, want 20", n)
+	}
+}

@@ -274,7 +274,7 @@ func (ls *lanes) updateRoom(l *lane) {
 	c := &ls.cands[l.at]
 	c.Free, c.Full = places > 0, full
 	c.LastAnswer, c.LastStart = l.lastAnswer, l.lastStart
-	c.InFlight, c.Work = l.win.load.n, (l.inFlightCost-l.hanging.excluded.cost)/max(1, l.win.widen)
+	c.InFlight, c.Work = l.win.load.n, (l.inFlightCost-l.hanging.excluded.cost)/l.win.widening()
 	if !l.est.known && l.win.starter != nil { // dispatch chooses unknown lanes only if nothing is in flight there
 		c.InFlight /= 1 + l.est.missed
 	}

@@ -243,5 +243,5 @@ func (g *levelGate) name() string { return g.lane.win.name() }
 
 func (g *levelGate) room(now time.Duration) int {
 	win := &g.lane.win
-	return max(0, g.lane.level.room(now, win.load.n-g.lane.onTime.lost.n, win.widen))
+	return max(0, g.lane.level.room(now, win.load.n-g.lane.onTime.lost.n, win.widening()))
 }

@@ -133,15 +133,17 @@ func TestTrialOfADroppedLevel(t *testing.T) {
 }
 
 // TestTimeoutsInARow checks that timeouts in a row lengthen the next timeout of a worker. They do
-// not if so many attempts hang at all workers that timeouts in a row are expected.
+// not if so many attempts hang at all workers that timeouts in a row are expected. Each expected
+// timeout allows one more attempt in flight.
 func TestTimeoutsInARow(t *testing.T) {
 	for _, c := range []struct {
 		hangs hangShare
 		want  time.Duration
+		room  int
 	}{
-		{hangShare{}, 800 * time.Millisecond},
-		{hangShare{hung: 25, delivered: 100}, 400 * time.Millisecond},
-		{hangShare{hung: 900, delivered: 100}, 200 * time.Millisecond},
+		{hangShare{}, 800 * time.Millisecond, 1},
+		{hangShare{hung: 25, delivered: 100}, 400 * time.Millisecond, 3},
+		{hangShare{hung: 900, delivered: 100}, 200 * time.Millisecond, 4},
 	} {
 		m, err := New(Config{Window: window.Queue{}})
 		if err != nil {
@@ -157,7 +159,7 @@ func TestTimeoutsInARow(t *testing.T) {
 					m.Step(Event{Now: now, Kind: Answer, ID: c.ID, Seq: seq, Outcome: Delivered}, nil)
 				}
 			}
-			m.attempts.hangs = c.hangs
+			m.evidence.blame.hangs = c.hangs
 			for seq > 1 && m.lanes.up[0].stats.timedOut < seq-1 {
 				if now, _ = m.Wake(); now == 0 {
 					t.Fatal("the machine waits for nothing")
@@ -168,6 +170,10 @@ func TestTimeoutsInARow(t *testing.T) {
 		if got := m.attempts.rto(m.lanes.up[0]); got != c.want {
 			t.Errorf("%+v: the timeout is %v after three timeouts in a row, want %v", c.hangs, got,
 				c.want)
+		}
+		if w := &m.lanes.up[0].win; w.load.n+w.room(now) != c.room {
+			t.Errorf("%+v: %d attempts may be in flight after three timeouts in a row, want %d",
+				c.hangs, w.load.n+w.room(now), c.room)
 		}
 	}
 }

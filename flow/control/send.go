@@ -226,7 +226,7 @@ func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 	}
 	if it.needsToken && d.freshFirst() {
 		for _, l := range d.lanes.up {
-			slow := l.est.missed > 0 && !l.est.known || l.win.drain.on && l.hanging.isRecent()
+			slow := l.est.raise > 0 || l.win.drain.on && l.hanging.isRecent()
 			if l.repeated || slow {
 				d.lanes.hide(l.num)
 			}

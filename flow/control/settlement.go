@@ -189,7 +189,7 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 		return out
 	}
 	s.backlog.bucket.earn(a)
-	s.evidence.blame.acknowledge(it, a.late)
+	s.evidence.blame.acknowledge(it, a)
 	for _, f := range it.failures {
 		if i, found := s.lanes.find(f.lane); found {
 			s.lanes.all[i].failures.goodFailed++

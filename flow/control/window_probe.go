@@ -14,6 +14,7 @@ type drain struct {
 	on     bool          // a probe runs
 	at     time.Duration // earliest time of the next probe; 0: not planned
 	ends   time.Duration // latest end of the running probe
+	widen  float64       // windowGate.widen while a probe runs
 }
 
 // probeRounds bounds the duration of a probe, in round trips of its lane.
