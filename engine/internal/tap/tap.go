@@ -19,10 +19,10 @@ import (
 
 // Limits of subscriptions.
 const (
-	maxSubscriptions = 8    // maximum number in a process
-	maxQueued        = 256  // maximum number of waiting samples of a subscription
-	maxPerOffer      = 3    // maximum number of samples of one batch at one stage
-	MaxRate          = 1000 // maximum number of samples per second at a stage
+	maxSubscriptions = 8       // maximum number in a process
+	maxQueued        = 256     // maximum number of waiting samples of a subscription
+	maxPerOffer      = 3       // maximum number of samples of one batch at one stage
+	MaxRate          = 1000    // maximum number of samples per second at a stage
 	MaxText          = 8 << 10 // maximum bytes of the JSON of a sample's record
 )
 

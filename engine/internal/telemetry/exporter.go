@@ -100,8 +100,8 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// pushSpans pushes the spans in the queue. If a push fails, its spans are dropped, and the remaining
-// spans wait for the next call.
+// pushSpans pushes the spans in the queue. If a push fails, its spans are dropped, and the others
+// wait for the next call.
 func (e *Exporter) pushSpans(ctx context.Context) {
 	for {
 		var batch []*span
