@@ -27,7 +27,7 @@ func (c *Cursor) Skip() {
 
 // Border returns the next position after c.At at which a batch must end. This is the end of an
 // earlier batch (in cuts), or the start of a settled range, whichever comes first. It returns
-// [math.MaxInt64] if there is neither.
+// [math.MaxInt64] if there is neither. If IsSettled returns true, the border is not after c.At.
 func (c *Cursor) Border(cuts Cuts) int64 {
 	border := cuts.next(c.At)
 	if len(c.Above) > 0 {
