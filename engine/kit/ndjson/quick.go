@@ -13,7 +13,7 @@ import (
 const chunk = 4 * word
 
 // quick appends the fields of record r in order, and returns the remaining fields. It stops at the
-// first field that needs an escape, whose name is not in the cache, or whose value is outside the
+// first field that needs an escape, has a name that is not in the cache, or has a value outside the
 // record's data.
 //
 // Most log records need no escapes. quick therefore first checks all data of the record at once. If
