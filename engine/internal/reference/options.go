@@ -19,7 +19,7 @@ func optionsPage(schema []byte) (string, error) {
 	defs := get(root, "$defs")
 	p := optionPage{}
 	p.text.WriteString("# Every option\n\n" + generated +
-		"This page lists the keys of each part of a config with their values, defaults and " +
+		"This page lists the options of each part of a config with their values, defaults and " +
 		"meanings. [Configuration](../configuration.md) explains how the parts fit together, " +
 		"and the [reference](../README.md#reference) has pages of the sources and sinks. " +
 		"`penstock schema` prints a JSON Schema of the config for editors.\n")

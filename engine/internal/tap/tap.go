@@ -174,7 +174,7 @@ func picks(n, k int) []int {
 	return []int{0, n / 2, n - 1}
 }
 
-// Subscription has a queue of samples, the channel C. The channel is never closed.
+// Subscription has a queue of samples, the channel that C returns. The channel is never closed.
 type Subscription struct {
 	registry *Registry
 	route    *Route

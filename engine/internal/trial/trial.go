@@ -83,8 +83,8 @@ func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error
 	return errors.Join(c.host.faults.Take(), err, group.Wait())
 }
 
-// Process passes lines through the processors as one batch. The lines have no line ends. The first
-// step is the input. The last step has the final outcome of each record.
+// Process passes lines through the processors as one batch. A line is given without the line end
+// after it. The first step is the input. The last step has the final outcome of each record.
 func (c *Chain) Process(ctx context.Context, lines [][]byte) (steps []Step, err error) {
 	b := batch(lines)
 	b.Split()

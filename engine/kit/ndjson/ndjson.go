@@ -1,9 +1,9 @@
 // Package ndjson writes records as JSON lines. Sinks that send or store JSON use it.
 //
 // A parsed record becomes an object with its fields in order. Names and texts are escaped. Numbers
-// and nested JSON are copied, without line ends and with valid UTF-8. A record that was not parsed
-// becomes {"message":"..."}. The package keeps nothing between calls. Except to split a batch, it
-// allocates only to grow the destination.
+// and nested JSON are copied, but line ends become spaces, and invalid bytes become U+FFFD. A
+// record that was not parsed becomes {"message":"..."}. The package keeps nothing between calls.
+// Except to split a batch, it allocates only to grow the destination.
 package ndjson
 
 import (

@@ -91,9 +91,9 @@ func (o *ServerOptions) Check(bodyKey string, maxBody stream.Size) error {
 	)
 }
 
-// CheckPart checks the time limit of a part of a request, which is the option with the given key.
-// It returns an error if the limit is longer than the deadline of the whole request. The default of
-// the option (unset) may be longer.
+// CheckPart returns an error if limit, the value of the option key, is longer than the deadline.
+// The option bounds the time of a part of a request, and the deadline that of the whole request.
+// unset, the default of the option, may be longer.
 func (o *ServerOptions) CheckPart(key string, limit, unset time.Duration) error {
 	if limit > o.Deadline && limit != unset {
 		return stream.OptionErrorf(key, "is %v, longer than deadline, which limits the whole "+

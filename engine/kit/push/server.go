@@ -69,9 +69,9 @@ func (s *Server) Admit(ctx context.Context, bytes int64) (*intake.Reservation, e
 
 // Await waits until every route has settled a submission (delivered, dead-lettered or dropped it)
 // or, with a buffer, until the submission is stored. bytes is the size of its records. If ctx ends
-// earlier, Await tries to withdraw the submission. It returns an error unless the submission was
-// settled meanwhile. unknown then reports whether the records may still be delivered. If Await
-// returns an error and unknown is false, no worker has received the records.
+// earlier, Await tries to withdraw the submission, and returns an error unless the submission was
+// settled meanwhile. With an error, unknown reports whether the records may still be delivered. If
+// unknown is false, no worker has received them.
 func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	bytes int) (unknown bool, err error) {
 	if err = sub.Wait(ctx); err != nil && !errors.Is(err, intake.ErrWithdrawn) {
