@@ -19,11 +19,10 @@ func optionsPage(schema []byte) (string, error) {
 	defs := get(root, "$defs")
 	p := optionPage{}
 	p.text.WriteString("# Every option\n\n" + generated +
-		"This page lists every key of a config with its values, default and meaning. " +
-		"[Configuration](../configuration.md) " +
-		"explains how they fit together, and each source and sink has a [page of its " +
-		"own](../README.md#reference). " +
-		"`penstock schema` prints the same as a JSON Schema for editors.\n")
+		"This page lists the options of each part of a config with their values, defaults and " +
+		"meanings. [Configuration](../configuration.md) explains how the parts fit together, " +
+		"and the [reference](../README.md#reference) has pages of the sources and sinks. " +
+		"`penstock schema` prints a JSON Schema of the config for editors.\n")
 	p.section("The config", root)
 	p.section("Pipelines and routes", get(defs, "route"))
 	for _, kind := range []string{"source", "processor", "sink"} {

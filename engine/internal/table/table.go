@@ -1,6 +1,6 @@
 //penstock:pure
 
-// Package table formats rows as text with aligned columns. The commands print their tables with it.
+// Package table formats rows as text with aligned columns, for the tables that commands print.
 package table
 
 import (
@@ -44,7 +44,7 @@ func Columns(rows [][]string, sides string) string {
 	return b.String()
 }
 
-// Number formats v with four significant digits. From 1000 on, it formats v as an integer.
+// Number formats v with at most four significant digits. From 1000 on, it formats v as an integer.
 func Number(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)

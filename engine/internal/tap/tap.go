@@ -1,10 +1,10 @@
 // Package tap samples the records of running routes, to show them to a user. It samples them at the
-// source, after each processor, and at the sink. A sample at the sink has the outcome of the
-// record.
+// source, after each processor, and at the sink. At the sink, it samples them after each failed
+// attempt, and when they are settled.
 //
 // The pipeline offers each batch to a [Route]. Without a subscription, this costs one atomic load.
-// A [Subscription] limits the rate, size and number of its samples. If its reader is slow, samples
-// are dropped and counted. A route never waits for it.
+// A [Subscription] limits the rate and the size of its samples. If its reader is slow, samples are
+// dropped and counted. A route never waits for a reader.
 package tap
 
 import (
@@ -19,11 +19,11 @@ import (
 
 // Limits of subscriptions.
 const (
-	maxSubscriptions = 8    // maximum number in a process
-	maxQueued        = 256  // maximum number of waiting samples of a subscription
-	maxPerOffer      = 3    // maximum number of samples of one batch at one stage
-	MaxRate          = 1000 // maximum number of samples per second at a stage
-	MaxText          = 8 << 10
+	maxSubscriptions = 8       // maximum number in a process
+	maxQueued        = 256     // maximum number of waiting samples of a subscription
+	maxPerOffer      = 3       // maximum number of samples of one batch at one stage
+	MaxRate          = 1000    // maximum number of samples per second at a stage
+	MaxText          = 8 << 10 // maximum bytes of the JSON of a sample's record
 )
 
 // ErrBusy means that the process has the maximum number of subscriptions.
@@ -58,7 +58,8 @@ type Sample struct {
 	Route string    `json:"route"`
 	Stage string    `json:"stage"`
 	ID    string    `json:"id"` // id of the record; the same at all stages
-	// Outcome is read, kept, dropped, dead, delivered, or the text of a failure of an attempt.
+	// Outcome is read, kept, dropped, dead, delivered, or the outcome of a failed attempt, such as
+	// throttled.
 	Outcome string          `json:"outcome"`
 	Worker  string          `json:"worker,omitempty"`  // only at the sink
 	Attempt int             `json:"attempt,omitempty"` // only at the sink
@@ -159,8 +160,8 @@ func (r *Route) Offer(stage Stage, n int, sample func(i int) Sample) {
 	}
 }
 
-// picks returns up to k indexes below n. They depend only on k and n. So at two stages with the
-// same number of records, the same records are sampled.
+// picks returns up to k indexes below n. They depend only on k and n. So if two stages have equally
+// many records, and the rate permits equally many samples, the same records are sampled.
 func picks(n, k int) []int {
 	switch min(n, k) {
 	case 0:
@@ -173,7 +174,7 @@ func picks(n, k int) []int {
 	return []int{0, n / 2, n - 1}
 }
 
-// Subscription receives samples on the channel C, which is never closed.
+// Subscription has a queue of samples, the channel that C returns. The channel is never closed.
 type Subscription struct {
 	registry *Registry
 	route    *Route

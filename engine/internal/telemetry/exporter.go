@@ -2,9 +2,9 @@
 // (https://opentelemetry.io/docs/specs/otlp/#otlphttp).
 //
 // An [Exporter] never delays deliveries. Spans wait in a queue of limited length. If spans do not
-// fit, or the receiver refuses them, they are counted and dropped. Metrics are cumulative, so a
-// failed push loses only one data point. A [Tracer] makes the spans of one route from the events of
-// its flow control.
+// fit, or a push of them fails, they are counted and dropped. Counters are cumulative, so a failed
+// push of metrics loses no counts. A [Tracer] makes the spans of one route from the events of its
+// flow control.
 package telemetry
 
 import (
@@ -100,8 +100,8 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// pushSpans pushes the spans in the queue. If a push fails, the remaining spans wait for the next
-// call.
+// pushSpans pushes the spans in the queue. If a push fails, its spans are dropped, and the others
+// wait for the next call.
 func (e *Exporter) pushSpans(ctx context.Context) {
 	for {
 		var batch []*span
@@ -128,7 +128,7 @@ func (e *Exporter) pushMetrics(ctx context.Context) {
 	_ = e.push(ctx, "/v1/metrics", e.metricRequest(families, time.Now())) // push counts the error
 }
 
-// push sends one request. It counts and logs an error before it returns it.
+// push sends one request, and passes the result to report.
 func (e *Exporter) push(ctx context.Context, path string, request any) error {
 	e.pushes.Add(1)
 	err := e.post(ctx, path, request)
@@ -136,7 +136,7 @@ func (e *Exporter) push(ctx context.Context, path string, request any) error {
 	return err
 }
 
-// report counts an error. It logs only the first of consecutive errors.
+// report counts an error. It logs the first of consecutive errors, and the success after them.
 func (e *Exporter) report(err error) {
 	if err != nil {
 		e.failed.Add(1)
@@ -197,7 +197,7 @@ var (
 	sentDesc = prometheus.NewDesc("penstock_telemetry_spans_total",
 		"Spans that the telemetry receiver has accepted.", nil, nil)
 	droppedDesc = prometheus.NewDesc("penstock_telemetry_spans_dropped_total",
-		"Spans dropped because the queue was full or a push failed.", nil, nil)
+		"Spans dropped because too many were open or queued, or a push failed.", nil, nil)
 	pushesDesc = prometheus.NewDesc("penstock_telemetry_pushes_total",
 		"Pushes of metrics or spans that were started.", nil, nil)
 	failedDesc = prometheus.NewDesc("penstock_telemetry_push_failures_total",

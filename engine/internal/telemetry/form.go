@@ -64,7 +64,7 @@ type metric struct {
 	Summary     *points `json:"summary,omitempty"`
 }
 
-// cumulative is the AggregationTemporality of sums that count from the start.
+// cumulative is the AggregationTemporality of values that count from the start.
 const cumulative = 2
 
 type points struct {
@@ -86,8 +86,8 @@ type point struct {
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
-// metricRequest converts metrics to a request. It omits values that JSON cannot represent, such as
-// NaN.
+// metricRequest converts metrics to a request. It omits the quantiles of summaries, and values that
+// JSON cannot represent, such as NaN.
 func (e *Exporter) metricRequest(families []*dto.MetricFamily, now time.Time) metricRequest {
 	list := make([]metric, 0, len(families))
 	for _, f := range families {

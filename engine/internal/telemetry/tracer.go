@@ -26,15 +26,15 @@ type Tracer struct {
 	attempts map[uint64]*span      // by id
 	lanes    []string              // names
 
-	cut    *batchSpan // the batch that was split last; its parts follow immediately
+	cut    *batchSpan // the batch that was split last; its pieces follow immediately
 	cutSeq uint64
 }
 
-// Limits of the spans of one route. Further spans are dropped and counted.
+// Limits of the spans of one route. Spans above maxOpen and maxAttempts are dropped and counted.
 const (
-	maxOpen     = 4096 // batches that are traced at the same time
-	maxAttempts = 4 * maxOpen
-	maxLinks    = 128 // maximum number of links of a batch
+	maxOpen     = 4096        // batches that are traced at the same time
+	maxAttempts = 4 * maxOpen // attempts that are traced at the same time
+	maxLinks    = 128         // links of a batch; more are omitted
 )
 
 type batchSpan struct {
@@ -119,8 +119,8 @@ func (t *Tracer) open(e *control.Event, now, trace, parent string) {
 }
 
 // split handles one piece of a batch that was split. A piece has some of the batch's records. If
-// the piece must be sent again, split starts a span for it, as a child of the batch's span. The
-// first piece also ends the span of the batch.
+// the batch is traced and the piece must be sent again, split starts a span for the piece, as a
+// child of the batch's span. The first piece also ends the span of the batch.
 func (t *Tracer) split(e *control.Event, now string) {
 	if b := t.batches[e.Parent]; b != nil {
 		t.cut, t.cutSeq = b, e.Parent
@@ -177,8 +177,8 @@ func (t *Tracer) answer(e *control.Event, now string) {
 	t.to.add(s)
 }
 
-// end ends the span of a batch, sets its status code, and adds the outcome (the argument how) as an
-// attribute. Then it adds the span to the queue of spans to push.
+// end ends the span of a batch with a status code, adds attributes for the number of attempts and
+// for the way in which it ended (how), and queues the span for a push.
 func (t *Tracer) end(seq uint64, now string, code int, how string) {
 	b := t.batches[seq]
 	if b == nil {

@@ -30,10 +30,11 @@ const (
 	leastWidth  = 40
 	leastHeight = 8
 	detailLines = 9
-	mostRoutes  = 6 // maximum number of routes shown, including the selected one
+	mostRoutes  = 6 // maximum number of routes shown, besides the selected one
 )
 
-// Render returns the display as at most Height lines of at most Width columns.
+// Render returns the display as at most Height lines of at most Width columns, or a message if the
+// terminal is too small.
 func (s *State) Render() string {
 	if s.Width < leastWidth || s.Height < leastHeight {
 		return "the terminal is too small"
@@ -85,7 +86,7 @@ func (s *State) head() []string {
 }
 
 // columns returns a line of cells. All cells but the first have fixed widths and are aligned to the
-// right. The first cell takes the remaining width, at least 24 columns: the last cells are left out
+// right. The first cell takes the remaining width, at least 24 columns. The last cells are left out
 // if they do not fit.
 func (s *State) columns(first string, cells []string, widths []int) string {
 	left := s.Width
@@ -299,7 +300,7 @@ func padLeft(text string, width int) string {
 	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text))) + text
 }
 
-// Figure formats a number with at most seven characters.
+// Figure formats a number in a short form, such as 12.3, 99999 or 123.4k.
 func Figure(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1e9:

@@ -1,8 +1,8 @@
 //penstock:pure
 
-// Package top implements the display of `penstock top`. A [State] processes keys and frames, and
-// renders the display as lines of text. The command itself reads and writes the terminal and
-// connects to the running process.
+// Package top implements the display of `penstock top`. A [State] processes keys and frames
+// (snapshots of the running engine), and renders the display as lines of text. The command itself
+// reads and writes the terminal and connects to the running process.
 package top
 
 import (
@@ -142,7 +142,7 @@ func (s *State) move(n int) {
 	s.selected = row{Route: rows[to].Route, Name: rows[to].Name}
 }
 
-// at returns the index of the selected row. It returns 0 if that row no longer exists.
+// at returns the index of the selected row. It returns 0 if rows does not have that row.
 func (s *State) at(rows []row) int {
 	return max(0, slices.IndexFunc(rows, func(r row) bool {
 		return r.Route == s.selected.Route && r.Name == s.selected.Name

@@ -19,9 +19,9 @@ type Result struct {
 	Steps       []Step
 }
 
-// Test runs a test of the config on c. The chain c must have the processors of the test's route. If
-// a record does not pass the test, the result describes that. If a processor itself fails, Test
-// returns an error.
+// Test runs a test of the config on c. The chain c must have the processors of the test's route.
+// The result describes how the records differ from the expected ones. If a processor itself fails,
+// Test returns an error.
 func (c *Chain) Test(ctx context.Context, t *config.Test) (r Result, err error) {
 	lines := make([][]byte, len(t.Input))
 	for i, in := range t.Input {
@@ -82,7 +82,8 @@ func differences(t *config.Test, records []Record) (out []string) {
 	return out
 }
 
-// expected returns the JSON form of an expected record. A text is an unparsed record.
+// expected returns the JSON form of an expected record. A text stands for the unparsed record
+// {"message": text}.
 func expected(v config.Value) string {
 	if text, ok := v.Text(); ok {
 		v = config.ValueOf(map[string]string{"message": text})
@@ -90,8 +91,9 @@ func expected(v config.Value) string {
 	return v.JSON()
 }
 
-// compare returns the differences between two records, one line for each field that differs. It
-// returns "" if the records are equal. Numbers are compared by value: 1.0 equals 1.
+// compare returns the fields that differ between two records, as lines with their wanted values (-)
+// and their actual values (+). It returns "" if the records are equal. Numbers are compared by
+// value: 1.0 equals 1.
 func compare(want, got string) string {
 	w, wantIsObject := object(want)
 	g, gotIsObject := object(got)
@@ -140,7 +142,7 @@ func encode(v any) string {
 }
 
 // normal returns v with each number replaced by a form that is the same for equal numbers. Integers
-// keep all their digits.
+// of up to 64 bits keep all their digits. Other numbers are rounded to a float64.
 func normal(v any) any {
 	switch v := v.(type) {
 	case json.Number:

@@ -15,8 +15,8 @@ type Change struct {
 }
 
 // Diff returns the changes between two states of a record. Removed fields come first. The others
-// follow in the order of the later record. If one of the records is not a JSON object, there are no
-// changes.
+// follow in the order of the later record. A text that is not a JSON object counts as an object
+// without fields.
 func Diff(before, after string) []Change {
 	old, now := members(before), members(after)
 	values := make(map[string]string, len(old))

@@ -1,9 +1,9 @@
-// Package trial runs the processors of a route on given lines, without an engine. The commands
-// `penstock try` and `penstock test` use it.
+// Package trial runs the processors of a route on given records, without an engine. The commands
+// `penstock try`, `penstock test` and `penstock audit` use it.
 //
-// A [Chain] has the processors of one route. As in an engine, they process a batch one after
-// another, and may change, drop, add or dead-letter records. There is no source, sink, checkpoint
-// or dead-letter file.
+// A [Chain] has the processors of one route. As in an engine, each processor gets the batch from
+// the one before it, and may change, drop, add or dead-letter records. There is no source, sink,
+// checkpoint or dead-letter file.
 package trial
 
 import (
@@ -40,7 +40,7 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Step is the result of one processor.
+// Step is the result of one processor. The first step of a chain is the input.
 type Step struct {
 	Processor string // name of its component
 	Records   []Record
@@ -72,9 +72,9 @@ func New(r *config.Route, log *slog.Logger, fs vfs.FS) (*Chain, error) {
 	return c, nil
 }
 
-// Run calls body. Only body may call Process, during this call. When Run returns, the goroutines
-// and child processes of the processors have ended. Run returns the error of body, and the faults
-// that processors have reported.
+// Run calls body. The other methods of c may be called only by body, during this call. When Run
+// returns, the goroutines and child processes of the processors have ended. Run returns their
+// first failure, the error of body, and the faults that processors have reported.
 func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error {
 	group := supervise.NewGroup(ctx)
 	c.host.group = group
@@ -83,8 +83,8 @@ func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error
 	return errors.Join(c.host.faults.Take(), err, group.Wait())
 }
 
-// Process passes lines, without their line ends, through the processors as one batch. The first
-// step is the input. The last step has the final outcome of each record.
+// Process passes lines through the processors as one batch. A line is given without the line end
+// after it. The first step is the input. The last step has the final outcome of each record.
 func (c *Chain) Process(ctx context.Context, lines [][]byte) (steps []Step, err error) {
 	b := batch(lines)
 	last := snapshot(b, lines)
@@ -101,7 +101,7 @@ func (c *Chain) Process(ctx context.Context, lines [][]byte) (steps []Step, err 
 	return steps, nil
 }
 
-// Apply passes b through the processors. The records of b must be filled.
+// Apply passes b through the processors. b must be split into records (see [stream.Batch.Split]).
 func (c *Chain) Apply(ctx context.Context, b *stream.Batch) error {
 	for i, p := range c.processors {
 		if err := p.Process(ctx, b); err != nil {

@@ -4,7 +4,7 @@
 // A [Policy] decides which URLs and addresses are allowed. It does no I/O. A [Dialer] resolves a
 // name, checks each address, and then connects to the checked address. So the check also holds if
 // the name resolves to another address later (DNS rebinding). A transport of [NewTransport] uses a
-// Dialer and no proxy. Clients must not follow redirects.
+// Dialer and no proxy. Clients must not follow redirects, because a Dialer does not check URLs.
 package egress
 
 import (
@@ -57,7 +57,7 @@ func (d *Dialer) check(address string) error {
 	return nil
 }
 
-// TransportOptions are the limits of a transport.
+// TransportOptions are the options of a transport.
 type TransportOptions struct {
 	TLS             *tls.Config
 	IdleConnections int           // total; the least recently used is closed first; zero means 1000

@@ -24,7 +24,9 @@ type Policy struct {
 // RefusedError means that a policy does not allow a URL or an address. No packet was sent to the
 // target.
 type RefusedError struct {
-	Target string // the URL without user, password and query, or the address
+	// Target is the address or the URL. A URL is shown without user, password and query, unless it
+	// is too long or has a byte that must be escaped.
+	Target string
 	Reason string
 }
 
@@ -62,8 +64,7 @@ func (p *Policy) Validate() error {
 const maxURL = 8 << 10
 
 // Check parses a URL and checks it against the policy. It does not resolve the host name. It
-// returns the URL to request, and its host:port. The error is a *RefusedError if the policy does
-// not allow the URL.
+// returns the URL to request, and its host:port. Every error is a *RefusedError.
 func (p *Policy) Check(raw string) (*url.URL, string, error) {
 	if len(raw) > maxURL {
 		return nil, "", &RefusedError{raw[:100] + "...", fmt.Sprintf("it is longer than %d bytes", maxURL)}
@@ -172,9 +173,9 @@ func (p *Policy) Patterns() (out []string) {
 	return out
 }
 
-// Pattern returns the pattern in Hosts, such as *.example.com, that allows the host in address.
-// address is a host:port as returned by Check. Pattern returns "" if the host is listed by its
-// name, or if it is not allowed.
+// Pattern returns the first entry of Hosts that allows the host in address, if this entry is a
+// pattern such as *.example.com. Otherwise it returns "". address is a host:port as returned by
+// Check.
 func (p *Policy) Pattern(address string) string {
 	host := address
 	if i := strings.LastIndexByte(address, ':'); i >= 0 {

@@ -30,7 +30,7 @@ type Trust = tlsaccess.Trust
 // NewTrust reads the files of o; see [tlsaccess.NewTrust].
 func NewTrust(o *TLS, log *slog.Logger) (*Trust, error) { return tlsaccess.NewTrust(o, log) }
 
-// maxToken is the maximum size of a file with a token.
+// maxToken is the number of bytes that are read of a file with a token.
 const maxToken = 64 << 10
 
 // Token has the value of the header Authorization. A token from a file can be read again when a
@@ -93,8 +93,8 @@ func (t *Token) Read() error {
 	return nil
 }
 
-// CheckToken returns an error if the token cannot be sent in a header. The error does not contain
-// the token.
+// CheckToken returns an error if the token has a character that is not allowed in a token. The
+// error does not contain the token.
 func CheckToken(token string) error {
 	for _, c := range []byte(token) {
 		if c <= ' ' || c >= 0x7F {

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// CheckAuthorization returns an error if the options basic, bearer, bearer_file and headers are
-// invalid or contradict each other.
+// CheckAuthorization returns an error if basic or bearer is invalid, or if the options basic,
+// bearer, bearer_file and headers contradict each other.
 func CheckAuthorization(basic *Basic, bearer, bearerFile string, headers map[string]string) error {
 	given := 0
 	for _, is := range []bool{basic != nil, bearer != "", bearerFile != ""} {

@@ -37,8 +37,8 @@ func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
 }
 
 // checkVariable checks the first of the named environment variables that is not empty. It returns
-// an error if the value is not the URL of a proxy. Without this check, net/http would use no proxy
-// and report nothing.
+// an error if the value is neither the URL nor the host of a proxy. Without this check, net/http
+// would use no proxy and report nothing.
 func checkVariable(names ...string) error {
 	for _, name := range names {
 		value := os.Getenv(name)
@@ -59,8 +59,8 @@ func checkVariable(names ...string) error {
 }
 
 // CheckProxy returns an error for an invalid value of the option `proxy`. If the value is empty or
-// "environment", CheckProxy also checks the variables HTTP_PROXY and HTTPS_PROXY of the
-// environment.
+// "environment", CheckProxy also checks the environment variables HTTP_PROXY and HTTPS_PROXY (or
+// their names in lower case).
 func CheckProxy(option string) error {
 	_, err := Proxy(option)
 	if err == nil && (option == "" || option == ProxyEnvironment) {

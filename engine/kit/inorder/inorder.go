@@ -1,11 +1,10 @@
 //penstock:pure
 
-// Package inorder puts delivery attempts into order. It is for sinks with an ordered lane, a worker
-// that must deliver batches in the order in which they were read. Attempts may arrive in any order,
-// because the engine calls Deliver concurrently.
+// Package inorder puts delivery attempts into order. It is for workers that must deliver batches in
+// the order in which they were read. Attempts may arrive in any order, because the engine calls
+// Deliver concurrently.
 //
-// Its only type is [Order], the state of one lane. The lane must synchronize calls. The package
-// starts no goroutine.
+// Its only type is [Order], the state of one worker. The worker must synchronize its calls.
 package inorder
 
 import (
@@ -21,12 +20,12 @@ var (
 )
 
 // Order releases the attempts of a run in the order of their places. A run is a sequence of
-// attempts at the lane; a failure ends it. A place is the number of an attempt in its run: 0, 1, 2
-// and so on. Example: the places 0, 2, 1 arrive. 0 is released at once. 2 waits. When 1 arrives, 1
-// and 2 are released.
+// attempts at one worker. A failure ends the run. A place is the number of an attempt in its run:
+// 0, 1, 2 and so on. Example: the places 0, 2, 1 arrive. 0 is released at once. 2 waits. When 1
+// arrives, 1 and 2 are released.
 //
-// After a failed attempt, Order rejects all later attempts of the same run. A new run begins with
-// its first attempt.
+// After a failed attempt, Order refuses all later attempts of the same run. A new run begins when
+// one of its attempts arrives.
 //
 // The zero value is ready to use. An Order is not safe for concurrent use.
 type Order[T any] struct {
@@ -37,10 +36,10 @@ type Order[T any] struct {
 	waiting map[uint32]T // attempts that wait for earlier ones, by place
 }
 
-// Arrive adds the attempt v with the given run and place. It calls the function out with v, if v
-// need not wait for earlier places, and then with each waiting attempt that can follow. If Arrive
-// returns an error, v has failed and is not kept. This happens for an attempt of an earlier run, of
-// a failed run, or with a place that was taken before.
+// Arrive adds the attempt v with the given run and place. If v need not wait for earlier places,
+// Arrive calls the function out with v, and then with each waiting attempt that can follow. If
+// Arrive returns an error, v has failed and is not kept. This happens for an attempt of an earlier
+// run, of a failed run, or with a place that was taken before.
 func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {

@@ -70,9 +70,9 @@ func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	return found, ok
 }
 
-// Decode returns the value at the range v of data as a Go value: nil, a bool, a string, a []any or
-// a map[string]any. A number becomes an int, or a float64 if it is not an integer or does not fit
-// into an int. Decode returns an error only for a number that is too large for a float64.
+// Decode returns the value at the range v of data as a Go value: nil, a bool, a string, an int, a
+// float64, a []any or a map[string]any. For numbers, see [Number]. Decode returns an error only for
+// a number that is too large for a float64.
 func Decode(data []byte, v Value) (any, error) {
 	raw := data[v.Off : v.Off+v.Len]
 	switch v.Kind {

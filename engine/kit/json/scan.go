@@ -4,8 +4,8 @@
 // nested values and the order of keys stay unchanged.
 //
 // It is strict (RFC 8259): numbers have no leading zeros, strings have no raw control characters,
-// the text is UTF-8, and nothing follows the value. Arrays and objects are nested at most
-// [MaxDepth] levels deep. It allocates only to decode values. Package ndjson writes JSON.
+// the text is UTF-8, and only white space follows the object. Arrays and objects are nested at most
+// [MaxDepth] levels deep. Only decoding allocates memory. Package ndjson writes JSON.
 package json
 
 import (
@@ -28,7 +28,7 @@ type Value struct {
 	Kind stream.Kind
 	// Escaped means that a Text has escapes. [AppendUnescaped] decodes them.
 	Escaped  bool
-	Off, Len int
+	Off, Len int // Len is 0 for null
 }
 
 // Scanner finds the members of an object, one after another. The zero value is ready for Start, and
@@ -98,7 +98,7 @@ func (s *Scanner) Next() bool {
 
 // NextIs is like Next, but faster, for a caller that expects a certain key. The argument key is
 // this key with its quotes. If the next member has it, NextIs sets Value, but not Key, and returns
-// true. If it returns false, nothing has changed, and the caller must call Next.
+// true. If it returns false, it has not advanced, and the caller must call Next.
 func (s *Scanner) NextIs(key []byte) bool {
 	before := byte('{')
 	if s.begun {

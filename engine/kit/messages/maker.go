@@ -69,8 +69,8 @@ func (m *Maker) Begin(b *stream.Batch) {
 	}
 }
 
-// Headers calls add for each header of record i, except headers with the value null. The function
-// add may keep the slice that it gets.
+// Headers calls add for each header of record i, except headers whose value is null or an empty
+// text. The function add may keep the slice that it gets.
 func (m *Maker) Headers(i int, add func(name string, value []byte) error) error {
 	for k, e := range m.values {
 		name := m.headers[k].Name

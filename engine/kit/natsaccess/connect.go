@@ -15,14 +15,15 @@ import (
 
 const (
 	reconnectWait = time.Second
-	// pingInterval is the interval at which the client checks whether its connection works. After
-	// two failed checks, it closes the connection.
+	// pingInterval is the interval at which the client checks whether its connection works. If the
+	// server does not respond to two checks, the client closes the connection and connects again.
 	pingInterval = 5 * time.Second
 )
 
 // Connect connects to one of the servers. If the connection is lost, the client library connects
-// again, until the caller closes the connection. purpose is a part of the connection's name in the
-// servers' logs. If patient is true, Connect succeeds even if no server is available yet.
+// again, except after some errors of a server (see [Closed]). purpose is a part of the connection's
+// name in the servers' logs. If patient is true, Connect succeeds even if no server is available
+// yet.
 func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats.Conn, error) {
 	log = log.With("nats", purpose)
 	options := []nats.Option{

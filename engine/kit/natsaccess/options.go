@@ -1,5 +1,6 @@
 // Package natsaccess connects to NATS servers, given the options in a config. It is for components
-// that use NATS for an auxiliary purpose: a buffer in a stream, or a registry of workers.
+// that use NATS for an auxiliary purpose: a buffer in a stream, or a registry of workers. The
+// connector nats uses only its login.
 package natsaccess
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options has the servers and credentials. The options of components embed it.
+// Options has the servers and credentials. The options of components contain it.
 type Options struct {
 	URL         string         `yaml:"url" doc:"nats://HOST:PORT of a server, or tls://; several with commas"`
 	Credentials string         `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`

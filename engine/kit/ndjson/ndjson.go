@@ -1,8 +1,9 @@
 // Package ndjson writes records as JSON lines. Sinks that send or store JSON use it.
 //
 // A parsed record becomes an object with its fields in order. Names and texts are escaped. Numbers
-// and nested JSON are copied unchanged. A record that was not parsed becomes {"message":"..."}. The
-// package keeps nothing between calls, and allocates only to grow the destination.
+// and nested JSON are copied, but line ends become spaces, and invalid bytes become U+FFFD. A
+// record that was not parsed becomes {"message":"..."}. The package keeps nothing between calls.
+// Except to split a batch, it allocates only to grow the destination.
 package ndjson
 
 import (
@@ -19,8 +20,9 @@ import (
 // If the records of b have been split, Append does not change b. Otherwise Append splits them
 // ([stream.Batch.Split]), and no other goroutine may use b during the call.
 //
-// JSON and Number fields are copied without a check, so they must be valid JSON. JSON allows line
-// ends as white space. Append replaces them by spaces, so that each record is one line.
+// Fields of the kinds JSON, Number and Bool are copied without a check, so they must be valid JSON.
+// JSON allows line ends as white space. Append replaces them by spaces, so that each record is one
+// line.
 func Append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	var k keys
@@ -77,9 +79,9 @@ func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 const hexDigits = "0123456789abcdef"
 
 // AppendString appends s as a JSON string with quotes. Each byte that is not valid UTF-8 becomes
-// U+FFFD. Quotes, backslashes and control characters are escaped, including DEL, which terminals
-// interpret. U+2028 and U+2029 are also escaped, because some parsers treat them as line ends. All
-// other characters stay unchanged.
+// U+FFFD. Quotes, backslashes and ASCII control characters are escaped, including DEL, which
+// terminals interpret. U+2028 and U+2029 are also escaped, because some parsers treat them as line
+// ends. All other characters stay unchanged.
 func AppendString[T []byte | string](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	from := len(dst)

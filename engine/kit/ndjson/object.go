@@ -14,8 +14,8 @@ const (
 )
 
 // keys caches the first 64 field names of a batch (Batch.Names) in encoded form: a comma, the
-// escaped name in quotes, and a colon. appendKey always copies keyBytes bytes, because a copy of
-// fixed size is faster. The value that follows overwrites the bytes after the colon.
+// escaped name in quotes, and a colon. appendKey copies all keyBytes bytes of a cached key, because
+// a copy of fixed size is faster. The value that follows overwrites the bytes after the colon.
 type keys [64]key
 
 type key struct {
@@ -113,7 +113,7 @@ const (
 func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
 
 // control is like special, but ignores quotes and backslashes. Only the top bit of each byte in the
-// result has a meaning. For a byte less than 0x80, two terms set this bit: w - ones*' ' sets it if
+// result has a meaning. The term w sets this bit if the byte is not ASCII, w - ones*' ' sets it if
 // the byte is less than a space, and w + ones sets it if the byte is 0x7F (Hacker's Delight,
 // section 6-1).
 func control(w uint64) uint64 { return w | (w - ones*' ') | (w + ones) }

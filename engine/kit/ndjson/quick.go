@@ -12,13 +12,14 @@ import (
 // chunk is the number of bytes that quick copies at once.
 const chunk = 4 * word
 
-// quick appends the fields of record r in order. It stops at the first field that needs an escape,
-// or has a name that is not in the cache, and returns the remaining fields.
+// quick appends the fields of record r in order, and returns the remaining fields. It stops at the
+// first field that needs an escape, has a name that is not in the cache, or has a value outside the
+// record's data.
 //
 // Most log records need no escapes. quick therefore first checks all data of the record at once. If
 // the data has control or non-ASCII characters, quick appends nothing. It copies values in whole
-// chunks of 32 bytes. The text that follows overwrites the bytes that were copied beyond a value's
-// end.
+// chunks of 32 bytes, so it also appends nothing if fewer bytes follow the record in the batch. The
+// text that follows overwrites the bytes that were copied beyond a value's end.
 func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 	fields []stream.Field) ([]byte, []stream.Field) {
 	data := b.Data
@@ -72,7 +73,8 @@ func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 	return dst, nil
 }
 
-// uncontrolled reports whether s is ASCII without control characters.
+// uncontrolled reports whether s is ASCII without control characters. If s is shorter than a word,
+// it must also have no quotes and backslashes.
 func uncontrolled(s []byte) bool {
 	var seen uint64
 	if len(s) < word {

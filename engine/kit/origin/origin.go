@@ -2,8 +2,8 @@
 // host of the record, and parts of the path that a pattern selects.
 //
 // A source has an [Adder] for each of its readers, and calls it for each batch. Without options,
-// the Adder is nil and does nothing. The package opens no files. It uses only the name of the
-// partition.
+// the Adder is nil and does nothing. The package opens no files: it takes the path from the name of
+// the partition.
 package origin
 
 import (
@@ -142,7 +142,7 @@ type Adder struct {
 	host    string
 
 	part   *stream.Partition // the partition to which the cached values belong
-	values []string          // file, host and the parts that the pattern matches; or ""
+	values []string          // path and parts that the pattern matches; "" without a match
 	number []byte
 
 	refs  []fieldname.Ref // references to the fields, in the same order
@@ -174,8 +174,8 @@ func New(o Options, root string) (*Adder, error) {
 	return a, nil
 }
 
-// Add adds the fields to the records of b. Call it when all records were read into b. If a is nil,
-// Add does nothing.
+// Add adds the fields to the kept records of b. Call it when all records were read into b. If a is
+// nil, Add does nothing.
 func (a *Adder) Add(b *stream.Batch) {
 	if a == nil || len(b.Spans) == 0 {
 		return
@@ -221,14 +221,15 @@ func (a *Adder) Add(b *stream.Batch) {
 // set sets field k of record i to f. The fields of record i must be the last ones in b.Fields.
 func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 	if a.paths && a.edit.SetLast(b, &a.refs[k], i, f) == nil {
-		return // returns no error: Validate has checked the names
+		return // SetLast returns no error, because Validate has checked the names
 	}
 	b.Fields = append(b.Fields, f)
 	b.Records[i].NumFields++
 }
 
-// fields appends to the batch's data the values that all records of a partition share. It also adds
-// a field for the offset, with a value that is set later for each record.
+// fields appends to out the fields that all records of a partition share, and appends their values
+// to the batch's data. It also adds a field for the offset, with a value that is set later for each
+// record.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	out []stream.Field) []stream.Field {
 	a.setPartition(part)

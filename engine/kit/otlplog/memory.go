@@ -46,8 +46,8 @@ func ProtobufMemory(request []byte) int64 {
 	return int64(len(request)) + requestShape.memory(request, maxDepth)
 }
 
-// memory returns the sum of the sizes of a message and of all messages in it. It stops at the first
-// encoding error, which the decoder will report.
+// memory returns the sum of the sizes of a message and of the messages in it. It stops at the first
+// encoding error, and below the given depth. The decoder will report both.
 func (s *shape) memory(message []byte, depth int) int64 {
 	sum := s.bytes
 	for len(message) > 0 && depth > 0 {

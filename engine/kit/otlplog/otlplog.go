@@ -26,7 +26,8 @@ import (
 // maxDepth bounds the nesting of messages.
 const maxDepth = 64
 
-// Fields returns the fields of a record with their types. The field body may have any type.
+// Fields returns the fields that every record has, with their types. The field body may have any
+// type. A record may also have the fields flags and event_name.
 func Fields() []stream.SchemaField {
 	return []stream.SchemaField{
 		{Name: "timestamp", Type: stream.TextType},

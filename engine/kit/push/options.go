@@ -44,7 +44,7 @@ func (o *SocketOptions) Exclusive() []string {
 	return listen.Exclusive(o.Network, o.Listen)
 }
 
-// Check returns an error for each invalid option. It also reads the files of tls.
+// Check returns an error for invalid options. It also reads the files of tls.
 func (o *SocketOptions) Check(maxRecord stream.Size) error {
 	if err := stream.CheckEnums(o); err != nil {
 		return err
@@ -91,8 +91,9 @@ func (o *ServerOptions) Check(bodyKey string, maxBody stream.Size) error {
 	)
 }
 
-// CheckPart returns an error if the time limit of a part of a request, which has the given key, is
-// longer than the deadline of the request. The default of the limit may be longer.
+// CheckPart returns an error if limit, the value of the option key, is longer than the deadline.
+// The option bounds the time of a part of a request, and the deadline that of the whole request.
+// unset, the default of the option, may be longer.
 func (o *ServerOptions) CheckPart(key string, limit, unset time.Duration) error {
 	if limit > o.Deadline && limit != unset {
 		return stream.OptionErrorf(key, "is %v, longer than deadline, which limits the whole "+

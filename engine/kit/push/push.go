@@ -1,6 +1,7 @@
 // Package push has the common parts of sources to which clients push records: the options, and the
-// intake with an optional buffer on disk. A [Socket] does not acknowledge records. A [Server]
-// answers each request when its records are settled (delivered, dead-lettered or dropped).
+// intake with an optional durable buffer. A [Socket] does not acknowledge records. A [Server]
+// answers each request when its records are settled (delivered, dead-lettered or dropped) or, with
+// a buffer, stored.
 package push
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// source is the part of a push source from which routes read: an intake with an optional buffer on
-// disk. It implements stream.Source.
+// source is the part of a push source from which routes read: an intake with an optional durable
+// buffer. It implements stream.Source.
 type source struct {
 	*intake.Intake
 	routes stream.Source // the intake, or the buffer that stores the intake's records

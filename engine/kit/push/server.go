@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Server is a source that answers each request when the request's records are settled. It is safe
-// for concurrent use.
+// Server is a source that answers each request when the request's records are settled or, with a
+// buffer, stored. It is safe for concurrent use.
 type Server struct {
 	source
 	o    *ServerOptions
@@ -67,10 +67,11 @@ func (s *Server) Admit(ctx context.Context, bytes int64) (*intake.Reservation, e
 	return s.Reserve(ctx, bytes)
 }
 
-// Await waits until every route has settled a submission (delivered, dead-lettered or dropped it).
-// bytes is the size of its records. If ctx ends earlier, Await withdraws the submission and returns
-// an error. unknown then reports whether records may still be delivered. If Await returns an error
-// and unknown is false, no worker has received the records.
+// Await waits until every route has settled a submission (delivered, dead-lettered or dropped it)
+// or, with a buffer, until the submission is stored. bytes is the size of its records. If ctx ends
+// earlier, Await tries to withdraw the submission, and returns an error unless the submission was
+// settled meanwhile. With an error, unknown reports whether the records may still be delivered. If
+// unknown is false, no worker has received them.
 func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	bytes int) (unknown bool, err error) {
 	if err = sub.Wait(ctx); err != nil && !errors.Is(err, intake.ErrWithdrawn) {
@@ -95,8 +96,8 @@ func (s *Server) Await(ctx context.Context, sub *intake.Submission,
 	return unknown, err
 }
 
-// withdrawTime is the maximum time, after the deadline of a request, in which a route must withdraw
-// the request's records.
+// withdrawTime is the maximum time, after the deadline of a request, for which Await waits until a
+// route has withdrawn the request's records.
 const withdrawTime = 200 * time.Millisecond
 
 // RetryAfter returns the time after which a refused client should repeat its request.

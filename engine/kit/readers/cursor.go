@@ -25,9 +25,10 @@ func (c *Cursor) Skip() {
 	c.Above = c.Above[1:]
 }
 
-// Border returns the next position after c.At at which a batch must end. This is the end of an
-// earlier batch (in cuts), or the start of a settled range, whichever comes first. It returns
-// [math.MaxInt64] if there is neither.
+// Border returns the position up to which a batch may be extended. This is the first end of an
+// earlier batch (in cuts) after c.At, or the start of the first settled range, whichever comes
+// first. If there is neither, Border returns [math.MaxInt64]. If IsSettled returns true, the
+// returned position is not after c.At.
 func (c *Cursor) Border(cuts Cuts) int64 {
 	border := cuts.next(c.At)
 	if len(c.Above) > 0 {

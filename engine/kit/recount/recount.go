@@ -1,8 +1,9 @@
 // Package recount compares two collections of texts that are too large for the memory. Audits of
 // sinks use it to compare the expected records with those at the destination.
 //
-// A [Count] writes a hash of each text to one of 256 files in a temporary directory. Compare reads
-// one file at a time, and so needs memory for about 1/256 of the distinct texts.
+// A [Count] writes a hash of each text, and the id of its record, to one of 256 files in a
+// temporary directory. Compare reads one file at a time. So it needs memory only for the hashes and
+// ids of about 1/256 of the distinct texts.
 package recount
 
 import (

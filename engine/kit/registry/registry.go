@@ -17,13 +17,13 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// answerTime is the time for which Ask waits for the answers of workers.
+// answerTime is the maximum time for which Ask waits for the answers of workers.
 const answerTime = 300 * time.Millisecond
 
 // reconnectBackoff is the wait before a closed connection is replaced.
 var reconnectBackoff = backoff.Exponential(time.Second, 2, 5*time.Second).Equal()
 
-// Announce answers each request on a subject with an address, until ctx is done. It does not answer
+// Announce answers the requests on a subject with an address, until ctx is done. It does not answer
 // while ready returns false. It replaces a connection that the NATS library has closed permanently,
 // for example because the servers' max_payload was lowered.
 func Announce(
@@ -100,8 +100,8 @@ func Open(o natsaccess.Options, subject string, log *slog.Logger) (*Directory, e
 	return &Directory{conn, connect, subject}, nil
 }
 
-// Ask returns the addresses of the workers that answer within answerTime, sorted. It first replaces
-// a connection that the NATS library has closed permanently.
+// Ask returns the addresses of the workers that answer within answerTime, sorted, and at most
+// maxWorkers of them. It first replaces a connection that the NATS library has closed permanently.
 func (d *Directory) Ask(ctx context.Context) ([]string, error) {
 	if d.conn.IsClosed() {
 		conn, err := d.connect()

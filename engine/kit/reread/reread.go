@@ -25,9 +25,9 @@ type File[T any] struct {
 	value T
 }
 
-// Read returns the value of the file. If the file has changed, Read parses it again. If the changed
-// file is invalid, Read returns the old value. It returns an error only if the file was never read
-// successfully.
+// Read returns the value of the file. If the file has changed, Read parses it again. If the file is
+// now invalid or missing, Read returns the old value. It returns an error only if the file was
+// never read successfully.
 func (f *File[T]) Read() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,8 +2,8 @@
 // pool of connections, takes locks for each call, and starts a goroutine for a query. With a small
 // database, this costs as much as the work of the database itself.
 //
-// The package reads the rows of results. It does not open connections, retries nothing, and is not
-// specific to a database. The caller opens and closes each connection.
+// The package runs statements and reads the rows of their results. It does not retry, and is not
+// specific to a database. The caller opens and closes the connections.
 package sqldriver
 
 import (
@@ -52,9 +52,9 @@ func Exec(ctx context.Context, c Conn, sql string,
 	return r.RowsAffected()
 }
 
-// Query runs a statement and calls the function row with the values of each row, until it returns
-// false. The values are valid until the next call. Before the first row, Query calls the function
-// head, if not nil, which can read the columns of the result. An error of head, row or the database
+// Query runs a statement and calls the function row with the values of each row, until row returns
+// false. The values are valid until the next call. If head is not nil, Query calls it before the
+// first row, so that it can read the columns of the result. An error of head, row or the database
 // ends the query and is returned.
 func Query(
 	ctx context.Context, c Conn, head func(driver.Rows) error,

@@ -69,9 +69,10 @@ func Group(b *stream.Batch, kept []int, errs []error, judge func(error) Verdict)
 	return g
 }
 
-// Outcome returns the outcome of the batch. It is nil if all records were accepted, and the error
-// of the worst record if all are retried. Otherwise it is a [stream.Split] into accepted, retried
-// and refused records. The text of the error begins with prefix.
+// Outcome returns the outcome of the batch. It is nil if all records were accepted. If all are
+// retried, it is the outcome of the worst verdict (see [Verdict.Outcome]). Otherwise it is a
+// [stream.Split] into accepted, retried and refused records. prefix is put before the text of
+// Reason.
 func (g *Groups) Outcome(prefix string) error {
 	if g.Worst == Accepted {
 		return nil
