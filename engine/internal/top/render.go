@@ -129,6 +129,7 @@ func (s *State) routes(rows []row, at int) []string {
 		selected = rows[at].Route
 	}
 	var held string
+	more := 0
 	for i := range s.frame.Routes {
 		r := &s.frame.Routes[i]
 		name := r.Pipeline + "/" + r.Name
@@ -139,6 +140,7 @@ func (s *State) routes(rows []row, at int) []string {
 			}
 		}
 		if i >= mostRoutes && name != selected {
+			more++
 			continue
 		}
 		style := ""
@@ -157,7 +159,7 @@ func (s *State) routes(rows []row, at int) []string {
 		}
 		out = append(out, s.line(style, s.columns(clean(name), cells, widths)))
 	}
-	if more := len(s.frame.Routes) - mostRoutes; more > 0 {
+	if more > 0 {
 		out = append(out, s.line(faint, fmt.Sprintf("%d more routes", more)))
 	}
 	if held != "" {

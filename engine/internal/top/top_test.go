@@ -105,6 +105,18 @@ func TestRenderFits(t *testing.T) {
 	}
 }
 
+// TestMoreRoutes checks the number of routes that are not shown.
+func TestMoreRoutes(t *testing.T) {
+	s := &State{Width: 132, Height: 40}
+	s.Frame(frame(9, 1))
+	for _, c := range []struct{ press, want string }{{"", "3 more routes"}, {"G", "2 more routes"}} {
+		keys(s, c.press)
+		if text := plain(s); !strings.Contains(text, c.want) {
+			t.Errorf("after key %q: no %q in\n%s", c.press, c.want, text)
+		}
+	}
+}
+
 func TestOrderAndFilter(t *testing.T) {
 	s := &State{Width: 120, Height: 40}
 	f := frame(1, 5)

@@ -24,8 +24,8 @@ type Policy struct {
 // RefusedError means that a policy does not allow a URL or an address. No packet was sent to the
 // target.
 type RefusedError struct {
-	// Target is the address or the URL. A URL is shown without user, password and query, unless it
-	// is too long or has a byte that must be escaped.
+	// Target is the address or the URL. A URL is shown without user, password and query. A URL that
+	// cannot be parsed is not shown.
 	Target string
 	Reason string
 }
@@ -63,21 +63,23 @@ func (p *Policy) Validate() error {
 // maxURL is the maximum length of a URL in bytes.
 const maxURL = 8 << 10
 
+// unparsed is the target of a URL that is not parsed, because it may contain a password.
+const unparsed = "the URL"
+
 // Check parses a URL and checks it against the policy. It does not resolve the host name. It
 // returns the URL to request, and its host:port. Every error is a *RefusedError.
 func (p *Policy) Check(raw string) (*url.URL, string, error) {
 	if len(raw) > maxURL {
-		return nil, "", &RefusedError{raw[:100] + "...", fmt.Sprintf("it is longer than %d bytes", maxURL)}
+		return nil, "", &RefusedError{unparsed, fmt.Sprintf("it is longer than %d bytes", maxURL)}
 	}
 	for _, c := range []byte(raw) {
 		if c <= ' ' || c >= 0x7F || c == '\\' {
-			return nil, "", &RefusedError{strconv.Quote(raw), fmt.Sprintf("it has the byte %#x; "+
-				"escape it", c)}
+			return nil, "", &RefusedError{unparsed, fmt.Sprintf("it has the byte %#x; escape it", c)}
 		}
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, "", &RefusedError{"the URL", "it cannot be parsed"} // err quotes the URL
+		return nil, "", &RefusedError{unparsed, "it cannot be parsed"} // err quotes the URL
 	}
 	shown := u.Scheme + "://" + u.Host + u.EscapedPath()
 	refuse := func(format string, args ...any) (*url.URL, string, error) {

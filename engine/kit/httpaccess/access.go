@@ -30,7 +30,7 @@ type Trust = tlsaccess.Trust
 // NewTrust reads the files of o; see [tlsaccess.NewTrust].
 func NewTrust(o *TLS, log *slog.Logger) (*Trust, error) { return tlsaccess.NewTrust(o, log) }
 
-// maxToken is the number of bytes that are read of a file with a token.
+// maxToken is the maximum size of a file with a token, in bytes.
 const maxToken = 64 << 10
 
 // Token has the value of the header Authorization. A token from a file can be read again when a
@@ -76,10 +76,14 @@ func (t *Token) Read() error {
 		return fmt.Errorf("bearer_file: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxToken))
+	text, err := io.ReadAll(io.LimitReader(f, maxToken+1))
 	word := strings.TrimSpace(string(text))
-	if err == nil && word == "" {
+	switch {
+	case err != nil:
+	case word == "":
 		err = errors.New("it is empty")
+	case len(text) > maxToken:
+		err = fmt.Errorf("it is longer than %d bytes", maxToken)
 	}
 	if err == nil {
 		err = CheckToken(word)
