@@ -3,8 +3,8 @@
 //	client := &http.Client{Transport: &limithttp.Transport{}}
 //
 // This client limits its requests in flight to each host. It finds the limit by itself, from the
-// round trips. Further requests wait in a bounded queue, and fail at once if their deadline cannot
-// be met.
+// round trips. Further requests wait in a bounded queue. A request fails at once if the queue is
+// full or its deadline cannot be met.
 //
 //	http.ListenAndServe(addr, &limithttp.Handler{Next: mux})
 //
@@ -56,7 +56,7 @@ type Transport struct {
 // OutcomeOf returns the outcome of a request. It is Success only if the duration of the request
 // tells something about the server's load:
 //
-//	2xx, 3xx, 404, 410, 412   Success
+//	below 400, 404, 410, 412  Success
 //	429, 503                  Overloaded
 //	504, timeouts             TimedOut
 //	everything else           Ignored: fast failures would look like a fast server

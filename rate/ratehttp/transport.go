@@ -4,7 +4,7 @@
 //
 // This client follows the limits in the response headers Retry-After, RateLimit, X-RateLimit-* and
 // similar ones. If a host states that no request is left, further requests wait until the host
-// allows some again. Options sets an additional limit.
+// allows some again. The field Options sets an additional limit.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package ratehttp
