@@ -53,13 +53,14 @@ type Transport struct {
 	hosts perhost.Table[*limit.Limiter]
 }
 
-// OutcomeOf returns the outcome of a request. It is Success only if the duration of the request
-// tells something about the server's load:
+// OutcomeOf returns the outcome of a request. If err is not nil, it is the result of
+// [limit.OutcomeOf]. Otherwise the status of the response decides. The outcome is Success only if
+// the duration of the request tells something about the server's load:
 //
-//	below 400, 404, 410, 412  Success
-//	429, 503                  Overloaded
-//	504, timeouts             TimedOut
-//	everything else           Ignored: fast failures would look like a fast server
+//	below 400, 404, 410, 412   Success
+//	429, 503                   Overloaded
+//	504                        TimedOut
+//	every other status         Ignored: fast failures would look like a fast server
 func OutcomeOf(resp *http.Response, err error) limit.Outcome {
 	if err != nil {
 		return limit.OutcomeOf(err)
