@@ -14,7 +14,7 @@
 //	retry      waits between attempts; a waiting call holds no permit of the layers below
 //	breaker    counts each attempt, and refuses before the call queues for anything
 //	hedge      sends another request while a slow one runs; the breaker counts them as one call
-//	rate       waits for the server's rate limit, before the call takes a permit
+//	rate       waits for the host's rate limit, before the request takes a permit
 //	limit      permits as many requests in flight as the server bears; each request of a hedge needs a permit
 //	base       sends the request
 //

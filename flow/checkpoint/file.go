@@ -27,7 +27,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Suffixes of additional files.
+// The suffixes of additional files, and the mode of all files.
 const (
 	newSuffix  = ".new"  // the next mark while it is written
 	lockSuffix = ".lock" // held while the file is open; not removed

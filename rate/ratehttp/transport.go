@@ -21,9 +21,9 @@ import (
 // The zero value works. The fields must not change once the Transport is in use. A Transport is
 // safe for concurrent use.
 //
-// It does not retry: it returns a 429 as it is, and the next request waits. A request whose
-// deadline would pass during the wait, or that finds the queue full, fails with a
-// *rate.RefusedError before it is sent.
+// It does not retry: it returns a 429 as it is. Later requests wait for the time that the response
+// states. A request whose deadline would pass during the wait, or that finds the queue full, fails
+// with a *rate.RefusedError before it is sent.
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper

@@ -1,7 +1,6 @@
 // Package set implements the processor that sets fields of records.
 //
-// A field that gets the value of another field shares its bytes. Other values are appended to the
-// batch's data. The raw bytes of a record are never changed.
+// The processor never changes the raw bytes of a record.
 package set
 
 import (
