@@ -77,7 +77,8 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingClient implements connect.Interceptor. A refused stream fails at its first Send or Receive.
+// WrapStreamingClient implements connect.Interceptor. A refused stream fails at its first Send or
+// Receive.
 func (i *Interceptor) WrapStreamingClient(
 	next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
