@@ -26,7 +26,7 @@
 // they must ask for a new ID. Because the old ID is taken, [New] then raises Gen, a number that is
 // part of the ID.
 //
-// Without such a birth time, only the head distinguishes two files of one inode. The ID then also
+// Without such a birth time, often only the head distinguishes two files of one inode. The ID also
 // holds the modification time of the file when it was first seen, so that two files with the same
 // head do not share an ID. If there is no evidence that a file is the known one, [ID.Match] returns
 // false. At worst, a known file is then delivered twice. The opposite error would be worse: the
@@ -104,8 +104,8 @@ func New(f File, taken func(ID) bool) ID {
 // fine reports whether a birth time distinguishes two files that have had the same inode. A birth
 // time does so if it is known and has a fraction of a second. Some systems count birth times in
 // whole seconds, so two files may have the same one. On other systems, a birth time may be a whole
-// second by chance: with a resolution of 4 ms, for one file in 250. Such a file is treated like one
-// without a birth time: its ID also holds a modification time.
+// second by chance: with a resolution of 4 ms, for one file in 250. The ID of such a file also
+// holds a modification time.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {

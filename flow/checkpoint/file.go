@@ -3,9 +3,9 @@
 // which everything is settled, and the settled ranges above it. A [File] is the checkpoint of a
 // [github.com/penstock-io/penstock/flow.Book].
 //
-// A lock keeps a second program from opening the same checkpoint. Every Save replaces the file
-// durably as a whole. So a crash during a Save leaves either the mark that was saved last or the
-// new mark. docs/formats/mark.md describes the format.
+// If the system has file locks, a second program cannot open the same checkpoint. Every Save
+// replaces the file durably as a whole. So a crash during a Save leaves either the mark that was
+// saved last or the new mark. docs/formats/mark.md describes the format.
 //
 // The package does not decide what is settled or when to save, and never treats an unreadable file
 // as an empty one. It is meant for one partition: a program with many partitions needs a log
