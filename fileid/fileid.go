@@ -9,27 +9,28 @@
 //		resume(offset)
 //	}
 //
-// A file may be renamed, and an inode is used again as soon as its file is deleted. An [ID]
-// therefore consists of device, inode, birth time if the system reports one, and a hash of the
-// file's head when the file was first seen. The ID does not change while the file grows. No two
-// files share an ID, provided that [New] can ask which IDs are taken.
+// A file may be renamed, and an inode may be reused when its file is deleted. An [ID] therefore
+// consists of device, inode, birth time if the system reports one, and a hash of the file's head
+// when the file was first seen. The ID still matches the file after it has grown. No two files
+// share an ID, provided that [New] can ask which IDs are taken.
 //
-// The package is pure: callers stat and read the files, and the package only compares. It reads no
-// clock, and so runs under testing/synctest.
+// The package is pure: callers stat and read the files, and the package only compares. It runs
+// under testing/synctest.
 //
 // # Limits
 //
 // If the system reports birth times with fractions of a second, a new file with a reused inode is
-// always recognized as new. A file that was rewritten in place with another head counts as new,
-// too. A file that was truncated and rewritten in place with the same head cannot be recognized as
-// new. If callers see that a file has shrunk, they must ask for a new ID. Because the old ID is
-// taken, [New] then raises Gen, a number that is part of the ID.
+// recognized as new, unless both files have the same birth time and the same head. A file that was
+// rewritten in place with another head counts as new, too. A file that was truncated and rewritten
+// in place with the same head cannot be recognized as new. If callers see that a file has shrunk,
+// they must ask for a new ID. Because the old ID is taken, [New] then raises Gen, a number that is
+// part of the ID.
 //
-// Without such a birth time, only the head distinguishes two files of one inode. The ID then also
-// holds the first modification time, so that two files with the same head do not share an ID. If
-// there is no evidence that a file is the known one, [ID.Match] returns false. At worst, a known
-// file is then delivered twice. The opposite error would be worse: the data of a new file would be
-// lost if it were taken for a known one.
+// Without such a birth time, often only the head distinguishes two files of one inode. The ID also
+// holds the modification time of the file when it was first seen, so that two files with the same
+// head do not share an ID. If there is no evidence that a file is the known one, [ID.Match] returns
+// false. At worst, a known file is then delivered twice. The opposite error would be worse: the
+// data of a new file would be lost if it were taken for a known one.
 package fileid
 
 import (
@@ -85,9 +86,9 @@ func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 // an ID belongs to other data. New raises Gen until taken returns false. A nil taken means that no
 // ID belongs to other data.
 //
-// If the file has at least MaxHead bytes and a birth time that distinguishes files, the ID does not
-// change while the file grows. So a process that is killed before it stores the ID computes the
-// same ID again.
+// If the file has at least MaxHead bytes and a birth time that distinguishes files, New returns the
+// same ID for it after it has grown. So if a process is killed before it stores the ID, the next
+// process gets the same ID.
 func New(f File, taken func(ID) bool) ID {
 	id := ID{Dev: f.Dev, Ino: f.Ino, Birth: f.Birth, Len: min(len(f.Head), MaxHead)}
 	id.Sum = sum(f.Head[:id.Len])
@@ -100,12 +101,11 @@ func New(f File, taken func(ID) bool) ID {
 	return id
 }
 
-// fine reports whether a birth time distinguishes two files that have had the same inode. It does
-// if it is known and has a fraction of a second. Some systems count birth times in whole seconds,
-// so two files may have the same one. On a system with a fine clock, a birth time can also be a
-// whole second by chance. With a resolution of 4 ms or better, this happens at most once in 250
-// times. Such a file is treated like one without a fine birth time: its ID also holds a
-// modification time.
+// fine reports whether a birth time distinguishes two files that have had the same inode. A birth
+// time does so if it is known and has a fraction of a second. Some systems count birth times in
+// whole seconds, so two files may have the same one. On other systems, a birth time may be a whole
+// second by chance: with a resolution of 4 ms, for one file in 250. The ID of such a file also
+// holds a modification time.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {
@@ -117,7 +117,7 @@ func sum(head []byte) (s [sumSize]byte) {
 // Match reports whether f is the file of id, unchanged or grown. Device and inode must be equal,
 // the birth times must be equal if both are known, and the first Len bytes must hash to Sum.
 //
-// If the birth time does not distinguish files, two more rules apply. An ID without a head matches
+// If the birth times do not distinguish files, two more rules apply. An ID without a head matches
 // only an empty file. A file that holds only the head does not match if it was modified since it
 // was first seen.
 func (id ID) Match(f File) bool {

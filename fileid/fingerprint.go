@@ -59,8 +59,9 @@ func (p Fingerprint) WithHead(head []byte) Fingerprint {
 	return p
 }
 
-// WithPlace returns p for another position of the reader. The parameter before has the bytes of the
-// file directly before this position, of which at most the last MaxBefore are hashed.
+// WithPlace returns p for another position of the reader, with ModTime and Packed set to zero. The
+// parameter before has the bytes of the file directly before this position, of which at most the
+// last MaxBefore are hashed.
 func (p Fingerprint) WithPlace(at int64, before []byte) Fingerprint {
 	before = before[max(0, len(before)-MaxBefore):]
 	p.At, p.Len, p.Sum, p.ModTime, p.Packed = at, len(before), [proofSum]byte{}, 0, 0

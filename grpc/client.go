@@ -21,9 +21,9 @@ import (
 // The fields must not change once the Client is in use. A Client is safe for concurrent use.
 type Client struct {
 	// Retry are the settings of retries. If Classify is nil or returns Undecided, the status code
-	// decides. Unavailable is retried, and so is ResourceExhausted if the server sends a retry
-	// delay. Unknown, DeadlineExceeded, Aborted and Internal are retried if the method is
-	// idempotent.
+	// decides. Unavailable is retried, and so is ResourceExhausted if Limit has refused the call or
+	// the server sends a retry delay. Unknown, DeadlineExceeded, Aborted and Internal are retried
+	// if the method is idempotent.
 	Retry *retry.Options
 	// Idempotent reports whether a method, such as "/package.Service/Method", may run twice. Nil
 	// means that no method may.

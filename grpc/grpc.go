@@ -8,14 +8,15 @@
 //	client := penstockgrpc.Client{Retry: &retry.Options{}, Breaker: breaker, Limit: limiter}
 //	conn, err := grpc.NewClient(target, client.DialOptions()...)
 //
-// A server limits the calls that it handles at once with one option. Further calls wait in the
-// limiter's queue, or are refused if the queue is full or the wait is too long:
+// A [Server] limits the calls that are handled at once. Further calls wait in the limiter's queue,
+// or are refused if the queue is full or the wait is too long:
 //
 //	server := grpc.NewServer(penstockgrpc.Server{Limit: limiter}.ServerOptions()...)
 //
-// A call that is refused has the status ResourceExhausted (limit) or Unavailable (breaker), with a
-// google.rpc.RetryInfo that clients follow. errors.As finds the *limit.RefusedError or
-// *breaker.OpenError that it wraps.
+// A refused call fails with the status ResourceExhausted (limit) or Unavailable (breaker). If the
+// expected wait is known, the status has a google.rpc.RetryInfo, which a [Client] with Retry
+// follows. In the process that refused the call, errors.As finds the *limit.RefusedError or
+// *breaker.OpenError that the error wraps.
 //
 // Package penstockconnect is the same for Connect (connectrpc.com/connect).
 package penstockgrpc

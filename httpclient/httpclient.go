@@ -13,15 +13,15 @@
 //	fallback   provides a response when the retry has given up
 //	retry      waits between attempts; a waiting call holds no permit of the layers below
 //	breaker    counts each attempt, and refuses before the call queues for anything
-//	hedge      sends a second request while a slow one runs; the breaker counts both as one call
-//	rate       waits for the server's rate limit, before the call takes a permit
+//	hedge      sends another request while a slow one runs; the breaker counts them as one call
+//	rate       waits for the host's rate limit, before the request takes a permit
 //	limit      permits as many requests in flight as the server bears; each request of a hedge needs a permit
 //	base       sends the request
 //
 // Breaker, rate and limit keep one state for each host. Programs that need another order, or access
 // to that state, nest the transports themselves: each has a field Next.
 //
-// The package starts no goroutines, except one for each hedged request. Everything runs under
+// Only hedging starts goroutines: one for each request that it sends. Everything runs under
 // testing/synctest.
 package httpclient
 

@@ -15,7 +15,7 @@ const Version = 1
 // Manifest is the content of a manifest file. The names of its JSON fields are stable.
 type Manifest struct {
 	Version int `json:"version"`
-	// OK reports that all available data was delivered, parked, dead-lettered or dropped.
+	// OK reports whether all available data was delivered, parked, dead-lettered or dropped.
 	OK      bool      `json:"ok"`
 	Error   string    `json:"error,omitempty"`
 	Config  string    `json:"config"`
@@ -53,7 +53,7 @@ type Partition struct {
 	SHA256    string  `json:"sha256,omitempty"` // hash of the bytes of the ranges, in order
 }
 
-// Range is a range that this run has read: after From, up to and including To.
+// Range is a range of positions that this run has read. It begins after From and includes To.
 type Range struct {
 	From string `json:"from"`
 	To   string `json:"to"`

@@ -3,9 +3,9 @@
 // for its format.
 //
 // A program creates [Totals] and sets them as engine.Options.Manifest. The engine reports each
-// batch to the Totals twice: when it has read the batch, and when the batch has settled (was
-// delivered, dead-lettered or dropped). After the run, the program copies the counts of each route
-// into a [Manifest] and writes it as a [File]. Totals contain counts and hashes but no records.
+// batch to the Totals after it has read the batch, and again when the batch, or a piece of it, has
+// settled (was delivered, dead-lettered or dropped). After the run, the program copies the counts
+// of each route into a [Manifest] and writes it as a [File]. Totals contain no records.
 package manifest
 
 import (
@@ -123,7 +123,7 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled adds the result of a batch, or of a part of it, to the totals. If deadLettered is set,
+// Settled adds the outcome of a batch, or of a piece of it, to the totals. If deadLettered is set,
 // the records that the processors have kept became dead letters. Otherwise they were delivered. The
 // engine calls Settled.
 func (r *Route) Settled(b *stream.Batch, deadLettered bool) {

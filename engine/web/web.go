@@ -1,5 +1,5 @@
-// Package web has the dashboard of a running engine: HTML pages that show its state, and can replay
-// dead letters. [Handler] serves the pages from memory. They use the API of the admin address.
+// Package web has the dashboard of a running engine: HTML pages that show its state, and offer
+// actions such as the replay of dead letters. The pages use the API of the admin address.
 //
 // The pages are plain HTML, CSS and ES modules, without a build step. They contain no data and load
 // nothing from other origins. The charts are drawn by uPlot. Its code and its licence are in the

@@ -1,6 +1,6 @@
-// Command ethernet shows the truncated binary exponential backoff of IEEE 802.3 on three stations
+// Command ethernet shows the truncated binary exponential backoff of IEEE 802.3 with three stations
 // that all want to send. A slot is the time in which a station is sure to notice a collision. After
-// its kth collision, a station waits a random number of slots from 0 to 2^k-1, with k at most 10.
+// its kth collision, a station waits a random number of slots from 0 to 2^min(k,10) - 1.
 package main
 
 import (
@@ -59,7 +59,7 @@ func main() {
 	worst("with 16 retries, as it is often told", backoff.Slotted(slot, 10, 17))
 }
 
-// worst prints the sum of all waits of a frame with policy p: the mean and the maximum.
+// worst prints the mean and the maximum of the sum of a frame's waits with policy p.
 func worst(name string, p backoff.Policy) {
 	var waits int
 	var mean, longest time.Duration

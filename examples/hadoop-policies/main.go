@@ -1,6 +1,6 @@
 // Command hadoop-policies prints the waits of Hadoop's RetryPolicies, ported in backoff/compat.
-// Then it imitates, with package retry, a Hadoop client with two name nodes, of which one is
-// active. The next step of the client depends on the kind of the error:
+// Then it imitates, with package retry, a Hadoop client with two name nodes, of which at most one
+// is active. The next step of the client depends on the kind of the error:
 //
 //   - A node in standby: try the other node at once (failover). If that node has failed as well,
 //     wait first.
@@ -64,7 +64,8 @@ var (
 	errDenied   = errors.New("permission denied")
 )
 
-// nodes writes to two name nodes, of which only one is active, and prints its attempts.
+// nodes imitates a client of two name nodes, and prints its failed attempts. Both nodes are in
+// standby at first. Then node 0 becomes active.
 func nodes() {
 	responses := map[int][]error{0: {errStandby, errSafeMode, nil}, 1: {errStandby}}
 	client := retry.Options{

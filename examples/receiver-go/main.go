@@ -1,5 +1,5 @@
-// Receiver-go is an HTTP server that advertises its free capacity to its senders. It serves four
-// batches at once, 20 ms each, and prints the number of received batches.
+// Command receiver-go is an HTTP server that advertises its free capacity to its senders. It serves
+// four batches at once, each in 20 ms. Each response is the number of batches received so far.
 //
 //	go run ./examples/receiver-go :8080
 package main

@@ -3,9 +3,9 @@
 // which everything is settled, and the settled ranges above it. A [File] is the checkpoint of a
 // [github.com/penstock-io/penstock/flow.Book].
 //
-// Only one program at a time can have a [File] open. Every Save replaces the file durably as a
-// whole. So a crash during a Save leaves either the mark that was saved last or the new mark.
-// docs/formats/mark.md describes the format.
+// If the system has file locks, a second program cannot open the same checkpoint. Every Save
+// replaces the file durably as a whole. So a crash during a Save leaves either the mark that was
+// saved last or the new mark. docs/formats/mark.md describes the format.
 //
 // The package does not decide what is settled or when to save, and never treats an unreadable file
 // as an empty one. It is meant for one partition: a program with many partitions needs a log
@@ -27,7 +27,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Suffixes of additional files.
+// The suffixes of additional files, and the mode of all files.
 const (
 	newSuffix  = ".new"  // the next mark while it is written
 	lockSuffix = ".lock" // held while the file is open; not removed
@@ -45,7 +45,7 @@ type File struct {
 	lock io.Closer // nil if the system has no locks
 
 	mu     sync.Mutex // guards the fields below; held during a Save
-	failed error      // the error of syncing the directory, which every later call returns
+	failed error      // the error of syncing the directory, which every later Save and Load returns
 	closed bool
 }
 
@@ -124,7 +124,7 @@ func (f *File) read() ([]byte, error) {
 //
 // After an error, the file has either the previous mark or the new one, and Save may be called
 // again. There is one exception: if the directory could not be synced, it is unknown which mark the
-// file has after a power loss. Every later call then returns this error.
+// file has after a power loss. Every later Save and Load then returns this error.
 func (f *File) Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

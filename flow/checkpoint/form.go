@@ -19,7 +19,7 @@ const (
 	version = 1                // the version written
 
 	// maxSize is the maximum size of a mark in bytes. It suffices for about 65,000 ranges with keys
-	// of 500 bytes each.
+	// of 500 printable ASCII characters.
 	maxSize = 64 << 20
 )
 
@@ -39,7 +39,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Encode returns a mark in the form in which a [File] stores it, including the checksum. So it can
 // be stored elsewhere, for example in a database column. The ranges must be as returned by
 // [ledger.Ledger.Progress]: ascending, disjoint, above the watermark and not adjacent. Otherwise
-// Encode returns an error.
+// Encode returns an error. It also returns an error for a mark of more than 64 MiB.
 func Encode(watermark ledger.Position, above []ledger.Range) ([]byte, error) {
 	if err := check(watermark, above); err != nil {
 		return nil, err

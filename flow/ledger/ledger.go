@@ -1,11 +1,12 @@
 //penstock:pure
 
-// Package ledger tracks which items of one partition are settled (delivered or dead-lettered). It
-// keeps a watermark, up to which every item is settled, and the settled ranges above the watermark.
+// Package ledger tracks which items of one partition are settled (delivered, dead-lettered or
+// dropped). It keeps a watermark, up to which every item is settled, and the settled ranges above
+// the watermark.
 //
 // It combines cumulative and selective acks, so that after a crash only the missing ranges are sent
-// again. Example: acks 1, 3 and 4 give watermark 1 and the range 3 to 4. Ack 2 then gives watermark
-// 4.
+// again. Example: after the acks of the items 1, 3 and 4, the watermark is 1, and the range (2, 4]
+// above it is settled. After the ack of item 2, the watermark is 4.
 //
 //	l, err := ledger.New(watermark, settled) // as saved before the restart
 //	...
@@ -29,7 +30,7 @@ import (
 
 // MaxOpen is the maximum number of ranges that are open, which means read and not settled. It
 // bounds the memory of a ledger. If the first range settles late, the ledger keeps the settled
-// ranges after it, in at most four entries of 56 bytes for each open range.
+// ranges after it, in at most 4*MaxOpen entries of 56 bytes.
 const MaxOpen = 1 << 16
 
 // ErrFull means that MaxOpen ranges are open. Open the range again when Room reports true.
@@ -77,8 +78,8 @@ type Ledger struct {
 	restored []Range
 }
 
-// New returns a ledger that resumes from saved progress: everything up to watermark and the ranges
-// in settled is settled. The ranges may be unordered, adjacent and overlapping. Empty ranges are
+// New returns a ledger that resumes from saved progress: everything up to watermark is settled, and
+// so are the ranges in settled. These may be unordered, adjacent and overlapping. Empty ranges are
 // ignored. A range that ends before it begins is an error. New does not retain the slice of ranges.
 func New(watermark Position, settled []Range) (*Ledger, error) {
 	l := &Ledger{watermark: watermark, tail: watermark}
@@ -119,10 +120,10 @@ func join(dst []Range, base int, r Range) []Range {
 	return append(dst, r)
 }
 
-// Open adds the next range in the order of reading. r.From must be [Ledger.Next]. Readers must end
-// a range where a range begins that was settled before the restart: r must not extend beyond this
-// position, which [Ledger.Limit] returns. If r is empty (From equals To), Open does nothing. After
-// an error the ledger is unchanged. After ErrFull, Open can be repeated later.
+// Open adds the next range in the order of reading. r.From must be [Ledger.Next]. r must not extend
+// beyond [Ledger.Limit], the start of the next range that was settled before the restart. If r is
+// empty (From equals To), Open does nothing. After an error the ledger is unchanged. After ErrFull,
+// Open can be repeated later.
 func (l *Ledger) Open(r Range) error {
 	if c := r.From.Compare(l.tail); c != 0 {
 		if c > 0 {
@@ -163,7 +164,7 @@ func (l *Ledger) skip() {
 	l.advance()
 }
 
-// advance moves the watermark over settled entries, up to the first entry that is not settled.
+// advance moves the watermark to the first position after which something is not settled.
 func (l *Ledger) advance() {
 	for l.open.n > 0 {
 		e := l.open.at(0)

@@ -84,7 +84,7 @@ func (r *ring) pop() {
 // grow makes space in a full ring. It first joins adjacent settled entries, so that at least every
 // second entry is unsettled. If more than half of the ring is still in use, at least a quarter of
 // the ring is unsettled entries, and grow doubles the size. So the number of unsettled entries
-// bounds the size. A push takes O(1) on average.
+// bounds the size. A push takes amortized O(1) time.
 func (r *ring) grow() {
 	kept := make([]entry, 0, max(4, len(r.buf)*2))
 	for i := range r.n {

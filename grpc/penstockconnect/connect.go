@@ -10,9 +10,10 @@
 //	mux.Handle(pingv1connect.NewPingServiceHandler(service,
 //		connect.WithInterceptors(&penstockconnect.Interceptor{Limit: limiter})))
 //
-// A call that is refused has the code resource_exhausted (limit) or unavailable (breaker), with a
-// google.rpc.RetryInfo that clients follow. errors.As finds the *limit.RefusedError or
-// *breaker.OpenError that it wraps.
+// A refused call fails with the code resource_exhausted (limit) or unavailable (breaker). If the
+// expected wait is known, the error has a google.rpc.RetryInfo, which a client's Interceptor with
+// Retry follows. In the process that refused the call, errors.As finds the *limit.RefusedError or
+// *breaker.OpenError that the error wraps.
 package penstockconnect
 
 import (
@@ -41,12 +42,12 @@ import (
 type Interceptor struct {
 	// Retry are the settings of the retries of a client's unary calls. If Classify is nil or
 	// returns Undecided, the Connect code of the error decides. The code unavailable is retried,
-	// and so is resource_exhausted if the server sends a retry delay. The codes unknown,
-	// deadline_exceeded, aborted and internal are retried if the schema declares the procedure
-	// idempotent. Handlers do not use Retry.
+	// and so is resource_exhausted if Limit has refused the call or the server sends a retry delay.
+	// The codes unknown, deadline_exceeded, aborted and internal are retried if the schema declares
+	// the procedure idempotent or without side effects. Handlers do not use Retry.
 	Retry *retry.Options
-	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable
-	// or data_loss.
+	// Breaker refuses calls while the server or handler fails. These codes count as failures:
+	// unknown, deadline_exceeded, internal, unavailable and data_loss.
 	Breaker *breaker.Breaker
 	// Limit limits the calls in flight. A stream holds its permit until it ends or is closed,
 	// and its duration counts as a round trip. An adaptive limiter would therefore take a long
@@ -76,7 +77,8 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingClient implements connect.Interceptor. A refused stream fails at its first use.
+// WrapStreamingClient implements connect.Interceptor. A refused stream fails at its first Send or
+// Receive.
 func (i *Interceptor) WrapStreamingClient(
 	next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {

@@ -1,6 +1,6 @@
 //penstock:pure
 
-// Package kernel is the common part of all simulators of discrete events: a virtual clock, a heap
+// Package kernel is the common part of the simulators of discrete events: a virtual clock, a heap
 // of future events, and seeded randomness.
 //
 // A simulator owns its kernel and defines the events. It takes one event after the other from the
@@ -44,8 +44,8 @@ func (k *Kernel[E]) At(at time.Duration, e E) { k.push(at, 0, e) }
 // After schedules e for d after Now, as At does.
 func (k *Kernel[E]) After(d time.Duration, e E) { k.push(k.now+d, 0, e) }
 
-// AtEnd schedules e as the last event of its instant: after all events that At schedules for this
-// instant, before or after the call of AtEnd.
+// AtEnd schedules e as the last event of its instant: after all events that At and After schedule
+// for this instant before Next returns e.
 func (k *Kernel[E]) AtEnd(at time.Duration, e E) { k.push(at, 1<<63, e) }
 
 // Due returns the time of the next event. It reports false if there is none.

@@ -25,7 +25,7 @@ type entry[T any] struct {
 // DefaultMax is the maximum number of hosts in a Table if Get is called with 0 as the maximum.
 const DefaultMax = 1000
 
-// Host returns the host and port to which req is sent, in lower case.
+// Host returns the host in req's URL, with the port if the URL has one, in lower case.
 func Host(req *http.Request) string {
 	if req.URL == nil {
 		return ""

@@ -3,8 +3,8 @@
 //	client := &http.Client{Transport: &limithttp.Transport{}}
 //
 // This client limits its requests in flight to each host. It finds the limit by itself, from the
-// round trips. Further requests wait in a bounded queue, and fail at once if their deadline cannot
-// be met.
+// round trips. Further requests wait in a bounded queue. A request fails at once if the queue is
+// full or its deadline cannot be met.
 //
 //	http.ListenAndServe(addr, &limithttp.Handler{Next: mux})
 //
@@ -53,13 +53,14 @@ type Transport struct {
 	hosts perhost.Table[*limit.Limiter]
 }
 
-// OutcomeOf returns the outcome of a request. It is Success only if the duration of the request
-// tells something about the server's load:
+// OutcomeOf returns the outcome of a request. If err is not nil, it is the result of
+// [limit.OutcomeOf]. Otherwise the status of the response decides. The outcome is Success only if
+// the duration of the request tells something about the server's load:
 //
-//	2xx, 3xx, 404, 410, 412   Success
-//	429, 503                  Overloaded
-//	504, timeouts             TimedOut
-//	everything else           Ignored: fast failures would look like a fast server
+//	below 400, 404, 410, 412   Success
+//	429, 503                   Overloaded
+//	504                        TimedOut
+//	every other status         Ignored: fast failures would look like a fast server
 func OutcomeOf(resp *http.Response, err error) limit.Outcome {
 	if err != nil {
 		return limit.OutcomeOf(err)

@@ -93,7 +93,7 @@ func Decode(text, partitionID string, offset int64) (above []stream.Range, own b
 	return above, true
 }
 
-// IsOurs reports whether Encode made text, for any partition and offset.
+// IsOurs reports whether text begins like a text of Encode. It does not verify the checksum.
 func IsOurs(text string) bool { return strings.HasPrefix(text, magic) }
 
 func checksum(partitionID string, offset int64, payload []byte) uint32 {

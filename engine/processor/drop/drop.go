@@ -1,7 +1,7 @@
 // Package drop implements the processor that removes fields from records. To remove whole records,
 // use the processor `where`.
 //
-// It has no state, and never changes the raw bytes of a record.
+// The processor never changes the raw bytes of a record.
 package drop
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options has the names of the fields to remove. A name with dots means two things: the flat field,
-// which has exactly this name, and the member at that path. Both are removed. See package
-// fieldname.
+// Options has the names of the fields to remove. An unquoted name with dots means two things: the
+// flat field, which has exactly this name, and the member at that path. Both are removed. See
+// package fieldname.
 type Options []string
 
 // Component returns the component for the registry.

@@ -14,19 +14,17 @@ type taken struct {
 	value stream.Field
 }
 
-// renamePaths renames fields of record i if some names in the options are paths. A path names a
-// member of an object; all other names are those of flat fields. An old name that is a path, such
-// as a.b, can match two things: the flat field a.b, and the member b of the field a. The table
-// shows the results:
+// renamePaths renames the fields of record i. It is used if the options have a path, a name such as
+// a.b. As an old name, this path matches two things: the flat field a.b, and the member b of the
+// field a. All other names are those of flat fields. The table shows the results:
 //
-//	names with a path   flat field becomes   member becomes
-//	none                flat field           -
-//	only the old one    flat field           flat field
-//	only the new one    member               -
-//	both                flat field           member
+//	names that are paths   flat field becomes   member becomes
+//	none                   flat field           -
+//	only the old one       flat field           flat field
+//	only the new one       member               -
+//	both                   flat field           member
 //
-// The result is nil, or the pair of names that has failed, with the error. The record is then
-// unchanged.
+// If a pair of names fails, renamePaths returns it with the error, and leaves the record unchanged.
 func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)
@@ -84,12 +82,12 @@ func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	return moved
 }
 
-// given reports whether the new name of t, a member that leaves its object, already has another
-// value in the record. The value of t must then be dropped. The new name must not be a path.
+// given reports whether another field or member with the same old name gives its value to the new
+// name of t, which is a member that leaves its object. The value of t must then be dropped. The new
+// name must not be a path.
 //
 // Example: a.b is renamed to c, and a record has both the flat field a.b and the member b of a.
-// Then c gets the value of the flat field, and the value of the member is dropped. If there are
-// several such members, c gets the value of the first one.
+// Then c gets the value of the flat field, and the value of the member is dropped.
 func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool {
 	if slices.ContainsFunc(earlier, func(e taken) bool { return e.pair == t.pair }) {
 		return true
@@ -98,7 +96,8 @@ func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool
 	return ok && slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == old })
 }
 
-// members renames members of f if f is an object. It removes those that leave f.
+// members renames members of f if f is an object. It removes those that leave their object, and
+// appends them to moved.
 func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	moved []taken) (*pair, []taken, error) {
 	if !fieldname.IsObject(f.Kind, b.Value(*f)) {
@@ -133,8 +132,8 @@ func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	return nil, moved, nil
 }
 
-// member renames one member of its object. If it must leave the object, because its new name is a
-// flat field or in another object, member removes it and appends it to moved.
+// member renames one member of the field f, whose object is o. If the new name is a flat field or
+// in another object, it removes the member and appends it to moved.
 func (p *Processor) member(b *stream.Batch, q *pair, o *fieldname.Object, f stream.Field,
 	moved *[]taken) (found bool, err error) {
 	last := len(q.from.Path) - 1

@@ -1,6 +1,6 @@
 // Package rename implements the processor that renames fields.
 //
-// It has no state, and never changes the raw bytes of a record.
+// The processor never changes the raw bytes of a record.
 package rename
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options has pairs of an old and a new name. An old name with dots means two things: the flat
-// field, which has exactly this name, and the member at that path. Both are renamed. See package
-// fieldname.
+// Options has pairs of an old and a new name. An unquoted old name with dots means two things: the
+// flat field, which has exactly this name, and the member at that path. Both are renamed. See
+// package fieldname.
 type Options []Pair
 
 // Pair has the old and the new name of one field.
@@ -95,7 +95,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		case nested || to.Path != nil && from.Path == nil:
 			t := in.Fields[at].Type
 			if !nested {
-				// they are appended below, so that other fields keep their positions until then
+				// removed below, so that other fields keep their positions until then
 				out.Fields[at].Name = ""
 			}
 			if out, err = to.Write(out, t); err != nil {

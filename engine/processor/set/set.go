@@ -1,7 +1,6 @@
 // Package set implements the processor that sets fields of records.
 //
-// It has no state. If the value is another field of the record, both share the same bytes. Other
-// values are appended to the batch's data. The raw bytes of a record are never changed.
+// The processor never changes the raw bytes of a record.
 package set
 
 import (
@@ -17,9 +16,9 @@ import (
 // Options has the fields to set, in order.
 type Options []Assignment
 
-// Assignment is the name of one field, with the expression of its value. A name with dots, such
-// as a.b, sets the flat field a.b if the record has one. Otherwise it sets the member b of the
-// object a. See package fieldname.
+// Assignment is the name of one field, with the expression of its value. An unquoted name with
+// dots, such as a.b, sets the flat field a.b if the record has one. Otherwise it sets the member b
+// of the object a. See package fieldname.
 type Assignment struct {
 	Field string    `yaml:",key"`
 	Value expr.Text `yaml:",value"`
@@ -158,8 +157,8 @@ func (p *Processor) evaluate(i int) (*field, error) {
 	return nil, nil
 }
 
-// assign sets the values in record i. If the record already has all the fields, assign changes them
-// in place. Otherwise it changes a copy of the record's fields.
+// assign sets the values in record i. If the record is parsed and already has all the fields,
+// assign changes them in place. Otherwise it changes a copy of the record's fields.
 func (p *Processor) assign(b *stream.Batch, i int) {
 	inPlace := b.Records[i].Parsed
 	for k := range p.fields {
@@ -181,8 +180,8 @@ func (p *Processor) assign(b *stream.Batch, i int) {
 	}
 }
 
-// assignPaths does the work of assign if some of the names are paths (have dots). The result is
-// nil, or the field that could not be set, with the error. The record is then unchanged.
+// assignPaths does the work of assign if some of the names are paths, such as a.b. If a field
+// cannot be set, assignPaths returns it with the error, and leaves the record unchanged.
 func (p *Processor) assignPaths(b *stream.Batch, i int) (*field, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)

@@ -1,7 +1,7 @@
 // Package where implements the processor that keeps records for which a condition is true, and
 // drops all others.
 //
-// It has no state and does not change records.
+// The processor does not change the records that it keeps.
 package where
 
 import (
@@ -29,15 +29,14 @@ func (o *Options) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Expression tells the config reader that such a text is an expression.
+// Expression tells the config reader that options in the form of a text are an expression.
 func (*Options) Expression() {}
 
 // Otherwise returns the condition of the route with `otherwise: true`. Each element of lists has
-// the conditions of one other route, as *Options. The result is true for a record that none of
-// these routes keeps, which means that each of them has a condition that is false. If the condition
-// cannot be evaluated for a record, `on_error` applies: the one of the last processor `parse` in
-// the route with `otherwise: true`. The `on_error` options of the other routes have no effect on
-// this condition.
+// the conditions of one other route, as *Options. The result is true for a record for which each of
+// these routes has a false condition. If the condition cannot be evaluated for a record, the
+// `on_error` of the last processor `parse` before it applies. The `on_error` options of the other
+// routes' conditions have no effect.
 func (*Options) Otherwise(lists [][]any) any {
 	var all []string
 	for _, list := range lists {

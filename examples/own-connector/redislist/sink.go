@@ -86,7 +86,7 @@ func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, outcome(err)
 }
 
-// outcome turns an error of Redis into an outcome of the delivery. Other errors are retried.
+// outcome returns the outcome of a delivery that failed with err. A plain error is retried.
 func outcome(err error) error {
 	var answer redis.Error
 	if !errors.As(err, &answer) {

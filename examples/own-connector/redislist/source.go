@@ -69,7 +69,7 @@ type reader struct {
 	part  *stream.Partition
 	route string
 	once  bool
-	next  int64          // position after the last record that was read
+	next  int64          // position of the last record that was read or skipped
 	above []stream.Range // ranges after next that are already settled
 }
 
@@ -102,7 +102,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// peek returns base and the records from a position on, atomically.
+// peek returns base and the records after a position, atomically.
 var peek = redis.NewScript(`
 local base = tonumber(redis.call('HGET', KEYS[2], 'base') or 0)
 local from = math.max(tonumber(ARGV[1]) - base, 0)
@@ -134,7 +134,7 @@ func (r *reader) fill(ctx context.Context, b *stream.Batch) error {
 		if len(values) == 0 {
 			break
 		}
-		r.next = max(r.next, base) // another program has removed the records before base
+		r.next = max(r.next, base) // another program has removed the records up to base
 		for _, v := range values {
 			if b.Full() {
 				break
@@ -150,7 +150,7 @@ func (r *reader) fill(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// add appends one record and a line end, which every record in a batch has.
+// add appends one record, followed by a line end.
 func (r *reader) add(b *stream.Batch, text string) {
 	r.next++
 	b.Records = append(b.Records, stream.Record{
@@ -161,7 +161,7 @@ func (r *reader) add(b *stream.Batch, text string) {
 	b.Added++
 }
 
-// trim removes the records before a position.
+// trim removes the records up to a position.
 var trim = redis.NewScript(`
 local base = tonumber(redis.call('HGET', KEYS[2], 'base') or 0)
 local to = tonumber(ARGV[1])

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// The status codes of gRPC that this package treats in different ways.
+// The gRPC status codes that this package distinguishes.
 const (
 	OK                = 0
 	Canceled          = 1
@@ -29,8 +29,8 @@ const (
 )
 
 // LimitOutcome returns the outcome that the limiter counts for a call with the given status code: a
-// success, an overloaded server, or a timeout. All other codes show nothing about the server's
-// load, and are ignored.
+// success, an overload, or a timeout. All other codes show nothing about the server's load, and are
+// ignored.
 func LimitOutcome(code uint32) limit.Outcome {
 	switch code {
 	case OK, NotFound:
@@ -43,8 +43,7 @@ func LimitOutcome(code uint32) limit.Outcome {
 	return limit.Ignored
 }
 
-// serverFailed reports whether a breaker counts the code as a failure of the server. Other codes,
-// such as NotFound, show that the server responds.
+// serverFailed reports whether a breaker counts the code as a failure of the server.
 func serverFailed(code uint32) bool {
 	switch code {
 	case Unknown, DeadlineExceeded, Internal, Unavailable, DataLoss:
