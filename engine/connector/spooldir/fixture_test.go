@@ -1,6 +1,7 @@
 package spooldir_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,7 @@ type fixture struct {
 	src     stream.Source
 	reader  stream.Reader
 	store   *store
+	route   string // "": the usual one
 	limits  stream.BatchLimits
 	finish  bool                        // call Finish for sealed partitions
 	pending map[string]stream.Partition // sealed, not finished yet
@@ -105,7 +107,9 @@ func newFixture(t testing.TB, dir string, files vfs.FS, change func(*spooldir.Op
 
 func (w *fixture) open(once bool) *fixture {
 	w.t.Helper()
-	r, err := w.src.Open(w.t.Context(), w.store.options(once))
+	o := w.store.options(once)
+	o.Route = cmp.Or(w.route, o.Route)
+	r, err := w.src.Open(w.t.Context(), o)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -88,6 +88,42 @@ func TestMissingAfterRestart(t *testing.T) {
 	})
 }
 
+// TestMissingReportedOncePerRoute checks that each route reports a missing file once, although
+// routes open one after another and are restarted.
+func TestMissingReportedOncePerRoute(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, w *fixture) {
+		path := put(t, w.dir, "b.log", longText())
+		w.limits.Bytes = 1 << 10
+		w.open(false)
+		if err := w.step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.close()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		first := newFixture(t, w.dir, connectortest.FS(), nil)
+		first.store = w.store
+		second := *first
+		second.route, second.store = "other", w.store.clone()
+		first.open(false)
+		first.pump(100 * time.Millisecond)
+		for range 3 {
+			second.open(false)
+			first.pump(5 * time.Second)
+			second.pump(5 * time.Second)
+			second.close()
+		}
+		first.close()
+		first.open(false)
+		first.pump(5 * time.Second)
+		first.close()
+		if got := first.host.Counted("files_vanished"); got != 2 {
+			t.Errorf("files_vanished is %d, want 1 for each route; the log:\n%s", got, first.host.Logged())
+		}
+	})
+}
+
 // TestRealLogs checks that each real log is delivered byte for byte, whatever the size of the
 // batches.
 func TestRealLogs(t *testing.T) {

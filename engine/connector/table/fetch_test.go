@@ -254,6 +254,31 @@ func TestSlowQuery(t *testing.T) {
 	})
 }
 
+// TestSlowReaderIsNoSlowQuery checks that a query that has ended is not logged as slow, even if its
+// result was not needed for a long time.
+func TestSlowReaderIsNoSlowQuery(t *testing.T) {
+	for range 20 { // a select with several ready channels chooses one at random
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			d := &numbers{rowsOf: 40, rendezvous: &rendezvous{want: 1}}
+			r := numbered(t, d, 2, 2, false)
+			r.(*reader).s.h = logged{r.(*reader).s.h, slog.New(slog.NewTextHandler(&log, nil))}
+			for range 4 {
+				if _, _, err := readTo(t, r, 4); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * slowStep)
+			}
+			if log.Len() > 0 {
+				t.Errorf("logged %q", log.String())
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // logged is a host with another log.
 type logged struct {
 	stream.Host

@@ -219,6 +219,9 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	case f := <-r.pool.results:
 		f.ready = true
 	case <-slow:
+		if len(r.pool.results) > 0 {
+			break // perhaps that of the oldest step: Read was not called for a long time
+		}
 		f := r.busy[oldest]
 		f.logged = true
 		r.s.h.Log().Warn("a query has not ended yet; waiting for the database",

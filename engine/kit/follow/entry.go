@@ -62,12 +62,18 @@ type identities struct {
 	byKey map[fileid.Key][]*Entry // known ones, by the inodes that hold their data
 	gens  map[fileid.Key]generation
 	past  map[string]bool // ids that are over, until their progress is dropped
+	// missing has the reported missing files of earlier runs. It is guarded by Catalogue.mu.
+	missing map[missing]bool
 }
+
+// missing is a file that a route has not delivered to its end.
+type missing struct{ route, id string }
 
 func newIdentities() identities {
 	return identities{
 		byID: make(map[string]*Entry), byKey: make(map[fileid.Key][]*Entry),
 		gens: make(map[fileid.Key]generation), past: make(map[string]bool),
+		missing: make(map[missing]bool),
 	}
 }
 

@@ -42,7 +42,7 @@ func (q *quiet) relocate() {
 		}
 		f := c.table.byLabel[marks[0].mark.Part.Name]
 		if f == nil || f.entry != nil || len(c.ids.at(f.info)) > 0 || !q.isCopy(f, marks) {
-			q.warnMissing(marks)
+			q.warnMissing(e, marks)
 			continue
 		}
 		c.ids.move(e, f.seen(nil, false), f.name)
@@ -53,13 +53,15 @@ func (q *quiet) relocate() {
 	}
 }
 
-// warnMissing reports, to the routes that are new in this listing, that the rest of a partly
-// delivered file of an earlier run cannot be read.
-func (q *quiet) warnMissing(marks []storedMark) {
+// warnMissing reports that the rest of a partly delivered file of an earlier run cannot be read. It
+// does so once for each route, even if the route is restarted.
+func (q *quiet) warnMissing(e *Entry, marks []storedMark) {
 	for _, m := range marks {
-		if m.mark.Finished || m.mark.Watermark.Num == 0 || m.r.first+1 < q.c.table.scans {
+		key := missing{m.r.o.Route, e.text}
+		if m.mark.Finished || m.mark.Watermark.Num == 0 || q.c.ids.missing[key] {
 			continue
 		}
+		q.c.ids.missing[key] = true
 		q.c.log.Warn("a file of an earlier run is missing, and was not delivered to its end",
 			"file", m.mark.Part.Name, "delivered", m.mark.Watermark.Num, "route", m.r.o.Route)
 		m.r.count("files_vanished", 1)
