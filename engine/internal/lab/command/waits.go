@@ -53,7 +53,7 @@ func newBackoffCommand() *cobra.Command {
 		Use:   "backoff SPEC",
 		Short: "Print and draw how long a policy waits",
 		Long: `Backoff prints one line for each step of a policy: the shortest, the mean and the
-longest wait, one random sample, and the sum of the longest waits so far. The policy is
+longest wait, one random sample, and the sums of these so far. The policy is
 written as in the config's retry.backoff. The output ends where the policy gives up; a
 config's retry repeats the last wait after that.
 
