@@ -180,9 +180,10 @@ func (o *BookOptions[R]) complete() (err error) {
 // that were settled before the restart, so next may ignore the settled ranges. Run calls next from
 // one goroutine at a time. next must return ctx's error soon after ctx is done.
 //
-// If Pack.Linger is set, the ctx of next also ends when a batch has waited for that time. Run then calls next again later, so next must not drop a row that it has read. A row with
-// an invalid position (see BookOptions.At) ends Run at once, and Run saves nothing more: the next
-// run reads that row again.
+// If Pack.Linger is set, the ctx of next also ends when a batch has waited for that time. Run then
+// calls next again later, so next must not drop a row that it has read. A row with an invalid
+// position (see BookOptions.At) ends Run at once, and Run saves nothing more: the next run reads
+// that row again.
 //
 // When the ctx of Run is done, Run abandons the batches in flight, saves and returns
 // context.Cause(ctx). After an error of next, Run finishes the batches in flight first. If a Save

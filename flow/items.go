@@ -7,7 +7,8 @@ import (
 )
 
 // heldItem is an item that the Sender holds: from the time when a Producer, Bisect, a [Split] or a
-// [WaitStore] returns it until the call of Options.Released. The goroutine of the event loop owns it.
+// [WaitStore] returns it until the call of Options.Released. The goroutine of the event loop owns
+// it.
 type heldItem[T any] struct {
 	Item[T]
 	seq     uint64
