@@ -71,8 +71,8 @@ type BookOptions[R any] struct {
 }
 
 // Book delivers rows in batches to many workers, and stores the settled rows in a [Checkpoint]. A
-// row is settled when a worker has delivered it or DeadLetter has stored it. A program that crashes
-// resumes from the same Checkpoint.
+// row is settled when a worker has delivered it, DeadLetter has stored it or Sender.Withdrawn has
+// withdrawn it. A program that crashes resumes from the same Checkpoint.
 //
 // No row is lost: only settled rows are part of the saved progress. A crash repeats at most
 // BookOptions.Replay. Rows that were settled and saved are not delivered again, even if rows before
