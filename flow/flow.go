@@ -216,8 +216,9 @@ type Options[T any] struct {
 	// settles as delivered, and otherwise with Settlement.Withdrawn.
 	Withdrawn func(it Item[T], sent bool) Withdrawal
 	// Released, if not nil, is called on the loop once for each item that a Producer, Bisect, a
-	// Split or Waiting has returned. At that time, the item has been settled, replaced or moved into
-	// Waiting and none of its attempts runs, or Run ends. The item's memory may then be reused.
+	// Split or Waiting has returned. At that time, the item has been settled, replaced or moved
+	// into Waiting and none of its attempts runs, or Run ends. The item's memory may then be
+	// reused.
 	Released func(it Item[T])
 	// Trace, if not nil, is called on the loop with each event and the state machine's commands,
 	// before the Sender carries them out. Both are valid only during the call.

@@ -99,8 +99,9 @@ func checkLanes[T any](lanes []Lane[T]) error {
 // Run pulls items from p until io.EOF and returns nil when all have settled. When ctx is done, Run
 // ends the contexts of the attempts in flight, waits until their Deliver calls have returned and
 // returns context.Cause(ctx). It also stops if p, DeadLetter or Waiting fails, if an item has an
-// invalid cost or size, if an item is refused and Options.DeadLetter is nil, and if every lane is
-// misconfigured (see Options.AwaitRepair). The error wraps the reason. Run may be called once.
+// invalid cost or size, and if every lane is misconfigured (see Options.AwaitRepair). Without
+// Options.DeadLetter it stops when an item is refused. The error wraps the reason. Run may be
+// called once.
 func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	s.mu.Lock()
 	again := s.started
