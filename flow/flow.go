@@ -197,7 +197,8 @@ type Options[T any] struct {
 	// Waiting, if not nil, stores items that wait long for their next attempt. Two Senders must not
 	// share it.
 	Waiting WaitStore[T]
-	// Settled, if not nil, is called on the loop once for each item.
+	// Settled, if not nil, is called on the loop once for each item that settles. An item that is
+	// replaced by pieces does not settle: its pieces do.
 	Settled func(it Item[T], s Settlement)
 	// Failed, if not nil, is called on the loop for each attempt that did not deliver. It is also
 	// called for an attempt that took longer than Abandon, but not for one that the Sender canceled
@@ -206,10 +207,10 @@ type Options[T any] struct {
 	// that logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
 	// Withdrawn, if not nil, decides whether an item must not be sent any more, for example because
-	// another sender will send it. It is called on the loop: for each new item and, after
-	// Sender.Withdraw, for all unsettled items. The parameter sent reports whether an attempt of
-	// the item was ever started. If so, a worker may still be using the value, and the receiver may
-	// have stored it even if the attempt failed.
+	// another sender will send it. It is called on the loop: for each item that a Producer or
+	// Waiting returns and, after Sender.Withdraw, for all unsettled items that the Sender holds.
+	// The parameter sent reports whether an attempt of the item was ever started. If so, a worker
+	// may still be using the value, and the receiver may have stored it even if the attempt failed.
 	//
 	// The result for an item may change only from a lesser Withdrawal to a greater one. A withdrawn
 	// item settles when none of its attempts runs any more. If one of them has delivered it, it

@@ -128,8 +128,8 @@ func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	return nil
 }
 
-// Withdraw makes the loop call Options.Withdrawn for every unsettled item. It returns before the
-// loop does so.
+// Withdraw makes the loop call Options.Withdrawn for every unsettled item that the Sender holds. It
+// returns before the loop does so.
 func (s *Sender[T]) Withdraw() { s.events.putWithdraw() }
 
 // Saved reports that n bytes of settled items have been saved in the checkpoint, which makes room
