@@ -93,10 +93,10 @@ type Sample struct {
 // Advert is the window that a worker grants with an answer.
 type Advert struct {
 	Valid bool
-	// Credit is a total: the cost that the worker has accepted since its start, plus the cost that
-	// it can still take. Since it is a total, lost advertisements do no harm.
+	// Credit is a total: the cost that the worker has accepted from this sender since its start,
+	// plus the cost that it can still take. Since it is a total, lost advertisements do no harm.
 	Credit   uint64
-	Taken    uint64        // the cost that it has accepted since its start; 0 if not reported
+	Taken    uint64        // the accepted part of Credit; 0 if not reported
 	Cost     uint64        // its own price of this batch; 0 if it counts the sender's cost
 	Batches  bool          // all counts are in batches, not in cost
 	QueueLen int           // cost waiting at the worker
