@@ -17,8 +17,8 @@ import (
 // Encode and Decode to implement one in a database. A Book calls its Checkpoint from one goroutine
 // at a time.
 type Checkpoint interface {
-	// Load returns the progress saved last, or the zero position if none ever was. A failure to
-	// read must be returned as an error, never as the zero position.
+	// Load returns the progress saved last, or the zero position if none was ever saved. A failure
+	// to read must be returned as an error, never as the zero position.
 	Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range, err error)
 	// Save replaces the progress and returns when the new progress is durable. A crash at any time
 	// must leave either the old or the new progress. Save must not retain the slice of ranges. ctx
@@ -45,8 +45,8 @@ type BookOptions[R any] struct {
 	// goroutines at once, and must return the same position each time.
 	At func(row R) ledger.Position
 	// Set Unique if no two rows have the same position. If two do nevertheless, Run returns an
-	// error. If Unique is false, a full batch waits up to Pack.Linger for the next row, because
-	// this row must be in the same batch if it has the same position.
+	// error. If Unique is false, even a full batch waits for the next row, at most Pack.Linger,
+	// because this row must be in the same batch if it has the same position.
 	Unique bool
 
 	// Pack bounds the batches.
@@ -71,8 +71,8 @@ type BookOptions[R any] struct {
 }
 
 // Book delivers rows in batches to many workers, and stores the settled rows in a [Checkpoint]. A
-// row is settled when a worker has delivered it or DeadLetter has stored it. A program that crashes
-// resumes from the same Checkpoint.
+// row is settled when a worker has delivered it, DeadLetter has stored it or Sender.Withdrawn has
+// withdrawn it. A program that crashes resumes from the same Checkpoint.
 //
 // No row is lost: only settled rows are part of the saved progress. A crash repeats at most
 // BookOptions.Replay. Rows that were settled and saved are not delivered again, even if rows before
@@ -99,7 +99,8 @@ type Book[R any] struct {
 }
 
 // OpenBook loads the progress and returns a Book that resumes from it. It starts no goroutine. The
-// error names an invalid option, or wraps the error of Checkpoint.Load.
+// error names an invalid option, wraps the error of Checkpoint.Load, or states why the loaded
+// progress is invalid.
 func OpenBook[R any](ctx context.Context, o BookOptions[R]) (*Book[R], error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -179,10 +180,10 @@ func (o *BookOptions[R]) complete() (err error) {
 // that were settled before the restart, so next may ignore the settled ranges. Run calls next from
 // one goroutine at a time. next must return ctx's error soon after ctx is done.
 //
-// If Pack.Linger is set, the ctx of next also ends when an incomplete batch has waited for that
-// time. Run then calls next again later, so next must not drop a row that it has read. A row with
-// an invalid position (see BookOptions.At) ends Run at once, and Run saves nothing more: the next
-// run reads that row again.
+// If Pack.Linger is set, the ctx of next also ends when a batch has waited for that time. Run then
+// calls next again later, so next must not drop a row that it has read. A row with an invalid
+// position (see BookOptions.At) ends Run at once, and Run saves nothing more: the next run reads
+// that row again.
 //
 // When the ctx of Run is done, Run abandons the batches in flight, saves and returns
 // context.Cause(ctx). After an error of next, Run finishes the batches in flight first. If a Save

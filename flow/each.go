@@ -14,8 +14,8 @@ import (
 // measured: a slow lane gets fewer values, and a failing lane is paused and probed.
 //
 // The error of deliver is the outcome, as for [Worker]; see [HTTPOutcome]. After a failed delivery
-// the value is sent again after a delay, perhaps to another lane, until it is delivered. So deliver
-// may get a value twice. The context of a call ends when it takes longer than [DefaultAbandon].
+// the value is sent again, to another lane or after a delay, until it is delivered. So deliver may
+// get a value twice. The context of a call ends when it takes longer than [DefaultAbandon].
 //
 // Each returns early, after all calls of deliver have returned, if
 //   - ctx ends: the error wraps its cause and the last failure of deliver,

@@ -22,7 +22,7 @@ type eventQueue[T any] struct {
 // pendingEvents are the events since the last take.
 type pendingEvents[T any] struct {
 	now           time.Duration // time of the take, since the start
-	answers       []*attempt[T] // their at never decreases
+	answers       []*attempt[T] // in the order of returnedAt
 	offer         Item[T]
 	offered       bool  // offer is an item
 	ended         error // error of the producer; io.EOF at its end

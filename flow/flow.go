@@ -32,7 +32,7 @@
 // A lane is a worker's place in the Sender: an endpoint, a connection, a process. An attempt is one
 // call of a worker with an item. An item is settled when a worker has delivered it, or when it has
 // been dead-lettered or withdrawn. Neither the number of its attempts nor its age settles an item,
-// unless control.Config.End sets a limit. Delivery is at least once.
+// unless End or Poison of control.Config sets a limit. Delivery is at least once.
 //
 // The package needs no real time: everything runs under testing/synctest.
 package flow
@@ -69,14 +69,14 @@ type Attempt[T any] struct {
 	// Index. A Run is a series of attempts up to a failure, and Index counts from 0 in it. After a
 	// failed attempt, all later attempts with the same Run must fail, too. When all have returned,
 	// the failed item gets the next, higher Run. Example: three attempts have the same Run and the
-	// Index 0, 1 and 2. If attempt 1 fails, attempt 2 must fail as well. Both items are sent again
-	// in the next Run, with Index 0 and 1.
+	// Index 0, 1 and 2. If the one with Index 1 fails, the one with Index 2 must fail as well. Both
+	// items are sent again in the next Run, with Index 0 and 1.
 	Run, Index uint32
 
-	// Expect is the time from which the attempt is overdue. From this time on, the window of the
-	// worker shrinks (its state is BUSY), and the Sender tries the item again, perhaps at another
-	// worker. But it does not try an item with Keys again before the attempt has returned. The
-	// context of the attempt ends later, when Options.Abandon has passed. Zero means that the
+	// Expect is the time from which the attempt is overdue. An overdue attempt may narrow the
+	// worker's window (its state is then BUSY), and the Sender tries the item again, perhaps at
+	// another worker. But it does not try an item with Keys again before the attempt has returned.
+	// The context of the attempt ends later, when Options.Abandon has passed. Zero means that the
 	// attempt is never overdue.
 	Expect time.Time
 }
@@ -94,8 +94,9 @@ type Worker[T any] interface {
 	// has returned, not even in a goroutine of net/http: an implementation that posts the value
 	// waits until net/http has closed the request body. Up to Limits.InFlight goroutines call
 	// Deliver at once, in no particular order. On an Ordered lane, Attempt.Index gives the order in
-	// which they must take effect. ctx ends when Options.Abandon has passed, and when the Sender
-	// stops. Deliver must then return soon.
+	// which they must take effect. ctx ends when Options.Abandon has passed, and earlier if the
+	// Sender cancels the attempt, for example because another one has delivered the item. Deliver
+	// must then return soon.
 	//
 	// The error is the outcome, wrapped or not. Nil means delivered. The types *Throttled,
 	// *Rejected, *Misconfigured, *Split and *Died describe the other outcomes. A panic counts as
@@ -111,8 +112,8 @@ type Lane[T any] struct {
 
 	// Inline means that Deliver never waits for a network, disk, timer or contended lock. The
 	// goroutine that runs the event loop then calls Deliver itself, which saves two switches
-	// between goroutines. During the call the loop serves no other lane, and the context of the
-	// attempt does not end. Deliver must not call runtime.Goexit.
+	// between goroutines. During the call the loop serves no other lane, and only the end of Run's
+	// context ends the context of the attempt. Deliver must not call runtime.Goexit.
 	Inline bool
 }
 
@@ -129,7 +130,7 @@ type Producer[T any] interface {
 // Settlement describes how an item was settled.
 type Settlement struct {
 	Attempts     int    // number of attempts that were started
-	Lane         string // name of the lane that delivered the item; "" if DeadLettered
+	Lane         string // name of the lane that delivered the item; "" if none did
 	ResumeToken  string // Report.ResumeToken of the delivering attempt
 	DeadLettered bool   // Options.DeadLetter has stored it
 	// Withdrawn means that the item was not delivered and will not be delivered by this Sender; see
@@ -163,8 +164,8 @@ type Failure struct {
 //
 // The functions that are documented as called on the loop are called one at a time, and must not
 // block. The goroutine that runs the event loop calls them: that of Run, or one that has just
-// returned from Next, Deliver or DeadLetter. A panic in one of them makes Run panic with a
-// *PanicError.
+// returned from Producer.Next, Deliver, DeadLetter or WaitStore.Next. A panic in one of them makes
+// Run panic with a *PanicError.
 type Options[T any] struct {
 	// Lanes are the workers. Their names must be unique.
 	Lanes []Lane[T]
@@ -196,7 +197,8 @@ type Options[T any] struct {
 	// Waiting, if not nil, stores items that wait long for their next attempt. Two Senders must not
 	// share it.
 	Waiting WaitStore[T]
-	// Settled, if not nil, is called on the loop once for each item.
+	// Settled, if not nil, is called on the loop once for each item that settles. An item that is
+	// replaced by pieces does not settle: its pieces do.
 	Settled func(it Item[T], s Settlement)
 	// Failed, if not nil, is called on the loop for each attempt that did not deliver. It is also
 	// called for an attempt that took longer than Abandon, but not for one that the Sender canceled
@@ -205,18 +207,19 @@ type Options[T any] struct {
 	// that logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
 	// Withdrawn, if not nil, decides whether an item must not be sent any more, for example because
-	// another sender will send it. It is called on the loop: for each new item and, after
-	// Sender.Withdraw, for all unsettled items. The parameter sent reports whether an attempt of
-	// the item was ever started. If so, a worker may still be using the value, and the receiver may
-	// have stored it even if the attempt failed.
+	// another sender will send it. It is called on the loop: for each item that a Producer or
+	// Waiting returns and, after Sender.Withdraw, for all unsettled items that the Sender holds.
+	// The parameter sent reports whether an attempt of the item was ever started. If so, a worker
+	// may still be using the value, and the receiver may have stored it even if the attempt failed.
 	//
 	// The result for an item may change only from a lesser Withdrawal to a greater one. A withdrawn
 	// item settles when none of its attempts runs any more. If one of them has delivered it, it
 	// settles as delivered, and otherwise with Settlement.Withdrawn.
 	Withdrawn func(it Item[T], sent bool) Withdrawal
-	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split. At
-	// that time the item has been settled or replaced and none of its attempts runs, or Run ends.
-	// The item's memory may then be reused.
+	// Released, if not nil, is called on the loop once for each item that a Producer, Bisect, a
+	// Split or Waiting has returned. At that time, the item has been settled, replaced or moved
+	// into Waiting and none of its attempts runs, or Run ends. The item's memory may then be
+	// reused.
 	Released func(it Item[T])
 	// Trace, if not nil, is called on the loop with each event and the state machine's commands,
 	// before the Sender carries them out. Both are valid only during the call.

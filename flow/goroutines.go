@@ -11,8 +11,8 @@ import (
 )
 
 // All goroutines of a Sender start in this file: one for the producer, one for Options.DeadLetter,
-// two for Options.Waiting, and a runner for each attempt in flight. Run owns them: it ends them
-// through their context or channel, and waits for them.
+// two for Options.Waiting, and a runner for each attempt in flight. (An Inline lane needs none.)
+// Run owns them: it ends them through their context or channel, and waits for them.
 
 // maxIdleRunners bounds the runners that wait for their next attempt. Further idle runners end.
 const maxIdleRunners = 1024

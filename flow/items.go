@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// heldItem is an item that the Sender holds: from the time when Next, Bisect or a [Split] returns
-// it until the call of Options.Released. The goroutine of the event loop owns it.
+// heldItem is an item that the Sender holds: from the time when a Producer, Bisect, a [Split] or a
+// [WaitStore] returns it until the call of Options.Released. The goroutine of the event loop owns
+// it.
 type heldItem[T any] struct {
 	Item[T]
 	seq     uint64
@@ -107,8 +108,8 @@ func (s *store[T]) all() []*heldItem[T] {
 	return list
 }
 
-// keyTable maps each key of an unsettled item to a number. When no item has the key any more, its
-// number is used for another key.
+// keyTable maps each key of a held item to a number. When no held item has the key any more, its
+// number may be used for another key.
 type keyTable struct {
 	numbers map[string]uint32
 	uses    []keyUse // the keys by their numbers

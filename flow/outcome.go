@@ -18,8 +18,8 @@ var ErrSuperseded = errors.New("flow: attempt abandoned, another one has settled
 var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
 
 // Throttled means that the worker is alive but full. It gets no attempts until the time After has
-// passed, or for about 5 minutes if After is longer. The attempt does not count as a failure, and
-// its duration is not used as a round trip.
+// passed, or for about 5 minutes if After is longer. If After is 0, the Sender chooses the time.
+// The attempt does not count as a failure, and its duration is not used as a round trip.
 type Throttled struct {
 	After time.Duration // wait from now; 0 if the worker did not name a time
 	Err   error         // the cause; may be nil
@@ -95,8 +95,8 @@ func (e *Split[T]) Error() string {
 func (e *Split[T]) Unwrap() error { return e.Err }
 
 // PanicError is a panic or a call of runtime.Goexit in a worker, producer or callback. In a worker
-// it is the outcome of its attempt. In a producer or in DeadLetter it stops the Sender. After a
-// panic in a callback on the loop, Run panics with it.
+// it is the outcome of its attempt. In a producer, DeadLetter or WaitStore.Next it stops the
+// Sender. After a panic in a callback on the loop, Run panics with it.
 type PanicError struct {
 	Where string // such as `worker "a"`; "callback" for a callback on the loop
 	Value any    // the panic value; nil for runtime.Goexit

@@ -98,9 +98,10 @@ func checkLanes[T any](lanes []Lane[T]) error {
 
 // Run pulls items from p until io.EOF and returns nil when all have settled. When ctx is done, Run
 // ends the contexts of the attempts in flight, waits until their Deliver calls have returned and
-// returns context.Cause(ctx). It also stops if p or DeadLetter fails, if an item is refused and
-// Options.DeadLetter is nil, and if every lane is misconfigured (see Options.AwaitRepair). The
-// error wraps the reason. Run may be called once.
+// returns context.Cause(ctx). It also stops if p, DeadLetter or Waiting fails, if an item has an
+// invalid cost or size, and if every lane is misconfigured (see Options.AwaitRepair). Without
+// Options.DeadLetter it stops when an item is refused. The error wraps the reason. Run may be
+// called once.
 func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	s.mu.Lock()
 	again := s.started
@@ -112,8 +113,8 @@ func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	return newLoop(s).run(ctx, p)
 }
 
-// SetLanes replaces the list of lanes. A lane with the name of an existing lane keeps the Worker
-// and the measurements of that lane, and gets the new Limits. A new name adds a lane. A lane whose
+// SetLanes replaces the list of lanes. A lane with the name of a current lane keeps the Worker and
+// the measurements of that lane, and gets the new Limits. A new name adds a lane. A lane whose
 // name is not in the list gets no further attempts. If an Ordered lane is removed and comes back in
 // a later list, it gets attempts only after its running attempts have returned.
 //
@@ -127,8 +128,8 @@ func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	return nil
 }
 
-// Withdraw makes the loop call Options.Withdrawn for every unsettled item. It returns before the
-// loop does so.
+// Withdraw makes the loop call Options.Withdrawn for every unsettled item that the Sender holds. It
+// returns before the loop does so.
 func (s *Sender[T]) Withdraw() { s.events.putWithdraw() }
 
 // Saved reports that n bytes of settled items have been saved in the checkpoint, which makes room

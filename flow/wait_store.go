@@ -31,8 +31,9 @@ type WaitStore[T any] interface {
 	// of beginning it again. Note does not take the item: the Sender keeps it.
 	Note(it Item[T], w Wait)
 	// Take moves a waiting item into the store, and reports whether it did so. If it did, the
-	// Sender releases the item. For every wait of a second or more, the Sender first calls Note
-	// and, a moment later, Take.
+	// Sender releases the item. For a wait of a second or more, the Sender first calls Note. A
+	// moment later it calls Take, if a second or more is left and no attempt of the item runs. For
+	// an item with Keys it calls neither.
 	Take(it Item[T], w Wait) bool
 	// Next blocks until an item of the store is due, removes it and returns it with its history. If
 	// suspect is true, Next returns only suspects, which are items that failed at workers that

@@ -15,7 +15,8 @@ import (
 //	422    the notification is rejected, or its key was used with another body
 //	500    any other error, for example of Options.Change; the sender should repeat
 //
-// Response bodies contain no error text. OnError gets the error.
+// With any other status than 200, the body is only the text of the status. OnError gets the error,
+// except with 405.
 func (i *Inbox[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut {
 		w.Header().Set("Allow", "POST, PUT")

@@ -125,9 +125,9 @@ func New[T any](o Options[T]) (*Inbox[T], error) {
 	return &Inbox[T]{o}, nil
 }
 
-// Receive verifies a notification and applies it, unless it was applied before. The error is a
-// *SignatureError, or it wraps ErrRejected or ErrKeyReused. Any other error is temporary: the
-// sender should repeat the notification.
+// Receive verifies a notification and applies it, unless it was applied before. The sender should
+// repeat the notification after an error, unless the error is a *SignatureError or wraps
+// ErrRejected or ErrKeyReused.
 func (i *Inbox[T]) Receive(ctx context.Context, header http.Header, body []byte) (Result, error) {
 	now := time.Now()
 	m, err := i.o.Verifier.Verify(header, body, now)

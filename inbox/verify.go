@@ -32,8 +32,8 @@ type Message struct {
 // Verifier checks that a request comes from a sender that knows a secret. It is safe for concurrent
 // use.
 type Verifier interface {
-	// Verify checks the signature of a request that was received at the time now. Its error is a
-	// *SignatureError.
+	// Verify checks the signature of a request that was received at the time now. If the signature
+	// is missing or wrong, the error is a *SignatureError.
 	Verify(header http.Header, body []byte, now time.Time) (Message, error)
 }
 
@@ -121,7 +121,7 @@ func (v *StandardWebhooks) Verify(header http.Header, body []byte, now time.Time
 }
 
 // matches reports whether signature is a signature of data with one of the keys. It always tries
-// all keys, in constant time.
+// all keys, and compares in constant time.
 func matches(algorithm func() hash.Hash, keys [][]byte, data, signature []byte) bool {
 	found := false
 	for _, key := range keys {

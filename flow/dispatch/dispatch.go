@@ -20,7 +20,7 @@ type Candidate struct {
 	Free bool // may take the item: its window has room, and no limit or failure excludes it
 	// Full means that only the lane's window or limit keeps it from being Free.
 	Full     bool
-	Known    bool    // it has answered at least once since it came up
+	Known    bool    // it has delivered at least once since its worker started
 	InFlight int     // attempts that are not overdue
 	Work     float64 // cost in flight, overdue attempts included
 	Mean     float64 // mean cost of an item; 0 if not known yet

@@ -15,7 +15,7 @@ type expectations struct {
 	cost     float64 // cost of the last item
 	filled   bool    // expect is for that cost
 	// expect has the expected time of the item at each lane in seconds. It is +Inf if the lane is
-	// not usable. It is negative if the lane has failures or has never answered. Such a lane is
+	// not usable. It is negative if the lane has failures or has never delivered. Such a lane is
 	// examined separately.
 	expect []float64
 	// stale is the latest time at which expect may still be used. After this time, a free lane may

@@ -26,10 +26,10 @@ const (
 	idleFactor = 1 / 1.6
 	// minCover and coverRoot define a covered lane. Such a lane has so many batches in flight that
 	// its worker does not idle between an answer and the arrival of the next batch. Let b be the
-	// number of batches that the worker and the network hold without a queue. Then a covered lane
-	// has about b + minCover batches in flight, or b + coverRoot*sqrt(b) if that is more. Example:
-	// with b = 1 it has about 3.5 batches in flight. The square root is for workers that serve in
-	// parallel, as in package window.
+	// number of batches that the worker and the network hold without a queue. With one batch more,
+	// a covered lane would have more than b + minCover batches in flight, or more than b +
+	// coverRoot*sqrt(b) if that is more. Example: with b = 1, a lane with 3 batches is covered. The
+	// square root is for workers that serve in parallel, as in package window.
 	minCover  = 2.5
 	coverRoot = 1.5
 	// silentAfter bounds the time without an answer, in round trips without a queue. If a lane is

@@ -28,9 +28,10 @@ import (
 // (Mitzenmacher, How useful is old information?, 2000).
 //
 // A lane that was not used for max(1 s, 20 round trips) gets one item. So a lane that was once slow
-// is measured again. For a lane that has never answered, the median of the other lanes' expected
+// is measured again. For a lane that has never delivered, the median of the other lanes' expected
 // times is assumed. If the shortest time were assumed, all new lanes would be used first. If the
-// longest were assumed, they would stay unused. Until a lane has answered, it gets only one item.
+// longest were assumed, they would stay unused. Until a lane has delivered, it gets only one item
+// at a time.
 type LeastCompletion struct {
 	Band float64 // relative width of a tie, 0 to 1, such as 0.1; 0 means exact ties only
 }
@@ -86,8 +87,8 @@ func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate,
 	return l.tied(s.best, c)
 }
 
-// chooseUnmeasured chooses a lane if some free lane has never answered. For such a lane, the median
-// expected time of the lanes is assumed.
+// chooseUnmeasured chooses a lane if some free lane has never delivered. For such a lane, the
+// median expected time of the other lanes is assumed.
 func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Candidate) {
 	l.computeAll(s, cost, c)
 	median := l.median(cost, c)
@@ -149,7 +150,7 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 
 // scanResult is the result of one scan of the lanes.
 type scanResult struct {
-	// best is the lane with the least expected time among the free lanes that have answered and
+	// best is the lane with the least expected time among the free lanes that have delivered and
 	// have no failures. equal is the number of lanes with the same expected time and rate, best
 	// included.
 	best, equal int
@@ -160,14 +161,14 @@ type scanResult struct {
 	// free lane of this kind that was unused for longest, or -1 if there is none.
 	stale   int
 	longest time.Duration // time since lane stale was last used, or staleAfter if there is none
-	unknown bool          // some free lane has not answered since it came up
+	unknown bool          // some free lane has not delivered yet
 }
 
-// scanLanes returns the free lane with the least expected time among those that have answered and
+// scanLanes returns the free lane with the least expected time among those that have delivered and
 // have no failures. It stores the free lanes with failures in l.failing. The result also has the
-// lane that must be measured again (stale), and whether a free lane has not answered yet (unknown).
-// The expected time is computed only for few lanes. Most are skipped because surelyLonger shows,
-// without a division, that they are slower than the best lane so far.
+// lane that must be measured again (stale), and whether a free lane has not delivered yet
+// (unknown). The expected time is computed only for few lanes. Most are skipped because
+// surelyLonger shows, without a division, that they are slower than the best lane so far.
 func (l *leastCompletion) scanLanes(now time.Duration, cost float64, c []Candidate) scanResult {
 	s := scanResult{best: -1, limit: math.Inf(1), stale: -1, longest: staleAfter}
 	l.failing = l.failing[:0]

@@ -12,9 +12,10 @@ import (
 // that sends the same header. A worker without reports gets the window of [Queue]. The zero value
 // is usable.
 //
-// The worker advertises a total: the cost that it has accepted since its start, plus the cost that
-// it can still take. Example: a worker that has accepted 100 and can take 20 more advertises 120.
-// Because this is a total, a lost or repeated advertisement has no effect.
+// The worker advertises a total to each sender: the cost that it has accepted from this sender
+// since its start, plus the cost that it can still take. Example: a worker that has accepted 100
+// and can take 20 more advertises 120. Because this is a total, a lost or repeated advertisement
+// has no effect.
 //
 // An advertisement is valid for 2 s or three round trips, whichever is longer. After that, the
 // sender sends one batch at a time until the worker responds again. So the flow does not stop if

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// delay is the common part of the windows that are computed from round trips. It collects samples
-// in rounds. At the end of each round a verdict decides whether the window grows, shrinks or keeps
-// its size. delay holds the current round, the round trip of the drained worker (a worker without
-// other batches of this sender), the start-up, and the figures of the last verdict. The field w is
-// the window in batches. Times are in seconds.
+// delay is the common part of the windows of Queue, AIMD, Credit and Rate. It collects samples in
+// rounds. At the end of each round a verdict decides whether the window grows, shrinks or keeps its
+// size. delay holds the current round, the round trip of the drained worker (a worker without a
+// queue), the start-up, and the figures of the last verdict. The field w is the window in batches.
+// Times are in seconds.
 type delay struct {
 	w, top         float64
 	start          bool // see startup

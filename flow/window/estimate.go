@@ -15,7 +15,7 @@ type round struct {
 	sum, sq  float64       // sums of the normalized round trips and of their squares, in seconds
 	inFlight float64       // sum of the batches in flight when each sample was sent
 	limited  int           // number of samples sent at the limit
-	began    time.Duration // time of the last sample before the round
+	began    time.Duration // time at which the batch of the first sample was sent
 	smoothed float64       // EWMA of the rounds' normalized means; 0 before the first round
 	variance float64       // EWMA of the rounds' variances of the mean
 }
@@ -133,14 +133,14 @@ func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	return w * (1 - share), low, max(high, low+w*jitter)
 }
 
-// base is the mean round trip at a worker without other batches of this sender (a drained worker),
-// in seconds.
+// base is the mean round trip at a worker without a queue (a drained worker), in seconds.
 //
 // The base is a mean and not a minimum: if a single short sample were the base, the window would be
 // too small for workers that serve in parallel. The base does not expire. A new value measured
 // without draining would include the queue that the window itself has built, and would increase
 // with each replacement. The base falls if round trips with a shorter mean are measured. It rises
-// only through samples and probes of the drained worker.
+// only through samples and probes of the drained worker and, with Short, if the speed of the worker
+// changes (followSpeed).
 type base struct {
 	value           float64
 	n               int     // drained samples in the mean, counted up to probeSamples
@@ -168,8 +168,9 @@ type base struct {
 //
 // If a batch was alone at the worker when it was sent, its sample normally shows the drained
 // worker. There is an exception in a start-up: later batches may have overtaken and delayed it. So
-// a sample that was overtaken counts only if it is at most 1/8 longer than the base. If a batch was
-// not alone but came back first, its sample counts only for the variation of the worker.
+// a sample that was overtaken counts only if it is at most 1/8 longer than the base. If, in a
+// start-up, a batch was not alone but came back first, its sample counts only for the variation of
+// the worker.
 func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x

@@ -20,9 +20,9 @@ const (
 
 // Linear is the window of a flow control that was built on top of Storm (system D in
 // docs/flow-control.md). An ack with a round trip within the threshold is NORMAL, and widens the
-// window by one batch. An ack above the threshold is SLOW, and narrows the window by one. With
-// PerRound, the mean of a round counts instead of a single ack. A timeout or a nack is BUSY, and
-// narrows the window by one at once. The zero value is usable.
+// window by one batch if the window was the limit. An ack above the threshold is SLOW, and narrows
+// the window by one. With PerRound, the mean of a round counts instead of a single ack. A timeout
+// or a nack is BUSY, and narrows the window by one at once. The zero value is usable.
 //
 // Without a Threshold the verdict depends on the queue that the window causes at its worker. By
 // Little's law, a window of W batches keeps q = W (1 - base/m) of them waiting. Here m is the mean

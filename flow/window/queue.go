@@ -11,12 +11,13 @@ import (
 // queued at its worker. Without queued batches, the worker would idle at times. More than a few
 // queued batches would only wait. The zero value is usable.
 //
-// The window starts at one batch and at least doubles per round trip until the worker is full. Then
-// it follows a target for the queue, of about 1.5 to 3 times sqrt(BDP), which is square-root
-// staffing for workers that serve in parallel. If round trips hardly vary, the target is a quarter
-// to three quarters of sqrt(BDP). BDP is the number of batches in flight that do not wait. If the
-// queue is below the target, the window grows by one batch per round. If it is above the target,
-// the window shrinks by one batch, or by up to a quarter if it is far above.
+// The window starts at Initial and grows fast until the worker is full. Then it follows a target
+// for the queue, of about 1.5 to 3 times sqrt(BDP), which is square-root staffing for workers that
+// serve in parallel. If round trips hardly vary, the target is a quarter to three quarters of
+// sqrt(BDP). BDP is the number of batches in flight that do not wait. If the queue is below the
+// target, the window grows by one batch per round, or faster if almost nothing waits. If the queue
+// is above the target, the window shrinks by one batch, or by up to a quarter if the queue is far
+// above.
 //
 // The queue is estimated from the round trips as in TCP Vegas: of a window of W batches, q = W (1 -
 // base/mean) wait. The base is the mean round trip of the drained worker, not the minimum. Example:
@@ -27,9 +28,9 @@ type Queue struct {
 	Max     int // batches; 0 means 1000
 
 	// Short keeps the queue just long enough that a worker with varying round trips seldom idles:
-	// about the square root of the number of batches in the network. Every 5 to 20 s a probe of
-	// about a hundred batches drains the queue. The probes cost 1 to 3 percent of the goodput. They
-	// work only if there are thousands of batches per minute. Package limit sets Short.
+	// about the square root of the number of batches in the network. Every 5 to 20 s a probe of 64
+	// batches or more drains the queue. The probes cost 1 to 3 percent of the goodput. They work
+	// only if there are thousands of batches per minute. Package limit sets Short.
 	Short bool
 }
 

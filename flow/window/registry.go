@@ -12,7 +12,7 @@ import (
 type Entry struct {
 	Algorithm                            // the algorithm with its defaults
 	With       func(o Options) Algorithm // returns the algorithm with these settings
-	Adverts    bool                      // it needs workers that advertise their windows
+	Adverts    bool                      // it uses the windows that workers advertise
 	Experiment bool                      // it is only for simulators, not for configs
 }
 

@@ -28,7 +28,7 @@ type waits struct {
 	probed  weights // weights of the current probe, which may find that the base was wrong
 	round   weights
 
-	minRoundTrip float64 // round trip of the round, in seconds
+	minRoundTrip float64 // minimum round trip of the round, in seconds
 	network      float64 // slowly rising minimum round trip, a bound of the network's share
 
 	share     float64 // share of the base in the mean round trip before the speed changed
@@ -192,7 +192,7 @@ func (d *delay) followSpeed() bool {
 	if w.following == 0 {
 		return false
 	}
-	if w.following == speedRounds { // a slower worker leaves fewer calls to the network
+	if w.following == speedRounds { // with a slower worker, fewer calls are in the network
 		d.w += d.inFlight * w.network * (1/mean - 1/before)
 		d.w = max(1, min(d.w, d.top))
 	}
@@ -273,7 +273,8 @@ func (d *delay) moveToTarget(v *verdict) {
 	}
 }
 
-// shortProbeWithin returns the time between probes. It doubles while they confirm the base.
+// shortProbeWithin returns the time between probes. It doubles, at most twice, while they confirm
+// the base.
 func (b *base) shortProbeWithin() time.Duration {
 	return shortProbeEvery << min(b.waits.confirmed, shortProbeDoublings)
 }

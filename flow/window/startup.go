@@ -133,7 +133,7 @@ func (u *startup) isFaster(batches, base, x float64) bool {
 }
 
 // mayBeRandom reports whether the slow ones of n round trips may be slow by chance. This is so if
-// they are at most one in startChance. A single slow one may always be random, if a batch that was
+// they are at most one in startChance. A single slow one may also be random if a batch that was
 // sent with more batches in flight was not slow. In both cases, at most one in startChance may be
 // very slow.
 func (u *startup) mayBeRandom(n int) bool {

@@ -4,8 +4,8 @@
 //
 // Choose an [Algorithm] by the worker: [Queue] in general, [Credit] if the worker reports its
 // capacity, [AIMD] if the worker is shared with unknown senders, [Fixed] if its limit is known. A
-// caller reports to a [Window] which batches were sent and answered. The Window returns the number
-// that may be in flight.
+// caller reports deliveries, failures and timeouts to a [Window]. The Window returns the number of
+// batches that may be in flight.
 //
 // An Algorithm creates one Window for each worker. A Window is pure: time is an argument. It is
 // not safe for concurrent use. In package flow, the state machine in flow/control owns it. The
@@ -13,10 +13,10 @@
 //
 // # Terms
 //
-// A worker is drained while it has no other batch of this sender. The base is the mean round trip
-// of the drained worker. A probe narrows the window for a short time, so that the worker drains
-// and the base can be measured. The bandwidth-delay product (BDP) is the number of batches in
-// flight that do not wait in the worker's queue.
+// A worker is drained while no batch of this sender waits in its queue. The base is the mean round
+// trip of the drained worker. A probe narrows the window for a short time, so that the worker
+// drains and the base can be measured. The bandwidth-delay product (BDP) is the number of batches
+// in flight that do not wait in the worker's queue.
 //
 // Each delivered attempt gives a sample, with its round trip. Samples are collected in rounds. At
 // the end of a round, a verdict decides whether the window grows, shrinks or keeps its size. A
@@ -35,8 +35,8 @@ const (
 	Normal               // answers within the threshold: the window grows
 	Slow                 // answers above the threshold: the window shrinks
 	Busy                 // a timeout or failure: the window shrinks at once
-	// Probing means that one item is in flight, to test the worker or to measure its drained round
-	// trip.
+	// Probing means that few items may be in flight, to test the worker or to measure its drained
+	// round trip.
 	Probing
 	Open      // paused after failures
 	Throttled // closed until Retry-After
@@ -62,8 +62,7 @@ type Algorithm interface {
 	New() Window     // returns a window for one worker
 }
 
-// Sample has the measurements of one answered attempt. The attempts of a retried item have one
-// Sample each.
+// Sample has the measurements of one attempt that delivered its item, or a part of it.
 type Sample struct {
 	Now       time.Duration // when it was answered
 	RoundTrip time.Duration
@@ -94,10 +93,10 @@ type Sample struct {
 // Advert is the window that a worker grants with an answer.
 type Advert struct {
 	Valid bool
-	// Credit is a total: the cost that the worker has accepted since its start, plus the cost that
-	// it can still take. Since it is a total, lost advertisements do no harm.
+	// Credit is a total: the cost that the worker has accepted from this sender since its start,
+	// plus the cost that it can still take. Since it is a total, lost advertisements do no harm.
 	Credit   uint64
-	Taken    uint64        // the cost that it has accepted since its start; 0 if not reported
+	Taken    uint64        // the accepted part of Credit; 0 if not reported
 	Cost     uint64        // its own price of this batch; 0 if it counts the sender's cost
 	Batches  bool          // all counts are in batches, not in cost
 	QueueLen int           // cost waiting at the worker
@@ -157,7 +156,7 @@ func (s *Sample) batches() float64 {
 	return 1
 }
 
-// drained reports whether the worker was drained when the batch was sent, which means that it had
+// drained reports whether the worker was certainly drained when the batch was sent, because it had
 // no other batch of this sender.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
@@ -190,8 +189,8 @@ type Discarder interface {
 	Discard(now time.Duration) // starts a new round
 }
 
-// Starter is a Window with a start-up phase. In this phase the window grows fast: each step comes
-// before the round trips show the effect of the step before.
+// Starter is a Window with a start-up phase. In this phase the window grows fast, so its last step
+// may exceed what the worker can serve.
 type Starter interface {
 	Window
 	Starting() bool // reports whether it is in its start-up phase

@@ -154,7 +154,7 @@ func (o *outcome) shaded(top float64) plot.Series {
 		Y: []float64{top, top}, Low: []float64{0, 0}}
 }
 
-// perSecond returns the number of stored rows per second. A step is 1/40 of the time shown.
+// perSecond returns the number of stored rows per second. A step is 1/60 of the time shown.
 func (o *outcome) perSecond(span float64) (x, y []float64) {
 	const steps = 60
 	x, y = make([]float64, steps), make([]float64, steps)
