@@ -66,13 +66,13 @@ type BookOptions[R any] struct {
 	// not nil, it is called on the loop, after the Book has recorded that the batch, or a part of
 	// the batch, is settled. If Bisect is nil, the Book halves a refused batch until it has found
 	// the refused row. If Pack.BytesOf is nil, MaxBytes counts rows. Control.Replay must be 0: set
-	// BookOptions.Replay instead.
+	// BookOptions.Replay instead. Withdrawn must be nil.
 	Sender Options[[]R]
 }
 
 // Book delivers rows in batches to many workers, and stores the settled rows in a [Checkpoint]. A
-// row is settled when a worker has delivered it, DeadLetter has stored it or Sender.Withdrawn has
-// withdrawn it. A program that crashes resumes from the same Checkpoint.
+// row is settled when a worker has delivered it or DeadLetter has stored it. A program that crashes
+// resumes from the same Checkpoint.
 //
 // No row is lost: only settled rows are part of the saved progress. A crash repeats at most
 // BookOptions.Replay. Rows that were settled and saved are not delivered again, even if rows before
@@ -153,6 +153,9 @@ func (o *BookOptions[R]) complete() (err error) {
 	case o.Sender.Control.Replay != 0:
 		return errors.New(
 			"flow: book: Sender.Control.Replay is set; set BookOptions.Replay instead")
+	case o.Sender.Withdrawn != nil:
+		return errors.New("flow: book: Sender.Withdrawn is set; a Book delivers every row, so that " +
+			"its progress contains no withdrawn row")
 	}
 	if o.Pack, err = o.Pack.checked(); err != nil {
 		return err

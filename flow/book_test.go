@@ -113,6 +113,9 @@ func TestBookRefuses(t *testing.T) {
 		{func(o *BookOptions[int64]) {
 			o.Sender.Control.Replay = 1
 		}, "set BookOptions.Replay instead"},
+		{func(o *BookOptions[int64]) {
+			o.Sender.Withdrawn = func(Item[[]int64], bool) Withdrawal { return StopSending }
+		}, "Sender.Withdrawn is set"},
 		{func(o *BookOptions[int64]) { o.Pack.Rows = -1 }, "-1 rows in a batch"},
 		{func(o *BookOptions[int64]) { o.Sender.Lanes[0].Name = "" }, "has no name"},
 		{func(o *BookOptions[int64]) { o.Sender.Control.Ahead = -1 }, "items ahead"},

@@ -256,7 +256,7 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	evident := ev.recordFailure(a, why)
 	r, d := &a.item.account, &a.lane.failures
 	switch {
-	case a == a.lane.br.probe || a == ev.lanes.global.probe:
+	case ev.isProbe(a):
 		return true, true
 	case r.suspect || a.ofSuspect:
 		return false, false
@@ -277,6 +277,11 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	}
 	data := ev.blame.fault(before+1, share, d.chance())
 	return d.window.count(1 - data), d.breaker.count(weight)
+}
+
+// isProbe reports whether attempt a is the running probe of its lane or of the global backoff.
+func (ev *evidence) isProbe(a *attempt) bool {
+	return a == a.lane.br.probe || a == ev.lanes.global.probe
 }
 
 // recordFailure notes that attempt a has just failed or become overdue. It reports whether the
@@ -338,7 +343,7 @@ func (ev *evidence) confirmFailures(a *attempt) {
 		switch live := o.item.seq == o.seq && o.item.state != isDone && o.item.state != isFree &&
 			o.item.state != isPending; {
 		case !live || o.item == a.item:
-		case a.sent > o.until && (a.previous > o.failed || a == a.lane.br.probe):
+		case a.sent > o.until && (a.previous > o.failed || ev.isProbe(a)):
 		case a.sent <= o.sent:
 			kept = append(kept, o)
 		case o.need > 1:
