@@ -154,8 +154,8 @@ func (o *BookOptions[R]) complete() (err error) {
 		return errors.New(
 			"flow: book: Sender.Control.Replay is set; set BookOptions.Replay instead")
 	case o.Sender.Withdrawn != nil:
-		return errors.New("flow: book: Sender.Withdrawn is set; a Book delivers every row, so that " +
-			"its progress contains no withdrawn row")
+		return errors.New("flow: book: Sender.Withdrawn is set; a Book delivers every row, " +
+			"because its progress cannot leave out withdrawn ones")
 	}
 	if o.Pack, err = o.Pack.checked(); err != nil {
 		return err
