@@ -10,8 +10,8 @@ type Schema struct {
 	// them, as in JSON.
 	Open bool
 	// OnError is the option on_error of the last parser: dead_letter, pass or drop. Without a
-	// parser, it is dead_letter. If a later processor cannot process a record, it does the same
-	// with the record, unless the processor has an option on_error of its own.
+	// parser, it is dead_letter. The later processors set, rename and where apply it to records
+	// that they cannot process, unless where has an option on_error of its own.
 	OnError string
 }
 

@@ -53,7 +53,7 @@ type Transport struct {
 	hosts perhost.Table[*limit.Limiter]
 }
 
-// OutcomeOf returns the outcome of a request. If err is not nil, it is the result of
+// OutcomeOf returns the outcome of a request. If err is not nil, the outcome is that of
 // [limit.OutcomeOf]. Otherwise the status of the response decides. The outcome is Success only if
 // the duration of the request tells something about the server's load:
 //

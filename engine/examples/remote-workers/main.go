@@ -42,7 +42,7 @@ const longest = 10 * time.Minute
 
 // settings are the parameters of the whole comparison.
 type settings struct {
-	seconds  float64 // duration if all workers work at their limits
+	seconds  float64 // duration of one run if all workers work at their limits
 	postgres string  // URL; empty means SQLite
 }
 

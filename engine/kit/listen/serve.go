@@ -28,7 +28,7 @@ type Framer interface {
 const handshakeTime = 10 * time.Second
 
 // pump submits the records of a connection to the intake. It ends when the connection ends or its
-// data is malformed, or when for s.IdleTime nothing arrives or a record stays incomplete. It also
+// data is malformed, or when nothing arrives or a record stays incomplete for s.IdleTime. It also
 // ends when the intake drains and all received data was read (see lastReads). If the intake is
 // full, pump stops reading, and the sender must wait (backpressure).
 //

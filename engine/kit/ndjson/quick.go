@@ -74,7 +74,7 @@ func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 }
 
 // uncontrolled reports whether s is ASCII without control characters. If s is shorter than a word,
-// it must also have no quotes and backslashes.
+// it also returns false for a quote or a backslash.
 func uncontrolled(s []byte) bool {
 	var seen uint64
 	if len(s) < word {
