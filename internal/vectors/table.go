@@ -79,7 +79,8 @@ var owners = map[string]string{
 	"sethvargo.fibonacci":                 Compat,
 }
 
-// Dir returns the folder with the golden vectors: PENSTOCK_VECTORS, or the project's own.
+// Dir returns the folder with the golden vectors: the value of the environment variable
+// PENSTOCK_VECTORS, or the project's own folder.
 func Dir(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("PENSTOCK_VECTORS"); dir != "" {
