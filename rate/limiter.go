@@ -11,7 +11,7 @@
 // Callers of [Limiter.Wait] wait in order of arrival, in a bounded queue. A caller whose deadline
 // is too soon is refused at once. [Limiter.Allow] does not wait. [Limiter.Reserve] books an event
 // for later. [Limiter.Observe] adds the limits that a server states, as read by [ParseHeaders].
-// Package ratehttp does all of that for an http.Client.
+// Package ratehttp applies limiters to an http.Client.
 //
 // [Bucket] (token bucket) and [GCRA] are the algorithms alone, for programs that have an event loop
 // or a table with many users. [Limiter.Budget] lets package retry ask a limiter before each

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The packages that test vectors. Each case is tested in exactly one.
+// The packages that test the vectors in golden/*.json. Each case is tested in exactly one of them.
 const (
 	Backoff = "backoff"
 	Compat  = "backoff/compat"
