@@ -9,14 +9,14 @@ import (
 )
 
 // admission decides which calls may run now, which ones wait and which ones are refused. It reads
-// no clock: callers pass in the time since an origin, which never decreases. A caller waits only
-// while the number of running calls is at the limit.
+// no clock: callers pass in the time since an origin, which never decreases. Callers wait only
+// while at least as many calls run as the limit allows.
 type admission struct {
 	window    window.Window
 	limit     int // whole slots of the window, at least 1
 	epoch     uint32
 	inFlight  int
-	full      time.Duration // when the limit was last reached
+	full      time.Duration // when the limit was last known to be reached
 	delivered float64       // successes since the origin
 	failed    time.Duration // time of the failure that began the current round of the window
 	// mean is the smoothed round trip of the successes in seconds. It is zero before the first
@@ -45,7 +45,7 @@ type slot struct {
 type handle struct{ slot, use uint32 }
 
 // newAdmission returns the admission for o. The defaults in o must be filled in. The parameter
-// clock is the wall clock's time at the origin, from which all other times are counted.
+// clock is the time on the wall clock at the origin. All other times count from the origin.
 func newAdmission(o Options, clock time.Duration) *admission {
 	a := &admission{window: o.Window.New(), maxWaiting: max(o.MaxWaiting, 0), maxWait: o.MaxWait}
 	a.probes.clock = clock
@@ -55,9 +55,9 @@ func newAdmission(o Options, clock time.Duration) *admission {
 }
 
 // refresh copies the limit and the epoch from the window. It is called after each event that may
-// have changed the window. Each admitted call keeps the epoch at which it started. When the window
-// changes its epoch, for example at the start of a probe, it does not count the round trips of the
-// calls that are running at that moment.
+// have changed the window. Each call keeps the epoch at which it started. The window changes its
+// epoch, for example when a probe begins, so that the round trips of earlier calls do not affect
+// its new state.
 func (a *admission) refresh() {
 	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
 }
@@ -121,11 +121,11 @@ func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 // fail begins a new round of the window, so that a failure may shrink the window again. It does so
 // only if the failed call, in slot s, started after the failure that began the current round.
 //
-// The failures of one round together shrink the window at most to half. Normally a round ends after
-// enough successes. If no call succeeds, only this method ends a round. Example: calls A and B
-// start, and then A times out, which halves the window. If B times out, the window is not halved
-// again, because B started before the timeout of A. If a call that started after the timeout of A
-// times out, the window is halved again.
+// With the default algorithm, the failures of one round together shrink the window at most to half.
+// Normally a round ends after enough successes. If no call succeeds, only this method ends a round.
+// Example: calls A and B start, and then A times out, which halves the window. If B times out, the
+// window is not halved again, because B started before the timeout of A. If a call that started
+// after the timeout of A times out, the window is halved again.
 func (a *admission) fail(now time.Duration, s *slot) {
 	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
 		d.Discard(now)
@@ -184,7 +184,7 @@ func (a *admission) expectedWait(ahead int) time.Duration {
 }
 
 // enqueue adds a caller to the queue, or returns the reason for its refusal. The parameter deadline
-// is the time at which the caller's context ends. Zero means that it never ends.
+// is that of the caller's context, or zero if it has none.
 func (a *admission) enqueue(now, deadline time.Duration, w *waiter) Reason {
 	wait := a.expectedWait(a.queue.ahead(w.priority))
 	w.startBy = deadline

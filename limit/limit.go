@@ -12,14 +12,14 @@
 // The limiter measures the round trips of calls. The limit grows while the server keeps up, and
 // shrinks when calls queue at the server. So you need not know the capacity of the server or the
 // network. Calls beyond the limit wait in the limiter, in a bounded queue in order of priority. A
-// caller with a deadline that cannot be met is refused at once. [Fixed] returns a limiter with a
-// constant limit (a bulkhead).
+// caller that would have to wait too long for its deadline is refused at once. [Fixed] returns a
+// limiter with a constant limit (a bulkhead).
 //
 // Package limithttp has an http.RoundTripper for clients and an http.Handler for servers. The
 // algorithms are those of package flow/window. docs/flow-control.md compares them.
 //
 // The package starts no goroutine and runs under testing/synctest. Acquire, TryAcquire and Done
-// allocate nothing unless the caller has to wait.
+// allocate nothing, unless the caller has to wait or more calls run than ever before.
 package limit
 
 import (
@@ -35,10 +35,10 @@ import (
 // Options configures a Limiter. The zero value works.
 type Options struct {
 	// Window chooses the algorithm that sets the limit. Nil means window.Queue{Short: true}, which
-	// keeps the queue at the server short. Plain window.Queue{} allows a longer queue, and less
-	// often narrows the limit to measure the round trip without a queue. Use window.AIMD{} for a
-	// server shared with clients that do not limit themselves. New refuses window.Credit, because
-	// it needs a server that advertises its window.
+	// keeps the queue at the server short. Its probes work only if there are thousands of calls per
+	// minute. Plain window.Queue{} allows a longer queue. Use window.AIMD{} for a server shared
+	// with clients that do not limit themselves. New refuses window.Credit, because it needs a
+	// server that advertises its window.
 	Window window.Algorithm
 
 	// MaxWaiting bounds the number of callers that wait for a permit. Zero means 1000. If it is
@@ -116,7 +116,7 @@ type Permit struct {
 	handle  handle
 }
 
-// Done ends the call. Calls after the first do nothing.
+// Done ends the call. A second Done does nothing.
 func (p Permit) Done(o Outcome) {
 	if p.limiter == nil {
 		return
@@ -185,7 +185,8 @@ func newTicket(p Priority) *ticket {
 	return t
 }
 
-// wait blocks until t is granted or refused, or its caller gives up.
+// wait blocks until t is granted or refused, maxWait has passed or ctx ends. A maxWait of zero
+// means no limit.
 func (l *Limiter) wait(ctx context.Context, t *ticket, maxWait time.Duration) (Permit, error) {
 	var late <-chan time.Time
 	if maxWait > 0 {
@@ -224,12 +225,14 @@ func (l *Limiter) refusal(p Priority, why Reason) error {
 	return &RefusedError{why, l.admission.expectedWait(l.admission.queue.ahead(p))}
 }
 
-// OutcomeOf returns the outcome of a call that returned err:
+// OutcomeOf returns the outcome of a call that returned err. The first of these rules that applies
+// decides:
 //
 //   - Success if err is nil
-//   - Ignored if a breaker or limiter inside the call refused it: err wraps an error with a
-//     method Refused() bool that returns true
-//   - TimedOut if err is a timeout
+//   - Ignored if a breaker or limiter inside the call refused it, so that it did not reach the
+//     server: err wraps an error with a method Refused() bool that returns true
+//   - TimedOut if err is context.DeadlineExceeded, or wraps an error with a method Timeout() bool
+//     that returns true
 //   - Overloaded if err wraps an error with a method RetryAfter() time.Duration that returns
 //     more than zero
 //   - Ignored otherwise.
@@ -243,7 +246,6 @@ func OutcomeOf(err error) Outcome {
 	case err == nil:
 		return Success
 	case errors.As(err, &refusal) && refusal.Refused():
-		// A limiter or breaker within the call refused it, not the server.
 		return Ignored
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return TimedOut

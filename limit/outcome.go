@@ -12,15 +12,15 @@ type Outcome uint8
 
 // How a call ended.
 const (
-	// Success means that the server did the work, whatever the response. The limit is computed from
-	// the durations of such calls.
+	// Success means that the server did the work, whatever the response. The limit depends on the
+	// durations of these calls.
 	Success Outcome = iota
 	// Overloaded means that the server refused the call because it already has too many calls (503,
-	// 429, RESOURCE_EXHAUSTED). Each such call shrinks the limit by one. All such calls of one
-	// round trip together shrink it at most to half.
+	// 429, RESOURCE_EXHAUSTED). With the default algorithm, each such call shrinks the limit by
+	// one. All such calls of one round trip together shrink it at most to half.
 	Overloaded
-	// TimedOut means that no response came in time. The limit shrinks to half, at most once per
-	// round trip.
+	// TimedOut means that no response came in time. With the default algorithm, the limit shrinks
+	// to half, at most once per round trip.
 	TimedOut
 	// Ignored means that the result is unrelated to the load: the caller gave up, or the call
 	// failed before the server worked on it. If fast failures counted as Success, they would look
@@ -62,8 +62,8 @@ type Reason uint8
 const (
 	_            Reason = iota
 	QueueFull           // Options.MaxWaiting callers wait already, or waiting is off
-	QueueTooSlow        // its wait would exceed, or has exceeded, Options.MaxWait
-	DeadlineSoon        // its context would end before the call could
+	QueueTooSlow        // its wait would exceed Options.MaxWait, or has exceeded it or the deadline
+	DeadlineSoon        // its deadline would pass before the expected end of the call
 	Displaced           // a caller of higher priority took its place in a full queue
 )
 
@@ -80,14 +80,14 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// RefusedError is returned to a caller that got no permit. The call has not been made, so the
+// RefusedError is returned to a caller that the limiter refused. The call has not been made, so the
 // caller may try another server.
 type RefusedError struct {
 	Reason Reason
-	Wait   time.Duration // time until a new caller would get a permit; zero means not known
+	Wait   time.Duration // expected wait of a new caller; zero means not known
 }
 
-// Error names the reason and the expected wait.
+// Error names the reason and, if known, the expected wait.
 func (e *RefusedError) Error() string {
 	if e.Wait == 0 {
 		return "concurrency limit: " + e.Reason.String()

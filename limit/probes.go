@@ -9,10 +9,10 @@ import (
 )
 
 // probes narrows the window now and then, to measure the server's round trip without a queue. It
-// does so only while the number of calls reaches the limit. If it does not, the queue at the server
-// is empty often enough without a probe.
+// does so only while calls reach the limit. If they do not, the queue at the server is empty often
+// enough without a probe.
 //
-// Probes begin at whole multiples of their interval on the wall clock. So all clients of a server
+// Probes are due at whole multiples of their interval on the wall clock. So all clients of a server
 // narrow their windows at the same time, and the queue at the server drains. If one client probed
 // alone, it would measure the queue of the other clients and take it for the server's round trip.
 // Its own queue would then grow with theirs.
@@ -21,11 +21,11 @@ import (
 //	client B  ████████▃▃████████▃▃███
 //	queue     ▅▅▅▅▅▅▅▅▁ ▁▅▅▅▅▅▅▅▁ ▁▅▅
 type probes struct {
-	window window.Prober // nil if the window measures nothing
+	window window.Prober // nil if the window needs no probes
 	clock  time.Duration // time on the wall clock at the origin
-	due    time.Duration // when the next may begin; zero means none is planned
+	due    time.Duration // when the next probe may begin; zero means none is planned
 	every  time.Duration // interval for which due was planned
-	ends   time.Duration // when the current one is given up
+	ends   time.Duration // latest end of the current probe
 	busy   int           // successes in a row that found the limit reached
 }
 

@@ -7,7 +7,7 @@ import "time"
 // waiter is one caller that waits in the queue for a permit.
 type waiter struct {
 	priority   Priority
-	startBy    time.Duration // latest time at which its call may start; zero means any time
+	startBy    time.Duration // its call must start before this time; zero means any time
 	wake       func()        // called once it is granted or refused; must not block
 	state      waiterState
 	permit     handle // if granted
@@ -20,8 +20,8 @@ type waiter struct {
 //	from     to       when
 //	idle     waiting  it enters the queue
 //	waiting  granted  a slot is free
-//	waiting  refused  its longest wait has passed, or a waiter of higher priority displaced it
-//	waiting  idle     its caller gave up
+//	waiting  refused  its turn comes after startBy, or a caller of higher priority displaces it
+//	waiting  idle     its context ends, or Options.MaxWait has passed
 type waiterState uint8
 
 const (

@@ -13,7 +13,7 @@ type Counts struct {
 	Overloaded uint64
 	TimedOut   uint64
 	Ignored    uint64
-	Refused    uint64 // callers that got none; those that gave up by themselves are not counted
+	Refused    uint64 // callers with a RefusedError; callers whose context ended are not counted
 }
 
 // Status is a snapshot of a Limiter.

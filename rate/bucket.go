@@ -8,18 +8,18 @@ import (
 )
 
 // Bucket is a token bucket, for programs that have an event loop. Tokens flow into it at a constant
-// rate, up to its burst, and each event takes tokens out. It reads no clock: the caller passes the
-// time in, as the time since some origin. The time must not decrease. A Bucket allocates nothing
-// and is not safe for concurrent use. Make a full bucket with [NewBucket]: the zero value is empty
-// and stays empty.
+// rate, up to its burst, and each event takes tokens out. A Bucket reads no clock: the caller
+// passes the time in, as the time since some origin. The time must not decrease. A Bucket allocates
+// nothing and is not safe for concurrent use. Make a full bucket with [NewBucket]: the zero value
+// is empty, and stays so until Set.
 type Bucket struct {
 	rate, burst float64
 	tokens      float64 // at the time filled
 	filled      time.Duration
 }
 
-// NewBucket returns a full bucket. rate is in tokens a second. Of rate and burst, negative values
-// and NaN count as 0, and an infinite value counts as the largest float64.
+// NewBucket returns a full bucket. rate is in tokens a second. A rate or burst that is negative or
+// NaN counts as 0, and an infinite one as the largest float64.
 func NewBucket(rate, burst float64) Bucket {
 	burst = finite(burst)
 	return Bucket{rate: finite(rate), burst: burst, tokens: burst}
@@ -73,7 +73,7 @@ func (b *Bucket) Wait(now time.Duration, n float64) time.Duration {
 	return time.Duration(math.Ceil(seconds * float64(time.Second)))
 }
 
-// Set changes rate and burst from now on.
+// Set changes rate and burst from now on. Tokens above the new burst are lost.
 func (b *Bucket) Set(now time.Duration, rate, burst float64) {
 	tokens := b.Tokens(now)
 	b.rate, b.burst, b.filled = finite(rate), finite(burst), now

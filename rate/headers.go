@@ -23,8 +23,8 @@ type Advice struct {
 	Remaining int
 	Reset     time.Duration
 
-	// Limit is the number of events that the server allows in each Window. Zero or less means
-	// unknown.
+	// Limit is the number of events that the server allows in each Window. Each of the two is
+	// unknown if it is zero or less.
 	Limit  int
 	Window time.Duration
 }
@@ -36,10 +36,11 @@ type Advice struct {
 //	Retry-After: 30                          RFC 9110: seconds or a date
 //	RateLimit: "default";r=5;t=30            draft-ietf-httpapi-ratelimit-headers-08 and later
 //	RateLimit-Policy: "default";q=100;w=60
-//	RateLimit: limit=100, remaining=5, reset=30      its drafts 04 to 07
-//	RateLimit-Remaining: 5, RateLimit-Reset: 30      its drafts up to 03
+//	RateLimit: limit=100, remaining=5, reset=30      its draft 07
+//	RateLimit-Remaining: 5                           its drafts up to 03
+//	RateLimit-Reset: 30
 //	X-RateLimit-Remaining: 5                         GitHub and many others; also X-Rate-Limit-*
-//	X-RateLimit-Reset: 1767225600                    seconds from now, a Unix time in s or ms, or a Go duration
+//	X-RateLimit-Reset: 1767225600                    seconds, a Unix time in s or ms, a Go duration, RFC 3339
 //	X-RateLimit-Reset-After: 0.5                     Discord
 //	X-RateLimit-Remaining-Requests: 5                OpenAI
 //
@@ -78,8 +79,8 @@ func get(header map[string][]string, key string) string {
 	return ""
 }
 
-// parseFamily reads the headers of one convention, which have one value each. It reports whether it
-// found a limit or a number of remaining events.
+// parseFamily reads the headers of one convention. It reports whether it found a limit or a number
+// of remaining events.
 func (a *Advice) parseFamily(header map[string][]string, f family, now time.Time) bool {
 	found := false
 	limit, params, _ := strings.Cut(get(header, f.limit), ";")
@@ -125,7 +126,7 @@ func (a *Advice) parseRateLimit(limits, policies []string) bool {
 				}
 			case "t":
 				reset, _ = httpfield.Seconds(v)
-			case "limit", "remaining", "reset": // up to draft 07 these are members of one limit
+			case "limit", "remaining", "reset": // in draft 07 these are members of one limit
 				found = a.parseMember(k, v) || found
 			}
 		}
@@ -144,8 +145,8 @@ func (a *Advice) parseRateLimit(limits, policies []string) bool {
 }
 
 // bindsBefore reports whether a limit that leaves r events for the time t is reached before another
-// limit. The limit with fewer events left is reached first. If both leave equally many events, it
-// is the one with the longer time.
+// limit. The limit with fewer events left is reached first. If both leave equally many events, the
+// one with the longer time counts as reached first.
 func bindsBefore(r int, t time.Duration, other int, otherT time.Duration) bool {
 	return r < other || r == other && t > otherT
 }
@@ -173,8 +174,8 @@ func (a *Advice) parseMember(key, value string) bool {
 }
 
 // parsePolicy reads a member of RateLimit-Policy: "name";q=100;w=60, or 100;w=60 up to draft 07. It
-// uses the member if the member has the same name as the limit that is reached first, or if that
-// limit has no name.
+// uses the member if the member has the same name as the limit that is reached first, or if one of
+// them has no name. After it has used a member with a window, it ignores the others.
 func (a *Advice) parsePolicy(member, name string) bool {
 	quota, window, key := 0, time.Duration(0), ""
 	for i, part := range httpfield.Split(member, ';') {

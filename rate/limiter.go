@@ -11,7 +11,7 @@
 // Callers of [Limiter.Wait] wait in order of arrival, in a bounded queue. A caller whose deadline
 // is too soon is refused at once. [Limiter.Allow] does not wait. [Limiter.Reserve] books an event
 // for later. [Limiter.Observe] adds the limits that a server states, as read by [ParseHeaders].
-// Package ratehttp does all of that for an http.Client.
+// Package ratehttp applies limiters to an http.Client.
 //
 // [Bucket] (token bucket) and [GCRA] are the algorithms alone, for programs that have an event loop
 // or a table with many users. [Limiter.Budget] lets package retry ask a limiter before each
@@ -39,15 +39,16 @@ type Options struct {
 	Events float64
 	Per    time.Duration // Zero means 1s.
 
-	// Burst is the number of events allowed at once after a pause. Zero means 1.
+	// Burst is the number of events allowed at once after a pause. Zero means 1. Burst has no
+	// effect if Events is zero.
 	Burst int
 
 	// MaxWaiting bounds the number of callers that wait. Zero means 1000. If it is negative, no
 	// caller waits: a caller is refused if its events may not happen at once.
 	MaxWaiting int
 
-	// MaxPause bounds the time for which one observed Advice can stop all events. A jitter of up to
-	// a tenth is added to it. Zero means 5 minutes.
+	// MaxPause bounds the times RetryAfter and Reset of an observed Advice, but not its Window. A
+	// jitter of up to a tenth is added. Zero means 5 minutes.
 	MaxPause time.Duration
 }
 
@@ -112,7 +113,7 @@ type RefusedError struct {
 	Wait   time.Duration // time until the event could happen; zero means never or not known
 }
 
-// Error names the reason and the expected wait.
+// Error names the reason and, if known, the expected wait.
 func (e *RefusedError) Error() string {
 	if e.Wait == 0 {
 		return "rate limit: " + e.Reason.String()
@@ -284,10 +285,10 @@ type Reservation struct {
 	at      time.Duration
 }
 
-// Reserve books n events behind those of all waiting callers. The reservation makes the waiting
-// callers wait longer, because the limiter counts the booked events at once. The caller schedules
-// the events for the time after Reservation.Delay, or gives them up by Reservation.Cancel. Reserve
-// returns false if n exceeds the burst.
+// Reserve books n events behind those of all waiting callers. It still makes these callers wait
+// longer, because the limiter counts the booked events at once. Make the events happen after
+// Reservation.Delay, or give them up by Reservation.Cancel. Reserve returns false if n exceeds the
+// burst.
 func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,10 +316,10 @@ func (r Reservation) Cancel() {
 	}
 }
 
-// Observe applies the advice of a server: no event happens until RetryAfter has passed, and at most
-// Remaining events happen until Reset has passed. Options.MaxPause bounds both times. A random
-// jitter prolongs these pauses by up to a tenth, so that clients do not all return at the same
-// time.
+// Observe applies the advice of a server: it allows no event until RetryAfter has passed, and at
+// most Remaining events until Reset has passed. Options.MaxPause bounds both times. A random jitter
+// prolongs these pauses by up to a tenth, so that clients do not all return at the same time. After
+// Reset, at most Limit events are allowed in each Window, if the advice has both.
 func (l *Limiter) Observe(a Advice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

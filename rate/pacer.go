@@ -148,8 +148,7 @@ func (p *pacer) renew(now time.Duration) {
 // returning at the same time. Jitter only prolongs a pause.
 const pauseJitter = 0.1
 
-// observe applies the advice of a server. The parameter chance is a random number, uniform in [0,
-// 1).
+// observe applies the advice of a server. The parameter chance is a random number from 0 to 1.
 func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	prolong := func(d time.Duration) time.Duration {
 		d = min(d, p.maxPause)

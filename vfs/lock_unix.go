@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// takeLock locks f until it is closed. It uses flock(2), which locks the open file. So the lock
-// ends with the process, and also excludes a second open in the same process. Children do not
+// takeLock locks f until it is closed. It uses flock(2), which locks the open file description. So
+// the lock ends with the process, and a second lock in the same process fails, too. Children do not
 // inherit it, because os opens files with O_CLOEXEC.
 func takeLock(f *os.File) error {
 	conn, err := f.SyscallConn()

@@ -10,8 +10,9 @@ import (
 
 // ValidName reports whether name is valid for a [Dir]: parts joined by single slashes, none of them
 // empty, "." or "..", and no NUL byte. The name "." is the directory itself. Only Entries, Stat and
-// OpenDir accept it. Unlike io/fs.ValidPath, ValidName accepts names that are not valid UTF-8.
-// Implementations of [Dir] check names with it.
+// OpenDir accept it. Unlike io/fs.ValidPath, ValidName accepts names that are not valid UTF-8. On
+// Windows it also refuses backslashes, colons and reserved names. Implementations of [Dir] check
+// names with [CheckName].
 func ValidName(name string) bool {
 	if name == "." {
 		return true
@@ -30,8 +31,8 @@ func ValidName(name string) bool {
 	return filepath.IsLocal(name)
 }
 
-// CheckName returns nil for a valid name, and otherwise the error of operation op. If dirOK is
-// true, the name "." is valid, too.
+// CheckName returns nil if name is valid according to [ValidName], and otherwise the error of
+// operation op. The name "." is valid only if dirOK is true.
 func CheckName(op, name string, dirOK bool) error {
 	if !ValidName(name) || name == "." && !dirOK {
 		const rule = "a name stays beneath the directory: " +

@@ -28,8 +28,8 @@ type WriteBacker interface {
 type RegularOpener interface {
 	// OpenRegular is Open for a name that the caller has just seen to be a regular file. It checks
 	// only the opened file, not the name before the open. If a device or FIFO has taken the name
-	// meanwhile, OpenRegular fails like Open. But the device or FIFO is open for a moment and may
-	// notice that.
+	// meanwhile, OpenRegular fails like Open. But it opens the device or FIFO for a moment, which
+	// may have effects.
 	OpenRegular(name string) (File, error)
 }
 
@@ -53,8 +53,8 @@ func OpenRegular(d interface {
 }
 
 // WriteParts writes parts to f as one Write of their concatenation would, and does not retain them.
-// It copies them into one buffer unless f is a [GatherWriter]. After an error an unknown number of
-// their bytes has been written. It is not safe for concurrent use with other writes to f.
+// It copies several parts into one buffer unless f is a [GatherWriter]. After an error an unknown
+// number of their bytes has been written. It is not safe for concurrent use with other writes to f.
 func WriteParts(f File, parts [][]byte) error {
 	if g, ok := f.(GatherWriter); ok {
 		return g.WriteParts(parts)
@@ -83,9 +83,9 @@ func write(f File, p []byte) error {
 
 // Reserve allocates disk space for length bytes of f, beginning at the offset from. This makes
 // later writes there cheaper. The file's size does not change. Reserve reports whether the space
-// was allocated. False is not an error: f is no [Reserver], the file system does not support it, or
-// the disk is full. Writes work as before. Truncating f to its own size frees unused space. Reserve
-// is safe for concurrent use.
+// was allocated. False is harmless, because writes do not need the space to be reserved. Possible
+// reasons are that f is no [Reserver], that the file system does not support it, and that the disk
+// is full. Truncating f to its own size frees unused space. Reserve is safe for concurrent use.
 func Reserve(f File, from, length int64) bool {
 	r, ok := f.(Reserver)
 	return ok && length > 0 && r.Reserve(from, length) == nil
@@ -93,9 +93,9 @@ func Reserve(f File, from, length int64) bool {
 
 // WriteBack starts writing the bytes of f in the range [from, to) to disk, in the background. A
 // later Sync then has less to do. WriteBack itself makes nothing durable, and errors of the disk
-// are returned by Sync. It reports whether the writing was started. False is not an error: f is no
-// [WriteBacker] or the range is empty. WriteBack may block while the disk's queue is full, and is
-// safe for concurrent use.
+// are returned by Sync. It reports whether the writing was started. False is harmless. Then f is no
+// [WriteBacker], the range is empty, or the system refused. WriteBack may block while the disk's
+// queue is full, and is safe for concurrent use.
 func WriteBack(f File, from, to int64) bool {
 	w, ok := f.(WriteBacker)
 	return ok && from < to && w.WriteBack(from, to) == nil

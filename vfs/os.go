@@ -12,8 +12,9 @@ import (
 // OS returns a portable file system over [os.Root]. Except for file locks, it uses only system
 // calls that package os offers. It holds no state and is safe for concurrent use.
 //
-// Names are resolved part by part. Each opened file is compared with the file that was found before
-// the open. So a symlink that has replaced the file meanwhile is not followed.
+// Names are resolved part by part. Each existing file or directory that is opened is compared with
+// the one found before the open. So a symlink that has replaced it meanwhile cannot lead to another
+// file.
 //
 // It keeps the promises of [FS], [Dir] and [File] with these limits:
 //
@@ -22,12 +23,13 @@ import (
 //     they do not notice it. Within one directory they use the open handle of the directory instead
 //     of a path.
 //   - RenameNew makes a hard link and removes the old name. It never replaces a file, but a crash
-//     in between leaves both names. It renames a directory after checking that the new name is
-//     free, which is not atomic. On a file system without hard links, RenameNew of a file fails.
+//     in between leaves both names. For a directory, it checks that the new name is free and then
+//     renames, which is not atomic. On a file system without hard links, RenameNew of a file fails.
 //   - Info.Birth is set on macOS only. On Windows, device, inode and link count are not set either.
 //   - Lock uses flock on Linux, macOS and the BSDs. Elsewhere, including Windows, it returns
 //     errors.ErrUnsupported.
-//   - On Windows, Sync of a directory does nothing, because NTFS journals names.
+//   - On Windows, Sync of a directory does nothing, because Windows cannot sync directories. So a
+//     power loss may undo changes of names.
 //   - Files implement none of [GatherWriter], [Reserver] and [WriteBacker].
 func OS() FS { return osFS{} }
 
@@ -83,8 +85,8 @@ func existing(path string) (above, missing string, err error) {
 }
 
 // makeIn makes a directory and returns it. The parameter above is an existing directory, and
-// missing is the path of the new directory relative to it. makeIn also makes the parents in this
-// path.
+// missing is the path of the new directory relative to it. makeIn also makes the missing parents in
+// this path.
 func makeIn(system FS, above, missing string, perm fs.FileMode) (Dir, error) {
 	parent, err := system.OpenDir(above)
 	if err != nil {

@@ -33,12 +33,12 @@ func (d *osDir) Close() error {
 // and the open. After the last try, the open fails.
 const swaps = 8
 
-// errSwapped means that a name changed its kind between the check and the open in each of several
-// tries.
+// errSwapped means that the name was made, replaced or removed between the check and the open in
+// each try.
 var errSwapped = errors.New("changed its type repeatedly while it was opened")
 
 // child opens a directory without following a symlink. The parameter name is its name in d. The
-// parameter whole is the path of which name is a part. It is for errors.
+// parameter whole is the path of which name is a part. It is only used in errors.
 func (d *osDir) child(op, whole, name string) (*osDir, error) {
 	for range swaps {
 		seen, err := d.root.Lstat(name)

@@ -13,9 +13,8 @@
 //	err = dir.Sync() // from here on the name is durable
 //
 // [OS] is the portable implementation. Its documentation states its limits. Package vfstest has an
-// in-memory file system that loses unsynced data in the worst order, so that tests see the state
-// after a power loss. It also has a conformance suite for implementations. The in-memory file
-// system and [OS] run under testing/synctest.
+// in-memory file system that simulates the loss of unsynced data in a crash, and a conformance
+// suite for implementations. The in-memory file system and [OS] run under testing/synctest.
 package vfs
 
 import (
@@ -31,16 +30,17 @@ import (
 var ErrLocked = errors.New("vfs: locked by another process")
 
 // ErrNotRegular is returned if a name is a symlink, directory, FIFO, socket or device, but a
-// regular file is wanted. The error's text names the kind.
+// regular file is wanted. It is also returned for a symlink in place of a directory. The error's
+// text names the kind.
 var ErrNotRegular = errors.New("vfs: not a regular file")
 
 // FS opens directories. Paths are in the form of the operating system.
 type FS interface {
-	// OpenDir opens an existing directory. The path itself may lead through symlinks, because the
-	// user chose it. Names beneath the directory may not.
+	// OpenDir opens an existing directory. Its path may lead through symlinks, because the user
+	// chose it. Names beneath the directory may not.
 	OpenDir(path string) (Dir, error)
-	// MakeDir opens a directory. It first makes the directory and its missing parents with perm,
-	// and makes them durable.
+	// MakeDir opens a directory. If the directory or parents of it are missing, it first makes them
+	// with perm, and makes their names durable.
 	MakeDir(path string, perm fs.FileMode) (Dir, error)
 }
 
@@ -56,10 +56,10 @@ type Dir interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Stat(name string) (Info, error) // describes the name itself: symlinks are not followed
 	// Entries lists the directory with this name ("." for the Dir itself), in no particular order.
-	// Entries that are deleted meanwhile are left out.
+	// Entries deleted meanwhile cause no error.
 	Entries(name string) ([]Entry, error)
-	// Rename moves the file oldName into another Dir or the same one (to), where it gets the name
-	// newName. It replaces an existing file newName. The rename is durable only after Sync of both
+	// Rename moves the file oldName into the Dir to, which may be this one, and names it newName.
+	// It replaces an existing file newName. The rename is durable only after Sync of both
 	// directories. Rename fails across file systems.
 	Rename(oldName string, to Dir, newName string) error
 	// RenameNew is like Rename, but returns fs.ErrExist if newName exists. If the system has no

@@ -1,7 +1,7 @@
 // Package vectors compares the policies of this project with golden vectors: waits and decisions
-// recorded from the original libraries. Only tests import it. It defines the form of the vectors,
-// and which package tests which policy (table.go). It contains no policy. The vectors themselves
-// are in the folder golden, with a README that describes their form.
+// recorded from the libraries that these policies imitate. Only tests import this package. It
+// defines the form of the vectors, and which package tests which policy (table.go). It contains no
+// policy. The vectors themselves are in the folder golden, with a README that describes their form.
 package vectors
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// File is one library's vectors.
+// File has vectors of one library.
 type File struct {
 	Name     string `json:"-"` // base name of the file
 	Form     int    `json:"form"`
@@ -58,7 +58,7 @@ type Point struct {
 }
 
 // Step is the distribution of one step's delays. In a case with the Kind "support", all delays of
-// the step are equally likely. They are Values, or the multiples of Unit from 0 to Last.
+// the step are equally likely: Values, or Unit times each whole number from 0 to Last.
 type Step struct {
 	N         int              `json:"n"`
 	Error     string           `json:"error"`

@@ -17,9 +17,9 @@ import (
 const deviations = 6.5
 
 // beyond returns the number of our draws that may lie above the library's highest draw, or below
-// its lowest. If all draws come from one distribution, k of our N draws lie beyond all S draws of
-// the library with a probability of (N/(N+S))^k. beyond returns a k for which this is below 1e-9.
-// The parameter theirs is S, and ours is N.
+// its lowest. If all draws come from one distribution, at least k of our N draws lie beyond all S
+// draws of the library with a probability of at most (N/(N+S))^k. beyond returns a k for which this
+// is below 1e-9. The parameter theirs is S, and ours is N.
 func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
@@ -32,7 +32,7 @@ type Sample struct {
 	samples int
 	step    Step
 	ours    []time.Duration
-	before  []time.Duration // our draws of the step before; nil: steps are independent
+	before  []time.Duration // our draws of the step before; nil if steps are independent
 }
 
 // Check fails t if our draws differ from the library's distribution.

@@ -18,8 +18,9 @@ type Subject struct {
 	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait. Nil
 	// means that the waits do not depend on earlier ones: At is enough.
 	Walk func(src rand.Source) func() (d time.Duration, ok bool)
-	// Bounds returns the bounds of the waits at step n. The tests check that every draw and the
-	// library's extremes lie within them. Nil means that the bounds are unknown.
+	// Bounds returns the bounds of the waits at step n. In a case of kind random, Check verifies
+	// that all draws and the library's extremes lie within them. Nil means that the bounds are
+	// unknown.
 	Bounds func(n int) (lowest, mean, highest time.Duration)
 }
 
@@ -72,7 +73,7 @@ func Check(t *testing.T, c Case, s Subject) {
 }
 
 // checkError compares err with want, the library's error in the form "class: text". It ignores the
-// class. Java has null for an error without text.
+// class. The text is null for a Java error without text.
 func checkError(t *testing.T, want string, err error) {
 	t.Helper()
 	_, text, _ := strings.Cut(want, ": ")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The packages that test vectors. Each case is tested in exactly one.
+// The packages that test the vectors in golden/*.json. Each case is tested in exactly one of them.
 const (
 	Backoff = "backoff"
 	Compat  = "backoff/compat"
@@ -79,7 +79,8 @@ var owners = map[string]string{
 	"sethvargo.fibonacci":                 Compat,
 }
 
-// Dir returns the folder with the golden vectors: PENSTOCK_VECTORS, or the project's own.
+// Dir returns the folder with the golden vectors: the value of the environment variable
+// PENSTOCK_VECTORS, or the project's own folder.
 func Dir(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("PENSTOCK_VECTORS"); dir != "" {

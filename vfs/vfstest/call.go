@@ -9,7 +9,7 @@ import (
 type Op string
 
 // The kinds of calls. Crashes simulates no crash after a call that only reads: OpStat, OpList,
-// OpRead and OpOpenDir.
+// OpRead, OpOpenDir, and OpOpen without os.O_CREATE and os.O_TRUNC.
 const (
 	OpOpen     Op = "open" // Open and OpenFile
 	OpRead     Op = "read" // Read and ReadAt
@@ -101,11 +101,12 @@ func (m *Mem) strike(op Op, path string) *Fault {
 	return hit
 }
 
-// callsKept is the number of latest calls that are always kept. Older ones are dropped when twice
-// as many calls are kept.
+// callsKept is the number of latest calls that are always kept. When there are twice as many, the
+// older half is dropped.
 const callsKept = 1 << 16
 
-// Calls returns the recorded calls, oldest first. If there were many calls, the oldest are missing.
+// Calls returns the recorded calls, oldest first. Of more than 65,536 calls, the oldest may be
+// missing.
 func (m *Mem) Calls() []Call {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -25,8 +25,8 @@ type Harness struct {
 	FIFO    func(path string) error
 }
 
-// TestFS checks that a file system keeps the promises of vfs that do not require a crash. Each
-// subtest calls the function make.
+// TestFS checks the promises of vfs that can be tested without a crash. Each subtest calls the
+// function make for a Harness of its own.
 func TestFS(t *testing.T, make func(t *testing.T) Harness) {
 	for _, test := range []struct {
 		name string

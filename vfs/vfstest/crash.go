@@ -16,7 +16,7 @@ type Data string
 const (
 	DataAll    Data = "kept"   // all survive: only the process died
 	DataNone   Data = "lost"   // all are lost
-	DataPrefix Data = "prefix" // the first writes of each file survive, the last of these in part
+	DataPrefix Data = "prefix" // the first writes of each file survive, the last perhaps in part
 	// DataTorn means that the last unsynced write of each file was torn by the crash. All bytes
 	// survive, except for the second half of the bytes that this write wrote to its last page.
 	// These are replaced by the bytes that were on the disk before, or by zeros.
@@ -28,7 +28,8 @@ const (
 type Names string
 
 // The values of Names. A rename within a directory survives completely or not at all. After a
-// rename between two directories, both names may survive, but at least one of them does.
+// rename between two directories, both names may survive. If the old name was durable, at least one
+// of them survives.
 const (
 	NamesAll  Names = "kept"
 	NamesNone Names = "lost"
@@ -51,11 +52,11 @@ func (c Crash) String() string {
 }
 
 // Crashes runs the workload once on an empty file system. After each call that may have changed
-// something, it yields the file systems that a crash at this moment can leave. The first file
-// system is the state after a kill of the process (DataAll, NamesAll). The others are states after
-// a power loss, one for each combination of a value of [Data] other than DataAll with a value of
-// [Names]. If all bytes are synced, DataNone is the only value of Data. If all names are synced,
-// NamesNone is the only value of Names.
+// something, it yields file systems that a crash at this moment can leave. The first file system is
+// the state after a kill of the process (DataAll, NamesAll). The others are states after a power
+// loss, one for each combination of a value of [Data] other than DataAll with a value of [Names].
+// If all bytes are synced, DataNone is the only value of Data. If all names are synced, NamesNone
+// is the only value of Names.
 //
 // The loop body runs inside the call, so it sees the workload's variables as they were at the
 // crash. The workload must make its calls on its own goroutine, and the body must not use locks

@@ -53,7 +53,7 @@ func (d *dir) at(op, name string) (*node, string, error) {
 	}
 }
 
-// child returns the directory part of name in n.
+// child returns the subdirectory of n with the name part. op and name are for errors.
 func (n *node) child(op, name, part string) (*node, error) {
 	next := n.seen[part]
 	switch {

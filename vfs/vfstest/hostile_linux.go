@@ -19,9 +19,8 @@ import (
 )
 
 // TestLinux checks that a file system on Linux handles devices, permissions, other processes, and
-// names that are replaced while they are opened. Its tests run in directories of their own in the
-// test's temporary directory. To get another process, TestLinux starts the test binary again, with
-// only the test that called TestLinux.
+// names that are replaced while they are opened. Each subtest runs in a temporary directory of its
+// own. To get another process, one subtest starts the test binary again, with only that subtest.
 func TestLinux(t *testing.T, system vfs.FS) {
 	for _, test := range []struct {
 		name string
@@ -145,8 +144,8 @@ func testVanishingEntries(t *testing.T, system vfs.FS) {
 	}
 }
 
-// testReplacedNames opens names that are constantly replaced by symlinks, FIFOs and directories: an
-// opened file is always a regular file of this directory.
+// testReplacedNames opens a file while its name is constantly replaced by symlinks and FIFOs, and
+// its directory by a symlink. If the open succeeds, it must have opened the regular file.
 func testReplacedNames(t *testing.T, system vfs.FS) {
 	d, root := openTemp(t, system)
 	outside := t.TempDir()

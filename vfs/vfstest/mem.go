@@ -1,12 +1,12 @@
-// Package vfstest provides an in-memory file system that loses unsynced data in the worst order,
-// and a conformance suite for implementations of vfs.
+// Package vfstest provides an in-memory file system that simulates the loss of unsynced data in a
+// crash, and conformance suites for implementations of vfs.
 //
 // [Mem] keeps two states of every file and directory: the visible one, and the one on disk.
-// [Crashes] runs a workload. After each call that changes anything, it yields the file systems that
-// a crash at that moment could leave. [Mem.Fail] makes the n-th call of a kind fail. Mem never
-// touches a real file, and equal seeds give equal results. Mem and [Crashes] start no goroutine and
-// run under testing/synctest. The conformance suites do not run under testing/synctest, because
-// they start subtests and child processes.
+// [Crashes] runs a workload. After each call that may have changed something, it yields file
+// systems that a crash at that moment could leave. [Mem.Fail] makes the n-th call of a kind fail.
+// Mem never touches a real file, and equal seeds give equal results. Mem and [Crashes] start no
+// goroutine and run under testing/synctest. The conformance suites do not run under
+// testing/synctest, because they start subtests and child processes.
 package vfstest
 
 import (
@@ -25,11 +25,13 @@ import (
 // Mem is an in-memory file system. Its root is "/", and relative paths start there. It is safe for
 // concurrent use.
 //
-// Every call through vfs is recorded ([Mem.Calls]) and may fail ([Mem.Fail]). Mem also has methods
-// for the actions of other programs, such as [Mem.WriteFile] and [Mem.Delete]. These are not
-// recorded, fail by no [Fault], and are durable at once.
+// Calls through vfs other than Path, Seek and Close are recorded ([Mem.Calls]) and can be made to
+// fail ([Mem.Fail]). Mem also has methods for the actions of other programs, such as
+// [Mem.WriteFile] and [Mem.Delete]. These are not recorded and not affected by a [Fault]. Their
+// changes are durable at once, unless the name has unsynced changes.
 //
-// Mem checks the owner's permissions as Linux does for a user other than root. Its size is
+// Mem checks the owner's permission to read or write an existing file when it is opened, as Linux
+// does for a user other than root. It does not check the permissions of directories. Its size is
 // unlimited. Simulate a full disk by a [Fault].
 type Mem struct {
 	mu      sync.Mutex // guards all fields below, and every node
@@ -41,7 +43,7 @@ type Mem struct {
 	calls   []Call
 	called  int
 	faults  []*Fault
-	after   func(Call) // called without mu for each call that may have changed something
+	after   func(Call) // called without mu after each call that may have changed something
 }
 
 // epoch is the initial time of a Mem's clock, which advances by a millisecond with each reading.

@@ -14,7 +14,7 @@ type node struct {
 	links         uint64
 	born, changed time.Time
 	target        string // target of a symlink
-	// path is the name of a file that was opened, updated by renames.
+	// path is the path by which a file was last opened. A rename of the file updates it.
 	path   string
 	locked bool
 

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestWriteParts checks that many calls of vfs.WriteParts write the concatenation of their parts.
-// Some calls have more parts than one system call takes. The parameter root names a directory,
-// which TestWriteParts makes if it is missing.
+// TestWriteParts checks that several calls of vfs.WriteParts write the concatenation of their
+// parts. Some calls have more parts than one system call takes. The parameter root names a
+// directory, which TestWriteParts makes if it is missing.
 func TestWriteParts(t *testing.T, system vfs.FS, root string) {
 	t.Helper()
 	dir, err := system.MakeDir(root, 0o700)
