@@ -37,7 +37,7 @@ type Advice struct {
 //	RateLimit: "default";r=5;t=30            draft-ietf-httpapi-ratelimit-headers-08 and later
 //	RateLimit-Policy: "default";q=100;w=60
 //	RateLimit: limit=100, remaining=5, reset=30      its draft 07
-//	RateLimit-Remaining: 5                           its drafts up to 03
+//	RateLimit-Remaining: 5                           its drafts up to 06
 //	RateLimit-Reset: 30
 //	X-RateLimit-Remaining: 5                         GitHub and many others; also X-Rate-Limit-*
 //	X-RateLimit-Reset: 1767225600                    seconds, a Unix time in s or ms, a Go duration, RFC 3339
@@ -86,7 +86,10 @@ func (a *Advice) parseFamily(header map[string][]string, f family, now time.Time
 	limit, params, _ := strings.Cut(get(header, f.limit), ";")
 	limit, _, _ = strings.Cut(limit, ",")
 	if n, ok := parseCount(strings.TrimSpace(limit)); ok {
-		a.Limit, found = n, true
+		found = true
+		if a.Window == 0 { // otherwise RateLimit-Policy states the limit
+			a.Limit = n
+		}
 		for p := range strings.FieldsFuncSeq(params, func(r rune) bool {
 			return r == ';' || r == ','
 		}) {
@@ -110,6 +113,7 @@ func (a *Advice) parseFamily(header map[string][]string, f family, now time.Time
 }
 
 // parseRateLimit reads the headers RateLimit and RateLimit-Policy, which may hold several limits.
+// It reports whether RateLimit states one. Up to draft 06, other headers state the remaining events.
 func (a *Advice) parseRateLimit(limits, policies []string) bool {
 	found, name := false, ""
 	for member := range members(limits) {
@@ -139,7 +143,7 @@ func (a *Advice) parseRateLimit(limits, policies []string) bool {
 		found = true
 	}
 	for member := range members(policies) {
-		found = a.parsePolicy(member, name) || found
+		a.parsePolicy(member, name)
 	}
 	return found
 }
@@ -176,7 +180,7 @@ func (a *Advice) parseMember(key, value string) bool {
 // parsePolicy reads a member of RateLimit-Policy: "name";q=100;w=60, or 100;w=60 up to draft 07. It
 // uses the member if the member has the same name as the limit that is reached first, or if one of
 // them has no name. After it has used a member with a window, it ignores the others.
-func (a *Advice) parsePolicy(member, name string) bool {
+func (a *Advice) parsePolicy(member, name string) {
 	quota, window, key := 0, time.Duration(0), ""
 	for i, part := range httpfield.Split(member, ';') {
 		k, v, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -193,10 +197,9 @@ func (a *Advice) parsePolicy(member, name string) bool {
 		}
 	}
 	if quota <= 0 || name != "" && key != name || a.Window > 0 {
-		return false
+		return
 	}
 	a.Limit, a.Window = quota, window
-	return true
 }
 
 // members iterates over the members of a structured list that may be spread over several lines.
