@@ -15,10 +15,11 @@ const (
 	avroSync  = 16 // length of the marker at the end of each block
 )
 
-// spoolPosition returns the position that a spooldir source has stored in .flumespool-main.meta.
-// This is an Avro data file. Its metadata has the path of the spooled file under the key "file".
-// Each of its records has one field, the long offset, and the last record has the present position.
-// An incomplete block at the end of the file is ignored.
+// spoolPosition returns the position that a spooldir source has stored in the file
+// .flumespool-main.meta, an Avro data file with the contents b. Its metadata has the path of the
+// spooled file under the key "file". Each of its records has one field, the long offset, and the
+// last record has the present position. The first incomplete block, and everything after it, is
+// ignored.
 func spoolPosition(b []byte) (file string, offset int64, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(avroMagic))
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Limits of the size of Flume's state files.
+// Limits on a tracker directory.
 const (
 	maxMarkers    = 1 << 20 // files in a tracker directory
 	maxMarkerDeep = 64      // nesting of a tracker directory
@@ -161,7 +161,7 @@ func (c *carrier) spooldir() error {
 	return nil
 }
 
-// markers converts the progress of a spooldir source whose trackingPolicy is tracker_dir. For each
+// markers adds the finished files to the checkpoint, if trackingPolicy is tracker_dir. For each
 // finished file, trackerDir contains an empty marker file. The marker's name is the name of the
 // finished file with c.suffix appended.
 func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error {

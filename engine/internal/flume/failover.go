@@ -13,7 +13,7 @@ import (
 
 // failoverGroup returns the sink group that consists of exactly these sinks and has the processor
 // failover. With this processor, the next sink is used if one fails. failoverGroup returns nil if
-// there is no such group, or if penstock's sink failover cannot replace it.
+// there is no such group, if there is only one sink, or if a sink is not an HTTP sink.
 func (c *converter) failoverGroup(sinks []*part) *part {
 	for _, s := range sinks {
 		if sinkKind(s) != "http" {

@@ -1,11 +1,14 @@
 // Package flume converts the configuration of a Flume 1.11 agent to penstock. It converts the
-// sources spooldir and TAILDIR, the channels memory and file, the sinks http, file_roll and null,
-// and sink groups.
+// sources spooldir, TAILDIR and exec (only with the command tail), the interceptor regex_filter,
+// the sinks http, file_roll and null, and sink groups. The channels memory and file need no
+// equivalent.
 //
-// A note reports each property that cannot be converted. If a sink is not supported, its route gets
-// no sink, so that `penstock validate` reports an error.
+// Notes report properties that cannot be converted. One note covers all properties of an
+// unsupported source, channel or sink. The pipeline of an unsupported source gets no source. If no
+// sink of a channel is supported, its route gets no sink. `penstock validate` then reports an
+// error.
 //
-// Convert reads no files. The Progress in its result reads the position files and tracker
+// Convert reads no files. The functions in Result.Progress read the position files and tracker
 // directories of Flume. The command `penstock import flume` uses both. Options and their defaults
 // are those of the Flume 1.11.0 User Guide and of Flume's source code.
 package flume

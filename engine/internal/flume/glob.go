@@ -11,9 +11,9 @@ import (
 // maxGlobs is the maximum number of globs for one pattern.
 const maxGlobs = 64
 
-// globs converts a regular expression to globs. The expression must match whole file names. wider
-// reports that the globs also match names that the expression does not match. ok is false if there
-// are no globs for the expression.
+// globs converts a regular expression to globs. The expression is meant to match whole file names.
+// wider reports whether the globs may also match other names. ok is false if there are no globs for
+// the expression.
 func globs(pattern string) (list []string, wider, ok bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -43,8 +43,9 @@ func globs(pattern string) (list []string, wider, ok bool) {
 
 type globber struct{ wider bool }
 
-// of returns globs that match all texts that an expression matches. If the globs also match further
-// texts, it sets c.wider. The second result is false if there are no globs for the expression.
+// of returns globs that match all texts that an expression matches. If the globs may also match
+// other texts, it sets c.wider. The second result is false if there are no globs for the
+// expression.
 func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	switch re.Op {
 	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText,
@@ -93,11 +94,11 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	return nil, false
 }
 
-// repeated converts a repetition. The result is exact for .* and .+, for a fixed number of
-// repetitions, and for an optional expression. In all other cases, the result also matches further
-// names: it has the minimum number of repetitions, followed by a star. Example: x{2,5} becomes xx*.
-// The second result is false if the repeated expression has no globs, or if the result would need
-// too many.
+// repeated converts a repetition. The result is exact for a fixed number of repetitions, for an
+// optional expression, and for any character without a maximum, such as .* and .+. Otherwise the
+// result has the minimum number of repetitions, followed by a star, and may match other names as
+// well. Example: x{2,5} becomes xx*. The second result is false if the repetition cannot be
+// converted: only an optional expression may have several globs.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// sink writes the sink of a route. If the channel has several sinks, it writes one sink that
-// combines them.
+// sink writes the sink of a route. If the first supported sink of the channel is an HTTP sink, all
+// its HTTP sinks are combined, into an http or a failover sink. Otherwise only the first supported
+// sink is written.
 func (c *converter) sink(s *part, channel string, depth int, route string) {
 	sinks := c.sinksOf(channel)
 	var usable []*part
@@ -95,7 +96,7 @@ func sinkKind(k *part) string {
 	return ""
 }
 
-// grouped adds notes about the options of the sink group that contains one of the sinks.
+// grouped adds notes about the processors of the sink groups that contain one of the sinks.
 func (c *converter) grouped(sinks []*part) {
 	for _, g := range c.agent.groups {
 		members := strings.Fields(g.get("sinks"))
@@ -189,9 +190,9 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 	}
 }
 
-// httpRest handles the remaining options of an HTTP sink. For options without an exact equivalent,
-// it adds notes: these are the request timeout and the reactions to status codes. It marks the
-// other options as read, because they need no note.
+// httpRest handles the remaining options of an HTTP sink. It adds notes about the request timeout
+// and the reactions to status codes, which have no exact equivalent. It marks the other known
+// options as read, because they need no note.
 func (c *converter) httpRest(k *part) {
 	for _, key := range []string{"contentTypeHeader", "acceptHeader", "connectTimeout",
 		"batchSize"} {

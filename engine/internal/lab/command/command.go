@@ -2,8 +2,8 @@
 // `penstock backoff` prints the waits of a backoff policy. Programs that embed the engine do not
 // have these commands.
 //
-// The package reads files and prints results. The packages contention, csma and flowsim compute the
-// figures.
+// The package reads files and prints results. The packages contention, csma and flowsim run the
+// simulations.
 package command
 
 import (

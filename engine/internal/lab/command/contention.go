@@ -32,9 +32,9 @@ type contentionFlags struct {
 	plot     string
 }
 
-// contentionResult is a line of the output of `sim backoff --json`. The names of its fields are
-// stable. Its standard deviations describe single trials. To get the standard deviation of the
-// mean, divide them by the square root of the number of trials.
+// contentionResult is a line of the output of `sim backoff --json`, without --outage. The names of
+// its fields are stable. Its standard deviations describe single trials. To get the standard
+// deviation of the mean, divide them by the square root of the number of trials.
 type contentionResult struct {
 	Policy   string  `json:"policy"` // as given on the command line
 	Clients  int     `json:"clients"`
@@ -46,8 +46,8 @@ type contentionResult struct {
 	GaveUp float64 `json:"gave_up,omitempty"`
 }
 
-// outageResult is a line of the output of `sim backoff --outage --json`. Its numbers are means over
-// the trials.
+// outageResult is a line of the output of `sim backoff --outage --json`. Its measurements are means
+// over the trials.
 type outageResult struct {
 	Policy       string  `json:"policy"`
 	OutageMs     float64 `json:"outage_ms"`
@@ -55,7 +55,7 @@ type outageResult struct {
 	Wasted       float64 `json:"wasted"`         // failed attempts per client
 	DelayMs      float64 `json:"delay_ms"`       // recovery to a client's success, mean
 	DelayWorstMs float64 `json:"delay_worst_ms"` // recovery to the success of the last client
-	Burst        float64 `json:"burst"`          // most attempts within 50 ms after the recovery
+	Burst        float64 `json:"burst"`          // most successes within any 50 ms
 	GaveUp       float64 `json:"gave_up,omitempty"`
 }
 
@@ -206,7 +206,7 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 }
 
 // finish prints the table, unless --json is set, and draws the figure if one was requested. It
-// omits the last column if that contains only zeros.
+// omits the last column if all of its values are 0.
 func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() plot.Figure) error {
 	if f.plot != "" {
 		if err := writePlot(f.plot, figure()); err != nil {
@@ -228,7 +228,7 @@ func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() pl
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// digits formats a mean, with one decimal if that digit is significant.
+// digits formats a mean: with one decimal below 100, unless it is an integer.
 func digits(x float64) string {
 	if x >= 100 || x == float64(int64(x)) {
 		return strconv.FormatFloat(x, 'f', 0, 64)

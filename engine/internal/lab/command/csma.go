@@ -23,8 +23,8 @@ type csmaFlags struct {
 	plot                string
 }
 
-// csmaResult is a line of the output of `sim csma --json`, for one number of stations. The names of
-// its fields are stable.
+// csmaResult is a line of the output of `sim csma --json`, for one number of stations and one frame
+// length. The names of its fields are stable.
 type csmaResult struct {
 	Stations  int     `json:"stations"`
 	FrameBits int     `json:"frame_bits"`
@@ -147,9 +147,9 @@ func (f csmaFlags) run(out io.Writer) error {
 
 func share(x float64) string { return strconv.FormatFloat(x, 'f', 4, 64) }
 
-// figure draws two panels against the number of stations. One has the utilisation, which is the
-// share of the time in which the cable carries frames. The other has the share of frames with the
-// same sender as the frame before (the capture effect).
+// figure draws two panels against the number of stations: the utilisation (the share of the time in
+// which the cable carries frames), and the share of frames with the same sender as the frame before
+// (the capture effect). Dashed lines show the formula and the share of lost frames.
 func (f csmaFlags) figure(results []csmaResult) plot.Figure {
 	stations := plot.Axis{Label: "stations", Log: true}
 	use := plot.Panel{Title: "Share of the time that carries frames", X: stations,

@@ -17,8 +17,7 @@ type retryChance struct {
 	Collision float64 `json:"collision"`
 }
 
-// runByRetry prints the probability that a retry collides again, for the first, second and each
-// further retry.
+// runByRetry prints the probability of another collision, for each retry of a frame.
 func (f csmaFlags) runByRetry(out io.Writer) error {
 	if f.attempts < 2 || f.attempts > 1000 {
 		return usagef("sim csma --by-retry: --attempts is %d; want 2 to 1000", f.attempts)

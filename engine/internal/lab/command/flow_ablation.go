@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// ablationCase is a line of the output of `sim flow --ablate --json`: one variant of flow control
-// in one experiment. The names of its fields are stable.
+// ablationCase is a line of the output of `sim flow --ablate --json`: one row of one experiment.
+// The names of its fields are stable.
 type ablationCase struct {
 	Experiment string    `json:"experiment"`
 	Case       string    `json:"case"`
@@ -64,8 +64,8 @@ func (f *flowFlags) runAblate(cmd *cobra.Command) error {
 }
 
 // ablateMarkdown writes an experiment as Markdown for a page. page is the path of the page, and
-// plots is the directory of the plots. If the experiment has a plot there, ablateMarkdown adds a
-// link to it, relative to the page.
+// plots is the directory of the plots. If plots is not empty, ablateMarkdown adds a link to the
+// plot of the experiment, relative to the page.
 func ablateMarkdown(w io.Writer, x *flowsim.Experiment, plots, page string) {
 	fmt.Fprintf(w, "\n### %s\n\n%s.\n\n| |", x.Name, x.Question)
 	for _, c := range x.Columns {

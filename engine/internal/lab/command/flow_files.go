@@ -37,7 +37,7 @@ func (f *flowFlags) files(plans []flowsim.Plan) error {
 	return nil
 }
 
-// writeFirst repeats the run with the first seed, and writes its plot and trace.
+// writeFirst runs s with the first seed, and writes the plot and the trace of this run.
 func (f *flowFlags) writeFirst(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
 	o := flowsim.Options{Seed: f.seed}
 	if f.plot != "" {
@@ -82,7 +82,7 @@ func plotName(scenario, algorithm string) string {
 	return safe + ".svg"
 }
 
-// runReplay replays a trace and prints whether flow control made the same decisions again.
+// runReplay replays a trace. It returns an error if flow control makes other decisions.
 func (f *flowFlags) runReplay(out io.Writer) error {
 	file, err := os.Open(f.replay)
 	if err != nil {

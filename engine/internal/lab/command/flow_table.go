@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// tableAlgorithms are the columns of --table: first the algorithms of this program, then those of
-// other programs.
+// tableAlgorithms are the default columns of --table: first the algorithms of this program, then
+// those of other programs. The last one is queue with the dispatch policy of other programs.
 var tableAlgorithms = []string{
 	"linear", "linear+round_robin", "aimd", "queue", "credit", "rate", "fixed:4",
 	"vector_arc", "netflix_vegas", "netflix_gradient2", "reno", "queue+peak_ewma",
@@ -40,7 +40,8 @@ type tableFigure struct {
 
 var (
 	goodputPercent = tableFigure{scenario.Goodput, 100}
-	// tableExtras are figures that a row shows in addition if its scenario has certain events.
+	// tableExtras are additional figures. A row shows the first one that fits its scenario. The row
+	// of a link shows none.
 	tableExtras = []struct {
 		what string
 		when func(s *scenario.Scenario) bool

@@ -171,7 +171,7 @@ func (r backoffResult) text(asked int) string {
 	return text
 }
 
-// short formats a duration with at most five digits.
+// short formats a duration, rounded to five significant digits.
 func short(d time.Duration) string {
 	unit := time.Duration(1)
 	for limit := d / 100000; unit <= limit; {

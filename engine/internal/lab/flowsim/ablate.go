@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Experiment tests one claim of the article on which flow control is based (docs/flow-control.md).
-// Its result is a table. Each row is a variant of flow control. The columns are figures of one or
-// two scenarios.
+// Experiment tests one claim of the article on which flow control is based (docs/origins/storm.md).
+// Its result is a table. The rows are variants, for example of the window size or of the batch
+// size. The columns are measured figures.
 type Experiment struct {
 	Name, Question string
 	Columns        []Column
@@ -18,7 +18,7 @@ type Experiment struct {
 	Note           string // related measurements, as text
 }
 
-// Column is a measured figure, such as the throughput. Its values are medians over the seeds.
+// Column is a measured figure, such as the goodput. Simulated values are medians over the seeds.
 type Column struct {
 	Title    string
 	scenario int // index into the rows' scenarios
@@ -26,16 +26,16 @@ type Column struct {
 	scale    float64 // factor of the values; 0 means 1
 }
 
-// Row is one variant of flow control.
+// Row is one variant of an experiment.
 type Row struct {
 	Name      string
 	Values    []float64 // values of the columns, in order
 	spec      string
-	scenarios []string // as text, by Column.scenario; nil means those of the experiment
+	scenarios []string // as text, by Column.scenario; not used by oneLimit and restarted
 }
 
-// article is a scenario with the workers of the article on which flow control is based: twelve
-// unequal workers, which together deliver 655 batches per second.
+// article is a part of a scenario, with the workers of the article on which flow control is based:
+// twelve unequal workers, which together can deliver 655 batches per second.
 const article = `warmup: 5s
 workers:
   - { count: 4, rate: 100 }
@@ -66,8 +66,8 @@ const (
 
 var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
 
-// Ablate runs the experiments, one for each claim of the article on which flow control is based. An
-// experiment compares runs with and without the feature that the claim is about.
+// Ablate runs all experiments and returns them with their results. first is the first seed, and
+// seeds is the number of runs of each variant.
 func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
 	all := experiments()
 	for i := range all {
@@ -206,7 +206,7 @@ func batchRecords() (rows []Row) {
 }
 
 // run computes the values of the table. A scenario of a row may begin with a line that names an
-// algorithm. run then uses this algorithm for the scenario.
+// algorithm. run then uses this algorithm instead of that of the row.
 func (x *Experiment) run(ctx context.Context, first uint64, seeds int) error {
 	var plans []Plan
 	for _, r := range x.Rows {

@@ -91,8 +91,9 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 }
 
 // spout simulates a sender with a fixed number of batches in flight (limit) over all workers of s,
-// and returns its goodput. It sends to the workers in turn, regardless of their queues. The model
-// is a closed network of queues without network delay.
+// and returns its goodput as a share of the total rate of the workers. The sender sends to the
+// workers in turn, regardless of their queues. The model is a closed network of queues without
+// network delay.
 func spout(s *scenario.Scenario, limit int, seed uint64) float64 {
 	rnd := kernel.Rand(seed, serviceStream)
 	var served kernel.Kernel[int] // key: worker

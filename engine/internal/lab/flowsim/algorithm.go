@@ -22,14 +22,14 @@ type Spec struct {
 	Dispatch string
 	Window   window.Algorithm
 	Policy   dispatch.Policy
-	Reports  bool // the workers report their load and capacity, if the algorithm uses that
+	Reports  bool // the workers report their load and capacity to the senders
 	// HidesTimes makes the workers omit from their reports how long batches waited and were served.
 	HidesTimes bool
 	Hedge      float64 // maximum share of hedges among the attempts; 0 means no hedges
 }
 
-// algorithm creates the window algorithm of a Spec. option is the text after a colon in the
-// requested name, such as 10 in "fixed:10", or "".
+// algorithm makes the window algorithm of a Spec. The parameter of make is the text after the colon
+// in the requested name, such as 10 in "fixed:10", or "".
 type algorithm struct {
 	name    string
 	option  string // description of the text allowed after a colon, for messages; "" for none
@@ -75,9 +75,9 @@ func allPolicies() (all []dispatch.Policy) {
 	return append(all, peers.LeastInFlight{}, peers.TwoChoices{}, peers.PeakEWMA{}, hashOnce{})
 }
 
-// hashOnce is like hash dispatch, but a batch may change its lane (the place of a worker). If the
-// lane of a batch is not free, for example after a failure, the batch goes to the free lane with
-// the next highest hash. A comparison with dispatch.Hash shows whether it is better that a batch
+// hashOnce is like hash dispatch, but a batch does not wait for its lane. If that lane is not free,
+// for example after a failure, the batch goes to the free lane with the next highest hash. So it
+// changes its worker. A comparison with dispatch.Hash shows whether it is better that a batch
 // returns to the same worker after a timeout.
 type hashOnce struct{ dispatch.Hash }
 
@@ -125,8 +125,8 @@ func DispatchNames() []string {
 	return names
 }
 
-// Find returns the algorithm with a name such as "linear", "fixed:10" or "queue+round_robin". The
-// part after the plus is a dispatch policy. If the name has none, the parameter policy names it. If
+// Find returns the Spec for a name such as "linear", "fixed:10" or "queue+round_robin". The part
+// after the plus is a dispatch policy. If the name has none, the parameter policy names it. If
 // policy is empty as well, DefaultDispatch is used.
 func Find(name, policy string) (*Spec, error) {
 	s := &Spec{Name: name, Dispatch: policy}
@@ -196,7 +196,7 @@ func fixed(option string) (window.Algorithm, error) {
 // "queue+round_robin" does.
 func (s *Spec) namesDispatch() bool { return strings.Contains(s.Name, "+") }
 
-// Title returns the name with the dispatch policy, for display.
+// Title returns the name for display. It contains the dispatch policy if that is not the default.
 func (s *Spec) Title() string {
 	if s.namesDispatch() || s.Dispatch == DefaultDispatch {
 		return s.Name

@@ -45,8 +45,8 @@ func (c *collector) begin(s *scenario.Scenario, series *Series) {
 	}
 }
 
-// advance adds the time between two events to c.area, the integral over time of the cost of the
-// in-flight batches. It omits the warm-up.
+// advance adds the time between two events to c.area, which is the cost of the in-flight batches,
+// integrated over time. The warm-up does not count.
 func (c *collector) advance(from, to time.Duration) {
 	if from = max(from, c.warm); to > from {
 		c.area += c.inFlight * (to - from).Seconds()

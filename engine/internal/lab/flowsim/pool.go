@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// report returns the load report that worker v sends with its response to j. The code that computes
-// the report is production code. The report is empty if the algorithm of the run does not use
-// reports.
+// report returns the load report that worker v sends with its response to j. The numbers come from
+// window.Pool, which is production code. The report is empty if the algorithm of the run does not
+// use reports.
 func (x *sim) report(v *server, j *job) control.Report {
 	if !x.spec.Reports {
 		return control.Report{}

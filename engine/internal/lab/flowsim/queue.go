@@ -3,8 +3,8 @@
 package flowsim
 
 // occurrence is an event of the simulation. If several events have the same time, the timer events
-// of senders come last. The order is that of flow.Sender, which processes available responses
-// before timers.
+// of senders (wakes) come last. The order is that of flow.Sender, which processes available
+// responses before timers.
 type occurrence struct {
 	kind occurs
 	gen  uint32
@@ -20,7 +20,7 @@ const (
 	reaches                // an attempt arrives at its worker
 	served                 // a worker has finished a job
 	answers                // a response arrives at the sender
-	gaveUp                 // the oldest attempt has reached its timeout
+	gaveUp                 // it is time to abandon the oldest running attempts
 	changes                // an event or a pause of the scenario begins or ends
 	joins                  // a sender starts
 	bursts                 // the burst of the load arrives

@@ -10,8 +10,8 @@ import (
 )
 
 // crashScenario is a minute at 60 % load that ends with a crash. One second before the crash, a
-// worker hangs. So the watermark, the position up to which everything is delivered, does not
-// advance.
+// worker hangs. Its batches hold back the watermark, the position up to which everything is
+// delivered.
 const crashScenario = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59s, for: " +
 	"1s, workers: [0], hang: true } ]\n" + article
 

@@ -47,7 +47,7 @@ type sender struct {
 	wakeAt  time.Duration
 	awake   bool
 	flying  map[uint64]*attempt
-	got     float64         // cost delivered since the last sender has joined, without repetitions
+	got     float64         // cost delivered since sim.allJoined, without repetitions
 	windows []Sent          // windows by lane, for algorithms that are notified of attempts
 	atLane  []int           // number of in-flight attempts by lane, for windows
 	refused []control.Event // responses to Bisect and DeadLetter, not yet passed on
@@ -59,8 +59,8 @@ func (x *sim) plan(d *sender, planned time.Duration) {
 	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
 }
 
-// maxOmitted is the maximum number of batches that a sender may omit. It corresponds to
-// Config.Waiting, which limits the batches that wait for a retry in production.
+// maxOmitted bounds the loop of feed. Once a sender has omitted maxOmitted batches, feed returns
+// whenever it omits another one.
 const maxOmitted = 1e6
 
 // feed offers batches to the state machine of d while it accepts them, and schedules the next timer
@@ -158,7 +158,7 @@ func (x *sim) start(d *sender, c *control.Command) {
 	}
 }
 
-// giveUp abandons the attempts that have reached their timeout.
+// giveUp abandons the attempts that have run for x.abandon. Their outcome is TimedOut.
 func (x *sim) giveUp() {
 	x.patient = false
 	for x.patience.len() > 0 {
@@ -177,7 +177,7 @@ func (x *sim) giveUp() {
 	}
 }
 
-// cancel ends an attempt because its batch has settled. The worker is not notified.
+// cancel marks an attempt to be ended, because its batch has settled. The worker is not notified.
 func (x *sim) cancel(d *sender, id uint64) {
 	if a := d.flying[id]; a != nil {
 		x.canceled = append(x.canceled, a)

@@ -14,7 +14,7 @@ type Series struct {
 	Names     []string    // names of the lanes in Windows
 	Windows   [][]float64 // by lane and point: window of the first sender
 	InFlight  []float64   // cost of the in-flight batches of all senders
-	RoundTrip []float64   // mean of the responses since the previous point in ms; -1 if none
+	RoundTrip []float64   // mean of the deliveries since the previous point in ms; -1 if none
 	Goodput   []float64   // cost per second since the previous point
 	Optimum   []float64   // cost per second
 

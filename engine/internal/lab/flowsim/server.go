@@ -101,8 +101,8 @@ func (x *sim) reach(v *server, a *attempt) {
 	x.serve(v)
 }
 
-// admits reports whether the throttle accepts another batch. In any second, it accepts at most as
-// many batches as its rate allows.
+// admits reports whether the throttle accepts another batch. In any second, it accepts at most
+// Limit batches, or one if Limit is less than 1.
 func (v *server) admits(now time.Duration) bool {
 	for v.accepted.len() > 0 && *v.accepted.first() <= now-time.Second {
 		v.accepted.take()
@@ -216,7 +216,7 @@ func (x *sim) lose(v *server) {
 	v.waits = 0
 }
 
-// restart restarts worker i if e is an event of kind Restart for it. The worker loses all its
+// restart restarts worker v if e is an event of kind Restart for it. The worker loses all its
 // batches. Its epoch, which the senders see in its reports, grows by 1.
 func (x *sim) restart(v *server, e *scenario.Event) {
 	if e.Kind == scenario.Restart && e.About(v.num) {

@@ -38,11 +38,11 @@ const (
 )
 
 // settling returns two times in seconds: the time from the start until the deliveries have
-// converged, and the time from the last event until they have recovered. They have converged or
-// recovered when they are at least 0.95 of the optimum in each later interval. An interval has 1 s,
-// or 10 round trips without a queue if that is longer. If the deliveries never reach that level,
-// the result is the time until the end. The time to converge is measured up to the first event
-// only.
+// converged, and the time from the end of the last event until they have recovered. They have
+// converged or recovered when they are at least 0.95 of the optimum in each later interval. An
+// interval lasts 1 s, or 10 round trips without a queue if that is longer. If the last interval is
+// below that level, the result is about the time until the start of that interval. The time to
+// converge is measured up to the first event only.
 //
 // With a backlog from the start, settling does not count deliveries, because random service times
 // alone would put one interval in ten below 0.95. It counts the busy time of each parallel slot of
@@ -94,7 +94,7 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 
 // settled returns the time in seconds after which got stays near best: got is at least 0.95 of best
 // in each later interval of span bins. Only the bins in got[from:to] count, and the time begins at
-// the first of them.
+// the first of them. If there are fewer than span of them, settled returns 0.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

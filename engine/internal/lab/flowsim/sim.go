@@ -3,10 +3,10 @@
 // Package flowsim runs flow-control scenarios in virtual time. It simulates the workers and the
 // network. The flow control itself is the production code of package control: each sender has a
 // control.Machine, a state machine that decides when to send a batch to which worker. The cost of a
-// batch is the amount of work in it. Rates are in cost per second.
+// batch is the amount of work in it. The rates of workers are in cost per second.
 //
-// A run has one thread and one queue of events. On one GOARCH, its figures depend only on scenario,
-// algorithm and seed, bit for bit. See docs/flow-control.md for the figures.
+// A run has one goroutine and one queue of events. On one GOARCH, its figures depend only on the
+// scenario, the Spec and the Options, bit for bit. See docs/flow-control.md for the figures.
 package flowsim
 
 import (
@@ -57,7 +57,8 @@ type sim struct {
 	adjust    func(*control.Config)
 }
 
-// Observer is the chooser of a dispatch policy. The simulator must notify it of every response.
+// Observer is a chooser of a dispatch policy. The simulator must notify it of the end of every
+// attempt.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
@@ -66,19 +67,18 @@ type Observer interface {
 // Options of a run, in addition to its scenario.
 type Options struct {
 	Seed uint64
-	// Trace, if not nil, is called for the first sender. Its arguments are valid only during the
-	// call.
+	// Trace, if not nil, is called after each step of the first sender's state machine, with the
+	// event of the step and the resulting commands. Its arguments are valid only during the call.
 	Trace  func(*control.Event, []control.Command)
 	Series *Series               // if not nil, filled with the values for a plot
 	Adjust func(*control.Config) // if not nil, changes the configuration of the senders
 	// Omit reports whether the sender omits a batch, for example because it knows that the data is
-	// bad. Nil means that no batch is omitted. After maxOmitted omitted batches, a sender reads
-	// nothing more.
+	// bad. Nil means that no batch is omitted.
 	Omit func(seq uint64, key uint32) bool
 }
 
 // Numbers of the random streams of a run. Each part of the simulation has its own stream. So all
-// algorithms get the same arrivals, sizes, service times and pauses.
+// algorithms get the same sequences of arrivals, sizes, service times and pauses.
 const (
 	arrivalStream = iota + 1
 	costStream
@@ -90,8 +90,8 @@ const (
 	errorStream   = 1 << 21
 )
 
-// redeliverUnit and redeliverMost are the unit and the maximum of the retry waits that Vector uses:
-// 1, 2, 3, 5 s and so on (Fibonacci numbers), up to an hour.
+// redeliverUnit and redeliverMost are the unit and the maximum of the retry waits with a link. As
+// in Vector, the waits are Fibonacci numbers of seconds, up to an hour.
 const redeliverUnit, redeliverMost = time.Second, time.Hour
 
 // Config returns the configuration of a sender's state machine for a scenario.
@@ -106,8 +106,8 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 
 // abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. If the timeout
 // of the scenario is longer, the timeout is used instead. A scenario with a link has only one
-// receiver, so an abandoned batch could not go elsewhere: the timeout is used even if it is
-// shorter.
+// receiver, so a timed-out batch cannot be sent to another one while its attempt runs. There, a
+// timeout of the scenario is used even if it is shorter.
 const abandonAfter = time.Minute
 
 // Run runs a scenario once and returns its figures.
@@ -178,14 +178,14 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	return nil
 }
 
-// observing is a dispatch policy with choosers that must be notified of responses.
+// observing is a dispatch policy with choosers that must be notified of the ends of attempts.
 type observing interface {
 	dispatch.Policy
 	Observes()
 }
 
 // keeper is a dispatch policy that records the choosers that it creates, so that the simulator can
-// notify them of responses.
+// notify them of the ends of attempts.
 type keeper struct {
 	dispatch.Policy
 	x *sim
@@ -199,14 +199,14 @@ func (k keeper) New(src rand.Source) dispatch.Chooser {
 	return c
 }
 
-// sending is an algorithm with windows that must be notified of every attempt.
+// sending is an algorithm with windows that must be notified of the start of every attempt.
 type sending interface {
 	window.Algorithm
 	Sends()
 }
 
-// Sent is a window that must be notified of every attempt. The argument inFlight includes that
-// attempt.
+// Sent is a window that must be notified of the start of every attempt. The argument inFlight
+// includes that attempt.
 type Sent interface {
 	window.Window
 	Sent(inFlight int)
@@ -230,7 +230,8 @@ func (k sendingKeeper) New() window.Window {
 	return w
 }
 
-// schedule adds the start and end of the scenario's events and pauses to the queue of events.
+// schedule adds the scenario's events to the queue of events, and the first occurrence of each kind
+// that repeats, such as pauses and arrivals.
 func (x *sim) schedule(seed uint64) {
 	for i := range x.s.Events {
 		e := &x.s.Events[i]

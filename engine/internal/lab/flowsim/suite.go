@@ -63,8 +63,8 @@ type Summary struct {
 }
 
 // RunAll runs every plan with the seeds first, first+1, and so on. The parameter seeds is their
-// number. RunAll uses GOMAXPROCS goroutines. It calls done with each summary, in the order of the
-// plans. If done returns an error, RunAll ends and returns it.
+// number. RunAll uses at most GOMAXPROCS goroutines. It calls done with each summary, in the order
+// of the plans. After an error of done or of a run, RunAll ends and returns the error.
 func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 	done func(*Summary) error) error {
 	type task struct {

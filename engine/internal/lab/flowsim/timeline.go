@@ -43,7 +43,7 @@ const (
 	headHeight  = 74.0
 )
 
-// lineColors is the palette of Okabe and Ito, which color-blind readers can distinguish.
+// lineColors are colors of Okabe and Ito, which color-blind readers can distinguish, and a gray.
 var lineColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 	"#555555"}
 
@@ -82,7 +82,7 @@ func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, 
 }
 
 // windows returns one curve for each worker: its window over time. Workers with the same rate have
-// the same color. The first worker of each color is labeled with the rate.
+// the same color. The first worker of each rate is labeled with it, except for a link.
 func (t *timeline) windows(r *Series) []curve {
 	var curves []curve
 	var rates []float64

@@ -18,14 +18,14 @@ import (
 // kind is the kind of file, for messages of the config package.
 var kind = config.Kind{Noun: "scenario", Least: "`duration:`, `load:`, and `workers:` or `link:`"}
 
-// Load reads a scenario file. An error contains the position of every part that does not fit the
-// format.
+// Load reads a scenario file. Errors in its contents are reported with their positions.
 func Load(path string) (*Scenario, error) {
 	d := newDocument(path)
 	return d.read(config.DecodeFile(path, kind, d))
 }
 
-// Parse reads a scenario from text. path is used only in errors.
+// Parse reads a scenario from text. path gives the scenario its name, unless the text has one, and
+// is used in errors.
 func Parse(path string, text []byte) (*Scenario, error) {
 	d := newDocument(path)
 	return d.read(config.Decode(path, text, kind, d))
@@ -104,8 +104,8 @@ type throttle struct {
 	RetryAfter time.Duration `yaml:"retry_after" min:"1ms" max:"1h"`
 }
 
-// chosen are the workers of an event. In the file, they are all workers, the workers with the
-// listed indices, or a given number of workers, the fastest ones.
+// chosen are the workers of an event. In the file, they are the word all, a list of indices, or a
+// mapping such as {fastest: 4}, for the four fastest workers.
 type chosen struct {
 	Fastest int   `yaml:"fastest" min:"1"`
 	Listed  []int `yaml:",list" min:"0"`
@@ -192,8 +192,8 @@ func (d *document) read(err error) (*Scenario, error) {
 	return &d.Scenario, nil
 }
 
-// Validate converts the document into its Scenario. It returns an error if keys are missing, or if
-// keys exclude each other.
+// Validate converts the document into its Scenario. It returns an error for missing keys, for wrong
+// values, and for keys that exclude each other.
 func (d *document) Validate() error {
 	d.RTT, d.Jitter, d.Scenario.Timeout = d.Network.RTT, d.Network.Jitter, time.Duration(d.Timeout)
 	if err := errors.Join(d.translateWorkers(), d.translateSize(), d.checkLoad(),

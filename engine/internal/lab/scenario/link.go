@@ -21,11 +21,11 @@ func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
 // use the same maximum.
 const linkLevels = 200
 
-// Best returns the maximum delivery rate of a link, and the level at which the link reaches it. The
-// level is the number of in-flight batches. Levels at which the link refuses batches do not count.
-// At level l, the delay of a batch is delay * (1 + jitter + g(l) + h(rate)), and rate is the
-// resulting number of batches per second. g is l.Concurrency.Growth, and h is l.Rate.Growth (see
-// [Knee]).
+// Best returns the maximum delivery rate of a link in batches per second, and the lowest level at
+// which the link reaches it. The level is the number of in-flight batches. Levels at which the link
+// refuses batches do not count. At level n, the mean delay of a batch is l.Delay * (1 + l.Jitter +
+// g(n) + h(rate)), and rate is the delivery rate with this delay. g is l.Concurrency.Growth, and h
+// is l.Rate.Growth, but at least 0 (see [Knee]).
 func (l *Link) Best() (rate float64, level int) {
 	most := linkLevels
 	if l.Concurrency.Limit > 0 {

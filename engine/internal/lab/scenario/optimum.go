@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Nominal returns the total rate of all workers if no event changes it, in cost per second.
+// Nominal returns the total rate of all workers if no event changes it, in cost per second. A link
+// or a shared server counts instead of the workers.
 func (s *Scenario) Nominal() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()
@@ -25,7 +26,7 @@ func (s *Scenario) Nominal() float64 {
 }
 
 // Capacity returns the highest possible delivery rate at a time, in cost per second. It includes
-// the effects of the events at that time.
+// the effects of the events at that time, and the mean effect of pauses.
 func (s *Scenario) Capacity(at time.Duration) float64 {
 	if s.Link != nil {
 		return s.Nominal()
@@ -43,8 +44,8 @@ func (s *Scenario) Capacity(at time.Duration) float64 {
 	return sum
 }
 
-// able returns the rate of worker i at a time. If the worker advertises an empty window, it must
-// not be used, and able returns 0.
+// able returns the highest rate of worker i at a time. It is 0 if the worker hangs, is paused by an
+// event, fails all batches, or advertises an empty window. able ignores s.Pauses.
 func (s *Scenario) able(i int, at time.Duration) float64 {
 	rate, limit := s.Workers[i].Rate, math.Inf(1)
 	if s.Shared != nil {
@@ -77,8 +78,9 @@ func (s *Scenario) able(i int, at time.Duration) float64 {
 	return min(rate, limit)
 }
 
-// Offered returns the mean rate of the load in cost per second. It returns 0 if all batches wait
-// from the start, both for an endless backlog and for a given number of batches.
+// Offered returns the mean rate of the load in cost per second. A burst does not count. Offered
+// returns 0 if all batches wait from the start, both for an endless backlog and for a given number
+// of batches.
 func (s *Scenario) Offered() float64 {
 	switch {
 	case s.Load.Poisson > 0:
@@ -91,7 +93,7 @@ func (s *Scenario) Offered() float64 {
 
 // Ideal returns the maximum cost that can be delivered from one time to another. While there is a
 // backlog, the ideal rate is the capacity. At all other times, it is the smaller of the capacity
-// and the offered load.
+// and the offered load. A load that waits from the start counts as a backlog without an end.
 func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	lambda := s.Offered()
 	backlog, sum := 0.0, 0.0
@@ -124,7 +126,7 @@ func (s *Scenario) Ideal(from, to time.Duration) float64 {
 const idealStep = 10 * time.Millisecond
 
 // cuts returns the times at which the ideal rate may change. Under an open load with events or a
-// burst, these include all multiples of idealStep.
+// burst, these include the multiples of idealStep before to.
 func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 	t := []time.Duration{0, from, to}
 	for i := range s.Events {
@@ -144,8 +146,8 @@ func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 }
 
 // Product returns the cost that must be in flight to keep every worker just busy. It is the sum
-// over the workers of the rate times the round trip of a batch that does not queue. If the scenario
-// has a link or a shared server, this counts instead of the workers.
+// over the workers of the rate times the round trip of a batch that does not queue. A link or a
+// shared server counts instead of the workers.
 func (s *Scenario) Product() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()

@@ -3,9 +3,9 @@
 // Package scenario parses flow-control scenarios and computes their theoretical optimum.
 //
 // A scenario is a file with workers, a network, a load, events over time, and bounds on the
-// measured figures. Each batch of the load has a cost, the amount of work in it. The mean cost is
-// 1 by default, and rates are in cost per second. See docs/scenarios/README.md for the format.
-// Package flowsim runs scenarios.
+// measured figures. Each batch of the load has a cost, the amount of work in it. The mean cost is 1
+// by default. The rates of workers are in cost per second. See docs/scenarios/README.md for the
+// format. Package flowsim runs scenarios.
 package scenario
 
 import (
@@ -66,8 +66,8 @@ type Workload struct {
 	// rate, as a share of the nominal rate of all workers.
 	Poisson float64       `yaml:"poisson" min:"1e-6" max:"1000"`
 	Every   time.Duration `yaml:"every" min:"1us" max:"1h"` // interval between batches
-	// Batches is the number of batches. They arrive at intervals of Every or, if Every is 0, all at
-	// time 0. If Batches is 0, the load has no end.
+	// Batches is the number of batches. They arrive at intervals of Every. If Every is 0, each
+	// sender has its share of them when it starts. If Batches is 0, the load has no end.
 	Batches int   `yaml:"batches" min:"1" max:"10000000"`
 	Burst   Burst `yaml:"burst"`
 }
@@ -84,11 +84,11 @@ func (l *Workload) UnmarshalText(text []byte) error {
 // Finite reports whether the load ends.
 func (l *Workload) Finite() bool { return l.Batches > 0 }
 
-// Bad configures bad data, which no worker accepts. A bad batch needs no service time.
+// Bad configures bad data, which some or all workers refuse. A refused batch needs no service time.
 type Bad struct {
 	Keys  int     `yaml:"keys" min:"1" max:"1000000"` // batches of a key keep their order
 	Share float64 `yaml:"share" min:"0" max:"1"`      //
-	// After is the time until a worker responds with an error.
+	// After is the time until a worker responds to bad data with an error.
 	After time.Duration `yaml:"after" max:"1h"`
 	Hang  bool          `yaml:"hang"`          // workers do not respond at all
 	Lanes []int         `yaml:"lanes" min:"0"` // workers that refuse bad data; empty means all
@@ -150,11 +150,11 @@ const (
 	Rate  EventKind = iota + 1 // changes the service rate
 	Hang                       // accepts batches and responds to none, including earlier ones
 	Pause                      // stops serving, and continues after the event
-	// responds with an error to a share of the batches (Event.Share). It responds when the time
-	// Event.After has passed since the arrival of the batch.
+	// responds with an error to a share of the batches (Event.Share). Event.After is the time from
+	// the arrival of a batch to the response.
 	Fail
 	Throttle // responds with 429 to batches above Limit per second
-	Restart  // loses its queue and has a new epoch
+	Restart  // loses all its batches and has a new epoch
 	Credit   // advertises the window Limit
 )
 
@@ -184,7 +184,8 @@ func (e *Event) Until(duration time.Duration) time.Duration {
 	return min(duration, e.At+e.For)
 }
 
-// Pauses are periodic pauses of every worker. Each worker begins its pauses at another time.
+// Pauses are periodic pauses of every worker. Each worker begins its pauses at a random time of its
+// own.
 type Pauses struct {
 	Every time.Duration `yaml:"every" min:"1ms" max:"24h"`
 	For   time.Duration `yaml:"for" min:"1ms" max:"24h"`
@@ -198,7 +199,7 @@ type Link struct {
 	// random time is exponentially distributed.
 	Jitter      float64 `yaml:"jitter" min:"0" max:"1000"`
 	Concurrency Knee    `yaml:"concurrency"` // effect of the in-flight batches on the delay
-	// Rate describes how the batches that were begun in the last second affect the delay.
+	// Rate describes how the number of batches begun in the last second affects the delay.
 	Rate      Knee      `yaml:"rate"`
 	FailFirst FailFirst `yaml:"fail_first"`
 }
@@ -215,7 +216,7 @@ type FailFirst struct {
 type Knee struct {
 	Scale float64 `yaml:"scale" min:"0" max:"1e6"`
 	Start float64 `yaml:"knee_start" min:"0" max:"1e6"`
-	Exp   float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means that the delay does not grow
+	Exp   float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means no exponential growth
 	Limit int     `yaml:"limit" min:"1" max:"10000000"` // 0 means no limit
 	// Action is the treatment of batches above Limit. With "defer", the default, the link responds
 	// to them with an error after the delay. With "drop", it does not respond.
