@@ -124,8 +124,8 @@ func (p *place) position(step int64) stream.Position {
 	return stream.Position{Num: step, Key: p.key}
 }
 
-// lastOf returns the last n distinct digests of the list that consists of a and then b, in the
-// order of this list. Zero digests are left out.
+// lastOf returns the last n distinct digests of a followed by b, in this order. It leaves out zero
+// digests.
 func lastOf(n int, a, b []digest) []digest {
 	var out []digest
 	have := make(map[digest]bool)
