@@ -91,9 +91,9 @@ func (w *inserting) write(b *stream.Batch) error {
 	return nil
 }
 
-// flush writes the pending rows. If there are enough rows for a full statement, flush first tries
-// to write them with this statement. If there are fewer, or if the database refuses the statement,
-// flush writes the rows one by one.
+// flush writes the waiting rows. If there are as many as one INSERT can have, flush first tries to
+// write them with one statement. If there are fewer, or if the database refuses that statement,
+// flush writes the rows one by one, and collects the refused ones.
 func (w *inserting) flush() error {
 	n, columns := len(w.waiting), len(w.table.Columns)
 	defer func() { w.waiting, w.c.args = w.waiting[:0], w.c.args[:0] }()

@@ -46,7 +46,7 @@ func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	}
 }
 
-// Load implements stream.TransactionalSink. It excludes earlier processes by a new epoch, and
+// Load implements stream.TransactionalSink. It fences earlier processes with a new epoch, and
 // returns the progress in the ledger.
 func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	err = s.use(ctx, func(c *connection) error {
