@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// content has the records of one page of the API, and the data that identify this page and the next
-// one.
+// content has the records of one page, their ids or cursors, and the token of the next page. A
+// token is the part of a request that selects a page (see place).
 type content struct {
 	records [][]byte // each without line ends
 	// digest of each record's id, if the option id is set; zero for a record without an id
@@ -27,8 +27,8 @@ type content struct {
 	cursors []string // with the option after: the cursor of each record
 	// token of the next page; "" or the token of this page if there is no next page yet
 	next string
-	// reports whether the last record has no line end, so that it may continue; only with the
-	// format lines
+	// the last record has no line end, so the server may still be writing it; only with the format
+	// lines
 	open bool
 }
 
@@ -61,8 +61,8 @@ type view struct {
 	content *content // nil before the records are extracted
 }
 
-// errFormat means that a response is not in the configured format. An example is an HTML page of a
-// proxy.
+// errFormat means that a response is not JSON although the format json is configured. An example is
+// an HTML page of a proxy.
 var errFormat = errors.New("the response does not have the expected format")
 
 // extract returns the records in a response, and the token of the next page.
@@ -200,7 +200,7 @@ func (o *Options) identify(p *expr.Program, c *content) error {
 	return nil
 }
 
-// nextToken returns the token of the next page, the part of the request that selects this page.
+// nextToken returns the token of the next page.
 func (o *Options) nextToken(v *view) (string, error) {
 	next := v.links["next"]
 	if o.next != nil {
@@ -219,8 +219,8 @@ func (o *Options) nextToken(v *view) (string, error) {
 	return o.sameServer(v.url, next)
 }
 
-// sameServer returns the path and query of a link, which may be relative to base. It returns an
-// error if the link is to another server, because requests contain credentials.
+// sameServer returns the path and query of link. A relative link is resolved against base. If the
+// link leads to another server, sameServer returns an error: that server would get the credentials.
 func (o *Options) sameServer(base *url.URL, link string) (string, error) {
 	u, err := base.Parse(link)
 	if err != nil {

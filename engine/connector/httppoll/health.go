@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// failingAfter is the time after which requests that all fail make the source report a failure.
-// Shorter failures are common, and only logged.
+// failingAfter is the time for which all requests must have failed before the source reports a
+// failure. Shorter failures are common, and only logged.
 const failingAfter = 10 * time.Second
 
 // health records whether the requests of a reader fail. It is safe for concurrent use.
@@ -36,9 +36,9 @@ func (h *health) failed(err error) {
 	h.last = err
 }
 
-// failure returns an error if at least two requests have failed, none has succeeded since, and the
-// first of them failed failingAfter ago. A single request is not enough: after it the server may
-// demand a long wait.
+// failure returns an error if the last two or more requests have failed, the first of them at least
+// failingAfter ago. A single failed request is not enough: the server may have demanded a wait of
+// more than failingAfter before the next one.
 func (h *health) failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -2,9 +2,9 @@
 //
 // The API must return a sequence of pages with the oldest records first, and append new records at
 // the end. A position has the token of its page, such as a path or a cursor. It also has a number,
-// which counts the records up to the position and, in some modes, the changes of the page (see
-// place). Positions are all that the source needs to continue after a restart. Each route requests
-// the pages separately.
+// which counts the records up to the position and, in some modes, the changes from one page to the
+// next (see place). Positions are all that the source needs to continue after a restart. Each route
+// requests the pages separately.
 package httppoll
 
 import (

@@ -261,8 +261,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Open: true, OnError: in.OnError}, nil
 }
 
-// FromEnvironment implements stream.EnvironmentUser. It returns the proxy that the environment
-// sets, if any.
+// FromEnvironment implements stream.EnvironmentUser. It describes the proxy in use, if any. This is
+// the proxy of the environment or of the option proxy.
 func (o *Options) FromEnvironment() []string {
 	proxy, err := httpaccess.Proxy(o.Proxy)
 	if err != nil || proxy == nil || o.target == nil {

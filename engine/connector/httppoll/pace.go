@@ -9,9 +9,10 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// maxEmptyPages bounds the consecutive pages without records that are requested without a pause.
-// APIs with filters may return such pages. Without a bound, the source could request pages forever,
-// because some APIs return a new cursor with each response.
+// maxEmptyPages bounds the consecutive pages without new records that are requested without a
+// pause. APIs with filters may return such pages. Some APIs return a new cursor with each response,
+// even if there is nothing new. Without a bound, the source would send requests to them without any
+// pause.
 const maxEmptyPages = 16
 
 // pace determines when the next request is due. Its times are relative to the start of the reader.

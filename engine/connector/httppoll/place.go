@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// place identifies a page of the API. It consists of the page's token, which is part of its
-// request, and of the number of steps before the page. A position counts steps: one for each
-// record, and one for each change to the next page.
+// place identifies a page of the API. It consists of a token and of the number of steps before the
+// page. The token is the part of a request that selects the page. A position counts steps: one for
+// each record, and one for each change to the next page.
 //
 //	page ""       records a b c    steps 1 2 3    change to the next page: step 4
 //	page "x9"     records d e      steps 5 6
@@ -124,8 +124,8 @@ func (p *place) position(step int64) stream.Position {
 	return stream.Position{Num: step, Key: p.key}
 }
 
-// lastOf returns the last n distinct digests of the list that consists of a and then b, in the
-// order of this list. Zero digests are left out.
+// lastOf returns the last n distinct digests of a followed by b, in this order. It leaves out zero
+// digests.
 func lastOf(n int, a, b []digest) []digest {
 	var out []digest
 	have := make(map[digest]bool)

@@ -39,7 +39,7 @@ type reader struct {
 	openLine  string          // the line that holdOpenLine has removed; "" if none
 	openAt    int64           // number of records before openLine
 	openSince time.Duration   // when openLine was first seen
-	end       bool            // the last request has reached the last page
+	end       bool            // the last request reached the end of the feed, or maxEmptyPages
 	unmet     int             // consecutive responses without the expected records, see took
 }
 
@@ -108,9 +108,9 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// fill appends the loaded records to b, and a span for them. It stops before a settled range, which
-// has records that were already delivered, dead-lettered or dropped, and moves to the end of this
-// range. After the last record of the page, it moves to the next page.
+// fill appends the loaded records to b, and a span for them. If it reaches a settled range, it
+// stops and moves the reader to the end of the range. After the last record of the page, it moves
+// to the next page, if there is one.
 func (r *reader) fill(b *stream.Batch) error {
 	border := int64(math.MaxInt64)
 	if len(r.above) > 0 {
@@ -169,11 +169,11 @@ func (r *reader) follows() bool {
 	return r.content.next != "" && r.content.next != r.page.token
 }
 
-// endedHere reports whether the reader must change to the next page although the loaded page has
-// more records. This happens only if the next page has a settled range (delivered, dead-lettered or
-// dropped records), and the loaded page has got more records since it was first read. Positions on
-// the next page continue from the number of records that the loaded page had then. If the reader
-// now read the additional records, each position on the next page would mean another record.
+// endedHere reports whether the reader must change to successor, the page on which the next settled
+// range begins, even if the loaded page has more records. The loaded page may have got more records
+// since it was first read. But positions on the successor continue from the number of records that
+// the loaded page had then. If the reader read the additional records, each position on the
+// successor would mean another record.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
@@ -331,9 +331,9 @@ func (r *reader) load(res *response) error {
 }
 
 // holdOpenLine removes the last line of a page from c if the line has no line end and may still
-// grow, and reports whether it has removed it. The line counts as complete in three cases: the
-// response after the next interval ends with the same line, another page follows, or the run is
-// finite (--once). If an incomplete line became a record, the rest of the line would be lost.
+// grow, and reports whether it has removed it. The line counts as complete in three cases: a later
+// response, after at least half of interval.min, ends with the same line; another page follows; or
+// the run is finite (--once). If an incomplete line became a record, the rest of it would be lost.
 func (r *reader) holdOpenLine(c *content) (held bool) {
 	if !c.open || r.once || c.next != "" && c.next != r.page.token {
 		r.openLine = ""
@@ -352,10 +352,9 @@ func (r *reader) holdOpenLine(c *content) (held bool) {
 }
 
 // took is called after a successful request. news means that the page has new records. If a settled
-// range (delivered, dead-lettered or dropped records) follows the reader's position, the records
-// before the range were read earlier but not settled, and must come again. If several responses in
-// a row lack these records, took reports them as missing, and moves the reader to the settled
-// range.
+// range follows the reader's position, the records before the range were read earlier but not
+// settled, and must come again. If several responses in a row (patience) lack these records, took
+// reports them as missing, and moves the reader to the settled range.
 func (r *reader) took(news bool) error {
 	r.health.succeeded()
 	turned := r.follows()

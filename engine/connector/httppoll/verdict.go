@@ -23,11 +23,11 @@ const (
 // judge returns the verdict on a status. conditional means that the request allowed the server to
 // answer 304. retryAfter means that the response has the header Retry-After.
 //
-//	2xx                 answered
-//	304                 unchanged, if the request was conditional
-//	429; 503 with Retry-After    throttled
-//	408, 425, 5xx       temporary
-//	all else            misconfigured: redirects to other servers, 400, 401, 403, 404, 410, ...
+//	2xx                          answered
+//	304                          unchanged, if the request was conditional
+//	429, 503 with Retry-After    throttled
+//	408, 425, other 5xx          temporary
+//	all else                     misconfigured, for example 400, 401, 403, 404, 410
 func judge(status int, conditional, retryAfter bool) verdict {
 	switch {
 	case status >= 200 && status < 300:
@@ -45,10 +45,11 @@ func judge(status int, conditional, retryAfter bool) verdict {
 // maxHold is the maximum wait that a server can demand. A longer one is reduced to it.
 const maxHold = time.Hour
 
-// demanded returns the wait that the server demands by the header Retry-After, or by headers that
-// report an exhausted rate limit. Retry-After counts only if v is throttled. If Retry-After has a
-// date, the wait is counted from the date in the header Date of the response, because the local
-// clock may differ from the server's clock. Without that header, demanded uses the local clock.
+// demanded returns the wait that the server demands, at most maxHold. It comes from the header
+// Retry-After, if v is throttled, or from headers that report an exhausted rate limit. The longer
+// wait counts. A header may have a time in place of a duration. demanded then counts the wait from
+// the header Date of the response, because the local clock may differ from the server's clock.
+// Without Date, it counts from now.
 func demanded(header map[string][]string, v verdict, now time.Time) time.Duration {
 	if date := header["Date"]; len(date) > 0 {
 		if at, err := time.Parse(dateForm, date[0]); err == nil {

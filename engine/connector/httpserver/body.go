@@ -39,8 +39,8 @@ const (
 	firstRead = 64 << 10
 	// freeRatio is the number of decompressed bytes above which max_ratio is checked.
 	freeRatio = 1 << 20
-	// leastRate is the minimum rate of a body in bytes per second. It is checked once graceRead
-	// has passed since the start of the body.
+	// leastRate is the minimum rate of a body in bytes per second. graceRead is additional time for
+	// the whole body.
 	leastRate = 1 << 10
 	graceRead = 10 * time.Second
 	// The bounds of the window of a zstd decoder. The window counts against the memory limit of the
@@ -60,8 +60,9 @@ type bodyReader struct {
 	received int64     // bytes received over the connection
 }
 
-// Read implements io.Reader. It reads the body as the client has sent it. After graceRead, it
-// fails if the client sends fewer than leastRate bytes per second on average.
+// Read implements io.Reader. It reads the body as the client has sent it. It fails at the deadline
+// of the request, or earlier if the client is slow: graceRead after the start of the body, plus one
+// second for each leastRate bytes that have been received.
 func (b *bodyReader) Read(p []byte) (int, error) {
 	end := b.begun.Add(graceRead + time.Duration(b.received/leastRate)*time.Second)
 	if end.After(b.until) {

@@ -41,7 +41,8 @@ func bulkInto(index string) decoder {
 
 // decodeBulk returns the documents of a _bulk request as records. It adds the _index and _id of
 // their actions as members. If an action is not supported, or its document is invalid or too long,
-// only this action fails. If decodeBulk cannot tell actions from documents, the whole body fails.
+// only this action fails. If an action line is invalid, or the last document is missing, the whole
+// body is refused.
 func decodeBulk(body, index []byte, maxRecord int, room room) (decoded, error) {
 	var d decoded
 	var s json.Scanner

@@ -23,8 +23,8 @@ const (
 	typeProtobuf = "application/x-protobuf"
 )
 
-// decoded has the records in a body, and the response to send when all routes have delivered,
-// dead-lettered or dropped them.
+// decoded has the records in a body, and the response to send when all routes have settled them or,
+// with `ack: buffered`, when they are stored.
 type decoded struct {
 	records intake.Records
 	reply   reply
@@ -34,8 +34,9 @@ type decoded struct {
 // the body is invalid, unless the function room has returned it.
 type decoder func(contentType string, body []byte, maxRecord int, room room) (decoded, error)
 
-// room reserves the given number of bytes, in addition to those of the body. A decoder calls it
-// before it uses much more memory than the body, for example for labels that each record repeats.
+// room reserves memory for a decoder. bytes is the total that the decoder uses in addition to the
+// body, including the bytes of earlier calls. A decoder calls room before it uses much more memory
+// than the body, for example for labels that each record repeats.
 type room func(bytes int64) error
 
 // add adds a record. Before that, it reserves memory for all records so far, and for other bytes
@@ -204,7 +205,7 @@ func eachElement(array []byte, f func([]byte) error) error {
 	return fmt.Errorf("the array is not closed at its end, byte %d", len(array))
 }
 
-// oneLine returns a valid JSON text without the line ends between its tokens.
+// oneLine returns a valid JSON text with its line ends replaced by spaces.
 func oneLine(text []byte) []byte {
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
 		return text

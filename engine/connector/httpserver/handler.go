@@ -220,8 +220,10 @@ type busyError struct {
 // Error implements error.
 func (e *busyError) Error() string { return e.err.Error() }
 
-// deliver submits records to the routes and waits until all routes have delivered, dead-lettered or
-// dropped them.
+// deliver submits the records of a request to the routes, and waits until all routes have settled
+// them or, with `ack: buffered`, until they are stored. If an earlier request has the same key and
+// body, deliver waits for that request instead. It submits the new one only if the earlier one has
+// failed.
 func (s *Server) deliver(
 	ctx context.Context, tenant, key string, hash [sha256.Size]byte, d decoded, room *intake.Reservation,
 ) (reply, error) {
@@ -290,7 +292,7 @@ func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) 
 	return nil
 }
 
-// refuse responds to a request if its records were not delivered.
+// refuse responds to a request that has failed, or whose outcome is unknown.
 func (s *Server) refuse(w nethttp.ResponseWriter, err error) {
 	if busy, ok := errors.AsType[*busyError](err); ok {
 		s.host.Count("requests_busy", 1)

@@ -30,8 +30,8 @@ type keyed struct {
 }
 
 // request returns the id of the request's partition in the intake. The id depends on the key and
-// the body. So if a request has the key of an earlier request and another body, it has another id.
-// After a restart, it is not mistaken for the earlier request.
+// the body. So after a restart, a request with the key of an earlier request but another body is
+// not mistaken for the earlier one.
 func (e *keyed) request() string {
 	sum := sha256.Sum256(append(e.hash[:], e.key...))
 	return hex.EncodeToString(sum[:16])
@@ -114,9 +114,8 @@ func (k *keys) remove(at *list.Element) {
 	k.bytes -= keyCost + len(e.reply.body)
 }
 
-// wait is for a repetition of a request. It waits until the first call with the same key has
-// submitted the request, and returns the submission. It returns nil if the first call failed before
-// that.
+// wait is for a repeated request. It waits until the first request with the same key has been
+// submitted, and returns its submission. It returns nil if that request failed before.
 func (e *keyed) wait(ctx context.Context) (*intake.Submission, error) {
 	select {
 	case <-e.ready:

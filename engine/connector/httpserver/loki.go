@@ -70,7 +70,7 @@ func (l *lokiDecoder) add(at time.Time, line string, labels, metadata []byte) er
 // value is a field of a protobuf message.
 type value struct {
 	bytes  []byte // of a length-delimited field
-	number uint64 // of other fields
+	number uint64 // of a varint field
 }
 
 // fields calls f with each field of a protobuf message.
@@ -107,8 +107,8 @@ func wrongProtobuf(at, code int) error {
 		protowire.ParseError(code), at+1)
 }
 
-// stream decodes the message StreamAdapter, which consists of labels as text, and entries. It first
-// looks for the labels, which may follow the entries, because every record needs the labels.
+// stream decodes the message StreamAdapter: labels as text, and entries. It reads the labels first,
+// because every record needs them. In the message, they may follow the entries.
 func (l *lokiDecoder) stream(message []byte) error {
 	labels := []byte("{}")
 	err := fields(message, func(n protowire.Number, v value) (err error) {

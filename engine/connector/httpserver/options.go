@@ -90,7 +90,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate returns an error for each invalid option. It also reads the files of tls.
+// Validate returns an error if an option is invalid. It also reads the files of tls.
 func (o *Options) Validate() error {
 	if o.MaxRatio < 1 {
 		return stream.OptionErrorf("max_ratio", "is %d, want 1 or more", o.MaxRatio)

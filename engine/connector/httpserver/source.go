@@ -1,9 +1,9 @@
 // Package httpserver implements the source http_server, to which clients send records over HTTP.
 //
-// A request is answered when every route has settled its records, that is, delivered, dead-lettered
-// or dropped them. The source reserves memory before it reads a body. It does not write data to
-// disk, so clients must wait while a receiver is slow. With the option `ack: buffered`, a
-// request is answered as soon as a buffer on disk has its records (package buffer).
+// By default, a request is answered when every route has settled its records, that is, delivered,
+// dead-lettered or dropped them. The source then writes no data to disk, so clients must wait while
+// a receiver is slow. With the option `ack: buffered`, a request is answered as soon as a buffer on
+// disk has its records (package buffer). The source reserves memory before it reads a body.
 //
 // If a request is not settled at its deadline, the source withdraws its records, and the response
 // says so. If a worker may have received some of the records, they cannot be withdrawn. The response

@@ -100,8 +100,8 @@ func (v *visit) answer(h nethttp.Header) {
 	h.Set(stream.CreditHeader, grant.String())
 }
 
-// refuse is for a request that was not delivered. If the source drains, and the client has sent
-// [stream.SenderHeader], refuse states this in the response's header. It does not end the visit.
+// refuse prepares the header of an error response. If the source drains, the header says so, but
+// only to a client that has sent [stream.SenderHeader]. refuse does not end the visit.
 func (v *visit) refuse(h nethttp.Header) {
 	if v.asked && v.s.IsDraining() {
 		h.Set(stream.CreditHeader, v.s.window.Draining().String())

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Audit implements stream.AuditedSink. It writes only to a temporary table. SQLite itself may move
-// the rest of a write-ahead log into the file when the last connection closes.
+// Audit implements stream.AuditedSink. The audit writes only to a temporary table. SQLite itself
+// may still move the rest of a write-ahead log into the file when the last connection closes.
 func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, error) {
 	full, err := filepath.Abs(s.o.Path)
 	if err == nil {

@@ -80,8 +80,9 @@ func (s *server) checkFile(c *connection) error {
 // Alive implements sqlspan.Server. The file stays open until Close.
 func (s *server) Alive(context.Context, *connection) bool { return true }
 
-// Restore implements sqlspan.Server. It rolls back an open transaction. If the state of the file is
-// in doubt, it closes the connection. Package sqlspan then opens another one before the next use.
+// Restore implements sqlspan.Server. It rolls back an open transaction. If this fails, or if err
+// means that the connection is broken, Restore closes the connection and returns false. Package
+// sqlspan then opens another one before the next use.
 func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 	sound := !broken(err)
 	if sound && c.Open() {
@@ -122,9 +123,8 @@ func connect(dsn string) (*connection, error) {
 	}, nil
 }
 
-// forever returns the context of single statements, which never ends: a canceled statement would
-// leave the transaction in doubt. The statements are short, and SQLite's busy_timeout bounds their
-// waits.
+// forever returns a context that never ends, for single statements. A canceled statement would
+// leave the transaction in doubt. SQLite's busy_timeout bounds the waits of the statements.
 func forever() context.Context { return context.Background() }
 
 // hasEnded reports whether SQLite has rolled back the transaction of c by itself.

@@ -20,7 +20,7 @@ type insertForm struct {
 	upsert bool
 }
 
-// An INSERT has several rows, which takes half the time of single-row statements.
+// Limits of an INSERT with several rows. It is faster than single-row statements.
 const (
 	maxRows = 64
 	maxArgs = 800
@@ -48,8 +48,10 @@ type inserting struct {
 	refusals []sqltable.Refusal
 }
 
-// write writes all kept records of b. It returns all refused records together, so that one pass
-// over a batch finds them all. The caller must then roll back the writes.
+// write writes all kept records of b. After a refused record, it continues with the next one, so
+// that one error can report several records ([sqltable.Answer]). A rolledBackError, or an error
+// that is not about a record, ends write at once. After an error, the caller must roll back the
+// writes.
 func (w *inserting) write(b *stream.Batch) error {
 	w.waiting, w.refusals = w.waiting[:0], w.refusals[:0]
 	if b.Kept() == 0 {
@@ -89,9 +91,9 @@ func (w *inserting) write(b *stream.Batch) error {
 	return nil
 }
 
-// flush writes the pending rows. If there are enough rows for a full statement, flush first tries
-// to write them with this statement. If there are fewer, or if the database refuses the statement,
-// flush writes the rows one by one.
+// flush writes the waiting rows. If there are as many as one INSERT can have, flush first tries to
+// write them with one statement. If there are fewer, or if the database refuses that statement,
+// flush writes the rows one by one, and collects the refused ones.
 func (w *inserting) flush() error {
 	n, columns := len(w.waiting), len(w.table.Columns)
 	defer func() { w.waiting, w.c.args = w.waiting[:0], w.c.args[:0] }()
@@ -180,9 +182,8 @@ func value(t sqltable.Type, cell []byte) driver.Value {
 	return string(cell)
 }
 
-// exact returns the number in the cell as an integer or a float if the integer or float prints as
-// the same text as the cell. Otherwise it returns the number as text. Example: it returns 1.50 as
-// text, because the float prints as 1.5.
+// exact returns the number in a cell as an integer or a float, if that prints as the same text.
+// Otherwise it returns the text. Example: 1.50 stays text, because the float prints as 1.5.
 func exact(cell []byte) driver.Value {
 	if n, err := strconv.ParseInt(string(cell), 10, 64); err == nil && (cell[0] != '-' || n != 0) {
 		return n

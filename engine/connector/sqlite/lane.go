@@ -35,8 +35,8 @@ func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)
 // Deliver implements stream.Worker. It passes the batch to the writer, and waits until the batch is
 // durable or has failed.
 func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
-	// Split the batch here in case Encode was not called. No other goroutine uses the batch,
-	// because an ordered lane runs no other attempt of it.
+	// Split does nothing if Encode has already split the batch. No other goroutine uses the batch,
+	// because an ordered lane runs no other attempt of it at the same time.
 	a.Value.Split()
 	d := &delivery{batch: a.Value, done: make(chan error, 1)}
 	if err := l.arrive(a, d); err != nil {
@@ -72,9 +72,9 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 
 // failCanceled is called when the context of a Deliver call ends, with the attempt of that call. If
 // the canceled batch still waits for earlier batches, failCanceled fails all deliveries that the
-// writer has not begun. Later batches cannot be written without the canceled one. Earlier ones fail
-// because they belong to the same run (see [stream.Attempt]). All these batches are delivered
-// again.
+// writer has not begun. They are delivered again. Batches after the canceled one cannot be written
+// before it. Batches before it fail too, because one failure ends the whole run (see
+// [stream.Attempt]).
 //
 // If the batch does not wait, failCanceled does nothing: the writer reports the result.
 func (l *lane) failCanceled(a stream.Attempt, cause error) {
@@ -85,8 +85,9 @@ func (l *lane) failCanceled(a stream.Attempt, cause error) {
 	}
 }
 
-// failLocked makes all Deliver calls return err if the writer has not begun to write their batches.
-// err has no outcome type, because it concerns another batch or the sink. The caller holds mu.
+// failLocked makes Deliver return err for each batch that the writer has not begun. err must not
+// have an outcome type such as [stream.Rejected], because the batches themselves are not at fault.
+// The caller holds mu.
 func (l *lane) failLocked(err error) {
 	l.order.Fail(err, func(d *delivery) { d.done <- err })
 	for _, d := range l.ready {
@@ -95,7 +96,7 @@ func (l *lane) failLocked(err error) {
 	l.ready = nil
 }
 
-// end makes waiting and further Deliver calls fail. The reason is the err of the first call of end.
+// end makes waiting and later Deliver calls fail. The reason is the err of the first call of end.
 func (l *lane) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +106,7 @@ func (l *lane) end(err error) {
 	l.failLocked(fmt.Errorf("the batch was not written: %v", l.over))
 }
 
-// run is the writer: it writes ready batches until ctx ends or another process takes over.
+// run is the writer: it writes ready batches until ctx ends or an error ends the route.
 func (l *lane) run(ctx context.Context) error {
 	for {
 		select {
@@ -145,10 +146,10 @@ func (l *lane) run(ctx context.Context) error {
 
 // write writes a group of batches in one transaction and returns the number of durable batches. If
 // a batch fails, write commits the batches before it, and err is the error of that batch. If the
-// transaction itself fails, no batch is durable.
+// transaction itself fails, written is 0.
 //
-// A refused row may end the transaction, and with it roll back the batches before it. In this case
-// write writes those batches again, in another transaction.
+// A refused row may make SQLite roll back the transaction, including the batches before it. In this
+// case write writes those batches again, in another transaction.
 func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
 	var failed error // error of a batch; the batches before it are committed
 	made := false
@@ -193,7 +194,7 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 
 // one writes the rows of a batch and its spans. If this fails, it writes neither, and returns one
 // of two errors. An error in failed concerns only this batch: the transaction of the group can
-// continue without it. An error in err means that the transaction has ended.
+// continue without it. An error in err means that the transaction itself has failed.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.Exec(forever(), "SAVEPOINT batch"); err != nil {
 		return nil, err

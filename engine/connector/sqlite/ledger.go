@@ -46,7 +46,7 @@ func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	}
 }
 
-// Load implements stream.TransactionalSink. It excludes earlier processes by a new epoch, and
+// Load implements stream.TransactionalSink. It fences earlier processes with a new epoch, and
 // returns the progress in the ledger.
 func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	err = s.use(ctx, func(c *connection) error {
@@ -61,8 +61,8 @@ func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	return marks, nil
 }
 
-// Take implements stream.PartitionLedger. It begins a new epoch of each partition, so that earlier
-// owners can no longer write records of this partition.
+// Take implements stream.PartitionLedger. It begins a new epoch of each given partition, so that
+// earlier owners can no longer write the partition's records.
 func (s *Sink) Take(ctx context.Context, parts []stream.Taking) (taken []stream.Taken, err error) {
 	err = s.use(ctx, func(c *connection) error {
 		taken, err = s.Ledger.Take(forever(), c, parts, func() error { return s.find(c) })
@@ -74,8 +74,8 @@ func (s *Sink) Take(ctx context.Context, parts []stream.Taking) (taken []stream.
 	return taken, nil
 }
 
-// Compact implements stream.TransactionalSink. It may combine rows of the ledger up to the
-// watermarks of marks.
+// Compact implements stream.TransactionalSink. It raises the watermarks in the ledger to those in
+// marks, and deletes the rows of the spans that they cover.
 func (s *Sink) Compact(ctx context.Context, marks []stream.Mark) error {
 	return s.use(ctx, func(c *connection) error { return s.Ledger.Compact(forever(), c, marks) })
 }

@@ -46,14 +46,15 @@ type rolledBackError struct{ reason error }
 
 func (e *rolledBackError) Error() string { return e.reason.Error() }
 
-// noTransaction reports whether err, from a rollback, means that SQLite had ended the transaction
-// before.
+// noTransaction reports whether err, from a rollback, means that SQLite had already ended the
+// transaction.
 func noTransaction(err error) bool {
 	return strings.Contains(err.Error(), "no transaction is active")
 }
 
 // outcome maps an error to the outcome that Deliver returns: misconfigured for errors of the file
-// or of a statement, retryable for transient errors (busy, full disk, failed I/O).
+// or of a statement. It keeps the type of any other error. Transient errors (busy, full disk,
+// failed I/O) have no outcome type, and are therefore retryable.
 func outcome(err error) error {
 	switch codeOf(err) & 0xFF {
 	case codes.SQLITE_ERROR, codes.SQLITE_PERM, codes.SQLITE_READONLY, codes.SQLITE_CANTOPEN,

@@ -18,8 +18,8 @@ var declared = map[sqltable.Type]string{
 	sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT", sqltable.Bytes: "BLOB",
 }
 
-// standard returns the column for a type that a source declares. A numeric gets a column without a
-// type, which keeps its digits.
+// standard returns the column for a type that a source declares. The type numeric gets a column
+// without an SQL type, which keeps all digits.
 func standard(decl string) (sqltable.Column, bool) {
 	word, _, _ := strings.Cut(decl, "(")
 	c := sqltable.Column{Type: sqltable.Text}
@@ -45,7 +45,8 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) stri
 		func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
-// columnsOf returns a table's columns except generated ones, or none if there is no such table.
+// columnsOf returns a table's columns except generated and hidden ones, or none if there is no such
+// table.
 func (c *connection) columnsOf(name sqltable.Name) (columns []sqltable.Column, err error) {
 	err = c.Query(forever(), func(v []driver.Value) error {
 		column, _ := v[1].(string)
@@ -59,8 +60,10 @@ func (c *connection) columnsOf(name sqltable.Name) (columns []sqltable.Column, e
 	return columns, err
 }
 
-// typeOf returns the column type for a declared SQL type. It follows SQLite's rules for conversions
-// (https://sqlite.org/datatype3.html, section 3.1), so that no conversion takes place.
+// typeOf returns the column type for a declared SQL type. It follows SQLite's rules of type
+// affinity (https://sqlite.org/datatype3.html, section 3.1), except that BOOL means true or false.
+// Values of the type Other, such as a DECIMAL, are passed as text, and SQLite may convert them to
+// numbers.
 func typeOf(decl string) sqltable.Type {
 	d := strings.ToUpper(decl)
 	has := func(words ...string) bool {

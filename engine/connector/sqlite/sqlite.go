@@ -1,13 +1,14 @@
 // Package sqlite implements the sink that writes records to a table of a SQLite file exactly once.
 //
-// The file has one ordered lane. One goroutine writes all ready batches in one transaction. For
-// each span of a batch, it also writes a row to the ledger, the table of settled records
-// (docs/formats/sql-tables.md). A batch is reported as delivered only when it is durable: the file
-// has a write-ahead log and synchronous = FULL. A batch that is delivered again after a crash is
-// found in the ledger, and is not written again.
+// The file has one ordered lane. One goroutine writes all ready batches in one transaction. In the
+// same transaction it adds the spans of the batches to the ledger, which is in tables of the same
+// file (docs/formats/sql-tables.md). A batch is reported as delivered only when it is durable: the
+// file has a write-ahead log and synchronous = FULL. A batch that is delivered again after a crash
+// is found in the ledger, and is not written again.
 //
 // The sink owns its connection. Other programs may read the file meanwhile, and write to it
-// briefly. The sink never alters an existing table and never builds SQL from data.
+// briefly. The sink never alters an existing table. Values are always arguments of a statement,
+// never a part of its SQL text.
 package sqlite
 
 import (
@@ -47,8 +48,8 @@ func Component() stream.Component {
 	return stream.NewComponent(stream.SinkRole, "sqlite", DefaultOptions, New)
 }
 
-// inFlight is the maximum number of batches in flight to the file. It suffices to write one
-// transaction while the next one is prepared.
+// inFlight is the maximum number of batches in flight to the file. It is large enough for batches
+// to get ready while a transaction is written.
 const inFlight = 32
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
@@ -96,7 +97,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// Encodes implements stream.Encoder. Encode is called for every batch.
+// Encodes implements stream.Encoder. Encode is for every batch, changed or not.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder. It appends nothing. It splits the batch, and infers the columns

@@ -9,7 +9,8 @@ import (
 
 const (
 	maxCountDigits = 7
-	// The minimum and maximum size of the buffer. It grows while reads fill it.
+	// Before each read, at least minSpace bytes of the buffer are free. The buffer grows up to
+	// maxSpace while reads fill it, and beyond maxSpace only for long messages.
 	minSpace = 4 << 10
 	maxSpace = 16 << 10
 )

@@ -44,8 +44,8 @@ var codes = func() (codes [maxPriority + 1]string) {
 
 const noCodes = `,"facility":null,"facility_code":null,"severity":null,"severity_code":null`
 
-// message is a parsed message. Its fields are parts of the received text. A field is nil if it is
-// missing.
+// message is a parsed message. A field of type []byte is nil if it is missing. All of these fields
+// but timestamp are parts of the received text.
 type message struct {
 	codes             string // the members facility and severity of the record
 	timestamp         []byte // in the format of RFC 3339
@@ -107,8 +107,8 @@ func cutPriority(text []byte) (code int, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
-// cutVersion removes the version of RFC 5424 (1 to 99) and the space after it from text. text
-// begins after the priority.
+// cutVersion removes the version number of RFC 5424 and the space after it from text. It accepts
+// the versions 1 to 99. text begins after the priority.
 func cutVersion(text []byte) (rest []byte, ok bool) {
 	if len(text) < 2 || !isDigit(text[0]) || text[0] == '0' {
 		return nil, false

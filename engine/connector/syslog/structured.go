@@ -14,8 +14,8 @@ import (
 // maxName is the maximum length, in bytes, of a name in the structured data of a message.
 const maxName = 32
 
-// structured is the structured data of a message of RFC 5424. It consists of elements such as [id
-// name="value"], each with an id and parameters.
+// structured is the structured data of a message of RFC 5424. It consists of elements, each with an
+// id and parameters, such as [id name="value"].
 type structured struct {
 	params []param // a param without a name is the start of an element
 	buf    []byte

@@ -1,5 +1,6 @@
 // Package syslog implements the source that receives syslog messages over UDP, TCP, TLS or a Unix
-// socket. It accepts the formats RFC 5424 and RFC 3164, with octet counting or line ends as frames.
+// socket. It accepts the formats of RFC 5424 and RFC 3164. In a stream, each message has either its
+// length before it (octet counting) or a line end after it.
 //
 // A message in neither format becomes a record with its whole text. The protocol has no
 // acknowledgements; package socket describes the consequences.
@@ -34,7 +35,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate returns an error for each invalid option. It also reads the files of tls.
+// Validate returns an error if an option is invalid. It also reads the files of tls.
 func (o *Options) Validate() error {
 	if _, err := time.LoadLocation(o.Timezone); err != nil {
 		return stream.OptionErrorf("timezone",
@@ -102,7 +103,7 @@ func (s *Server) add(p *parser, out *intake.Records, message []byte, peer string
 	out.Add(record)
 }
 
-// trimEnd returns a message without the line end or NUL that some senders add.
+// trimEnd returns a message without the line ends and NULs that some senders add to its end.
 func trimEnd(message []byte) []byte {
 	for n := len(message); n > 0 && strings.IndexByte("\r\n\x00", message[n-1]) >= 0; n-- {
 		message = message[:n-1]

@@ -65,8 +65,8 @@ type Pipeline struct {
 	Carry            func(files vfs.FS, dir string) (Carried, error) // nil: nothing stored
 }
 
-// Route is a route of a Pipeline. If Sink.Kind is "", the config has no sink, and `penstock
-// validate` asks for one.
+// Route is a route of a Pipeline. If Sink.Kind is "", the route gets no sink in the new config, and
+// `penstock validate` reports an error.
 type Route struct {
 	Name       string
 	Processors []string
@@ -170,6 +170,6 @@ type StoredPosition struct {
 	Inode  uint64 // 0 if unknown
 	Offset int64
 	// Same reports whether f is the file of the position, by comparing a fingerprint of its
-	// content. If Same is nil, the inode alone identifies the file.
+	// content. If Same is nil, only the inode is compared.
 	Same func(f vfs.File) (bool, error)
 }

@@ -124,7 +124,7 @@ func find(dir vfs.Dir, name string, s StoredPosition) (string, error) {
 }
 
 // isFile reports whether a position belongs to the file with the given name. It also returns false
-// if the file cannot be read.
+// if the file cannot be opened.
 func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	info, err := dir.Stat(name)
 	if err != nil || !info.Mode.IsRegular() || s.Inode != 0 && info.Ino != s.Inode {
@@ -141,10 +141,10 @@ func isFile(dir vfs.Dir, name string, s StoredPosition) (bool, error) {
 	return s.Same(f)
 }
 
-// Mark adds a file to the checkpoint as delivered up to an offset (at). If this is within a record
-// of an unfinished file, Mark uses the end of the record before. If the offset cannot be used,
-// because the file is shorter or compressed, Mark adds the file as unread, so that it is read from
-// its beginning.
+// Mark adds a file to the checkpoint as delivered up to an offset (at). If the offset is inside a
+// line of an unfinished file, Mark uses the end of the line before. If the file is compressed or
+// shorter than the offset, Mark adds it as unread, so that it is read from its beginning. A file
+// that does not exist is ignored.
 func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -215,8 +215,8 @@ func markAt(f vfs.File, info vfs.Info, head []byte, at int64) (m stream.Mark, er
 	return m, nil
 }
 
-// compressed reports whether head is the beginning of a gzip or zstd file. A position in such a
-// file counts decompressed bytes.
+// compressed reports whether head is the beginning of a gzip or zstd file. Penstock's positions in
+// such a file count decompressed bytes.
 func compressed(head []byte) bool {
 	return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) ||
 		bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd})

@@ -8,8 +8,8 @@ import (
 )
 
 // Matching calls fn for each regular file whose path matches include but not exclude. The files are
-// sorted by path. Relative globs are relative to the carrier's Base. Files that cannot be opened
-// are omitted.
+// sorted by path. Relative globs of include are relative to the carrier's Base. A glob of exclude
+// is compared with the whole path and with the file name. Files that cannot be opened are omitted.
 func (c *Carrier) Matching(
 	include, exclude []string,
 	fn func(path string, dir vfs.Dir, f vfs.File) error,

@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// maxFiles is the maximum number of files that are found for the globs of one source.
+// maxFiles is the maximum number of files that may match one glob.
 const maxFiles = 1_000_000
 
 // MatchGlob reports whether a path matches a glob. In the glob, ** matches any number of
 // directories. * matches any number of characters other than a slash, and ? matches one. {a,b}
-// matches a or b. An invalid glob matches nothing.
+// matches a or b. [ab] matches one of the characters a and b, and [!ab] any other one. An invalid
+// glob matches nothing.
 func MatchGlob(glob, path string) bool {
 	re, err := regexp.Compile(globPattern(glob))
 	return err == nil && re.MatchString(path)

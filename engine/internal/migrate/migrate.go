@@ -1,8 +1,8 @@
 // Package migrate has the common parts of the `penstock import` commands, which convert the config
 // of another program. A [Value] is a tree of the other program's settings. It records which
-// settings were read. A [Note] is about a setting that was not converted exactly. A [Builder]
-// writes the new config. A [Carrier] converts stored read positions into a first checkpoint. Each
-// subpackage converts the config of one program.
+// settings were read. A [Note] is about a setting or file that was not converted exactly. A
+// [Builder] writes the new config. A [Carrier] converts stored read positions into a first
+// checkpoint. Each subpackage converts the config of one program.
 package migrate
 
 import (
@@ -24,7 +24,7 @@ const (
 	Unneeded Kind = "unneeded" // no setting is needed for the same effect
 )
 
-// Note is a remark about a setting without an exact equivalent.
+// Note is a remark about a setting or a file that was not converted exactly.
 type Note struct {
 	Line int    // in the original file; 0 if unknown or about the whole file
 	Key  string // key of the setting or name of the part

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Sink describes a sink of the new config, regardless of the original program. Fields with zero
-// values are not written.
+// Sink describes a sink of the new config, regardless of the original program. Each kind of sink
+// uses some of the fields.
 type Sink struct {
 	Kind string // elasticsearch, loki, clickhouse, http, kafka, file, stdout, drop
 
@@ -73,8 +73,8 @@ func (s Sink) writeKafka(w *Writer, depth int) {
 	s.writeTLS(w, depth)
 }
 
-// writeHTTP writes a sink over HTTP. If penstock has a component for this kind of receiver, such as
-// elasticsearch, writeHTTP writes that component.
+// writeHTTP writes a sink of the kind elasticsearch, loki or clickhouse. For any other kind, it
+// writes a sink of the kind http.
 func (s Sink) writeHTTP(w *Writer, depth int) {
 	name := "http"
 	if s.Kind == "elasticsearch" || s.Kind == "loki" || s.Kind == "clickhouse" {

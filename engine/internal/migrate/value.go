@@ -77,7 +77,7 @@ func (v *Value) IsTrue(path ...string) bool {
 }
 
 // List returns the items at a path. A text or group that is not a list is returned as a list of one
-// item.
+// item, unless it is empty.
 func (v *Value) List(path ...string) []*Value {
 	v = v.Get(path...)
 	switch {
@@ -133,8 +133,8 @@ func (v *Value) IgnoreAll() {
 	}
 }
 
-// Unread returns the settings that the conversion has not read. If it has read no setting of a
-// group, Unread returns the group instead of its settings.
+// Unread returns the settings that the conversion has not read. For a group that was not read
+// itself, Unread returns the group instead of its settings.
 func (v *Value) Unread() []*Value {
 	if v == nil {
 		return nil
