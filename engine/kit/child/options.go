@@ -39,7 +39,8 @@ func (o *Options) Validate() error {
 // Spec returns the Spec with which to run the program for a worker. If Env lists PENSTOCK_WORKER,
 // the program gets the worker's name in this variable. The field Log of the Spec is not set.
 func (o *Options) Spec(worker string) Spec {
-	grace := cmp.Or(o.Grace, -1) // a Grace of 0 kills at once in Options, but means 5s in Spec
+	// A Grace of 0 means "kill at once" here, but 5s in Spec.
+	grace := cmp.Or(o.Grace, -1)
 	return Spec{
 		Command: o.Command, Dir: o.Dir, Env: o.Env,
 		Extra:  map[string]string{"PENSTOCK_WORKER": worker},

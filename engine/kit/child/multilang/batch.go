@@ -11,9 +11,9 @@ import (
 // answered each tuple with ack or fail. If ctx ends first, Do kills the child, because the child
 // hangs or its result is no longer needed.
 //
-// If the child ends while Do waits for answers, Do returns no error, but Work.Err has the reason. If
-// either error is set, the Work holds the answers received so far. After Do has returned, the bolt
-// does not change the Work any more.
+// If the child ends while Do waits for answers, Do returns no error, but Work.Err has the reason.
+// If either error is set, the Work holds the answers received so far. After Do has returned, the
+// bolt does not change the Work any more.
 func (b *Bolt) Do(ctx context.Context, batch *stream.Batch, indexes []int) (*Work, error) {
 	work := NewWork(len(indexes))
 	var values []byte
