@@ -42,8 +42,8 @@ type Spec struct {
 	// CPU bounds the processor time of each process, rounded up to seconds. Zero means no limit.
 	// Linux only.
 	CPU time.Duration
-	// Grace is the time in which the child should end by itself. It begins when Run closes the
-	// child's standard input. After it, the child is killed. Zero means 5s. If Grace is negative,
+	// Grace is the time in which the child should end by itself, counted from when Run closes its
+	// standard input. After this time, the child is killed. Zero means 5s. If Grace is negative,
 	// the child is killed at once.
 	Grace time.Duration
 	// Terminate makes Run send SIGTERM to the child's process group when Run's context ends. It is
@@ -53,7 +53,7 @@ type Spec struct {
 
 	// KeepInput makes [Process.UnreadInput] available. For this purpose, this process keeps the
 	// read end of the child's standard input open. This has a cost: if the child closes its input,
-	// Write does not fail. Once the pipe is full, it blocks until the child or its context ends.
+	// Write does not fail. Once the pipe is full, it blocks until the child or the context ends.
 	KeepInput bool
 
 	// DiscardOutput makes Run read the child's standard output and discard it, so that the child

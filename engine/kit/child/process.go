@@ -28,9 +28,9 @@ type Process struct {
 	// the child dies. Only the goroutine that calls Read uses this field.
 	leftover int
 
-	// mu guards the fields below. After reaped is set, no signal may be sent, because the system may
-	// have given the process id to another process. mu is therefore held from the check of reaped
-	// until the signal is sent.
+	// mu guards the fields below. After reaped is set, no signal may be sent, because another
+	// process could get the process id. mu is therefore held from the check of reaped until the
+	// signal is sent.
 	mu     sync.Mutex
 	killed error // the reason for the kill; nil if not killed
 	reaped bool
