@@ -1,13 +1,13 @@
 // Package child runs programs as child processes. Connectors and processors use it to pass records
 // to a program, or to read records from one.
 //
-// A child runs without a shell and gets only the listed environment variables. It has a process
-// group of its own, which can be killed as a whole, and resource limits if the system supports
-// them. Its standard error is logged at a limited rate.
+// A child runs without a shell and gets only the environment variables listed in its [Spec]. On
+// Unix, it has a process group of its own, which can be killed as a whole. On Linux, its memory and
+// processor time can be limited. Its standard error is logged at a limited rate.
 //
-// [Run] runs one process from start to end: when Run returns, the process and its group are dead
-// and no goroutine reads or writes its pipes. [Fleet] keeps several children running, one in each
-// [Slot], and restarts those that end. [ServeLines] reads a child's output line by line. The
+// [Run] runs one process from start to end: when Run returns, the process has ended, the rest of
+// its group was killed, and its pipes are closed. [Fleet] keeps several children running, one in
+// each [Slot], and restarts those that end. [ServeLines] reads a child's output line by line. The
 // package does not interpret the lines; its caller does, or package multilang for Storm's protocol.
 package child
 
@@ -25,10 +25,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Spec describes a program to run and its limits. The package copies it and never modifies it.
+// Spec describes a program to run and its limits.
 type Spec struct {
-	// Command is the program and its arguments. A program name without a slash is looked up in
-	// PATH. A path with a slash is relative to Dir.
+	// Command is the program and its arguments. A program name without a slash is looked up in the
+	// PATH of this process. A relative path with a slash, such as bin/send, is relative to Dir.
 	Command []string
 	Dir     string // working directory; "" means that of this process
 	// Env lists the names of the environment variables that the child gets from this process. The
@@ -42,42 +42,43 @@ type Spec struct {
 	// CPU bounds the processor time of each process, rounded up to seconds. Zero means no limit.
 	// Linux only.
 	CPU time.Duration
-	// Grace is the time in which the child should end by itself after its standard input was
-	// closed. After this time it is killed. Zero means 5s. If Grace is negative, the child is
-	// killed at once.
+	// Grace is the time in which the child should end by itself, counted from when Run closes its
+	// standard input. After this time, the child is killed. Zero means 5s. If Grace is negative,
+	// the child is killed at once.
 	Grace time.Duration
-	// Terminate makes Run send SIGTERM to the child's process group when its context ends. It is
-	// for programs that do not notice the end of their standard input. It has no effect on systems
-	// without signals.
+	// Terminate makes Run send SIGTERM to the child's process group when Run's context ends. It is
+	// for programs that do not notice the end of their standard input. It has no effect if Grace is
+	// negative, or on systems without signals.
 	Terminate bool
 
 	// KeepInput makes [Process.UnreadInput] available. For this purpose, this process keeps the
 	// read end of the child's standard input open. This has a cost: if the child closes its input,
-	// Write does not fail at once, but blocks until the child ends.
+	// Write does not fail. Once the pipe is full, it blocks until the child or the context ends.
 	KeepInput bool
 
 	// DiscardOutput makes Run read the child's standard output and discard it, so that the child
 	// never blocks in a write to it. The function passed to Run must not call Process.Read.
 	DiscardOutput bool
 
-	// Log gets the child's standard error, with Attrs as attributes. Nil discards it.
+	// Log gets the child's standard error, with Attrs as attributes. If it is nil, only the end of
+	// the standard error is kept, for ExitError.Stderr.
 	Log   *slog.Logger
 	Attrs []any
 }
 
 const (
 	defaultGrace = 5 * time.Second
-	// lingering bounds the time for which the output of a child is still read after its death. A
-	// process that has left the child's process group may hold the pipes open. Without a bound, the
+	// lingering is the time from a child's death to the deadline for reads of its output. A process
+	// that has left the child's process group may hold the pipes open. Without a deadline, the
 	// reads would then never end.
 	lingering = time.Second
 )
 
 func (s Spec) grace() time.Duration { return cmp.Or(s.Grace, defaultGrace) }
 
-// Validate checks s without starting the program. Each error is a *stream.OptionError for one of
-// the keys command, env, memory and cpu. Validate does not check that the program exists, because
-// it may be installed later.
+// Validate checks s without starting the program. Each error is a *stream.OptionError with a key
+// such as command[0], env[1], memory or cpu. Validate does not check that the program exists,
+// because it may be installed later.
 func (s Spec) Validate() error {
 	var errs []error
 	if len(s.Command) > 0 && s.Command[0] == "" {
@@ -122,8 +123,8 @@ func (s Spec) Validate() error {
 	return errors.Join(errs...)
 }
 
-// minMemory is the least valid Spec.Memory. It is less address space than a C library needs to
-// start.
+// minMemory is the least valid Spec.Memory other than 0. No program can start with less, because
+// its C library needs more address space.
 const minMemory = 1 << 20
 
 // environ returns the environment of the child, in the order of Env.
@@ -147,6 +148,5 @@ func (s Spec) command() *exec.Cmd {
 	return cmd
 }
 
-// name returns the program without its arguments, for use in errors. The arguments may contain
-// secrets.
+// name returns the program for use in errors. It omits the arguments, which may contain secrets.
 func (s Spec) name() string { return s.Command[0] }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// StartError means that a program could not be started: it does not exist, it is not executable, or
-// its working directory is missing. A retry does not help.
+// StartError means that a program could not be started. Usually the program does not exist, it is
+// not executable, or its working directory is missing. A retry then does not help.
 type StartError struct {
 	Program string
 	Err     error
@@ -35,14 +35,14 @@ func EndedCleanly(err error) bool {
 	return errors.Is(err, ErrEnded)
 }
 
-// ExitError means that a child exited with a non-zero status, was ended by a signal, or was killed
-// by this process.
+// ExitError means that a child exited with a non-zero status, or was ended by a signal, or that
+// this process killed or terminated it.
 type ExitError struct {
 	Program   string
 	Code      int    // its exit status; -1 if a signal ended it
 	State     string // in words: "exit status 1", "signal: killed"
 	Signalled bool   // a signal that this process did not send ended it
-	Killed    error  // why this process killed it; nil if it did not
+	Killed    error  // why this process killed or terminated it; nil if it did not
 	Protocol  error  // a protocol error found by the session; nil if there is none
 	Stderr    string // the last 300 bytes of its standard error
 }

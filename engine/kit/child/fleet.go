@@ -29,8 +29,8 @@ type Session interface {
 }
 
 // Fleet keeps children running until its context ends, each in a slot of its own. A child that ends
-// is restarted after a wait. The wait grows with each child that ends without having completed any
-// work, from FirstWait to LastWait. There is no wait in two cases:
+// is restarted after a wait. The wait grows from FirstWait to LastWait while children end soon
+// after their start and without having completed any work. There is no wait in two cases:
 //
 //   - The child has completed work since its start.
 //   - The child ended with work in progress, and since the last completed work no child of this
@@ -51,15 +51,15 @@ type FleetOptions[S Session] struct {
 	NewSession func(p *Process) S // creates the session with a child that has just started
 }
 
-// The shortest and the longest wait before the restart of a child that ended without completing any
-// work.
+// The wait before the restart of a child that ended without completing any work grows from
+// FirstWait to LastWait. Jitter shortens each wait by up to half.
 const (
 	FirstWait = 100 * time.Millisecond
 	LastWait  = 30 * time.Second
 )
 
-// maxKilled limits immediate restarts. If a child dies with work in progress, its slot restarts it
-// at once, but at most maxKilled times until some work is completed. Later restarts wait.
+// maxKilled limits the immediate restarts after deaths with work in progress, counted since the
+// last completed work. Later restarts wait.
 const maxKilled = 16
 
 // waits is the restart policy of one slot: it determines the wait before the next start. The usual
@@ -95,15 +95,15 @@ type Slot[S Session] struct {
 	last    error     // how the last child ended
 	next    time.Time // of the next start; zero if it is not known yet
 	ends    int       // ends that delay the restart, since the last completed work
-	killed  int       // deaths with work in progress, since the last completed work
+	killed  int       // deaths with work in progress, since then; at most maxKilled
 }
 
 // DownError means that a slot has no running child.
 type DownError struct {
 	Slot string
-	Next time.Duration // lower bound of the time until the next start
+	Next time.Duration // time until the next start, at least Soon
 	Ends int           // ends that delay the restart, since the last completed work
-	Err  error         // how the last child ended; nil if none has started yet
+	Err  error         // how the last child ended or failed to start; nil before the first start
 }
 
 // Error returns the last error and the time until the next start.
@@ -118,8 +118,8 @@ func (e *DownError) Error() string {
 // Unwrap returns the error with which the last child ended.
 func (e *DownError) Unwrap() error { return e.Err }
 
-// Soon is the minimum of DownError.Next, which is the time until the next start. If the time of the
-// next start is unknown or has passed, Next is Soon.
+// Soon is the minimum of DownError.Next. Next is also Soon if the time of the next start is unknown
+// or has passed.
 const Soon = 10 * time.Millisecond
 
 // NewFleet creates a fleet; Serve starts the children.
@@ -200,10 +200,9 @@ func (s *Slot[S]) set(session S, err error) {
 	s.changed = make(chan struct{})
 }
 
-// count updates the counters ends and killed after a child has ended. They determine the wait
-// before the next start: killed counts the first maxKilled deaths with work in progress, which do
-// not lengthen the wait, and ends counts the ends that do. worked and busy are the results of
-// [Session.Did].
+// count updates the counters ends and killed after a child has ended. killed counts the first
+// maxKilled deaths with work in progress. ends counts all other ends without completed work. The
+// next start waits if ends is not 0. worked and busy are the results of [Session.Did].
 func (s *Slot[S]) count(worked, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,8 +236,8 @@ func (s *Slot[S]) look() (S, <-chan struct{}, error) {
 	return none, s.changed, &DownError{Slot: s.name, Next: wait, Ends: s.ends, Err: s.last}
 }
 
-// Await waits until the slot has a running child, and returns its session. If the program cannot be
-// started, Await returns a *DownError at once. If ctx ends first, it returns an error.
+// Await waits until the slot has a running child, and returns its session. If the last start failed
+// with a [StartError], Await returns a *DownError at once. If ctx ends first, it returns an error.
 func (s *Slot[S]) Await(ctx context.Context) (S, error) {
 	for {
 		session, changed, err := s.look()

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// QuotedMost is the maximum number of bytes of a child's output that an error quotes.
+// QuotedMost is the maximum number of bytes of a line that an error quotes.
 const QuotedMost = 200
 
 // lineBuffer is the size in bytes of the buffer for reading a child's output.
@@ -17,9 +17,10 @@ const lineBuffer = 64 << 10
 func Quoted(line []byte) []byte { return line[:min(len(line), QuotedMost)] }
 
 // ServeLines implements [Session.Serve] for a protocol of lines. It calls take with each line of
-// the child's output, until the child ends. If a line is longer than the maximum (most, in bytes),
-// or take returns an error, ServeLines kills the child. At the end of the output it returns nil,
-// because the exit status describes the end of the child better than an error of the pipe.
+// the child's output, until the child ends. If [ReadLine] reports a line as too long, or take
+// returns an error, ServeLines kills the child and returns the error. At the end of the output it
+// returns nil, because the exit status describes the end of the child better than an error of the
+// pipe.
 func ServeLines(p *Process, most int, take func(line []byte) error) error {
 	in := bufio.NewReaderSize(p, lineBuffer)
 	for {
@@ -39,8 +40,9 @@ func ServeLines(p *Process, most int, take func(line []byte) error) error {
 
 // ReadLine returns the next line of a child's output without its line end ("\n" or "\r\n"). The
 // line is in newly allocated memory. At the end of the output, ReadLine returns io.EOF; it ignores
-// a last line without a line end. most is the maximum length of a line in bytes, and must be
-// greater than QuotedMost. For a longer line, ReadLine returns an error that quotes its beginning.
+// a last line without a line end. For a line of more than most bytes, ReadLine returns an error
+// that quotes its beginning. ReadLine checks this limit only when the buffer of in is full, so it
+// may return a line that exceeds most by less than the size of this buffer.
 func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {

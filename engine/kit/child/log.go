@@ -15,9 +15,8 @@ const (
 	maxStderrTail = 300  // last bytes of the output, which an ExitError quotes
 )
 
-// logWriter receives a child's standard error. It logs whole lines at a limited rate, counts the
-// lines that it omits, and keeps the end of the output. Write, flush and last may be called
-// concurrently.
+// logWriter receives a child's standard error. It logs the lines at a limited rate, counts those
+// that it omits, and keeps the end of the output. Write, flush and last may be called concurrently.
 type logWriter struct {
 	log   *slog.Logger
 	attrs []any
@@ -26,7 +25,7 @@ type logWriter struct {
 	line       []byte     // the unfinished line, at most maxLogLine bytes
 	long       bool       // the line was truncated; its rest is discarded
 	tail       []byte
-	tokens     float64 // tokens: lines that may be logged now
+	tokens     float64 // lines that may be logged now
 	at         time.Time
 	suppressed int
 }
@@ -59,8 +58,8 @@ func (w *logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// endLocked completes the current line. If the rate limit allows this, it appends the line to
-// lines, which the caller logs. The caller holds w.mu.
+// endLocked completes the current line. If the line is not blank and the rate limit allows it,
+// endLocked appends the line to lines, which the caller logs. The caller holds w.mu.
 func (w *logWriter) endLocked(lines []string) []string {
 	text := string(bytes.TrimRight(w.line, "\r"))
 	if w.long {

@@ -19,7 +19,7 @@ type Options struct {
 	Grace   time.Duration `yaml:"grace" doc:"time to exit after the end of input"`
 }
 
-// DefaultOptions returns the options of a config that sets only the command.
+// DefaultOptions returns the defaults of all options but the command, which has none.
 func DefaultOptions() Options {
 	return Options{Dir: ".", Env: []string{"PATH"}, Grace: defaultGrace}
 }
@@ -39,6 +39,7 @@ func (o *Options) Validate() error {
 // Spec returns the Spec with which to run the program for a worker. If Env lists PENSTOCK_WORKER,
 // the program gets the worker's name in this variable. The field Log of the Spec is not set.
 func (o *Options) Spec(worker string) Spec {
+	// A Grace of 0 means "kill at once" here, but 5s in Spec.
 	grace := cmp.Or(o.Grace, -1)
 	return Spec{
 		Command: o.Command, Dir: o.Dir, Env: o.Env,

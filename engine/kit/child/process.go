@@ -22,15 +22,15 @@ type Process struct {
 	input   *os.File // the read end of in, if Spec.KeepInput is set; else nil
 	log     *logWriter
 	stderr  *os.File
-	exited  chan struct{} // closed when the process and its group are dead
+	exited  chan struct{} // closed when the process has ended and its group was killed
 
-	// leftover counts the bytes that Read has returned after the read deadline. The deadline is set
-	// when the child dies. Only the goroutine that calls Read uses this field.
+	// leftover counts the bytes that Read has returned after the read deadline, which is set when
+	// the child dies. Only the goroutine that calls Read uses this field.
 	leftover int
 
 	// mu guards the fields below. After reaped is set, no signal may be sent, because another
-	// process could get the id. mu is therefore held from the check of reaped until the signal is
-	// sent.
+	// process could get the process id. mu is therefore held from the check of reaped until the
+	// signal is sent.
 	mu     sync.Mutex
 	killed error // the reason for the kill; nil if not killed
 	reaped bool
@@ -40,7 +40,7 @@ type Process struct {
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Kill kills the process and its group, and does not wait for their end. The error of Run will
-// include cause.
+// include the cause of the first call. Once the process has ended, Kill does nothing.
 func (p *Process) Kill(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,8 @@ func (p *Process) Kill(cause error) {
 	killGroup(p.cmd.Process)
 }
 
-// terminate sends SIGTERM to the process and its group. The error of Run will include cause.
+// terminate sends SIGTERM to the process and its group, unless it was killed. The error of Run will
+// then include cause.
 func (p *Process) terminate(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,8 +72,8 @@ const writePatience = 20 * time.Millisecond
 // ErrNotReading is the error of a write to a child that has closed its standard input or has ended.
 var ErrNotReading = errors.New("it no longer reads its standard input")
 
-// Write writes all of data to the child's standard input. It blocks while the child does not read.
-// If ctx ends first, Write returns its cause, and a part of data may have been written.
+// Write writes all of data to the child's standard input. It blocks while the pipe is full. If ctx
+// ends first, Write returns its cause, and a part of data may have been written.
 // ErrNotReading means that the child will not read any more data.
 func (p *Process) Write(ctx context.Context, data []byte) error {
 	for {
@@ -81,7 +82,7 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 			return ErrNotReading
 		default:
 		}
-		// an error means that the pipe is closed: the child has ended
+		// an error means that this process has closed the pipe
 		if p.in.SetWriteDeadline(time.Now().Add(writePatience)) != nil {
 			return ErrNotReading
 		}
@@ -101,7 +102,7 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 	}
 }
 
-// Await waits until the process and its group are dead, or ctx ends.
+// Await waits until the process has ended and its group was killed, or ctx ends.
 func (p *Process) Await(ctx context.Context) {
 	select {
 	case <-p.exited:
@@ -111,7 +112,8 @@ func (p *Process) Await(ctx context.Context) {
 
 // Read reads the child's standard output. It returns io.EOF when all output was read and no process
 // holds the pipe open any more. If a process outside the child's group still holds it open, Read
-// returns os.ErrDeadlineExceeded about a second after the child's death.
+// returns os.ErrDeadlineExceeded about a second after the child's death, or later if there is still
+// output to read.
 func (p *Process) Read(text []byte) (int, error) {
 	n, err := p.out.Read(text)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || p.leftover >= maxLeftover {
@@ -150,20 +152,21 @@ func (p *Process) UnreadInput() (bytes int, ok bool) {
 	return unreadBytes(p.input)
 }
 
-// Run starts a process, calls talk, and returns when the process and its group are dead. It closes
-// the child's standard input when talk returns or ctx ends. If the child does not end within
-// Spec.Grace after that, Run kills the process group.
+// Run starts a process, calls talk, and returns when talk has returned, the process has ended, and
+// the rest of its group was killed. It closes the child's standard input when talk returns or ctx
+// ends. If the child does not end within Spec.Grace after that, Run kills the process group.
 //
-// Run returns nil if the child exits with status 0 and talk returns nil. Otherwise it returns a
-// *StartError, an *ExitError, or the error of talk. If the error of talk is only a consequence of
-// the child's death, Run returns the *ExitError with the cause of death.
+// If the program cannot be started, Run returns a *StartError, or the error of creating a pipe. If
+// the child exits with status 0 and was neither killed nor terminated, Run returns the error of
+// talk. Otherwise it returns an *ExitError, which includes the error of talk unless this is only a
+// consequence of the child's death. Run wraps these errors: use errors.As.
 func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process) error) error {
 	p, err := start(s)
 	if err != nil {
 		return err
 	}
 	name := fmt.Sprintf("%s, process %d", p.name, p.PID())
-	// These goroutines run for at most Grace after the end of ctx.
+	// The goroutines outlive ctx, because the child may run for Grace after the end of ctx.
 	group := supervise.NewNamedGroup(context.WithoutCancel(ctx), name)
 	var state error
 	group.Go("stderr", func(context.Context) error {
@@ -325,8 +328,8 @@ func (p *Process) close() {
 	p.log.flush()
 }
 
-// meaning returns the error of Run. state is the error of waiting for the process, nil for exit
-// status 0, and talkErr is the error of the function talk.
+// meaning returns the error of Run. state is the error of waiting for the process. It is nil for
+// exit status 0. talkErr is the error of the function talk.
 func (p *Process) meaning(state, talkErr error) error {
 	p.mu.Lock()
 	killed := p.killed

@@ -12,7 +12,7 @@ import (
 // attributes returns the attributes with which a child is started. They put it into its own process
 // group, which has two effects. The child can be killed together with its descendants. And Ctrl-C
 // at the terminal does not reach the child, so that it can still process the batches that it has
-// received. The kernel kills the child if this process dies.
+// received. The attributes also make the kernel kill the child if this process dies.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

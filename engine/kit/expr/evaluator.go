@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Evaluator evaluates one program for the records of batches. It must be used by one goroutine.
-// Between batches, it keeps memory for later use, but no data.
+// Evaluator evaluates one program for the records of batches. It must be used by one goroutine. It
+// reuses its memory for the next batch.
 type Evaluator struct {
 	program *Program
 	batch   *stream.Batch
@@ -132,7 +132,7 @@ func (e *Evaluator) metaValue(name string, i int) value {
 }
 
 // start returns the offset of the start of record i in its file. This is the end of the previous
-// record or, for the first record of a span, the start of the span.
+// source record or, for the first source record of a span, the start of the span.
 func start(b *stream.Batch, i int) int64 {
 	r := &b.Records[i]
 	for k := i - 1; k >= 0 && b.Records[k].Span == r.Span; k-- {
@@ -145,7 +145,8 @@ func start(b *stream.Batch, i int) int64 {
 
 // Field evaluates the program for record i and returns the value as a field. If the program is only
 // the name of a field, Field returns this field unchanged, so that a number keeps its digits. Any
-// other value is appended to the batch's data, and the result has no name.
+// other value, except null, is appended to the batch's data. The caller sets the Name of the
+// result.
 func (e *Evaluator) Field(i int) (stream.Field, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)

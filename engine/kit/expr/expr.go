@@ -1,12 +1,14 @@
 // Package expr evaluates expressions for the records of a batch. Processors and connectors use it
 // for conditions and for computed values.
 //
-// The language is that of github.com/expr-lang/expr. A field is written as its name. If the name is
-// not an identifier, it is written as in `$env["user-agent"]`. `meta.id`, `meta.file`,
-// `meta.offset` and `meta.time` are the origin of the record.
+// The language is that of github.com/expr-lang/expr, with a few corrections. A field is written as
+// its name. If the name is not an identifier, it is written as in `$env["user-agent"]`. `meta.id`,
+// `meta.file` and `meta.offset` describe the origin of the record, and `meta.time` is the time at
+// which the record was read.
 //
-// Comparisons of fields with literals, also combined with and, or and not, are evaluated by this
-// package itself, without allocations. All other expressions run on the library's virtual machine.
+// This package evaluates simple expressions itself, usually without allocations. Examples are
+// fields, and comparisons of fields with literals, also combined with and, or and not. Other
+// expressions run on the library's virtual machine.
 //
 // A program is immutable and can be shared. An [Evaluator] must be used by one goroutine. The
 // package does not change batches or records, except that [Evaluator.Field] may append a value to
@@ -53,12 +55,12 @@ type Program struct {
 	result stream.FieldType
 	// lenient means that an order comparison with null, such as x < null, is false instead of an
 	// error. A condition that is only a field is then false for null, too. lenient is set if the
-	// schema is known: the names in the expression are then known to be right, so a null is not the
-	// result of a misspelled name.
+	// schema is known: the field names in the expression are then known to be right, so a null is
+	// not the result of a misspelled name.
 	lenient bool
 
 	condition condition   // nil if the virtual machine is needed
-	value     operand     // a literal, a field or a member of a field; nil otherwise
+	value     operand     // nil for a condition, or if the virtual machine is needed
 	literal   bool        // value is the same for all records
 	machine   *vm.Program // nil if condition or value is set
 }
@@ -158,7 +160,7 @@ func typed(text string, in stream.Schema, names []string,
 	return stream.AnyType, nil
 }
 
-// Meta reports whether the program reads the record's origin.
+// Meta reports whether the program may read meta.
 func (p *Program) Meta() bool { return p.meta }
 
 // Type returns the type of the result, or [stream.AnyType] if the schema does not determine it.

@@ -77,8 +77,9 @@ func fromJSON(args ...any) (any, error) {
 	return out.([]any)[0], nil
 }
 
-// orders has, for each order operator such as <, the name and the comparison of the function that
-// replaces it. ordering creates these functions. They return false if an operand is null.
+// orders has, for each order operator such as <, the function that replaces it: its name, and its
+// comparison of values that are not null. If an operand is null, the function returns false.
+// ordering creates the functions.
 var orders = map[string]struct {
 	name string
 	less func(a, b any) bool

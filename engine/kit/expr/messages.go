@@ -49,7 +49,7 @@ func withoutGo(s string) string {
 	return goPrefix.ReplaceAllString(s, "")
 }
 
-// Patterns of the library's messages. The last one is a prefix that names a Go function.
+// Patterns of the library's messages. The last one matches Go prefixes, which are removed.
 var (
 	unexpected = regexp.MustCompile(`^unexpected token \w+\((.*)\)$`)
 	mismatched = regexp.MustCompile(`^invalid operation: ` +

@@ -11,8 +11,8 @@ import (
 // Text is an expression in the options of a component.
 type Text string
 
-// Expression tells the config reader that the text is an expression: ` #` in it is not the start of
-// a comment.
+// Expression tells the config reader that the text is an expression. The reader then reports ` #`
+// in it as an error, because YAML cuts off the rest as a comment.
 func (*Text) Expression() {}
 
 // Compile compiles the text as the value of the option with the given key, for records of the

@@ -18,8 +18,8 @@ type (
 	operand   func(e *Evaluator, i int) (value, error)
 )
 
-// builder compiles expressions that need no virtual machine. Its methods return nil for other
-// expressions.
+// builder compiles expressions that need no virtual machine. Its methods condition and operand
+// return nil for other expressions.
 type builder struct{ program *Program }
 
 func (b builder) condition(node ast.Node) condition {
@@ -106,7 +106,7 @@ func (b builder) binary(n *ast.BinaryNode) condition {
 func (b builder) ordered(n *ast.BinaryNode,
 	both func(*Evaluator, int) (x, y value, err error)) condition {
 	lenient := b.program.lenient
-	least, most := -1, 1 // the comparison is true if order returns least to most
+	least, most := -1, 1 // the comparison is true if least <= order(x, y) <= most
 	switch n.Operator {
 	case "<":
 		most = -1
@@ -235,7 +235,8 @@ func literal(node ast.Node) (value, bool) {
 	return value{}, false
 }
 
-// operand compiles a literal, a field, a member of a field, or several of these joined by `??`.
+// operand compiles a literal, a field, a member of a field, a member of meta except time, or
+// several of these joined by `??`.
 func (b builder) operand(node ast.Node) operand {
 	if v, ok := literal(node); ok {
 		return func(*Evaluator, int) (value, error) { return v, nil }

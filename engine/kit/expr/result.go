@@ -41,8 +41,9 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	return kindOf(text), append(dst, text...), nil
 }
 
-// appendFloat appends v with an exponent only if it is below 1e-6 or at least 2^63. Without one, a
-// larger number would look like an exact integer, although it has lost digits.
+// appendFloat appends v with an exponent only if v is not 0 and its absolute value is below 1e-6 or
+// at least 2^63. Without an exponent, a number of 2^63 or more would look like an exact integer,
+// although it may have lost digits.
 func appendFloat(dst []byte, v float64) []byte {
 	format := byte('f')
 	if abs := math.Abs(v); abs != 0 && (abs < 1e-6 || abs >= 1<<63) {
@@ -60,7 +61,7 @@ func kindOf(text []byte) stream.Kind {
 	return stream.Number
 }
 
-// marshal returns v as JSON. As in JSON of other components, only the necessary characters are
+// marshal returns v as JSON. As in JSON of other components, the characters <, > and & are not
 // escaped.
 func marshal(v any) ([]byte, error) {
 	v, err := nestedResult(v)

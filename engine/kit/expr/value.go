@@ -26,8 +26,8 @@ const (
 var kindNames = [...]string{"null or missing", "true or false", "a number", "a number", "text",
 	"an array or object"}
 
-// value is the value of an operand: a literal, a field or a member of a field. It is a struct, so
-// that it needs no allocation. raw may share memory with the batch or the program.
+// value is the value of an operand, such as a literal or a field. It is a struct and not an any, to
+// avoid allocations. raw may share memory with the batch, the program or the evaluator.
 type value struct {
 	kind kind
 	num  int64
@@ -124,7 +124,8 @@ func (v value) decode() (any, error) {
 }
 
 // equal reports whether a and b are equal. An integer equals a float64 of the same value, as in the
-// expr library. Other values of different kinds are not equal.
+// expr library. Other values of different kinds are not equal. a and b must not both be arrays
+// or objects.
 func equal(a, b value) (bool, error) {
 	switch {
 	case a.kind == whole && b.kind == whole, a.kind == truth && b.kind == truth:

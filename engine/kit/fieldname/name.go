@@ -1,15 +1,15 @@
 //penstock:pure
 
-// Package fieldname parses the names of fields in a config. It finds, sets, renames and removes the
-// fields, and members of fields, with these names.
+// Package fieldname parses the names of fields in a config. It finds and sets the fields with these
+// names. It also finds, sets, renames and removes members of fields.
 //
 // A name with dots has two meanings. Example: user.email is the field with exactly this name (the
 // flat field), and also the member email of the field user, if user is a JSON object. A component
 // that reads the name uses the flat field if the record has it. A name in double quotes means only
 // the flat field.
 //
-// The package changes only the fields of the given batch. It never changes the bytes of a value: a
-// new value is appended to the batch's data.
+// The package never changes the bytes of a value in a batch: a new value is appended to the batch's
+// data.
 package fieldname
 
 import (
@@ -27,14 +27,14 @@ const MaxParts = 100
 // Name is the parsed name of a field, or of a member of a field. The zero value is not a valid
 // name.
 type Name struct {
-	Flat string // the whole name: that of the flat field, such as "user.email"
+	Flat string // the whole name, such as "user.email"
 	// path of the member, with at least two parts; nil if the name means only the flat field
 	Path []string
 }
 
-// Parse parses a name in a config. It returns an error if the name is empty, a quote is not closed,
-// or the name has more than MaxParts parts. If a part is empty, as in "a..b", the name means only
-// the flat field.
+// Parse parses a name in a config. It returns an error if the name is empty, begins with a quote
+// but is not a valid quoted name, or has more than MaxParts parts. If a part is empty, as in
+// "a..b", the name means only the flat field.
 func Parse(text string) (Name, error) {
 	if text == "" {
 		return Name{}, fmt.Errorf("a field name cannot be empty")
@@ -69,8 +69,8 @@ func Lenient(text string) Name {
 
 // Find looks up n in a schema. It returns the index (at) of the flat field, the field with exactly
 // this name. If there is none and n has a path, nested is true, and at is the index of the field
-// with the object. If the schema has neither field, at is -1. Find returns an error if nested is
-// true and the values of the field found cannot be objects.
+// named by the first part of the path. If the schema has neither field, at is -1. Find returns an
+// error if nested is true and the values of the field found cannot be objects.
 func (n Name) Find(in stream.Schema) (at int, nested bool, err error) {
 	if at = in.Find(n.Flat); at >= 0 || n.Path == nil {
 		return at, false, nil
@@ -97,7 +97,7 @@ func article(t stream.FieldType) string {
 	return string(t)
 }
 
-// Missing returns the error of the option key if no record has the field with the name text.
+// Missing returns the error for an option (key) that names a field (text) which no record has.
 func Missing(key, text string, in stream.Schema) *stream.OptionError {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf("there is no field %q", text), Word: text,
 		Known: in.Names()}

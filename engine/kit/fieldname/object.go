@@ -12,8 +12,8 @@ import (
 )
 
 // Object is a JSON object that can be changed. Members that are not changed keep their original
-// text. An object may have several members with the same key. Remove and Rename then change all of
-// them. Reading returns the last one.
+// text. An object may have several members with the same key. Remove, Take and Rename then change
+// all of them. Take and the function Find return the value of the last one.
 type Object struct{ members []member }
 
 type member struct {
@@ -27,7 +27,7 @@ type member struct {
 // Value is a member's value.
 type Value struct {
 	Kind stream.Kind
-	Raw  []byte // as in a field: a Text has no quotes and escapes
+	Raw  []byte // as in a field: a Text has no quotes or escapes
 }
 
 // IsObject reports whether the value of a field is a JSON object. White space may precede the
@@ -176,10 +176,10 @@ func valueOf(text []byte) Value {
 	return Value{s.Value.Kind, raw}
 }
 
-// Set sets the member at path to value, which is a JSON text. It creates missing objects on the
-// path. If several members have the same key, one remains, at the place of the first. If the path
-// continues below this member, it gets the object of the last member with this key. Set returns an
-// error if a value on the path is not an object.
+// Set sets the member at path to value, which is a JSON text. It creates objects on the path where
+// a member is missing or null. If several members have the same key, one remains, at the place of
+// the first. If the path continues below this member, it gets the object of the last member with
+// this key. Set returns an error if another value on the path is not an object.
 func (o *Object) Set(path []string, value []byte) error {
 	at := -1
 	kept := o.members[:0]

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Editor changes the fields of records. The zero value is ready to use. It must be used by one
-// goroutine. Between calls, it keeps memory for later use, but no data.
+// Editor reads and changes the fields of records. The zero value is ready to use. It must be used
+// by one goroutine. It reuses its memory.
 type Editor struct {
 	scan    json.Scanner
 	scratch []byte
@@ -38,8 +38,8 @@ func (e *Editor) Lookup(b *stream.Batch, r *Ref, i int) (v Value, ok bool) {
 }
 
 // Remove removes the member at r's path from the object in field f, and reports whether there was
-// one. It does nothing if f is not the field named by the first part of the path, or has no object.
-// It returns an error if the object is invalid JSON.
+// one. It does nothing if f is not the field named by the first part of the path, or if the value
+// of f is not an object. It returns an error if the object is invalid JSON.
 func (e *Editor) Remove(b *stream.Batch, r *Ref, f *stream.Field) (removed bool, err error) {
 	raw := b.Value(*f)
 	if !r.IsRoot(*f) || !IsObject(f.Kind, raw) {
@@ -65,11 +65,11 @@ func (e *Editor) Put(b *stream.Batch, f *stream.Field, o *Object) {
 	f.Off, f.Len = b.AppendData(e.scratch)
 }
 
-// SetLast sets the field or member with the name r in record i to the value f. It sets the flat
-// field if the record has it, or if the name has no path. Otherwise it sets the member. The fields
-// of record i must be the last ones in b.Fields. To ensure this, call [stream.Batch.OpenFields]
-// before. SetLast returns an error if a value on the path is not an object. The record is then
-// unchanged.
+// SetLast sets the field or member with the name r in record i to the value of f. It sets the flat
+// field if the record has it, or if the name has no path. Otherwise it sets the member. Call
+// r.BeginWrite for the batch before. The fields of record i must be the last ones in b.Fields. To
+// ensure this, call b.SetFields(i, b.OpenFields(i)) before. SetLast returns an error if a value on
+// the path is neither an object nor null. The record is then unchanged.
 func (e *Editor) SetLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	fields := b.FieldsOf(i)
 	for k := range fields {

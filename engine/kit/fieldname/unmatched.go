@@ -25,8 +25,8 @@ func (u *Unmatched) Begin(b *stream.Batch, names int) {
 func (u *Unmatched) Matched(k int) { u.matched[k] = true }
 
 // End ends the batch. It counts, through h, the names that no record of the batch has. For the
-// first batch, it also logs them. If h is nil, it does nothing. The parameter name is a function
-// that returns the k-th name as written in the config.
+// first batch, it also logs them. If h is nil or the batch has no records, End does nothing. The
+// parameter name is a function that returns the k-th name as written in the config.
 func (u *Unmatched) End(h stream.Host, name func(k int) string) {
 	if h == nil || u.records == 0 {
 		return

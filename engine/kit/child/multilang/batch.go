@@ -8,11 +8,12 @@ import (
 
 // Do sends some records of batch to the child, as tuples. indexes lists the indexes of these
 // records in batch. The tuple of record indexes[n] has the number n. Do waits until the child has
-// acknowledged each tuple as processed or failed. If ctx ends first, Do kills the child, because
-// the child hangs or its result is no longer needed.
+// answered each tuple with ack or fail. If ctx ends first, Do kills the child, because the child
+// hangs or its result is no longer needed.
 //
-// If Do returns an error, the Work holds the answers received so far. After Do has returned, the
-// bolt does not access the Work any more.
+// If the child ends while Do waits for answers, Do returns no error, but Work.Err has the reason.
+// If either error is set, the Work holds the answers received so far. After Do has returned, the
+// bolt does not change the Work any more.
 func (b *Bolt) Do(ctx context.Context, batch *stream.Batch, indexes []int) (*Work, error) {
 	work := NewWork(len(indexes))
 	var values []byte

@@ -39,11 +39,11 @@ type Options struct {
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	// maxWaiting is the maximum number of task ids (answers to emits) and heartbeats that are
-	// queued for a child, because it does not read them. A child that exceeds it is killed.
+	// maxWaiting limits the task ids (answers to emits) and heartbeats that are queued for a child
+	// that does not read them. If more are queued when the child emits a tuple, it is killed.
 	maxWaiting = 10_000
-	// maxEmitted bounds the memory in bytes of the stored emits of one tuple. A child that exceeds
-	// it is killed.
+	// maxEmitted limits the memory in bytes for the stored emits of one unanswered tuple. A child
+	// that exceeds it is killed.
 	maxEmitted = 64 << 20
 	emitSize   = 256 // memory of an emit without its values
 )
@@ -58,20 +58,21 @@ type Tuple struct {
 // Emit is a tuple that a child has emitted.
 type Emit struct {
 	Message
-	// Number is the number of the tuple to which the emit belongs: its first anchor. The anchors of
-	// an emit are the tuples from which the child has made it. Without an anchor, the emit belongs
-	// to the oldest unanswered tuple.
+	// Number is the number of the tuple to which the emit belongs. The anchors of an emit are the
+	// tuples from which the child has made it. The emit belongs to its first anchor or, if it has
+	// none, to the oldest unanswered tuple.
 	Number int
 }
 
-// Work is a set of tuples from one caller, with their results. Until Done is closed, only the bolt
-// may access its fields.
+// Work is a set of tuples from one caller, with their results. Only the bolt may access the results
+// until Done is closed or the child has ended.
 type Work struct {
 	Acked, Failed []bool // indexed by tuple number
 	Emits         []Emit // with KeepEmits, in the order of emission; also those of failed tuples
 	Done          chan struct{}
 	Err           error // why some tuples were not answered
-	// Blamed is the number of the tuple that probably made the child exit; -1 if not in this Work.
+	// Blamed is the number of the tuple that probably made the child exit; -1 if this Work has no
+	// such tuple.
 	Blamed int
 
 	open int
@@ -239,7 +240,7 @@ func (b *Bolt) Ready(ctx context.Context) error {
 	}
 }
 
-// maxOut is the number of queued bytes above which Give waits.
+// maxOut is the number of queued bytes at which Give begins to wait.
 const maxOut = 256 << 10
 
 // Give sends one tuple to the child. It waits while the child has the maximum number of unanswered

@@ -1,8 +1,8 @@
 //penstock:pure
 
-// Package multilang implements Storm's multilang protocol, for scripts that were written for a
-// ShellBolt. It has the role of the Storm worker: it sends tuples (lists of values) to a child, and
-// the child acks or fails each tuple and may emit new ones. The package follows
+// Package multilang implements Storm's multilang protocol, for scripts that were written for
+// Storm's class ShellBolt. It has the role of the Storm worker: it sends tuples (lists of values)
+// to a child, and the child acks or fails each tuple and may emit new ones. The package follows
 // https://storm.apache.org/releases/current/Multilang-protocol.html and recorded sessions of a
 // Storm 2.8.3 worker.
 //
@@ -86,8 +86,8 @@ type Handshake struct {
 	Context map[string]any
 }
 
-// The ids of two tasks in the topology that the handshake describes: the child, and the component
-// that sends tuples to the child.
+// The ids of the tasks in the topology that the handshake describes: the child, the component that
+// sends tuples to the child, and the component that receives its emits.
 const (
 	OwnTask    = 2
 	SourceTask = 1
