@@ -157,7 +157,8 @@ func TestImportFilebeatLog(t *testing.T) {
 }
 
 // TestImportFilestream imports entries that identify files in three ways: by a fingerprint (of the
-// first 1,024 bytes), by inode, and by path. Entries of another input must be ignored.
+// first 1,024 bytes), by inode, and by path. Entries of another input, and of a path that does not
+// exist anymore, must be ignored.
 func TestImportFilestream(t *testing.T) {
 	here := logs(t)
 	long := strings.Repeat("read long line\n", 100)
@@ -177,7 +178,8 @@ func TestImportFilestream(t *testing.T) {
 			set(2, fmt.Sprintf("mine::native::%d-1", inode(t, "logs/half.log")), "half.log", 12)+
 			set(3, "mine::path::"+here+"/logs/whole.log", "whole.log", 20)+
 			set(4, fmt.Sprintf("mine::native::%d-1", inode(t, "logs/app.log.1")), "app.log", 15)+
-			set(5, fmt.Sprintf("other::native::%d-1", inode(t, "logs/app.log")), "app.log", 6),
+			set(5, fmt.Sprintf("other::native::%d-1", inode(t, "logs/app.log")), "app.log", 6)+
+			set(6, "mine::path::"+here+"/logs/deleted.log", "deleted.log", 6),
 	)
 	got, said := imported(t, 4, "filebeat", "filebeat.yml", "--data", "beats")
 	wantNew(t, got, 6)

@@ -102,10 +102,13 @@ func (c *Carrier) Resume(s StoredPosition) error {
 }
 
 // find returns the name in dir of the file to which a position belongs, or "". It tries the old
-// name of the file first.
+// name of the file first, and only this name if the position identifies the file by its path.
 func find(dir vfs.Dir, name string, s StoredPosition) (string, error) {
 	if ok, err := isFile(dir, name, s); ok || err != nil {
 		return name, err
+	}
+	if s.Inode == 0 && s.Same == nil {
+		return "", nil
 	}
 	entries, err := dir.Entries(".")
 	if err != nil {
