@@ -107,8 +107,9 @@ func appendEntry(dst []byte, e *entry) []byte {
 	return dst
 }
 
-// appendMark appends the progress of one partition (a mark). Its id and name are compressed
-// relative to id and name, the last ones that the entry has stored (see appendString).
+// appendMark appends the progress of one partition (a mark). The arguments id and name are the last
+// ones that the entry has stored. The id and the name of the mark are compressed relative to them
+// (see appendString).
 func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	m := &op.mark
 	keys, flags := hasKeys(m), byte(0)

@@ -27,7 +27,7 @@ const (
 // stops after 100 dead records, or after 10 once 10 s have passed.
 //
 // The share is computed over the current run, and in a long run over about the last 100,000 to
-// 200,000 records. So the Guard also stops a route whose records turn bad after a long time. A
+// 200,000 records. So the Guard also stops a route if its records turn bad after a long time. A
 // Guard is not safe for concurrent use.
 type Guard struct {
 	Share   float64 // tolerated share of dead records, 0 to 1

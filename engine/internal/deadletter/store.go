@@ -115,8 +115,8 @@ func (s *Store) open() error {
 	return nil
 }
 
-// Append writes the letters in order and returns when they are durable. It omits letters whose ids
-// are among the last maxKnown ids that Open has found or Append has written. If the letters do not
+// Append writes the letters in order and returns when they are durable. It omits letters with an id
+// among the last maxKnown ids that Open has found or Append has written. If the letters do not
 // fit, the error is ErrFull. A later Append can succeed if the file was moved away. After any
 // error, none of the letters counts as written. While another call is running, Append waits until
 // that call has returned or ctx is done.
