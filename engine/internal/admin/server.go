@@ -1,6 +1,6 @@
-// Package admin is the HTTP server of the admin address. It serves metrics, health and status of
-// the running process and, if enabled, profiles. The engine owns the [Server] and provides the
-// data.
+// Package admin is the HTTP server of the admin address. It serves metrics, health, status and the
+// dashboard of the running process and, if enabled, profiles. The engine owns the [Server] and
+// provides the data.
 //
 // Access is limited as follows:
 //

@@ -65,14 +65,14 @@ type Result uint8
 const (
 	Done     Result = iota
 	Conflict        // the key exists, or has another revision
-	Unknown         // no response: the write may have taken effect, or may do so later
+	Unknown         // another error: a write may have taken effect, or may do so later
 )
 
 // phase is the phase of a process in the life of a lease:
 //
 //	watching ──expired, given back or missing──▶ taking ──done──▶ owning ──▶ (renews)
 //	    ▲                                           │               │
-//	    │                                  conflict, no response   conflict, no response
+//	    │                                  conflict, other error   conflict, other error
 //	    │                                           ▼               ▼
 //	    └──── not owned by this process ──────── checking ──owned by this one──▶ owning
 //
@@ -181,8 +181,8 @@ func (l *Lease) write(k Kind) Command {
 }
 
 // Wrote tells the lease the result of a Create or Update. If r is Done, revision is the new
-// revision of the key. If r is Unknown, there was no response: the write may take effect now, later
-// or never. If r is Unknown or Conflict, the next request reads the key.
+// revision of the key. If r is Unknown, there was no response or another error: the write may have
+// taken effect, or may do so later. If r is Unknown or Conflict, the next request reads the key.
 func (l *Lease) Wrote(r Result, revision uint64) {
 	switch r {
 	case Done:
@@ -195,7 +195,7 @@ func (l *Lease) Wrote(r Result, revision uint64) {
 }
 
 // ReadDone tells the lease the result of a Read. now is the present time. If r is Done, e is the
-// entry that was read. If r is Unknown, there was no response.
+// entry that was read. If r is Unknown, the read failed.
 func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	switch {
 	case r != Done:

@@ -333,9 +333,9 @@ func (k *LeaseHolder) write(ctx context.Context, c Command) (uint64, error) {
 	return k.register.Write(ctx, c.Kind == Update, c.Revision, text)
 }
 
-// release gives the lease back, so that another process can take it before it expires. If the
-// last request had no response, it is uncertain whether this process owns the lease. release then
-// lets the lease expire.
+// release gives the lease back, so that another process can take it before it expires. If the last
+// write failed, it is uncertain whether this process owns the lease. release then lets the lease
+// expire.
 func (k *LeaseHolder) release() {
 	c := k.lease.Release()
 	defer func() { k.publish(k.clock(), false) }()
