@@ -36,7 +36,7 @@ func Ask(ctx context.Context, address, token string) (*status.Status, error) {
 }
 
 // Reload makes the process that listens at address (host:port) reload its configuration, and
-// returns the result. An error means that there is no result: no process listens at the address,
+// returns the result. An error means that there is no result: no penstock listens at the address,
 // the process has refused the request, or the connection has failed. In the last case, the reload
 // may have happened.
 func Reload(ctx context.Context, address, token string) (*status.Reload, error) {

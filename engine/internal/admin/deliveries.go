@@ -44,7 +44,7 @@ func (s *Server) deliveryPages(pages *http.ServeMux) {
 	pages.HandleFunc("POST "+apiDeliveries+"/{key}/cancel", s.delivery(stream.DeliveryStore.Cancel))
 }
 
-// deliveryRoutes returns the route given by ?route=, or all routes if there is none.
+// deliveryRoutes returns the route given by ?route=, or all routes if the parameter is missing.
 func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
 	if s.o.Deliveries == nil {
 		return nil

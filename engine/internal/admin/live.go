@@ -27,7 +27,7 @@ func (s *Server) handleLive(pages *http.ServeMux) {
 	pages.Handle("POST "+apiLevel, s.guarded(s.setLevel))
 }
 
-// guarded refuses all requests if the server has no token, because any user of the machine could
+// guarded refuses all requests if the server has no token. Otherwise any user of the machine could
 // read records and log lines. If the server has a token, requests are passed to next.
 func (s *Server) guarded(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

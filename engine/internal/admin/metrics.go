@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// collector turns the status of the engine into metrics each time they are scraped. Data of users
-// never gets into labels: names of pipelines, routes and workers come from the config, and states
-// and names of counters come from the code.
+// collector turns the status of the engine into metrics each time they are scraped. Data of records
+// never gets into labels: names of pipelines, routes and workers come from the config (or, for
+// workers, from DNS), and states and names of counters come from the code.
 type collector struct {
 	status func() status.Status
 }
@@ -281,8 +281,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Registry returns a registry with the metrics of the status, of the process, and of the Go
-// runtime.
+// Registry returns a registry with the metrics of the status, of the process, of the Go runtime,
+// and of the collectors in more.
 func Registry(status func() status.Status, more ...prometheus.Collector) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collector{status}, collectors.NewGoCollector(),

@@ -57,7 +57,7 @@ type Letter struct {
 	Settled bool `json:"settled"` // settled by a replay or discard
 }
 
-// ReplayFunc delivers dead letters again or, to discard them, settles them without a delivery.
+// ReplayFunc delivers dead letters again or, if discard is set, settles them without a delivery.
 type ReplayFunc func(ctx context.Context, pipeline, route string, filter deadletter.Filter,
 	discard bool) (status.Replay, error)
 

@@ -13,8 +13,8 @@ import (
 const (
 	apiReload = "/api/v1/reload" // reloads the configuration
 
-	// reloadTimeout is the maximum duration of a reload. After it, routes that are still draining
-	// are stopped.
+	// reloadTimeout is the maximum time for which a reload waits for removed routes to drain. After
+	// it, routes that are still draining are stopped.
 	reloadTimeout = 10 * time.Minute
 )
 

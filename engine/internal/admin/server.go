@@ -1,6 +1,6 @@
-// Package admin is the HTTP server of the admin address. It serves metrics, health and status of
-// the running process and, if enabled, profiles. The engine owns the [Server] and provides the
-// data.
+// Package admin is the HTTP server of the admin address. It serves metrics, health, status and the
+// dashboard of the running process and, if enabled, profiles. The engine owns the [Server] and
+// provides the data.
 //
 // Access is limited as follows:
 //
@@ -10,9 +10,9 @@
 //   - It refuses changes that are requested by pages of other sites.
 //   - Any user of the machine can connect to loopback. Therefore records, log lines and values of
 //     options are available only if a token is set.
-//   - Changes are also available only with a token, with three exceptions: a reload, and the retry
-//     and the cancellation of a parked delivery. Without a token, the responses to these three
-//     contain no records.
+//   - Changes are also possible only if a token is set, with three exceptions: a reload, and the
+//     retry and the cancellation of a parked delivery. The responses to these three contain no
+//     records.
 //   - Secrets are never available.
 package admin
 
@@ -44,8 +44,9 @@ import (
 // Options of a Server.
 type Options struct {
 	Address string // host:port; port 0 selects a free port
-	// Token is the token that clients must send as `Authorization: Bearer`, except for the two
-	// health pages. If it is "", clients need no token, and Address must be a loopback address.
+	// Token is the token that clients must send as `Authorization: Bearer`. A browser signs in with
+	// it, and then sends a cookie. The health pages and the Dashboard need no token. If Token is
+	// "", Address must be a loopback address, and pages with records refuse all requests.
 	Token string
 	// Hosts are the values of the Host header that are allowed in addition to loopback names. If a
 	// token is set and Hosts is empty, any value is allowed.
@@ -77,7 +78,8 @@ type Options struct {
 const (
 	readHeader = 5 * time.Second // maximum time to read the header of a request
 	idle       = time.Minute     // maximum idle time of a connection
-	// answer is the maximum time to write a response. A profile takes up to 30 s by default.
+	// answer is the maximum time to write a response, unless its handler raises it. It must be
+	// longer than a CPU profile, which by default takes 30 s.
 	answer          = time.Minute
 	headBytes       = 16 << 10         // maximum size of the header of a request
 	shutdownTimeout = 2 * time.Second  // maximum time for running requests when the process ends
@@ -199,14 +201,15 @@ func reply(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text)) // an error means that the client has gone
 }
 
-// setHeaders sets the headers that all responses have.
+// setHeaders sets the headers that all responses of this package have.
 func setHeaders(w http.ResponseWriter, contentType string) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// failed replies with an error. Unless the error determines the status, it is otherwise.
+// failed replies with err. Some errors have a status of their own. The others get the status
+// otherwise.
 func failed(w http.ResponseWriter, err error, otherwise int) {
 	switch {
 	case errors.Is(err, ErrNoRoute):
@@ -217,8 +220,8 @@ func failed(w http.ResponseWriter, err error, otherwise int) {
 	reply(w, otherwise, stream.MaskURLs(err.Error())+"\n")
 }
 
-// numberOf returns the value of a parameter, which is 1 to most, or unset if it is not given. If the
-// value is invalid, numberOf replies and returns false.
+// numberOf returns the value of a parameter, a number from 1 to most. If the parameter is missing,
+// numberOf returns unset. If the value is invalid, it replies with an error and returns false.
 func numberOf(w http.ResponseWriter, r *http.Request, name string, unset, most int) (int, bool) {
 	text := r.FormValue(name)
 	if text == "" {

@@ -24,7 +24,7 @@ const (
 // process. So the process stores no sessions, and a restart ends all sessions.
 type sessions struct {
 	key  []byte
-	name string // of the cookie; differs by process, because ports share cookies
+	name string // of the cookie; differs by process, because all ports of a host share cookies
 }
 
 func newSessions() sessions {

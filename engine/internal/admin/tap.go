@@ -12,7 +12,7 @@ import (
 const (
 	apiTap      = "/api/v1/tap"    // samples of live records as NDJSON
 	defaultRate = 10               // samples per second and stage
-	tapSilence  = 10 * time.Second // then an empty line is sent, to notice a client that is gone
+	tapSilence  = 10 * time.Second // interval of empty lines, which detect a client that is gone
 )
 
 // tap sends samples as lines of JSON until the client disconnects or the server ends.

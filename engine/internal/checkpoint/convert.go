@@ -16,11 +16,11 @@ const (
 	Format       = version
 )
 
-// Convert rewrites the checkpoint in dir in an older format, so that an earlier version of the
+// Convert rewrites the checkpoint in dir in the given format, so that an earlier version of the
 // program can read it. It keeps a copy of the original log, and returns the name of the copy as
-// aside. If the log is damaged, or the older format cannot represent it, Convert returns an error
-// and changes nothing. It returns fs.ErrNotExist if there is no checkpoint. The caller must hold
-// the lock of the directory.
+// aside. If the log is damaged, or the format cannot represent it, Convert returns an error and
+// changes nothing. It returns fs.ErrNotExist if there is no checkpoint. The caller must hold the
+// lock of the directory.
 func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 	if format < OldestFormat || format > Format {
 		return "", fmt.Errorf("this program writes the formats %d to %d, not %d", OldestFormat,
@@ -55,7 +55,8 @@ func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 	return aside, s.failed
 }
 
-// convertible returns an error if the given older format cannot represent the contents of the log.
+// convertible returns an error if the log is damaged, or if the format cannot represent its
+// contents.
 func (l *loaded) convertible(format uint16) error {
 	if l.bad != nil && !l.torn {
 		return fmt.Errorf("it is damaged at byte %d: %w: start this program once, which keeps a "+

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// errEntry means that a frame (one write in the log) has a valid checksum but invalid contents. The
-// cause is a bug or a manipulation of the file.
+// errEntry means that a frame (a part of the log with its own checksum) has a valid checksum but
+// invalid contents. The cause is a bug or a manipulation of the file.
 var errEntry = errors.New("an entry has a correct checksum but invalid content")
 
-// cursor reads the items of a frame (one write in the log) in order. After an error its methods
-// return zeros, so a decoder needs to check for an error only once, at its end.
+// cursor reads the items of a frame in order. An error sets Bad, which then stays set. So a decoder
+// needs to check for an error only once, at its end.
 type cursor struct{ wire.Reader }
 
 func cursorOver(payload []byte) *cursor {
@@ -36,7 +36,7 @@ func (c *cursor) count(size int) int {
 }
 
 // number reads a reference to an item that was defined earlier in the log. Items are numbered from
-// 1, and known is the last number. The value 0 means that a new item is defined here.
+// 1, and known is the last number. In an entry, 0 means that a new item is defined here.
 func (c *cursor) number(known int) int {
 	n := c.Uvarint()
 	if n > uint64(known) {
@@ -65,7 +65,8 @@ func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
 }
 
 // decodeEntry decodes the payload of a frame into e, and reuses the slices of e. It returns an
-// error if the payload refers to a route, partition or lane that the log has not defined.
+// error if the payload is invalid, for example if it refers to a route, partition or lane that the
+// log has not defined.
 func (st *state) decodeEntry(payload []byte, e *entry) error {
 	c := cursorOver(payload)
 	e.marks, e.places, e.key = e.marks[:0], e.places[:0], ""

@@ -21,7 +21,7 @@ const (
 // Kinds of a frame.
 const (
 	kindEntry  = 1 // marks (progress of partitions) and resume tokens of one route
-	kindForget = 2 // partitions of one route
+	kindForget = 2 // deleted partitions of one route
 	kindEnd    = 3 // the snapshot is complete
 )
 
@@ -32,14 +32,15 @@ const (
 	flagKeys     // positions have keys
 	flagAbove    // ranges follow
 	flagNote     // metadata follows the ranges
-	flagWaiting  // part of it is waiting, see docs/formats/waiting.md
+	flagWaiting  // some of the data waits for a retry, see docs/formats/waiting.md
 	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove | flagNote | flagWaiting
 )
 
-// entry is the contents of one Append. The log numbers its routes, partitions and lanes, so that
-// later entries contain a number instead of an id or name. The number 0 in an entry defines a new
-// item, which gets the next number. Example: the first entry of a partition has 0 and the
-// partition's id and name, and its later entries have only its number 1.
+// entry is the contents of one Append, or a part of a snapshot. The log numbers its routes,
+// partitions and lanes, so that later entries contain a number instead of a key, id or name. The
+// number 0 in an entry defines a new item, which gets the next number. Example: the first entry of
+// a route's first partition has 0 and the partition's id. Later entries of this partition have 1
+// and no id.
 type entry struct {
 	route  int
 	key    string // key of a new route
@@ -64,8 +65,8 @@ type forget struct {
 	parts []int
 }
 
-// appendString appends s in a compressed form. Often s begins like prev, the string before it. The
-// compressed form is the length of this common prefix, followed by the rest of s.
+// appendString appends s in a compressed form, because s often begins like prev, the string before
+// it. The form is the length of the common prefix, the length of the rest of s, and the rest.
 func appendString(dst []byte, prev, s string) []byte {
 	n := 0
 	for n < len(prev) && n < len(s) && prev[n] == s[n] {
@@ -106,8 +107,9 @@ func appendEntry(dst []byte, e *entry) []byte {
 	return dst
 }
 
-// appendMark appends the progress of one partition (a mark). Its strings are compressed relative to
-// id and name, the strings of the mark before it (see appendString).
+// appendMark appends the progress of one partition (a mark). The arguments id and name are the last
+// ones that the entry has stored. The id and the name of the mark are compressed relative to them
+// (see appendString).
 func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	m := &op.mark
 	keys, flags := hasKeys(m), byte(0)
@@ -185,8 +187,8 @@ func appendForget(dst []byte, f *forget) []byte {
 	return dst
 }
 
-// appendEnd appends the frame that ends a snapshot. It states how many marks and resume tokens the
-// snapshot contains, so that a reader detects missing frames.
+// appendEnd appends the payload of the frame that ends a snapshot. The payload has the numbers of
+// marks and resume tokens in the snapshot, so that a reader detects missing frames.
 func appendEnd(dst []byte, marks, places int) []byte {
 	dst = append(dst, kindEnd)
 	dst = binary.AppendUvarint(dst, uint64(marks))

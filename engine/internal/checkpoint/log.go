@@ -29,9 +29,9 @@ type loaded struct {
 	torn       bool // the bad frame is an unfinished last entry: no entry follows it
 }
 
-// load reads a file to its end, or to the first bad frame. It returns an error in three cases: a
-// read fails, the header is bad, or the format version is above newest. The result describes any
-// other damage.
+// load reads a file to its end, or to the first bad frame. It returns an error in three cases: the
+// file cannot be read, the header is bad, or the format version is above newest. The result
+// describes any other damage.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 // Open opens the checkpoint in dir and describes it in the Report. If there is none, it creates
 // one. The caller must hold the lock of the directory.
 //
-// The last entry may be unfinished after a crash. Open ignores such an entry. If an earlier entry
-// is damaged, Open copies the file to Name.damaged-N and uses only the entries before the damaged
-// one. The data of the lost entries is then delivered again.
+// The last entry may be unfinished after a crash. Open ignores such an entry. If an entry is
+// damaged in another way, Open copies the file to Name.damaged-N and uses only the entries before
+// the damaged one. The data of the lost entries is then delivered again.
 //
 // Open returns an error, and does not change the file, if the header or the snapshot is damaged, or
-// if a newer version of the program wrote the file.
+// if the file has a newer format than this program knows.
 func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	s := &Store{dir: dir, options: o}
 	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)
@@ -63,8 +63,8 @@ func (s *Store) create() (*Store, *Report, error) {
 }
 
 // renew replaces the log in l by a snapshot of its contents. If the log is damaged or in an older
-// format, renew first makes a copy of it. It does nothing if the log is already an undamaged
-// snapshot in the present format.
+// format, renew first makes a copy of it. It does nothing if the log consists only of a snapshot in
+// the present format.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
 		s.synced = 0 // the process that wrote it may have been killed before a sync

@@ -18,18 +18,18 @@ const (
 	// begins a new frame.
 	snapshotFrame = 64 << 10
 
-	// maxAside is the maximum number of copies of damaged files in a directory.
+	// maxAside is the maximum number of copies with names of one form, such as Name.damaged-N.
 	maxAside = 99
 )
 
 // replace writes the state as a new log, and replaces the old log by it. It writes the new log
-// beside the old one, syncs it, renames it over the old one, and syncs the directory. So at any
-// time, the directory has one complete log.
+// beside the old one, syncs it, renames it over the old one, and syncs the directory. So after a
+// crash, the directory has either the old log or the complete new one.
 //
-// If an error occurs before the rename, the old log remains in use, and replace returns the error.
-// After the rename, the new log is in use, and replace returns nil. If the directory then cannot be
-// synced, all later calls of the store return an error. The caller must hold the mutexes s.syncing
-// and s.writing.
+// If the new log cannot be written or renamed, the old log remains in use, and replace returns the
+// error. Otherwise the new log is in use, and replace returns nil. If the directory then cannot be
+// synced, nothing can be saved any more (see Failed). Once other goroutines can use s, the caller
+// must hold the mutexes s.syncing and s.writing.
 func (s *Store) replace() error {
 	next, size, err := s.writeNew()
 	if err == nil {
@@ -93,7 +93,7 @@ func (s *Store) version() uint16 {
 }
 
 // snapshotWriter writes frames to a file. It buffers them, to write several frames with one call.
-// After an error it does nothing.
+// After an error it writes nothing more.
 type snapshotWriter struct {
 	f          vfs.File
 	generation uint64
@@ -167,8 +167,8 @@ func (s *Store) Backup() (string, error) {
 }
 
 // setAside makes a durable copy of a file in the same directory. The copy gets the first unused
-// name of the sequence names(1), names(2) and so on, and setAside returns this name. The file
-// itself stays, so that it exists at all times.
+// name of names(1) to names(maxAside), and setAside returns this name. It does not rename the file,
+// which therefore exists at all times.
 func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {
 	for n := 1; n <= maxAside; n++ {
 		name := names(n)

@@ -9,7 +9,7 @@ import (
 type Report struct {
 	File   string // path
 	Fresh  bool   // the file did not exist, so everything is delivered from the beginning
-	Routes int    // routes with marks or resume tokens; the two layers of a route count once
+	Routes int    // routes with marks or resume tokens; keys with BootMark do not count extra
 	Marks  int    // of all routes
 	Bytes  int64  // size of the file before it was opened
 	// Cut is the number of bytes of an unfinished last entry, or 0. A kill or a power loss may
@@ -22,7 +22,7 @@ type Report struct {
 	Aside []string
 }
 
-// String returns the report as text. It is one sentence if there is no damage.
+// String returns the report as text.
 func (r *Report) String() string {
 	if r.Fresh {
 		return fmt.Sprintf("no checkpoint yet, created %s: delivering from the beginning", r.File)

@@ -7,7 +7,7 @@ import (
 )
 
 // state is the result of all entries read or written so far. It also assigns numbers to routes,
-// partitions and lanes (workers of a sink). The same entries always lead to the same numbers.
+// partitions and lanes (one for each worker). The same entries always lead to the same numbers.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route
@@ -29,7 +29,7 @@ type part struct {
 	mark   stream.Mark
 	cost   int64  // upper bound of its size in a snapshot, in bytes
 	gone   bool   // deleted
-	stamp  uint64 // number of the last Append with this item; used by the writer only
+	stamp  uint64 // number of the last Append or Forget with this item; for the writer only
 }
 
 type lane struct {
@@ -38,8 +38,9 @@ type lane struct {
 	place  string // resume token; "" if deleted
 }
 
-// Upper bounds of the bytes that a partition, a settled range, a position's key, a lane and a route
-// use in a snapshot. They include numbers, flags and the lengths of strings, but not the strings.
+// Upper bounds of the bytes that an item uses in a snapshot: a partition, a settled range, the keys
+// of a watermark or of a range, a lane, a route, and the header with the end. The bounds include
+// numbers, flags and the lengths of strings, but not the strings.
 const (
 	partCost     = 29
 	rangeCost    = 20

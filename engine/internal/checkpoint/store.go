@@ -1,13 +1,14 @@
 // Package checkpoint stores the progress of each route, from which a restart resumes. The progress
 // has two parts: the watermark and the settled ranges of each partition (its mark), and the resume
-// token of each ordered lane (its place).
+// token of each lane that writes in order (its place).
 //
 // The checkpoint is an append-only log with checksums in the state directory. A [Store] is an open
-// log. Append writes one entry. After a crash, an entry is in the log completely or not at all, and
-// if it is, all earlier entries are as well.
+// log. Append writes one entry. After a crash, Open uses an entry completely or not at all. If it
+// uses an entry, it also uses all earlier ones.
 //
-// The log is replaced by a snapshot of its live contents when it is opened, and when it has grown
-// to a multiple of them. See docs/formats/checkpoint.md for the format.
+// Open replaces a log by a snapshot of its live contents, unless the log already is one. Later, a
+// Store does so each time its log contains too much garbage (see [Options]). See
+// docs/formats/checkpoint.md for the format.
 //
 // The owner of a Store must hold the lock of the state directory. The package never replaces an
 // unreadable file by an empty one. It reads no clock and starts no goroutine. Package flow/ledger
@@ -36,28 +37,29 @@ const Name = "checkpoint.log"
 // The progress is valid only until the next boot. See docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
-// ErrClosed is the error of all methods of a Store after Close.
+// ErrClosed means that a Store can save nothing, because it was closed.
 var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store. Zero values select the defaults.
 type Options struct {
 	// Factor bounds the garbage in the log: the bytes that later entries have replaced or deleted.
-	// The other bytes are live. A snapshot replaces the log when the garbage exceeds Factor-1 times
-	// the live bytes. This limit on the garbage is at most 16 MiB and at least Slack. Zero means 2.
-	// Example: a log with 3 MiB of live bytes is replaced when it has grown to 6 MiB.
+	// The other bytes are live. Sync replaces the log by a snapshot when the garbage exceeds
+	// Factor-1 times the live bytes. This limit on the garbage is at most 16 MiB and at least
+	// Slack. Zero means 2. Example: a log with 3 MiB of live bytes is replaced when it exceeds
+	// 6 MiB.
 	Factor int
 	// Slack is the number of bytes of garbage that the log may always have. Zero means 1 MiB.
 	Slack int64
 	// Warn, if not nil, is called for harmless errors. For example, a new log could not be written,
-	// and the old one stays in use. The Store is locked during the call, so Warn must not call its
-	// methods.
+	// and the old one stays in use. The Store is locked during the call, so Warn must not call
+	// methods of the Store.
 	Warn func(error)
 
 	version uint16 // another version to write, for tests of migration
 }
 
-// Store is an open checkpoint. Its methods are safe for concurrent use. Append does not wait for a
-// running Sync, unless Sync is replacing the log.
+// Store is an open checkpoint. Its methods are safe for concurrent use. Append waits for a running
+// Sync only if the log is being replaced, or must be replaced.
 type Store struct {
 	dir     vfs.Dir
 	options Options
@@ -73,7 +75,7 @@ type Store struct {
 	synced     int64  // durable part of size
 	retry      int64  // size of the log at which to retry a failed replacement
 	failed     error  // the error after which nothing can be saved
-	stamp      uint64 // number of this Append
+	stamp      uint64 // number of this Append or Forget
 	buf        []byte
 	sums       framelog.Summer
 	entry      entry
@@ -120,8 +122,8 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 	return nil
 }
 
-// describe fills s.entry with the arguments of an Append. For routes, partitions and lanes that the
-// log has already defined, the entry contains only their numbers.
+// describe fills s.entry with the arguments of an Append. Routes, partitions and lanes that the log
+// has already defined get their numbers, so that their keys, ids and names are not stored again.
 func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
 	e := &s.entry
@@ -191,7 +193,7 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 
 // write appends one frame to the log with one write call. If the call fails, write truncates the
 // log to its length before the call. If the truncation fails as well, the contents of the file are
-// unknown, and every later call of the store returns the error.
+// unknown, and nothing can be saved any more (see Failed).
 func (s *Store) write(frame []byte) error {
 	if err := s.sums.Seal(frame, s.generation, s.size); err != nil {
 		return fmt.Errorf("%w: save the progress of fewer partitions at once", err)
@@ -210,7 +212,7 @@ func (s *Store) write(frame []byte) error {
 // bufferKept is the maximum size in bytes of the buffer that is kept between two Appends.
 const bufferKept = 1 << 20
 
-// trim releases the references to the caller's data after an Append, and the buffer if it is large.
+// trim releases the references to the caller's marks after an Append, and large buffers.
 func (s *Store) trim() {
 	clear(s.entry.marks)
 	if cap(s.buf) > bufferKept {
@@ -222,8 +224,8 @@ func (s *Store) trim() {
 }
 
 // Sync makes the entries of earlier Appends durable. If it fails, it is unknown which of the
-// entries are on the disk, and every later call of the store returns the error. The next Open finds
-// out, because it checks the file.
+// entries are on the disk, and nothing can be saved any more (see Failed). The next Open finds out,
+// because it checks the file.
 func (s *Store) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -276,9 +278,7 @@ func (s *Store) slack() int64 {
 	return 1 << 20
 }
 
-// garbageMost is the maximum number of bytes in a log that are not live (replaced or deleted by
-// later entries), unless Slack is larger. It is about the size of the progress of a million
-// partitions.
+// garbageMost is the upper limit of the garbage in bytes (see Options.Factor).
 const garbageMost = 16 << 20
 
 // bound returns the size that the log may have before it is replaced by a snapshot. The caller must
@@ -371,8 +371,8 @@ func (s *Store) Places(route string) map[string]string {
 	return s.st.places(route)
 }
 
-// Routes returns the routes that have progress or resume tokens, in the order in which they were
-// first stored.
+// Routes returns the keys of routes that have progress or resume tokens, in the order in which they
+// were first stored. Some of the keys contain BootMark.
 func (s *Store) Routes() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -66,8 +66,8 @@ func PositionsKey(route string) string {
 	return "progress." + keyName(pipeline) + "." + keyName(name)
 }
 
-// keyName converts a name to a part of a key, which must not contain dots. Names that a config
-// accepts have none, and keyName does not change them.
+// keyName converts a name to a part of a key, which must not contain dots. It does not change the
+// names that a config accepts.
 func keyName(name string) string {
 	var out strings.Builder
 	for _, c := range []byte(name) {
@@ -100,7 +100,8 @@ func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 }
 
 // Positions opens the saved progress of a route. The tenure t is a period in which this process
-// owns the pipeline. After Positions returns, earlier owners cannot save progress of the route.
+// owns the pipeline. After Positions has succeeded, earlier owners cannot save progress of the
+// route.
 func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positions, error) {
 	return OpenPositions(ctx, b.open(PositionsKey(route)), route, t)
 }
@@ -117,7 +118,7 @@ type LeaseStatus struct {
 	Starved  uint64        // number of timers of this process that were more than 2 s late
 }
 
-// Leases returns the state of the leases that this process tries to hold, by pipeline.
+// Leases returns the state of the leases that this process tries to hold, sorted by pipeline.
 func (b *Bucket) Leases() []LeaseStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()

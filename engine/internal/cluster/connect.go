@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// requestTimeout is the timeout of a request. It is short for this reason: an owner must stop
-	// working when its last successful renewal is 6 s old (Times.Stop). Even if several responses
-	// are lost, the owner can then still renew within this time.
+	// requestTimeout is the timeout of a request. An owner must stop working when its last
+	// successful renewal is 6 s old (Times.Stop). The timeout is short, so that the owner can renew
+	// within these 6 s even if several responses are lost.
 	requestTimeout = 1500 * time.Millisecond
 
 	// connectWithin is the time for which Connect waits for servers that are starting.
@@ -159,8 +159,9 @@ const (
 	codeNoPeers  jetstream.ErrorCode = 10005
 )
 
-// checkBucket returns the ID of the bucket. It returns an error if the bucket's configuration could
-// cause a loss of progress.
+// checkBucket returns the ID of the bucket. It returns an error if the bucket has a TTL, or accepts
+// only values that are too small. It only warns if the bucket is in memory, or has another number
+// of replicas.
 func checkBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	log *slog.Logger) (id string, err error) {
 	s, err := js.Stream(ctx, "KV_"+c.Bucket)

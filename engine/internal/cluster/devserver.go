@@ -16,7 +16,7 @@ import (
 )
 
 // DevServer is a NATS server within this process, on a loopback address. It is used to try out a
-// cluster on one machine. It has one stream, named DevStream.
+// cluster on one machine. It has a stream with the name DevStream.
 type DevServer struct {
 	server *server.Server
 	conn   *natsgo.Conn
@@ -24,8 +24,8 @@ type DevServer struct {
 	sent   int
 }
 
-// DevStream is the name of the DevServer's only stream. It is also the subject of the messages that
-// Publish sends.
+// DevStream is the name of the DevServer's stream of messages, and the subject to which Publish
+// publishes them.
 const DevStream = "orders"
 
 // StartDevServer starts a server that stores its data in dir.
@@ -75,8 +75,9 @@ func (d *DevServer) Publish(ctx context.Context) (int, error) {
 	return d.sent, err
 }
 
-// Owners returns the owner of the lease of each pipeline in a bucket. It omits pipelines without an
-// owner. The result is empty if the bucket does not exist yet.
+// Owners returns the owner of each lease in a bucket, by pipeline. A lease that has expired still
+// has its last owner. Leases that were given back are omitted. The result is empty if the bucket
+// does not exist yet.
 func (d *DevServer) Owners(ctx context.Context, bucket string) (map[string]string, error) {
 	kv, err := d.js.KeyValue(ctx, bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {

@@ -65,14 +65,14 @@ type Result uint8
 const (
 	Done     Result = iota
 	Conflict        // the key exists, or has another revision
-	Unknown         // no response: the write may have taken effect, or may do so later
+	Unknown         // another error: a write may have taken effect, or may do so later
 )
 
 // phase is the phase of a process in the life of a lease:
 //
 //	watching ──expired, given back or missing──▶ taking ──done──▶ owning ──▶ (renews)
 //	    ▲                                           │               │
-//	    │                                  conflict, no response   conflict, no response
+//	    │                                  conflict, other error   conflict, other error
 //	    │                                           ▼               ▼
 //	    └──── not owned by this process ──────── checking ──owned by this one──▶ owning
 //
@@ -89,8 +89,8 @@ const (
 )
 
 // Lease is the knowledge of one process about one lease. Its methods get the present time as an
-// argument, as the time since some fixed moment. The caller's clock must also run while the system
-// is suspended. A Lease is not safe for concurrent use.
+// argument, as the time since some fixed moment. The caller's clock should also run while the
+// system is suspended. A Lease is not safe for concurrent use.
 type Lease struct {
 	owner string
 	times Times
@@ -181,8 +181,8 @@ func (l *Lease) write(k Kind) Command {
 }
 
 // Wrote tells the lease the result of a Create or Update. If r is Done, revision is the new
-// revision of the key. If r is Unknown, there was no response: the write may take effect now, later
-// or never. If r is Unknown or Conflict, the next request reads the key.
+// revision of the key. If r is Unknown, there was no response or another error: the write may have
+// taken effect, or may do so later. If r is Unknown or Conflict, the next request reads the key.
 func (l *Lease) Wrote(r Result, revision uint64) {
 	switch r {
 	case Done:
@@ -195,7 +195,7 @@ func (l *Lease) Wrote(r Result, revision uint64) {
 }
 
 // ReadDone tells the lease the result of a Read. now is the present time. If r is Done, e is the
-// entry that was read. If r is Unknown, there was no response.
+// entry that was read. If r is Unknown, the read failed.
 func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	switch {
 	case r != Done:
@@ -207,10 +207,10 @@ func (l *Lease) ReadDone(now time.Duration, r Result, e Entry) {
 	}
 }
 
-// adopt notes that this process owns the lease, because the key has an entry e that this process
-// has written. The ownership ends a fixed time after the write of e was sent. If e is the last
-// write of this process, the Lease knows this time. But e may be an earlier write that took effect
-// late. The time is then unknown, and the process must renew the lease before it acts as the owner.
+// adopt notes that this process owns the lease, because it has written e, the entry of the key. The
+// ownership ends a fixed time after a write was sent. If e is the last write, adopt extends the
+// ownership accordingly. But e may be an earlier write, and the Lease does not know when that write
+// was sent. adopt then extends nothing, and makes a renewal due immediately.
 func (l *Lease) adopt(e Entry) {
 	l.phase, l.revision, l.epoch, l.held = owning, e.Revision, e.Value.Epoch, e.Value
 	if e.Value != l.written {
@@ -228,7 +228,7 @@ const maxCounted = 2
 // watch measures for how long the entry of another owner has not changed. For this it adds up the
 // times between reads, from the response to a read to the start of the next read. The time of the
 // reads themselves does not count. The reason is that the servers may be electing a leader while a
-// read waits, and until they have, no process can renew.
+// read waits, and no process can renew before the election has ended.
 func (l *Lease) watch(now time.Duration, e Entry) {
 	same := l.phase == watching && l.seen && e.Found == l.found && e.Revision == l.revision
 	switch {
@@ -249,7 +249,8 @@ func (l *Lease) watch(now time.Duration, e Entry) {
 }
 
 // Release ends the ownership. It returns the command that gives the lease back, or Wait if this
-// process does not own the lease. After Release, no method may be called.
+// process does not own the lease, or is not certain to own it. After Release, Next must not be
+// called.
 func (l *Lease) Release() Command {
 	if !l.valid || l.phase != owning {
 		return Command{Kind: Wait}

@@ -24,7 +24,7 @@ type LeaseHolder struct {
 
 	mu      sync.Mutex // guards the fields below
 	view    View
-	changed chan struct{} // closed and replaced when view changes
+	changed chan struct{} // closed and replaced when publish changes view
 }
 
 // View is the state of a lease as known to this process.
@@ -91,7 +91,8 @@ func (k *LeaseHolder) answered(at time.Duration) {
 	k.view.Answered, k.view.Failure = at, ""
 }
 
-// failed notes a failed request. Of consecutive failures, it logs only the first.
+// failed notes a failed request. It logs the first of consecutive failures as a warning, and the
+// others at level debug.
 func (k *LeaseHolder) failed(ctx context.Context, message string, err error) {
 	if ctx.Err() != nil {
 		return // this process is stopping
@@ -155,7 +156,7 @@ type Work func(ctx context.Context, t Tenure) error
 
 // Run tries to own the lease until ctx is done. Each time this process becomes the owner, Run calls
 // the function do. When the process loses the lease, the context of this call ends. The function
-// should then return soon, because Run waits for it before it tries again.
+// should then return soon, because Run cannot call it again before that.
 //
 // If do returns while the process owns the lease, Run ends and returns the error of do. Before Run
 // returns, it gives the lease back.
@@ -212,8 +213,8 @@ func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	return k.finish(ctx, group, now, done, busy)
 }
 
-// starvedAfter is a delay. If a timer is later than that, this process counts as starved: it was
-// suspended or got no CPU time. A lease may then expire although its owner is alive.
+// If a timer is late by more than starvedAfter, this process counts as starved: it was suspended or
+// got no CPU time. A lease may then expire although its owner is alive.
 const starvedAfter = 2 * time.Second
 
 // checkTimer counts a timer of Run if it was late by more than starvedAfter.
@@ -332,9 +333,9 @@ func (k *LeaseHolder) write(ctx context.Context, c Command) (uint64, error) {
 	return k.register.Write(ctx, c.Kind == Update, c.Revision, text)
 }
 
-// release gives the lease back, so that another process can take it before it expires. If the
-// last request had no response, it is uncertain whether this process owns the lease. release then
-// lets the lease expire.
+// release gives the lease back, so that another process can take it before it expires. If the last
+// write failed, it is uncertain whether this process owns the lease. release then lets the lease
+// expire.
 func (k *LeaseHolder) release() {
 	c := k.lease.Release()
 	defer func() { k.publish(k.clock(), false) }()

@@ -49,8 +49,8 @@ func (l *link) current() (*session, error) {
 }
 
 // connect opens a session. If create is set and the bucket does not exist, it creates the bucket.
-// ctx bounds the requests for this first session. Until life ends, connect also opens a new session
-// each time the library closes the connection of the session.
+// ctx bounds the requests for this session. If the library later closes the connection of the
+// session, reconnect opens a new session, unless life has ended.
 func (l *link) connect(ctx, life context.Context, create bool) (*session, error) {
 	closed := func(conn *natsgo.Conn) {
 		if l.lost(conn) {

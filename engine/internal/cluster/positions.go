@@ -15,7 +15,7 @@ import (
 )
 
 // MaxPositions is the maximum size of the progress of one route in bytes. It leaves some room below
-// 1 MiB, the size of the values that a NATS server accepts by default.
+// 1 MiB, the maximum size of a message that a NATS server accepts by default.
 const MaxPositions = 900 << 10
 
 // positionsFormat is the version of the format of a route's value.
@@ -27,8 +27,8 @@ const maxOpen = 10
 
 // Positions is the progress of a route in the bucket, for one period in which this process owns the
 // pipeline. Each save writes the whole value by compare-and-set: the bucket refuses the write if
-// another process has written since the last save. So a process that is no longer the owner cannot
-// save. The methods are safe for concurrent use.
+// another process has written since the last save. So after a new owner has opened the progress, an
+// earlier owner cannot save. The methods are safe for concurrent use.
 type Positions struct {
 	register Register
 	route    string
@@ -81,7 +81,7 @@ func (e *FencedError) Error() string {
 }
 
 // OpenPositions reads the progress of a route, and writes it back with the epoch of the tenure t.
-// After it returns, owners with an earlier epoch cannot save progress.
+// After it has succeeded, owners with an earlier epoch cannot save progress.
 func OpenPositions(ctx context.Context, r Register, route string, t Tenure) (*Positions, error) {
 	p := &Positions{register: r, route: route, epoch: t.Epoch}
 	var err error
@@ -176,8 +176,8 @@ func (v *routeValue) positions() map[string]stream.Mark {
 	return marks
 }
 
-// Append saves marks (the progress of partitions) of the route. After an error, nothing was saved,
-// and Append may be called again unless Failed returns an error.
+// Append saves marks (the progress of partitions) of the route. After an error, it is unknown
+// whether they were saved. Append may be called again unless Failed returns an error.
 //
 // Append returns an error if there are places (resume tokens). Only sinks that append to a local
 // file have resume tokens, and a pipeline that a cluster shares cannot have such a sink.
@@ -229,8 +229,8 @@ func (p *Positions) change(f func(map[string]stream.Mark)) error {
 // no response has arrived. write then reads the stored value, and there are four cases:
 //
 //   - The value equals text: the write has taken effect, and write succeeds.
-//   - The value is an older one of this owner: an earlier write has taken effect late. If the
-//     failure was ErrConflict, write tries once more, with the new revision. Otherwise it returns
+//   - The value is an older one of this owner. If the failure was ErrConflict, an earlier write has
+//     taken effect late, and write tries once more, with the new revision. Otherwise write returns
 //     the failure.
 //   - The value is that of another owner: write returns a FencedError.
 //   - The key was deleted by hand: write creates it again, because this owner still has the
@@ -262,8 +262,8 @@ func (p *Positions) write(text []byte) (uint64, error) {
 	return 0, err
 }
 
-// Sync writes nothing, because the bucket makes progress durable when it is saved. Sync returns
-// the result of Failed.
+// Sync writes nothing, because the bucket stores progress durably when Append saves it. Sync
+// returns the result of Failed.
 func (p *Positions) Sync() error { return p.Failed() }
 
 // Failed returns the reason why this owner can save nothing any more, or nil.

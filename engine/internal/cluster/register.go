@@ -6,8 +6,8 @@ import (
 )
 
 // Register is one key of the bucket. A write changes the value only if the key still has the
-// expected revision (compare-and-set). Each call sends one request, which has its own timeout. A
-// Register is safe for concurrent use.
+// expected revision (compare-and-set). Each call has its own timeout. A Register is safe for
+// concurrent use.
 type Register interface {
 	// Read returns the value as stored by the leader of the bucket.
 	Read(ctx context.Context) (Stored, error)
@@ -18,14 +18,14 @@ type Register interface {
 	Write(ctx context.Context, found bool, revision uint64, data []byte) (uint64, error)
 }
 
-// Stored is the value of a Register. If the key does not exist, its revision is the last revision
-// of the whole bucket. An epoch is computed from this revision (see Entry), so it is higher than
-// all earlier ones even if the key was deleted.
+// Stored is the value of a Register. If the key does not exist, Revision is the last revision of
+// the whole bucket. An epoch is computed from Revision (see Entry), so it is higher than all
+// earlier ones even if the key was deleted.
 type Stored struct {
 	Found    bool
 	Revision uint64
 	Data     []byte
 }
 
-// ErrConflict means that the key was changed by another process.
+// ErrConflict means that the key does not have the expected revision.
 var ErrConflict = errors.New("another process has written the key")

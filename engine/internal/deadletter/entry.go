@@ -52,11 +52,11 @@ func (f *Filter) Takes(e *Entry) bool {
 	return false
 }
 
-// Entries reads dead letters one after another. It skips lines that are not dead letters, and
-// counts them.
+// Entries reads dead letters one after another. It skips and counts lines that are not dead letters
+// in the format Version.
 type Entries struct {
 	r       *bufio.Reader
-	Skipped int // number of lines that are not dead letters
+	Skipped int // number of skipped lines
 }
 
 // NewEntries returns a reader of the dead letters in r.
@@ -97,7 +97,7 @@ func IsLetters(r io.Reader) (bool, error) {
 const partitionPrefix = "letter."
 
 // PartitionOf returns the partition id of a dead letter in a replay. In a replay each letter is a
-// partition of its own, so that the checkpoint records for each letter whether it was delivered.
+// partition of its own, so that the checkpoint records for each letter whether it was settled.
 func PartitionOf(letterID string) string {
 	sum := sha256.Sum256([]byte(letterID))
 	return partitionPrefix + hex.EncodeToString(sum[:16])
@@ -111,8 +111,8 @@ func IsPartition(id string) bool { return strings.HasPrefix(id, partitionPrefix)
 // route's checkpoint has this progress, not the ledger of its sink.
 const Discarded = "discarded"
 
-// ParseTime parses a time of a filter. The text is a time (RFC 3339), a date, or a duration. A
-// duration means a time before now: 2h means two hours ago.
+// ParseTime parses a time of a filter. The text is an RFC 3339 time, a date with or without a time
+// of day (in UTC), or a duration. A duration means a time before now: 2h means two hours ago.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil

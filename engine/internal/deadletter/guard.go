@@ -22,28 +22,28 @@ const (
 // pattern. The Guard stops the route if the share of dead-lettered records exceeds Share. It does
 // so only after at least Records records have been delivered or dead-lettered.
 //
-// Until a run has delivered its first record, fewer dead records are enough: Records/10 in the
-// first 10 s, and Records/100 later. For example, with Records = 1000, the route stops after 100
-// dead records, or after 10 once 10 s have passed.
+// After Start, until the run has delivered its first record, fewer dead records are enough:
+// Records/10 in the first 10 s, and Records/100 later. For example, with Records = 1000, the route
+// stops after 100 dead records, or after 10 once 10 s have passed.
 //
-// The share is computed over the current run, and in a long run over the last 100,000 to 200,000
-// records. So a stream with records that turn bad after a long time is stopped within minutes. A
+// The share is computed over the current run, and in a long run over about the last 100,000 to
+// 200,000 records. So the Guard also stops a route if its records turn bad after a long time. A
 // Guard is not safe for concurrent use.
 type Guard struct {
 	Share   float64 // tolerated share of dead records, 0 to 1
 	Records int64   // minimum number of records before the share is checked
 	Off     bool    // disables the guard
 
-	starting        bool      // no record of the run has been delivered yet
-	began           time.Time // time of the start
-	delivered, dead int64     // counts since the start
+	starting        bool      // Start was called
+	began           time.Time // time of the call of Start
+	delivered, dead int64     // counts of the run
 	seen, lost      int64     // counts for the share; old records count less
 	stopped         error
 }
 
 // Start begins the stricter check that applies until a run has delivered its first record. It is
-// not called if the run resumes after a kill, because the first batch may then consist only of
-// records that a worker had refused before the kill.
+// not called if a process resumes partitions with settled data. The first batch may then be the
+// rest of an earlier batch, and consist only of records that a worker had refused.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
 // Observe counts records that were delivered or dead-lettered. It returns a *GuardError if the

@@ -54,8 +54,8 @@ func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
 }
 
 // FileName returns the name of a route's file in the directory of dead letters:
-// PIPELINE.ROUTE.ndjson. In both names, every byte except letters, digits, - and _ is replaced by %
-// and two hexadecimal digits. Different routes therefore have different files.
+// PIPELINE.ROUTE.ndjson. In both names, every byte except ASCII letters, digits, - and _ is
+// replaced by % and two hexadecimal digits. Different routes therefore have different files.
 func FileName(pipeline, route string) string {
 	dst := appendName(nil, pipeline)
 	dst = appendName(append(dst, '.'), route)

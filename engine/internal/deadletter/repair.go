@@ -102,8 +102,8 @@ func (s *Store) repair(f vfs.File) (size int64, err error) {
 }
 
 // lastLines returns the last tailBytes of a file and their offset. The last complete line may begin
-// before them, because a letter may be long. lastLines then returns the file from the beginning of
-// this line.
+// before them, because a letter may be long. lastLines then returns a larger part of the file,
+// which contains this line.
 func lastLines(f vfs.File, size int64) (from int64, tail []byte, err error) {
 	for n := int64(tailBytes); ; n *= 2 {
 		from = max(0, size-n)
@@ -159,7 +159,7 @@ func (s *Store) setAside(text []byte) error {
 		"away", maxAsides)
 }
 
-// endsWhole reports whether the last line of text is complete.
+// endsWhole reports whether the last line of text is a complete letter.
 func endsWhole(text []byte) bool {
 	last := len(text) - 1
 	if text[last] != '\n' {

@@ -22,9 +22,9 @@ type Source struct {
 	Path   string // of the file
 	Filter Filter
 
-	// Keep is the stream.SinkOptions.Keep of the route's own source. It is above 0 if each
-	// partition of that source is a request: a sink then keeps the progress of a request for this
-	// time in its ledger. The replay opens the same ledger, so it must pass the same value.
+	// Keep is the stream.SinkOptions.Keep of the route's own source. It is above 0 if a partition
+	// of that source may be a request: a sink then keeps the progress of a request for this time in
+	// its ledger. The replay opens the same ledger, so it must pass the same value.
 	Keep time.Duration
 	// Fields adds the fields of the records. It is nil if the route's own source adds none.
 	Fields func(b *stream.Batch)

@@ -1,9 +1,10 @@
 // Package deadletter stores refused records of a route, with the reason, in a file that people and
 // programs can read. See docs/formats/dead-letters.md.
 //
-// A [Store] is the file of one route. Letters are durable when Append returns. Each letter is
-// written once, even if the process is killed and the source repeats its record. A Store never
-// drops a letter. If it is full, Append returns [ErrFull], and the route fails until there is room.
+// A [Store] is the file of one route. Letters are durable when Append returns nil. After a kill,
+// the source may repeat records that are already letters. The Store finds the ids of these letters
+// in the last 64 MiB of its file, and does not write them again. If the file is full, Append
+// returns [ErrFull], and the route fails until there is room.
 //
 // A [Guard] counts dead letters, and decides when a route has too many of them and must stop. It
 // reads no clock and does no I/O.
@@ -28,8 +29,8 @@ import (
 // DefaultMaxBytes is the default maximum size of a route's dead letters.
 const DefaultMaxBytes = 1 << 30
 
-// ErrFull means that the letters do not fit into the maximum size. The text of the error contains
-// the path of the file and the name of the option.
+// ErrFull means that the letters do not fit into the maximum size. The error of Append also
+// contains the path of the file and the name of the option.
 var ErrFull = errors.New("dead letters are full")
 
 // errClosed means that a Store was used after Close.
@@ -60,7 +61,7 @@ type Store struct {
 	dir   vfs.Dir
 	name  string
 	o     Options
-	turn  chan struct{} // buffer of 1: the goroutine that holds its value owns the fields below
+	turn  chan struct{} // buffer of 1, used as a mutex: guards the fields below
 	file  vfs.File      // open until Close
 	size  int64         // size of the durable part
 	torn  bool          // a write has failed, so that file may be longer than size
@@ -91,7 +92,7 @@ func (s *Store) path() string { return filepath.Join(s.dir.Path(), s.name) }
 // Path returns the path of the file, for messages.
 func (s *Store) Path() string { return s.path() }
 
-// SetAside returns the name of the file to which Open has moved unreadable lines from the end of
+// SetAside returns the path of the file to which Open has moved unreadable lines from the end of
 // the store, or "" if there were none.
 func (s *Store) SetAside() string { return s.aside }
 
@@ -115,9 +116,10 @@ func (s *Store) open() error {
 }
 
 // Append writes the letters in order and returns when they are durable. It omits letters with an id
-// that is among the last maxKnown ids written. If the letters do not fit, the error is ErrFull. A
-// later Append succeeds if the file was moved away. After any error, none of the letters counts as
-// written. While another call is running, Append waits until that call has returned or ctx is done.
+// among the last maxKnown ids that Open has found or Append has written. If the letters do not
+// fit, the error is ErrFull. A later Append can succeed if the file was moved away. After any
+// error, none of the letters counts as written. While another call is running, Append waits until
+// that call has returned or ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -173,9 +175,9 @@ func (s *Store) append(letters []Letter) error {
 }
 
 // prepare makes the file ready for a write. It removes the letters of a failed write. If another
-// program has removed or renamed the file, or has put another one in its place, it opens the file
-// of this name instead, or creates it. Otherwise the letters would be in a file that no reader
-// opens.
+// program has removed, renamed, replaced or extended the file, prepare opens the file with this
+// name, or creates it. So the letters are in the file that readers open. If another program has
+// truncated the file, prepare returns an error.
 func (s *Store) prepare() error {
 	own, err := s.file.Stat()
 	if err != nil {
