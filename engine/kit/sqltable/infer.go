@@ -17,7 +17,7 @@ type valueKinds struct {
 
 // Infer returns the columns of a table for the records of b. The caller must have called b.Split.
 // There is one column for each field, in the order of first appearance. If a record has no fields,
-// because it was not parsed, there is also the column [MessageField]. The types are:
+// such as an unparsed one, there is also the column [MessageField]. The types are:
 //
 //	values of the field, without nulls     column
 //	only true and false                    Bool
