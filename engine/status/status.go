@@ -232,8 +232,8 @@ type Worker struct {
 }
 
 const (
-	// StallAfter is a time without progress. The process is not ready if, for this time, a route has
-	// been opening its sink and source, or has had unsettled records and has settled none.
+	// StallAfter is a time without progress. The process is not ready if, for this time, a route
+	// has been opening its sink and source, or has had unsettled records and has settled none.
 	StallAfter = time.Minute
 	// LeastFree is the number of free bytes on the disk of the state directory below which the disk
 	// counts as full.

@@ -16,9 +16,9 @@ type Place struct {
 // the given fields, it returns the Place of each column, and an upper bound of the size of the
 // values. places is nil if the record must be passed to Row.
 //
-// Places does not check the values. The caller can use a value in three cases: it is null and its
-// Place does not have Need set, it is a text and its Place has Text set, or it is certainly valid
-// for its column. If the record has any other value, the caller must pass the record to Row.
+// Places does not check the values. The caller can use these values: a null if its Place does not
+// have Need set, a text if its Place has Text set, and any value that is certainly valid for its
+// column. If the record has any other value, the caller must pass the record to Row.
 //
 // The result is valid until the next call. It is cached for records with the same field names in
 // the same order, because consecutive records usually have the same fields.

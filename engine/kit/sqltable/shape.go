@@ -66,8 +66,8 @@ func (s *Shape) settle(columns []Column, filled ...string) {
 //   - With a table and no listed columns, Found uses the columns of the key, and those that have no
 //     default value in the database.
 //
-// Found returns an error if the table lacks a listed column, if a column of the key is not among
-// the columns to fill, or if there is no column to fill.
+// Found returns an error if the table lacks a listed column, if a key column is not among the
+// columns to fill, or if there are none to fill.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

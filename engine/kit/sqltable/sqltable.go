@@ -9,8 +9,8 @@
 //
 // A value that does not fit into its column is not rounded, truncated or omitted. It is stored in
 // the JSON column with all its digits, or its record is refused (see [Policy]). There are three
-// exceptions: a column of type [Float] rounds numbers, a column of type [Other] converts values by
-// the rules of the database, and invalid UTF-8 is replaced.
+// exceptions. A column of type [Float] rounds numbers. For a column of type [Other], the database
+// converts values by its own rules. Invalid UTF-8 is replaced.
 package sqltable
 
 import (
