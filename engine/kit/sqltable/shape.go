@@ -63,8 +63,8 @@ func (s *Shape) settle(columns []Column, filled ...string) {
 //     none are listed, Found sets nothing, and For infers the columns later.
 //   - With a table and listed columns, Found uses the listed columns, and the JSON column if the
 //     table has it and the policy needs it.
-//   - With a table and no listed columns, Found uses the columns of the key, and those that have no
-//     default value in the database.
+//   - With a table and no listed columns, Found uses the columns of the key, and those for
+//     which Own is not set.
 //
 // Found returns an error if the table lacks a listed column, if a key column is not among the
 // columns to fill, or if there are none to fill.

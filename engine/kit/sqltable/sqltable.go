@@ -45,8 +45,8 @@ type Column struct {
 	// Decl is the database's name of the type. It is set if Type is Other. "" means the dialect's
 	// name of Type.
 	Decl string
-	// Own means that the column has a default value in the database. The sink then does not fill
-	// the column, unless the config lists it in columns or key.
+	// Own means that the database has a default value for the column, or generates its values. The
+	// sink then does not fill the column, unless the config lists it in columns or key.
 	Own bool
 
 	// Nested means that the name of the column can also be a path. Example: if a record has no

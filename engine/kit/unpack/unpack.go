@@ -262,8 +262,8 @@ func (f *File) Close() {
 	f.lo = f.hi
 }
 
-// Rest frees all memory except the last decompressed bytes. Call it if the file will not be read
-// for a while.
+// Rest frees the memory of the window, except the last decompressed bytes. Call it if the file will
+// not be read for a while.
 func (f *File) Rest() {
 	f.end()
 	f.drop(f.hi - 1)
