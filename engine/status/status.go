@@ -1,8 +1,9 @@
 //penstock:pure
 
 // Package status has the types of the status of a running engine. The method Status of
-// engine.Engine returns it, the admin address serves it as /api/v1/status, and `penstock status
-// --json` prints it. The names of the JSON fields are stable. New fields may be added.
+// engine.Engine returns a [Status], the admin address serves it as /api/v1/status, and
+// `penstock status --json` prints it. The names of the JSON fields are stable. New fields may be
+// added.
 package status
 
 import (
@@ -24,7 +25,7 @@ type Status struct {
 	Routes  []Route  `json:"routes"`           // in the order of the config
 	Sources []Source `json:"sources"`          // one for each pipeline
 	Reload  *Reload  `json:"reload,omitempty"` // the last reload; absent if there was none
-	// The last replay of dead letters that was requested at the admin address.
+	// The running or last replay of dead letters, or their last discard. Nil if there was none.
 	Replay *Replay `json:"replay,omitempty"`
 	Tree   *Child  `json:"tree,omitempty"` // all supervised parts
 
@@ -75,12 +76,12 @@ type Reload struct {
 	Failed  int       `json:"reloads_failed"`  // part of Count
 	At      time.Time `json:"at"`              // start time of the last reload
 	Seconds float64   `json:"seconds"`         // duration of the last reload
-	OK      bool      `json:"ok"`              // the running configuration is that in the file
+	OK      bool      `json:"ok"`              // the last reload succeeded
 	Error   string    `json:"error,omitempty"` // of the last reload; "" if it succeeded
 }
 
-// Source is the state of the source of a pipeline. Its counters are sums over all routes. The
-// counters of one route are in Route.SourceCounters.
+// Source is the state of the source of a pipeline. Its counters are those of the source as a whole.
+// The counters of its readers, one for each route, are in Route.SourceCounters.
 type Source struct {
 	Pipeline string           `json:"pipeline"`
 	Name     string           `json:"source"` // name of the component
@@ -107,12 +108,12 @@ type Child struct {
 	// State is idle, waiting, running, stopping, stuck or done. For a worker it is Worker.State.
 	State    string `json:"state"`
 	Restarts uint64 `json:"restarts"` // starts after the first
-	// Reason is the error with which it last ended. For a worker it is Worker.Reason.
+	// Reason is the error with which the node last ended. For a worker it is Worker.Reason.
 	Reason string `json:"last_reason,omitempty"`
-	// Since is the time of its last start. If it is not running, it is the time of its end.
+	// Since is the time of the node's last start, or of its end if the node is not running.
 	Since   time.Time `json:"since,omitzero"`
 	Seconds float64   `json:"seconds"` // time passed since Since
-	// Next is the minimum time until it starts, in seconds. It is set if State is waiting.
+	// Next is the minimum time until the node starts, in seconds. It is set if State is waiting.
 	Next     float64 `json:"next_seconds,omitempty"`
 	Children []Child `json:"children,omitempty"`
 }
@@ -154,7 +155,7 @@ type Route struct {
 	Window    string `json:"window"`
 	LastFault string `json:"last_fault,omitempty"` // latest failure of a worker
 
-	// The counts below are source records, unless the name or comment says bytes or batches.
+	// The counts below are source records, unless the name or comment says otherwise.
 	ReadRecords    int64 `json:"read_records"`
 	ReadBytes      int64 `json:"read_bytes"`
 	Delivered      int64 `json:"delivered"`
@@ -186,12 +187,12 @@ type Route struct {
 	Suspects int   `json:"suspects"` // batches that fail at workers which accept others
 	Poisoned int64 `json:"poisoned"` // batches refused as the cause of failures
 
-	// QuietSeconds is the time since a record was last settled (delivered, dead or dropped), in
-	// seconds. It is 0 if no data waits.
+	// QuietSeconds is the time in seconds for which the route has had unsettled records, and has
+	// settled none (delivered, dead or dropped). It is 0 if no record is unsettled.
 	QuietSeconds float64 `json:"quiet_seconds"`
-	// WatermarkAgeSeconds is the longest time for which the watermark of a partition has not
-	// advanced. A watermark is the position up to which all data is settled. Only partitions with
-	// unsettled data count. Zero means that there is no such partition.
+	// WatermarkAgeSeconds is the longest time for which a partition has had unsettled data, and its
+	// watermark has not advanced. A watermark is the position up to which all data is settled. Zero
+	// means that no partition has unsettled data.
 	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"`
 
 	// Environment lists the settings that the sink and the processors take from the environment,
@@ -210,15 +211,17 @@ type Worker struct {
 	Name   string `json:"name"`
 	State  string `json:"state"` // UNKNOWN, NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
 	Reason string `json:"reason,omitempty"`
-	// Gate is the limit that determines how much the worker gets now. See docs/operating.md.
+	// Gate is the limit that stops further sends to the worker now, or "none". See
+	// docs/operating.md.
 	Gate string `json:"gate"`
 	// Window is the limit of in-flight work in the unit of the window, such as batches.
 	Window    float64 `json:"window"`
 	InFlight  int     `json:"in_flight"`               // attempts
 	RoundTrip float64 `json:"round_trip_seconds"`      // smoothed
 	Base      float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
-	// Timeout is the time in seconds after which an attempt is overdue. Its batch is then also sent
-	// to another worker, unless it must keep its order among batches of the same key.
+	// Timeout is the time in seconds after which an attempt to deliver a batch of average size is
+	// overdue. The batch is then also sent to another worker, unless it must keep its order among
+	// batches of the same key. Zero means that there is no timeout.
 	Timeout       float64 `json:"timeout_seconds"`
 	Delivered     uint64  `json:"delivered"` // number of attempts, like the counts below
 	Failed        uint64  `json:"failed"`
@@ -229,8 +232,8 @@ type Worker struct {
 }
 
 const (
-	// StallAfter is a time without progress. If a route has data, and none of its records was
-	// delivered, dead-lettered or dropped for this time, the process is not ready.
+	// StallAfter is a time without progress. The process is not ready if, for this time, a route
+	// has been opening its sink and source, or has had unsettled records and has settled none.
 	StallAfter = time.Minute
 	// LeastFree is the number of free bytes on the disk of the state directory below which the disk
 	// counts as full.

@@ -30,9 +30,9 @@ func isInteger(text []byte) bool {
 	return err == nil
 }
 
-// isNumber reports whether text is a JSON number (RFC 8259, section 6). If limit is not 0, the
-// number, when it is written without an exponent, must have at most limit digits on each side of
-// the point. Leading zeros are accepted, because parsers may extract such numbers from text.
+// isNumber reports whether text is a JSON number (RFC 8259, section 6). Unlike in JSON, leading
+// zeros are allowed, because parsers may extract such numbers from text. If limit is not 0, the
+// number must have at most limit digits on each side of the point when written without an exponent.
 func isNumber(text []byte, limit int) bool {
 	rest := bytes.TrimPrefix(text, []byte("-"))
 	whole := digits(rest)
@@ -100,8 +100,7 @@ func (d *Dialect) fits(t Type, kind stream.Kind, value []byte) bool {
 	return true
 }
 
-// isNotFinite reports whether text is a float that is not a JSON number. Such floats come from the
-// source table.
+// isNotFinite reports whether text is NaN or an infinity. JSON has no such numbers.
 func isNotFinite(text string) bool {
 	return text == "NaN" || text == "Infinity" || text == "-Infinity"
 }

@@ -16,8 +16,8 @@ type valueKinds struct {
 }
 
 // Infer returns the columns of a table for the records of b. The caller must have called b.Split.
-// There is one column for each field, in the order of first appearance. If a record was not parsed,
-// there is also the column [MessageField]. The types are:
+// There is one column for each field, in the order of first appearance. If a record has no fields,
+// such as an unparsed one, there is also the column [MessageField]. The types are:
 //
 //	values of the field, without nulls     column
 //	only true and false                    Bool
@@ -75,8 +75,8 @@ func Infer(d *Dialect, b *stream.Batch) []Column {
 	return columns
 }
 
-// first returns the state with which type inference begins for a field, before it has seen a value.
-// decl is the type that the source has declared, or "".
+// first returns the state of type inference for a field before its first value. decl is the
+// type that the source has declared, or "".
 func first(d *Dialect, name, decl string) *valueKinds {
 	s := &valueKinds{column: Column{Name: name}}
 	if decl != "" && d.Standard != nil {
@@ -131,9 +131,9 @@ func (s *valueKinds) of() Type {
 }
 
 // Made returns the columns of a table to create: the given columns, the key columns that are
-// missing among them, and the JSON column if the policy needs one. The database may consider the
-// names of two columns equal, such as ID and id. Made omits a given column whose name is equal to
-// that of a key column or the JSON column.
+// missing among them, and the JSON column if the policy needs one. If the database considers the
+// name of an added column equal to that of a given column, such as id and ID, the added column
+// replaces the given one.
 func Made(d *Dialect, columns []Column, o *Options) []Column {
 	all := append([]Column(nil), columns...)
 	for _, k := range o.Key {

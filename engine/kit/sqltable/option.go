@@ -44,9 +44,9 @@ func (o *Options) Policy() Policy {
 	return JSONColumn
 }
 
-// PreferredBatch implements stream.Preferred. The batches are large because each batch is a
-// transaction, and most of the cost of a transaction is its fsync. If lines have 84 bytes or more,
-// the byte limit is reached first.
+// PreferredBatch implements stream.Preferred. The batches are large because a batch is usually a
+// transaction of its own, and each transaction costs an fsync. With lines of 84 bytes or more, the
+// byte limit is reached first.
 func (o *Options) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{Bytes: 2 << 20, Records: 25_000}
 }
@@ -108,8 +108,8 @@ func (o *Options) checkColumn(d *Dialect, i int, c ColumnOption) error {
 	return err
 }
 
-// Shape implements stream.Shaper. It returns an error if a listed column cannot get a value from
-// any field.
+// Shape implements stream.Shaper. If the schema is not open, Shape returns an error for each listed
+// column that cannot get a value from any field.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	if in.Open {
 		return in, nil
@@ -157,10 +157,10 @@ func (o *Options) validateKey(d *Dialect) error {
 // schema as the data.
 const LedgerPrefix = "penstock_"
 
-// ColumnOption is a column in a config. In a list it is written "name" or "name: type", in a
-// mapping name: type. The column gets the value of the field with the same name. If the name has
-// dots, as in a.b, and there is no such field, the column gets the member b of the field a. A name
-// in double quotes never has this second meaning.
+// ColumnOption is a column in the option columns. An item of a list is "name" or "name: type". An
+// entry of a mapping is name: type. The column gets the value of the field with the same name. If a
+// record has no field a.b, the column a.b gets the member b of the field a, unless the name is in
+// double quotes.
 type ColumnOption struct {
 	Name string `yaml:",key"`
 	Type string `yaml:",value" doc:"text (default), integer, number, float, boolean, json, or a type of the database"`

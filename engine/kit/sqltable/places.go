@@ -4,7 +4,7 @@ package sqltable
 
 import "github.com/penstock-io/penstock/stream"
 
-// Place describes the source of one column's value in a record.
+// Place describes the field of a record that has the value of one column.
 type Place struct {
 	Field int32 // index among the record's fields; -1: no field, the column is NULL
 	Type  Type  // the column's
@@ -16,12 +16,12 @@ type Place struct {
 // the given fields, it returns the Place of each column, and an upper bound of the size of the
 // values. places is nil if the record must be passed to Row.
 //
-// Places does not check the values. The caller can use a value in three cases: it is null, it is a
-// text and its Place has Text set, or it is certainly valid for its column. If the record has any
-// other value, the caller must pass the record to Row.
+// Places does not check the values. The caller can use these values: a null if its Place does not
+// have Need set, a text if its Place has Text set, and any value that is certainly valid for its
+// column. If the record has any other value, the caller must pass the record to Row.
 //
-// Consecutive records usually have the same fields. Therefore the result is cached for records with
-// the same names in the same order. It is valid until the next call.
+// The result is valid until the next call. It is cached for records with the same field names in
+// the same order, because consecutive records usually have the same fields.
 func (r *Rows) Places(fields []stream.Field) (places []Place, most int) {
 	form := r.form
 	if len(fields) != len(form) {
@@ -42,7 +42,7 @@ func (r *Rows) Places(fields []stream.Field) (places []Place, most int) {
 	return r.placed, most
 }
 
-// place computes the places for records with the names of these fields.
+// place computes the result of Places for records with the names of these fields.
 func (r *Rows) place(fields []stream.Field) (places []Place, most int) {
 	r.form, r.places, r.placed = r.form[:0], r.places[:0], nil
 	for c := range r.texts {

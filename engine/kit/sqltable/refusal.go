@@ -8,16 +8,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Refusal is a record that the table can never store. Its reason contains no data of the record.
+// Refusal is a record that the table cannot store. Its reason may contain the name of a field, but
+// no values.
 type Refusal struct {
 	Record int
 	Reason string
 }
 
-// Answer returns the outcome of Deliver if records are refused. refusals must be in ascending order
-// of the records. The outcome of a batch can have only one reason. Therefore only the records with
-// the reason of the first refusal are refused now. The engine sends all others again, and the next
-// attempt can refuse records for another reason. Records of the same origin stay together.
+// Answer returns the outcome of Deliver if records are refused. refusals must not be empty. The
+// outcome of a batch can have only one reason. Therefore only the records with the reason of the
+// first refusal are refused now. The engine sends all others again, and the next attempt can refuse
+// records for another reason. If a record is refused, all records of the same origin are refused.
 func Answer(b *stream.Batch, refusals []Refusal) error {
 	reason := refusals[0].Reason
 	bad := make(map[stream.Position]map[uint32]bool)

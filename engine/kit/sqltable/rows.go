@@ -76,14 +76,15 @@ func (r *Rows) Over(t *Table, b *stream.Batch) {
 	}
 }
 
-// ahead is the number of bytes of the batch that are checked at a time. It is small, so that the
-// values of a row are still in the processor's cache after the check.
+// ahead is the number of bytes of the batch that are checked at a time. A longer record is
+// checked at once. ahead is small, so that the values of a row are still in the CPU's cache after
+// the check.
 const ahead = 4 << 10
 
 // clean reports whether the batch's data up to offset end is known to contain only text that the
 // database accepts. It may return false for acceptable data, if later data is not acceptable. The
-// data is checked once, in steps of at least ahead bytes. When a byte is NUL or not ASCII, all
-// remaining data is checked at once.
+// data is checked only once, in steps of ahead bytes. From the first byte that is NUL or not
+// ASCII, all data is checked in one step.
 func (r *Rows) clean(end int) bool {
 	return end <= r.seen || r.look(end)
 }
@@ -105,7 +106,7 @@ func (r *Rows) look(end int) bool {
 }
 
 // Row converts record i to Cells. If the table cannot store the record, Row returns the reason of a
-// refusal, otherwise "". A reason contains no data of the record.
+// refusal (see [Refusal]), otherwise "".
 func (r *Rows) Row(i int) (refusal string) {
 	clear(r.Cells)
 	r.extra, r.scratch = r.extra[:0], r.scratch[:0]
@@ -151,8 +152,8 @@ func (r *Rows) Row(i int) (refusal string) {
 	return ""
 }
 
-// member sets the column of a member m of an object in record i. It does nothing if the record has
-// a field with the column's name.
+// member sets the column m to the value of its member in record i. It does nothing if the record
+// has a field with the column's name, or lacks the member.
 func (r *Rows) member(m *memberColumn, i int) (refusal string) {
 	if slices.ContainsFunc(r.batch.FieldsOf(i), m.ref.IsFlat) {
 		return ""
@@ -235,8 +236,7 @@ func (r *Rows) more(name string, kind stream.Kind, value []byte) {
 }
 
 // cleaned returns value as a text that the database accepts: invalid UTF-8 is replaced. If value
-// has a NUL byte that the database cannot store, cleaned returns a refusal. It is for batches with
-// bytes that the database cannot store as text.
+// has a NUL byte that the database cannot store, cleaned returns a refusal.
 func (r *Rows) cleaned(name string, value []byte) (text []byte, refusal string) {
 	d := r.table.dialect
 	if d.NoNUL && bytes.IndexByte(value, 0) >= 0 {
@@ -294,8 +294,7 @@ func ascii(data []byte) int {
 		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
 		c, e := binary.LittleEndian.Uint64(rest[16:]), binary.LittleEndian.Uint64(rest[24:])
 		// Let x be one of a, b, c and e. In x, the top bit of each byte that is not ASCII is set.
-		// In x-ones, the top bit of each byte that is 0 is set, and perhaps that of the byte after
-		// it.
+		// In x-ones, the top bit of each byte that is 0 is set, and perhaps that of later bytes.
 		if (a|b|c|e|(a-ones)|(b-ones)|(c-ones)|(e-ones))&tops != 0 {
 			return len(data) - len(rest)
 		}

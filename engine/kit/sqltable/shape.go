@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Shape determines the columns of a sink's table once. If the table exists, Found
-// selects them from the table's columns. Otherwise the columns are those listed in the config. If
-// none are listed, they are inferred from the first batch. A Shape is safe for concurrent use.
+// Shape determines the columns of a sink's table. If the table exists, Found selects them from the
+// table's columns. Otherwise the columns are those listed in the config. If none are listed, they
+// are inferred from the first batch. For a new table, Made adds the key and the JSON column. A
+// Shape is safe for concurrent use.
 type Shape struct {
 	dialect *Dialect
 	options *Options
@@ -27,8 +28,8 @@ func NewShape(d *Dialect, o *Options, name Name) *Shape {
 	return &Shape{dialect: d, options: o, name: name}
 }
 
-// For returns the table. If its columns are not known yet, For infers them from b. Call b.Split
-// before.
+// For returns the table. If its columns are not known yet, For infers them from b. The caller must
+// have called b.Split.
 func (s *Shape) For(b *stream.Batch) *Table {
 	if t := s.table.Load(); t != nil {
 		return t
@@ -55,11 +56,18 @@ func (s *Shape) settle(columns []Column, filled ...string) {
 	s.table.Store(t)
 }
 
-// Found sets the columns to fill, and reports whether the table exists. Its argument has the
-// columns of the existing table, and is empty if there is no table. Without a table, Found uses the
-// columns listed in the config. With a table, these columns must be in it. The JSON column is added
-// if the table has it and the policy needs it. If the config lists no columns, Found uses those
-// of the key, and those that have no default value in the database.
+// Found sets the columns to fill, and reports whether the table exists. there has the columns of
+// the existing table. It is empty if there is no table.
+//
+//   - Without a table, Found uses the columns listed in the config, and those that Made adds. If
+//     none are listed, Found sets nothing, and For infers the columns later.
+//   - With a table and listed columns, Found uses the listed columns, and the JSON column if the
+//     table has it and the policy needs it.
+//   - With a table and no listed columns, Found uses the columns of the key, and those for
+//     which Own is not set.
+//
+// Found returns an error if the table lacks a listed column, if a key column is not among the
+// columns to fill, or if there are none to fill.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,9 +121,9 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 var errNoJSONColumn = errors.New("add it to the table, list the wanted `columns`, or set " +
 	"`on_new_field` to ignore or dead_letter")
 
-// Unfit is called with the reason of a refusal. It returns an error if the refusal is a fault of
-// the table, and not of the records: the policy stores values in the JSON column, and the table has
-// no such column. If Unfit returns nil, the records are refused.
+// Unfit is called with the reason of a refusal. It returns an error if the refusal counts as a
+// fault of the table, and not of the records: the policy stores values in the JSON column, and the
+// table has no such column. If Unfit returns nil, the caller refuses the records.
 func (s *Shape) Unfit(reason string) error {
 	if t := s.table.Load(); t == nil || t.New != JSONColumn || t.Extra >= 0 {
 		return nil

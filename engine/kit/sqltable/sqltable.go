@@ -4,12 +4,13 @@
 //
 // It defines the names and their quoting, the typed columns of a [Table], and [Rows], which
 // converts the records of a batch. A Table is immutable and safe for concurrent use. The package
-// does not talk to a database. It never builds a statement from data: a field with a name that
-// cannot be a column is treated as a field without a column (see [Policy]).
+// does not talk to a database. Its statements contain no values of records, and quote all names. A
+// field with a name that cannot be a column is treated as a field without a column (see [Policy]).
 //
 // A value that does not fit into its column is not rounded, truncated or omitted. It is stored in
-// the JSON column with all its digits, or its record is refused (see [Policy]). There are two
-// exceptions: a column of type [Float] rounds numbers, and invalid UTF-8 is replaced.
+// the JSON column with all its digits, or its record is refused (see [Policy]). There are three
+// exceptions. A column of type [Float] rounds numbers. For a column of type [Other], the database
+// converts values by its own rules. Invalid UTF-8 is replaced.
 package sqltable
 
 import (
@@ -22,16 +23,16 @@ type Type uint8
 
 // The types of a column.
 const (
-	Text    Type = iota // text; accepts every value unchanged
+	Text    Type = iota // text; every value fits
 	Integer             // 64-bit integers
-	Number              // any number, with all its digits
-	// Float is for 64-bit binary floats. It is the only type that rounds numbers. It is never
-	// inferred from values: a column has this type only if the config, the existing table or the
-	// source declares it.
+	Number              // numbers with all their digits; see Dialect.NumberLimit
+	// Float is for 64-bit binary floats, and rounds numbers to them. It is never inferred from
+	// values: a column has this type only if the config, the existing table or the source declares
+	// it.
 	Float
-	Bool  //
+	Bool  // true or false
 	JSON  // any value as JSON; objects and arrays unchanged
-	Other // a database type, which validates each text itself
+	Other // any other type; the database itself checks and converts the values
 	// Bytes is for raw bytes. A text that begins with \x has two hexadecimal digits for each byte.
 	// Any other text is stored as its own bytes.
 	Bytes
@@ -41,11 +42,11 @@ const (
 type Column struct {
 	Name string
 	Type Type
-	// Decl is the database's name of the type, if Type is Other. "" means the dialect's name of
-	// Type.
+	// Decl is the database's name of the type. It is set if Type is Other. "" means the dialect's
+	// name of Type.
 	Decl string
-	// Own means that the column has a default value in the database. The sink then does not fill
-	// the column, unless the config lists it.
+	// Own means that the database has a default value for the column, or generates its values. The
+	// sink then does not fill the column, unless the config lists it in columns or key.
 	Own bool
 
 	// Nested means that the name of the column can also be a path. Example: if a record has no
@@ -67,7 +68,7 @@ const (
 // Dialect describes a kind of database.
 type Dialect struct {
 	MaxName     int      // maximum length of a name in bytes
-	MaxColumns  int      // maximum number of columns of tables created from records
+	MaxColumns  int      // maximum number of columns inferred from records
 	FoldCase    bool     // names that differ only in case are equal
 	Reserved    []string // names that columns cannot have
 	NoNUL       bool     // text cannot contain the byte 0
@@ -75,7 +76,8 @@ type Dialect struct {
 	NumberLimit int      // digits on each side of the point that Number can store; 0 means any
 	NotFinite   bool     // Number can store NaN; Float can store NaN, Infinity and -Infinity
 	BoolIsByte  bool     // Bool can also store the whole numbers from -128 to 127
-	// Allows returns false for further names that columns cannot have. Nil allows all names.
+	// Allows returns false for further names that columns cannot have. Nil means that there are
+	// none.
 	Allows func(name string) bool
 
 	TypeOf func(decl string) Type // returns the type of a column for a type of the database
@@ -109,8 +111,8 @@ type Table struct {
 }
 
 // NewTable returns a table with the given columns, in this order. extra is the name of the JSON
-// column, which need not be one of them. If the policy is JSONColumn, a field with the name extra
-// is treated as a field without a column.
+// column, which need not be one of them. If the policy is JSONColumn, a field with this name is
+// treated as a field without a column.
 func NewTable(d *Dialect, columns []Column, extra string, policy Policy) *Table {
 	t := &Table{Columns: columns, Extra: -1, New: policy, dialect: d,
 		index: make(map[string]int, len(columns)), message: -1}
@@ -127,7 +129,7 @@ func NewTable(d *Dialect, columns []Column, extra string, policy Policy) *Table 
 	return t
 }
 
-// MessageField is the name of the column for the text of records that were not parsed.
+// MessageField is the name of the column for the text of records without fields.
 const MessageField = "message"
 
 // Column returns the index of the column for the field with the given name, or -1.

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// CreateSQL returns a statement that creates a table unless it exists. The columns in key are the
-// primary key of the table, which has none if key is empty. declare returns the type of a column in
-// SQL, or "".
+// CreateSQL returns a statement that creates a table unless it exists. key has the columns of the
+// primary key. If key is empty, the table has no primary key. declare returns the type of a column
+// in SQL, or "".
 func CreateSQL(name Name, columns []Column, key []string,
 	declare func(c Column, inKey bool) string) string {
 	var out strings.Builder

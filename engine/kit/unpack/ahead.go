@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// aheadChunks is the maximum number of chunks decompressed ahead.
+	// aheadChunks is the maximum number of decompressed chunks that wait in the channel pieces.
 	aheadChunks = 2
 	// aheadFrom is the number of decompressed bytes after which a goroutine decompresses the next
 	// chunks in advance. For smaller files a goroutine costs more than it saves.
@@ -67,8 +67,7 @@ func (a *ahead) run(ctx context.Context) error {
 	}
 }
 
-// take waits for the next piece. ok is false if the goroutine has ended and no piece is
-// left.
+// take waits for the next piece. ok is false if the goroutine has ended and no piece is left.
 func (a *ahead) take() (p piece, ok bool) {
 	select {
 	case p = <-a.pieces:
@@ -83,8 +82,8 @@ func (a *ahead) take() (p piece, ok bool) {
 	}
 }
 
-// begin starts to decompress again, at the last known mark at or before the offset f.hi. The bytes
-// up to f.hi were decompressed before, so begin discards those from the mark to f.hi.
+// begin starts to decompress at the last known mark at or before the offset f.hi. It discards the
+// bytes from the mark to f.hi.
 func (f *File) begin() error {
 	m := f.marks[0]
 	for _, o := range f.marks {
@@ -98,7 +97,7 @@ func (f *File) begin() error {
 	if err := f.o.Decoders.begin(s); err != nil {
 		return s.typedError(err)
 	}
-	for s.at < f.hi { // skip bytes that are in the window already or are not needed
+	for s.at < f.hi { // discard bytes that are already in the window, or are not needed
 		scratch := f.o.Decoders.chunk()
 		n, err := s.read(scratch[:min(chunkSize, f.hi-s.at)])
 		f.o.Decoders.keep(scratch)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// inputSize is the size of one read of the compressed input.
+	// inputSize is the size of the buffer for compressed input in gzip.
 	inputSize = 256 << 10
 	// evidence is the number of bytes that inputSeen keeps of the first and of the last bytes read.
 	evidence = 64
@@ -139,7 +139,7 @@ func (s *stream) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// typedError converts an error of a decoder to one of the errors of this package.
+// typedError converts an error of a decoder to one of the errors documented at [File.Err].
 func (s *stream) typedError(err error) error {
 	if s.src.err != nil {
 		return s.src.err
@@ -153,8 +153,8 @@ func (s *stream) typedError(err error) error {
 	return &DamagedError{Kind: s.kind, Bytes: s.at, Near: s.consumed(), Err: err}
 }
 
-// consumed returns the number of compressed bytes that the decoder has used, without those in its
-// buffer.
+// consumed returns the offset in the compressed input up to which the decoder has read. For gzip,
+// the bytes in its buffer do not count as read.
 func (s *stream) consumed() int64 {
 	if s.br != nil {
 		return s.src.off - int64(s.br.Buffered())
@@ -246,7 +246,8 @@ func (d *Decoders) keep(chunk []byte) {
 	}
 }
 
-// supply moves stored chunks to a channel, which nothing else sends to, until it is full.
+// supply moves stored chunks to a channel until it is full or none is left. Nothing else may send
+// to the channel.
 func (d *Decoders) supply(free chan<- []byte) {
 	for len(d.chunks) > 0 && len(free) < cap(free) {
 		free <- d.chunk()

@@ -7,9 +7,9 @@
 // this offset, or at the beginning.
 //
 // A File belongs to one reader of one file. The reader opens and closes the compressed input. It
-// may supply a function that starts a goroutine to decompress in advance; the package waits for
-// nothing but this goroutine. If a stream is truncated, damaged or a decompression bomb, [File.Err]
-// reports it. The bytes before the fault can still be read.
+// may supply a function that starts a goroutine to decompress in advance. If a stream is truncated,
+// damaged or a decompression bomb, [File.Err] reports it. The bytes before the fault can still be
+// read.
 package unpack
 
 import (
@@ -22,7 +22,7 @@ import (
 // Kind is the compression of a file.
 type Kind uint8
 
-// The kinds. String returns their values of the option `compression`.
+// The kinds. String returns the value of the option `compression` for a kind.
 const (
 	None Kind = iota
 	Gzip
@@ -35,9 +35,9 @@ func (k Kind) String() string { return [...]string{"none", "gzip", "zstd"}[k] }
 // MaxMagic is the number of bytes of a file that Detect examines.
 const MaxMagic = 4
 
-// Detect determines the compression of a file from its first bytes. Two or three bytes of a gzip or
-// zstd header are enough, because the file may still be being written. A skippable zstd frame needs
-// four bytes.
+// Detect determines the compression of a file from its first bytes. If head is shorter than the
+// signature of gzip or zstd, two bytes are enough, because a program may still be writing the file.
+// A skippable zstd frame needs four bytes.
 func Detect(head []byte) Kind {
 	begins := func(magic ...byte) bool {
 		n := min(len(head), len(magic))
@@ -73,12 +73,12 @@ type Options struct {
 	// MaxExpansion is the maximum number of decompressed bytes per compressed byte. It applies only
 	// after 64 MiB of decompressed data. Zero means no limit.
 	MaxExpansion int
-	// Go starts a goroutine that calls run, which decompresses up to aheadChunks chunks in advance.
-	// run returns at the end of its context, at the end of the stream, and on Close. Nil means that
+	// Go starts a goroutine that calls run, which decompresses in advance. run returns when its
+	// context or the stream ends, or when the File stops it, such as in Close. Nil means that
 	// nothing is decompressed in advance.
 	Go func(name string, run func(context.Context) error)
-	// Decoders keeps decoders that several Files can use one after another. Nil means that the File
-	// creates its own.
+	// Decoders keeps unused decoders for several Files, which must all be used by one goroutine. Nil
+	// means that the File creates its own.
 	Decoders *Decoders
 }
 
@@ -96,7 +96,7 @@ type File struct {
 	lo, hi int64 // the chunks hold the bytes from lo to hi
 	window int64 // bytes that chunks may hold
 	run    int64 // bytes decompressed since the running stream was started
-	used   int64 // bytes of the input read so far
+	used   int64 // offset in the input up to which the last stream has read
 
 	head  []byte // the first bytes of the stream
 	marks []mark
@@ -118,9 +118,9 @@ func New(kind Kind, o Options) *File {
 }
 
 // Attach opens the File with an input of the given size. Call it again whenever the size or the
-// content of the input may have changed. If the input still has the bytes that were read before,
-// the File keeps its state. Otherwise, and after a DamagedError, it discards its state and begins
-// again.
+// content of the input may have changed. If the input still has the first and the last of the bytes
+// that were read before, the File keeps its state. Otherwise, and after a DamagedError, it discards
+// its state and begins again.
 func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.end()
 	ok, err := f.seen.matches(in, size)
@@ -154,8 +154,7 @@ func (f *File) forget() {
 // Kind returns the compression of the file.
 func (f *File) Kind() Kind { return f.kind }
 
-// Window sets the number of decompressed bytes that the File keeps before the highest offset that
-// was read. The File uses about n bytes of memory, but at least windowMin (1 MiB).
+// Window sets the size of the window to n bytes, but at least to windowMin (1 MiB).
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
 // Size decompresses the bytes before the offset given by to, or all of a shorter stream. It returns
@@ -190,8 +189,9 @@ func (f *File) Consumed() int64 {
 }
 
 // ReadAt reads bytes of the decompressed stream. If off is before the window, decompression starts
-// again at the last mark before off, unless all bytes are in the first headSize bytes of the
-// stream, which are kept.
+// again at the last mark at or before off. The first headSize bytes are kept in addition to the
+// window. At the end of the stream, ReadAt returns io.EOF, even if Err returns a fault of the data.
+// If reading the input has failed, ReadAt returns this error.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if end := off + int64(len(p)); end <= int64(len(f.head)) {
 		return copy(p, f.head[off:]), nil
@@ -236,8 +236,8 @@ func (f *File) copy(p []byte, at int64) (n int) {
 	return n
 }
 
-// trim frees the oldest chunks while the chunks have more bytes than the window. It frees no chunk
-// with bytes after offset keep.
+// trim frees the oldest chunks while the chunks have more bytes than the window. It frees neither
+// the last chunk nor a chunk with bytes at or after offset keep.
 func (f *File) trim(keep int64) {
 	for len(f.chunks) > 1 && f.hi-f.lo > f.window && f.lo+int64(len(f.chunks[0])) <= keep {
 		f.drop(f.lo + int64(len(f.chunks[0])))
@@ -262,8 +262,8 @@ func (f *File) Close() {
 	f.lo = f.hi
 }
 
-// Rest frees all memory except the last decompressed bytes. Call it if the file will not be read
-// for a while.
+// Rest frees the memory of the window, except the last decompressed bytes. Call it if the file will
+// not be read for a while.
 func (f *File) Rest() {
 	f.end()
 	f.drop(f.hi - 1)

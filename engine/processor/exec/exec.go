@@ -1,10 +1,11 @@
 // Package exec implements the processor that passes records to a child process and replaces them by
 // the child's results. The child can run a program in any language.
 //
-// Each instance of the processor has one child. It starts the child at the first batch and uses it
-// for all batches. A child that ends, hangs or breaks the protocol is restarted. If a child dies,
-// the next one gets the unanswered records one by one, so that the record that kills children is
-// found. After this record has killed three children, it is dead-lettered.
+// Each instance of the processor has one child. The instance starts its child at the first batch
+// and uses it for all batches. A child that ends, hangs or breaks the protocol is replaced by
+// another one. If a child dies, the next one gets the unanswered records one by one, so that the
+// record that kills children is found. After this record has killed three children, it is
+// dead-lettered.
 //
 // The processor changes a record only after a complete answer. The program runs without a shell.
 package exec
@@ -29,11 +30,11 @@ func Component() stream.Component {
 	return stream.NewComponent(stream.ProcessorRole, "exec", DefaultOptions, New)
 }
 
-// mayKill is the number of children that a record may kill. Then it is dead-lettered.
+// mayKill is the number of children that a record must kill to be dead-lettered.
 const mayKill = 3
 
-// firstPause and lastPause are the shortest and the longest wait before failed records are passed
-// to the child again.
+// firstPause and lastPause are the first and the longest interval of the exponential backoff before
+// failed records are passed to the child again. Jitter shortens a wait by up to half.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
@@ -154,7 +155,8 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 }
 
 // ended returns the error to report when Await has returned err instead of a child. If the program
-// cannot be started, this is the StartError within err. If ctx has ended, it is the cause of ctx.
+// cannot be started, ended returns the StartError within err. Otherwise, if ctx has ended, ended
+// returns the cause of ctx.
 func (p *Processor) ended(ctx context.Context, err error) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return start

@@ -84,7 +84,7 @@ func kindOf(value []byte) stream.Kind {
 }
 
 // resultsOf parses the result for one record. It is an object, a text, a list of objects and texts,
-// or null. With null, the record is dropped.
+// or null. With null or an empty list, the record is dropped.
 func resultsOf(value json.RawMessage) ([]result, error) {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {

@@ -24,9 +24,9 @@ const maxLine = 64 << 20
 //	fresh ──ask──▶ asking ──released──▶ answered ──ask──▶ asking
 //
 // The processor asks by sending records. The answer has a known number of lines. A line that comes
-// after the answer, or before the child was asked, is a stray line. The processor holds the answer
-// back for a short time, to detect stray lines. Then it releases the answer, which means that it
-// changes the records.
+// after the answer, or before the child was asked, is a stray line. In the protocol `lines`, the
+// processor holds the answer back for a short time, to detect stray lines. Then it releases the
+// answer, which means that it uses the answer to change the records.
 type phase uint8
 
 const (
@@ -54,7 +54,7 @@ type session struct {
 	bolt  *multilang.Bolt // with storm: the session with the bolt, which this one wraps
 	ended chan struct{}   // closed by End
 	ids   uint64
-	// refusal is the error for which the child has failed all records of its last batch
+	// refusal is the error with which the child has failed all records of its last batch
 	refusal error
 
 	mu     sync.Mutex // guards the fields below
@@ -256,8 +256,9 @@ func (t *session) understand(line []byte, part []*state) error {
 }
 
 // send writes text to the child, and returns the n lines of the answer. It returns an error if the
-// child has died or has written a stray line. It also returns one if the child was silent for too
-// long, and send has therefore killed it.
+// child has died before the answer was complete, or has written a stray line. If the child is
+// silent for the time of the option timeout, or if ctx ends, send kills the child and returns an
+// error.
 func (t *session) send(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	t.mu.Lock()
 	quiet := t.quietLocked()
@@ -335,16 +336,16 @@ func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 
 // firstQuiet is a factor for the first answer of a child, which is held back for at least
 // firstQuiet times the option `quiet`. Later answers are held back for at least the option itself.
-// The first answer needs more time, because output that the program writes at its start comes
-// together with it.
+// The first answer needs more time, because a program may write other output at its start. No
+// answer is held back for longer than the option `timeout`.
 const firstQuiet = 10
 
 // gapsOfQuiet is a factor. An answer is held back for at least gapsOfQuiet times the longest pause
 // between its lines. A child that pauses within an answer may also pause before a stray line.
 const gapsOfQuiet = 2
 
-// quietLocked returns the time for which a complete answer is held back to detect a stray line. In
-// the protocol ndjson this is not necessary, because an answer contains the id of its batch.
+// quietLocked returns the minimum time for which a complete answer is held back to detect a stray
+// line. It is 0 in the protocol ndjson, in which an answer contains the id of its batch.
 func (t *session) quietLocked() time.Duration {
 	switch {
 	case t.o.Protocol != Lines:

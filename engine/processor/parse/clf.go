@@ -47,7 +47,7 @@ type clf struct {
 	count int // of fields
 	names [clfAgent + 1]uint32
 	bad   problem
-	from  int // Data[from:plain] has no backslash
+	from  int // the batch's Data[from:plain] has no backslash
 	plain int
 }
 
@@ -70,8 +70,8 @@ func (c *clf) begin(b *stream.Batch) {
 	}
 }
 
-// escaped reports whether Data[from:to] has a backslash. It remembers the range that it has already
-// searched. So if the offsets of the calls ascend, each byte is searched only once.
+// escaped reports whether data[from:to] has a backslash. It remembers the range that it has already
+// searched. So if the offsets of the calls ascend, no part of the data is searched twice.
 func (c *clf) escaped(data []byte, from, to int) bool {
 	return (from < c.from || to > c.plain) && c.look(data, from, to)
 }
@@ -156,7 +156,7 @@ func (c *clf) null(f *clfRow, k int, off uint32, at int) {
 }
 
 // head parses host, identity, user and time. It returns the position after the opening quote of the
-// request.
+// request. If there is a problem, it returns -1, as numbers and tail do (see fail).
 func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	i := space(s, 0)
 	if i <= 0 {
@@ -205,7 +205,7 @@ func space(s []byte, i int) int {
 }
 
 // closing returns the end of the quoted text that begins at i: the position of its closing quote,
-// or -1. A quote after a backslash does not close the text.
+// or -1. A quote after an odd number of backslashes does not close the text.
 func closing(s []byte, i int) int {
 	for from := i; ; {
 		n := bytes.IndexByte(s[from:], '"')
@@ -225,8 +225,8 @@ func closing(s []byte, i int) int {
 }
 
 // request splits `METHOD TARGET PROTOCOL`. The target may contain spaces. If there is no protocol,
-// it is an HTTP/0.9 request. If the text has another form, such as the TLS bytes of a client at a
-// plain port, the whole text becomes the path, so that nothing is lost.
+// as in HTTP/0.9, the field protocol is null. If the text has another form, such as the TLS bytes
+// of a client at a port without TLS, the whole text becomes the path, so that nothing is lost.
 func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
 	i := from
 	for i < to && s[i] >= 'A' && s[i] <= 'Z' {
@@ -284,8 +284,8 @@ func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
 // longestInteger is a number of digits with which an integer always fits into 64 bits.
 const longestInteger = 18
 
-// integer sets field k to the digits at i, and returns their end. It omits leading zeros, because
-// JSON does not allow them.
+// integer sets field k to the digits at i, or to null if there is a "-", and returns their end. It
+// omits leading zeros, because JSON does not allow them.
 func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 	from := i
 	for i < len(s) && s[i]-'0' <= 9 {

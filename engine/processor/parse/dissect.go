@@ -25,9 +25,9 @@ type dissect struct {
 
 // part is one `%{...}` of the pattern, with the literal after it.
 type part struct {
-	field   int // index in columns; -1 for %{}
-	before  string
-	padding bool
+	field   int    // index in columns; -1 for %{}
+	before  string // the literal after the part; "" if the pattern ends there
+	padding bool   // the literal may occur several times in a row
 }
 
 func newDissect(o *Options) (*format, error) {
@@ -45,7 +45,8 @@ func newDissect(o *Options) (*format, error) {
 	}}, nil
 }
 
-// dissected parses a pattern into the literal before the first part, and the parts.
+// dissected parses a pattern into the literal before the first part, the parts, and the names of
+// the fields.
 func dissected(pattern string) (prefix string, parts []part, named []string, err error) {
 	wrong := func(at int, format string, args ...any) error {
 		return &stream.OptionError{Key: "pattern", Err: fmt.Errorf(format, args...),

@@ -10,7 +10,7 @@ func newJSON() *format {
 }
 
 // object splits JSON objects into fields. If a key occurs several times, the field has the position
-// of the first one and the value of the last one. All later processors then see the same value.
+// of the first one and the value of the last one. So all later components see the same value.
 // Nested values stay unchanged.
 type object struct {
 	scan  json.Scanner

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// needs returns the longest text that every match of a regular expression contains, or "". A text
-// without it cannot match, and searching for it is about a hundred times faster than a failed
-// match.
+// needs returns a literal that every match of a regular expression contains, or "" if it finds
+// none. A text without the literal cannot match, and a search for the literal is much faster than a
+// failed match.
 func needs(pattern string) string {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

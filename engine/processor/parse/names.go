@@ -4,8 +4,7 @@ package parse
 
 import "github.com/penstock-io/penstock/stream"
 
-// maxNames bounds the cached keys of an instance. If there are more, the cache is cleared at the
-// next batch.
+// maxNames is the number of cached keys above which an instance clears its cache at the next batch.
 const maxNames = 10_000
 
 // names finds the index of a key in Batch.Names. Most records have the same keys in the same order.
@@ -47,8 +46,8 @@ func (n *names) learn(text string) uint32 {
 	return at
 }
 
-// find returns the index in n.all of key. last is the index of the key before it in the record, or
-// 0 if it is the first one.
+// find returns the index in n.all of key, and adds the key to b.Names if it is missing there. last
+// is the index in n.all of the previous key of the record, or 0 if there is none.
 func (n *names) find(b *stream.Batch, last uint32, key []byte) uint32 {
 	at := n.all[last].next
 	if at == 0 || n.all[at].text != string(key) {

@@ -1,9 +1,9 @@
 // Package parse implements the processor that splits the text of a record into fields.
 //
-// A field is a range of bytes in the batch's data. Nothing is copied, except unescaped texts, which
-// are appended to the data. Parsing does not allocate memory for each record, except for some
-// expressions of `format: regex` that need package regexp. The raw bytes of a record are never
-// changed.
+// A field is a range of bytes in the batch's data. No text is copied, except unescaped texts, which
+// are appended to the data. The raw bytes of a record are never changed. Parsing a record usually
+// allocates no memory. It does for some expressions of `format: regex`, which need package regexp,
+// and for JSON keys with escapes.
 package parse
 
 import (
@@ -58,12 +58,12 @@ type splitter interface {
 // It is not an error value, so that it needs no allocation.
 type problem struct {
 	what string // "" if there is no problem
-	at   int    // offset in the text in bytes; -1 if the problem is that of the whole text
+	at   int    // offset in the text in bytes; -1 if the problem concerns the whole text
 }
 
 func (p problem) err(format string) error { return &textError{format, p} }
 
-// textError is the reason of a dead letter if its text cannot be parsed.
+// textError is the reason why a record becomes a dead letter if its text cannot be parsed.
 type textError struct {
 	format  string
 	problem problem
@@ -178,8 +178,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return out, nil
 }
 
-// discarded returns the names of fields that records have before parsing, such as the fields of
-// `meta`, and lose when their whole text is parsed.
+// discarded returns the names of the fields that records lose when their whole text is parsed, such
+// as the fields of `meta`.
 func (o *Options) discarded(in stream.Schema) (lost []string) {
 	if in.Open || len(in.Fields) == 0 || in.Fields[0].Name != stream.MessageName {
 		return nil // an earlier processor has parsed the record

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// kindOf returns the kind of a field with the type t and the text s. ok is false if the text is
+// kindOf returns the kind of a field with the type t and the text s, and false if the text is
 // invalid for the type. An empty text and the text "-" are null, unless t is text.
 func kindOf(t stream.FieldType, s []byte) (stream.Kind, bool) {
 	switch {
@@ -96,7 +96,7 @@ func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 	return fields, errors.Join(errs...)
 }
 
-// fieldTypes has the types that the option types allows, with texts for errors.
+// fieldTypes has the types that the option types allows, except text, with texts for errors.
 var fieldTypes = map[stream.FieldType]string{
 	stream.IntegerType: "not a whole number of at most 18 digits",
 	stream.NumberType:  "not a number",

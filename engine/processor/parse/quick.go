@@ -21,10 +21,11 @@ const (
 	sixBytes  = 1<<48 - 1
 )
 
-// quick is a fast version of split for typical lines. It processes eight bytes at a time. A typical
-// line has no escapes, a time of the usual length, a request with method and protocol, and a size
-// of at most seven digits. For any other line quick returns false, and the caller must call split.
-// d is the line and eight more bytes. The line must not contain a backslash.
+// quick parses typical lines faster than the rest of split. It processes eight bytes at a time. A
+// typical line has a time of the usual length, a request `METHOD TARGET HTTP/x.y` with a method of
+// at most seven capital letters, a status of three digits, and a size of at most seven digits. If
+// quick returns false, the caller must parse the line itself. d is the line and eight more bytes.
+// The line must not contain a backslash.
 func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	n := len(d) - word
 	at := c.quickHead(d, off, f)
@@ -169,8 +170,8 @@ func equals(w uint64, c byte) uint64 {
 	return (w - ones) &^ w & tops
 }
 
-// notDigits looks for bytes in w that are not digits. The lowest byte with its top bit set in the
-// result is the first such byte; higher bits are meaningless. The result is 0 if all are digits.
+// notDigits returns a word in which the top bit of a byte is set if this byte of w is not a digit.
+// All other bits are 0.
 func notDigits(w uint64) uint64 {
 	w ^= ones * '0'
 	return (w | (w&^tops + ones*(0x80-10))) & tops
