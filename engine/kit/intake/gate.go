@@ -26,8 +26,8 @@ type waiter struct {
 	ready chan struct{} // closed when it was granted or refused
 }
 
-// Reservation is a part of the intake's memory limit that is reserved for data that the source is
-// about to read. Only one goroutine may use it.
+// Reservation is a part of the intake's memory limit, reserved for data that the source has not
+// submitted yet. Only one goroutine may use it.
 type Reservation struct {
 	in     *Intake
 	bytes  int64

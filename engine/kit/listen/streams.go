@@ -176,7 +176,7 @@ func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) (dra
 }
 
 // setDraining(true) makes the running reads from all connections return at once. The next reads
-// from a connection get only data that the system has already received (see lastReads).
+// from a connection are for data that the system has already received (see lastReads).
 // setDraining(false) ends this: the next setReadDeadline of a connection lets it be read again.
 func (s *Streams) setDraining(on bool) {
 	s.mu.Lock()
