@@ -455,7 +455,7 @@ func (s *Store) Failed() error {
 }
 
 // Held returns the numbers of waiting ranges, and of the records and bytes in them. It omits ranges
-// whose data the sender has in memory: those of Note, and those that Next has returned.
+// with data in the sender's memory: those of Note, and those that Next has returned.
 func (s *Store) Held() (ranges, records, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package buffer keeps received data on disk until every route of the pipeline has settled it
 // (delivered, dead-lettered or dropped it). It is for data that cannot be read a second time from
 // its origin. Sources use it for `ack: buffered`: a sender gets its response as soon as the data is
-// durable.
+// stored.
 //
 //	sender --> intake (memory) --> store (disk) --> routes, each at its own position
 //

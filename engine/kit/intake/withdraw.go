@@ -17,7 +17,8 @@ import (
 //
 // The sender (package flow) can withdraw only whole batches. A submission that was read is
 // therefore withdrawn only if all submissions in its batch are unwanted, and if it is in no other
-// batch. So that this is possible, the reader puts all of a submission into one batch if it fits.
+// batch. So that this is possible, the reader puts a submission that a sender waits for into a
+// single batch if it fits.
 //
 // Data that a route has read is not withdrawn if the pipeline has several routes, because another
 // route may have delivered it. After a restart, a route does not withdraw data that it read before

@@ -15,7 +15,7 @@ type Framing interface {
 	// then always returns a frame, unless data is empty.
 	Next(data []byte, last bool) Frame
 	// Exact reports whether a record in the file consists of exactly its text and a line end. If
-	// not, a raw sink must not copy the file's bytes.
+	// not, sinks must not copy the file's bytes.
 	Exact() bool
 }
 

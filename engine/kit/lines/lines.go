@@ -27,8 +27,8 @@
 //
 //   - A batch may end at the end of the file at that time.
 //   - A batch does not end at a multiple within the new bytes of a growing file if all of them fit
-//     into the batch. Otherwise each multiple in any of a hundred slowly growing files would end a
-//     small batch.
+//     into the batch. Otherwise a hundred slowly growing files would cause many small batches: one
+//     would end at each multiple in each file.
 //
 // Records have the same ids in any case.
 //

@@ -25,7 +25,8 @@ type Streams struct {
 	TLS              *tls.Config   // nil for none
 	Intake           *intake.Intake
 	Host             stream.Host
-	// Framer returns the framer for a connection. peer is the address of the peer.
+	// Framer returns the framer for a connection. peer is the address of the client without its
+	// port, or "" for a Unix socket.
 	Framer func(peer string) Framer
 	// Bound is called with the address of the socket when the socket is open. Nil means no call.
 	Bound func(net.Addr)
