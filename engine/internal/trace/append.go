@@ -11,9 +11,10 @@ import (
 )
 
 // appendLine appends the line of the trace for an event of flow control and the commands that the
-// event has caused. The result equals that of json.Marshal for the type line, but appendLine does
-// not allocate, because the engine calls it for each decision. If e is a LaneUp event, name is the
-// name of the lane (a worker's place in the sender). For other events, name is not used.
+// event has caused. The line can be decoded into the type line. appendLine does not use
+// json.Marshal, because that would allocate memory for each decision of the engine. If e is a
+// LaneUp event, name is the name of the lane (a worker's place in the sender), or "". For other
+// events, name must be "".
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)
 	b = strconv.AppendInt(b, int64(e.Now), 10)
@@ -159,7 +160,8 @@ func appendFloat(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-// appendText appends text in quotes. It is used rarely: for names of lanes and resume tokens.
+// appendText appends text in quotes. It is used rarely: for names of lanes, resume tokens and the
+// reason for the end.
 func appendText(b []byte, text string) []byte {
 	plain := true
 	for i := range len(text) {

@@ -31,7 +31,7 @@ type header struct {
 	Dispatch string          `json:"dispatch,omitempty"`
 	TieBand  float64         `json:"dispatch_tie_band,omitempty"`
 	Timeout  time.Duration   `json:"timeout,omitempty"`
-	Retry    string          `json:"retry,omitempty"` // policy in the syntax of package backoff
+	Retry    string          `json:"retry,omitempty"` // policy in the syntax of backoff/compat
 	Replay   int64           `json:"replay,omitempty"`
 	Ahead    int             `json:"ahead,omitempty"`
 	Failures int             `json:"breaker_failures,omitempty"`
@@ -166,7 +166,7 @@ func headerOf(c *control.Config, a *About) (header, error) {
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
 // spec returns a policy as text in the syntax of package backoff/compat, or "" if p is nil. It
-// returns an error if this text cannot be parsed again.
+// returns an error if the policy has no text, or the text cannot be parsed again.
 func spec(p backoff.Policy) (string, error) {
 	if p == nil {
 		return "", nil

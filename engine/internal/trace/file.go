@@ -63,7 +63,7 @@ type File struct {
 
 // Create creates a trace at path with mode 0600, for a flow control with config c. It creates
 // missing directories with mode 0700. It renames the trace of the previous run to path.1. If path
-// exists and is not a trace, Create returns an error and does not change it.
+// or path.1 exists and is not a trace, Create returns an error and changes neither of them.
 func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error) {
 	first, err := head(&c, &o.About)
 	if err != nil {

@@ -74,7 +74,8 @@ func (p *Player) Peek() (control.Event, bool) {
 }
 
 // Next replays one event. It returns false at the end of the trace. If the commands differ from the
-// trace, the error is a *DiffersError. Other errors contain the number of the invalid line.
+// trace, the error is a *DiffersError. An error for an invalid line contains the number of the
+// line.
 func (p *Player) Next() (bool, error) {
 	if err := p.look(); err != nil || p.ahead == nil {
 		return false, err
@@ -192,10 +193,10 @@ func text(c []command) string {
 	return string(b)
 }
 
-// OtherProgram explains why a replay may differ from its trace: another version or another
-// architecture has written the trace. The parameters program and arch are the present version and
-// architecture. If err is a *[DiffersError], and the trace names others, OtherProgram returns a
-// text to append to err. Otherwise it returns "".
+// OtherProgram explains why a replay may differ from its trace: a program of another version or
+// architecture has written the trace. The parameters program and arch are the version and the
+// architecture of this program. If err is a *[DiffersError], and the trace names another version or
+// architecture, OtherProgram returns a text to append to err. Otherwise it returns "".
 func OtherProgram(err error, program, arch string) string {
 	differs, ok := errors.AsType[*DiffersError](err)
 	if !ok {

@@ -6,8 +6,8 @@ import "time"
 
 // numClasses is the number of heaps. Each heap has one class of the ranges that wait for a retry.
 // Class 0 has the ranges that are not suspects. A suspect is data that fails although its workers
-// deliver other data (ADR 17). Class 1 has the suspects with 1 failure, class 2 those with 2, and
-// so on. The last class has those with 15 or more.
+// deliver other data (ADR 17). Class 1 has the suspects with at most 1 failure, class 2 those with
+// 2, and so on. The last class has those with 15 or more.
 const numClasses = 16
 
 func classOf(e *entry) int {
@@ -133,9 +133,10 @@ func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// takeDue removes the entry that pick has selected from its heap. If further entries of the same
-// batch and partition are due, it removes these, too, up to the given numbers of records and bytes.
-// It returns the numbers of the removed entries.
+// takeDue removes the entry that pick has selected from its heap. It then removes the next entries
+// of the heap as long as they belong to the same batch and partition, and all removed entries have
+// at most the given numbers of records and bytes. It returns the entry numbers of the removed
+// entries.
 func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes int64) []uint32 {
 	class, ok := x.pick(suspect, fewest, now)
 	if !ok {

@@ -19,8 +19,8 @@ import (
 const (
 	fileMode    = 0o600
 	segmentSize = 4 << 20 // size in bytes at which the next segment begins
-	// maxSmall is the number of segments from which on small ones are joined. Each run begins a
-	// segment.
+	// maxSmall is the maximum number of segments if they are small on average. If there are more,
+	// the oldest ones are joined with the last one. Each run begins a segment.
 	maxSmall = 8
 )
 
@@ -32,8 +32,8 @@ func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
 //
 // Over time, more and more entries in the segments are removed ones. If the files are much larger
 // than the live entries need, the live entries of the oldest segment are appended to the last one,
-// and the oldest segment is removed. So the total size of the files is proportional to the number
-// of waiting ranges.
+// and the oldest segment is removed. This limits the total size of the files to about twice the
+// size of the live entries, plus two segments.
 type journal struct {
 	dir      vfs.Dir
 	segments []uint64 // ascending; the last one is open for writing, if f is set
@@ -158,9 +158,9 @@ func (j *journal) wasteful(entries int64) bool {
 	return n > 1 && total > 2*entries*each+2*segmentSize
 }
 
-// dropOldest removes the oldest segment, which has no live entries. The removal is durable before
-// that of the next segment. Otherwise a power loss could restore a range that waits in this
-// segment, and lose the entry of the next segment by which it no longer waits.
+// dropOldest removes the oldest segment, and makes the removal durable before the next segment can
+// be removed. Otherwise a power loss could bring this segment back without the next one. A range in
+// it would then wait again, although the next segment had the record that it no longer waits.
 func (j *journal) dropOldest() error {
 	if err := j.dir.Remove(segmentName(j.segments[0])); err != nil {
 		return fmt.Errorf("remove %s: %w", j.path(j.segments[0]), err)
@@ -201,9 +201,8 @@ func (j *journal) list() error {
 }
 
 // read calls apply for each record of the i-th segment. It also passes to apply the partitions
-// (parts) that the segment has defined before the record. A crash may leave an unfinished frame
-// at the end of the last segment. read then truncates the segment before this frame. It also makes
-// the last segment durable.
+// (parts) that the segment has defined so far. A crash may leave an unfinished frame at the end of
+// the last segment. read then cuts off this frame. It also makes the last segment durable.
 func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) error) error {
 	n, last := j.segments[i], i == len(j.segments)-1
 	f, err := j.dir.OpenFile(segmentName(n), os.O_RDWR, fileMode)
@@ -244,7 +243,7 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 }
 
 // frames calls apply for each record of a segment. bad is the error of the frame at the offset
-// good.
+// good, or nil if all frames are intact.
 func (j *journal) frames(f vfs.File, size int64, segment uint64,
 	apply func(*record, []stream.Partition) error) (good int64, bad, err error) {
 	head := make([]byte, min(size, framelog.HeaderSize))

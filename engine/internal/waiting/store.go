@@ -1,6 +1,6 @@
 // Package waiting stores the ranges of a route that wait a long time for their next attempt. It
-// stores positions, due times and histories of ranges, in at most 100 bytes of memory each. It does
-// not store their data, which the source reads again.
+// stores positions, due times and histories of ranges, in about 100 bytes of memory each (plus the
+// keys in their positions). It does not store their data, which the source reads again.
 //
 // A [Store] has an index in memory, and a journal of changes in segment files. See
 // docs/formats/waiting.md. Once a range is durable in the journal, the checkpoint counts it as
@@ -188,10 +188,10 @@ func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 }
 
 // Next waits until ranges are due, and returns due ranges of one batch and the history of the
-// batch's attempts. The result is limited to the given numbers of records and bytes. If suspect is
-// set, Next returns only ranges of suspects (batches that fail at workers that deliver other
-// batches). If it is not set, Next returns only ranges of other batches. The store keeps the
-// returned ranges until Settled is called. After Stop, Next returns io.EOF.
+// batch's attempts. The result has at most the given numbers of records and bytes, or only one
+// range. If suspect is set, Next returns only ranges of suspects (batches that fail at workers that
+// deliver other batches). If it is not set, Next returns only ranges of other batches. The store
+// keeps the returned ranges until Settled is called. After Stop, Next returns io.EOF.
 func (s *Store) Next(ctx context.Context, suspect bool, records,
 	bytes int64) ([]Range, flow.History, error) {
 	for {
@@ -363,7 +363,8 @@ func (s *Store) name(frame []byte, n uint32) []byte {
 }
 
 // Sync writes the changes and makes them durable. It returns the ranges that have become durable
-// and which the checkpoint may now count as settled. After an I/O error, all later calls fail.
+// and which the checkpoint may now count as settled. After a failed sync, all later calls fail; see
+// Failed.
 func (s *Store) Sync() (handed []Range, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -454,7 +455,7 @@ func (s *Store) Failed() error {
 }
 
 // Held returns the numbers of waiting ranges, and of the records and bytes in them. It omits ranges
-// that Next has returned, because the sender has their data in memory.
+// with data in the sender's memory: those of Note, and those that Next has returned.
 func (s *Store) Held() (ranges, records, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

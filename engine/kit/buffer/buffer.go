@@ -1,17 +1,17 @@
 // Package buffer keeps received data on disk until every route of the pipeline has settled it
 // (delivered, dead-lettered or dropped it). It is for data that cannot be read a second time from
 // its origin. Sources use it for `ack: buffered`: a sender gets its response as soon as the data is
-// durable.
+// stored.
 //
 //	sender --> intake (memory) --> store (disk) --> routes, each at its own position
 //
-// One goroutine moves the data from the intake to the store. It stores all data that is waiting in
-// the intake as one entry, an envelope, so that one sync serves many senders (group commit). If the
+// One goroutine moves the data from the intake to the store. It stores the waiting data of many
+// senders as one entry, an envelope, so that one sync serves all of them (group commit). If the
 // store is full, the intake fills up as well, and the senders have to wait (backpressure).
 //
 // Each envelope has a number, a checksum, and the checksum of the preceding envelope. A route stops
-// at a missing or corrupt envelope until an operator lists it in the option `skip`. An envelope can
-// be deleted when the durable progress of every route covers it.
+// at a missing or corrupt envelope until an operator gives it up with `penstock buffer skip` or the
+// option `skip`. An envelope can be deleted when the durable progress of every route covers it.
 package buffer
 
 import (
@@ -349,7 +349,7 @@ func (b *Buffer) storeAll(ctx context.Context) error {
 	}
 }
 
-// awaitRoutes waits until at least one route is not draining.
+// awaitRoutes waits as long as all routes drain.
 func (b *Buffer) awaitRoutes(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -125,8 +125,8 @@ func chainError(e, before *envelope) error {
 }
 
 // check returns an error if e is inconsistent. The record ends must be ascending, and the last one
-// must be the end of the data. The keys must belong to parts of the data. An envelope with copies
-// of keys must have no data.
+// must be the end of the data. Without ends, there must be one line for each record. The keys must
+// belong to parts of the data. An envelope without data must have copies of keys.
 func (e *envelope) check() error {
 	if err := checkKeys(e.keys, len(e.data)); err != nil {
 		return err

@@ -97,8 +97,8 @@ func (i *inspection) Envelope(ctx context.Context, number uint64) (stream.Envelo
 }
 
 // checkChain returns an error if e contains a wrong checksum of the preceding envelope. It returns
-// no error if it cannot compare: that envelope is missing or corrupt, or e contains 0 instead of a
-// checksum.
+// no error if it cannot compare: that envelope is missing, corrupt or unreadable, or e contains 0
+// instead of a checksum.
 func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 	if e.number == 1 {
 		return nil

@@ -20,7 +20,8 @@ import (
 const (
 	// remotePause is the wait between attempts while the servers do not respond.
 	remotePause = time.Second
-	// envelopeSlack is the maximum size of an envelope without its data: header, ends and keys.
+	// envelopeSlack is the assumed maximum size of an envelope without its data: header, ends and
+	// keys.
 	envelopeSlack = 64<<10 + envelopeRecords*4
 )
 
@@ -78,7 +79,7 @@ func (j *jetStream) watch(ctx context.Context) error {
 	}
 }
 
-// largestEnvelope returns the maximum size of an envelope.
+// largestEnvelope returns the size of an envelope that the servers must accept.
 func (o *Options) largestEnvelope() stream.Size {
 	return envelopeBytes + o.maxRecord + envelopeSlack
 }

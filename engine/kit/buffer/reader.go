@@ -308,7 +308,8 @@ func (r *reader) Drain() {
 	}
 }
 
-// allDraining reports whether all routes drain. The caller holds b.mu.
+// allDraining reports whether all routes that have opened drain. It returns false if no route has
+// opened. The caller holds b.mu.
 func (b *Buffer) allDraining() bool {
 	some := false
 	for _, name := range b.host.Routes() {

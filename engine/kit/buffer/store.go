@@ -8,7 +8,8 @@ import (
 // Store keeps numbered envelopes, the entries of a [Buffer], on disk. Its methods are safe for
 // concurrent use, except Append: only one goroutine may call it.
 type Store interface {
-	// Append durably stores an envelope. number must be the last envelope's number plus 1.
+	// Append stores an envelope. number must be the last envelope's number plus 1. Options.Sync, or
+	// the settings of external servers, determine whether a power loss can lose the envelope.
 	Append(ctx context.Context, number uint64, text []byte) error
 	// Get returns the envelope with the given number, or ErrMissing.
 	Get(ctx context.Context, number uint64) ([]byte, error)

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// buffers holds the memory of submissions that all routes have delivered, dead-lettered or dropped,
-// for use by new ones. Without this reuse, a busy source spends most of its processor time on
-// garbage collection. Pool n has the buffers with a capacity from 2^(n-1) to 2^n - 1 bytes.
+// buffers holds memory that is no longer used, for new submissions. Without this reuse, a busy
+// source spends much of its processor time on garbage collection. Pool n has the buffers with a
+// capacity from 2^(n-1) to 2^n - 1 bytes.
 var buffers [64]sync.Pool // *[]byte
 
 // Buffer returns an empty slice with a capacity of at least size and less than twice the size. The

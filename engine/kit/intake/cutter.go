@@ -23,8 +23,8 @@ const (
 )
 
 // NewCutter returns a Cutter for records that end with delim. A record has at most max bytes. size
-// is the expected number of bytes of a read. If size is 0, the buffer for reads is small at first
-// and grows while reads fill it.
+// is the expected number of bytes of a read. Zero means that it is unknown. If size is below 64
+// KiB, the buffer for reads grows while reads fill it.
 func NewCutter(max int, delim byte, size int) *Cutter {
 	if size <= 0 {
 		size = minSpace
@@ -129,7 +129,7 @@ func (c *Cutter) each(data []byte, out *Records) {
 	}
 }
 
-// hasLong reports whether a line of data is longer than the limit most, without its line end.
+// hasLong reports whether a line of data has more than most bytes before its line end.
 func hasLong(data []byte, most int) bool {
 	for len(data) > most {
 		i := bytes.LastIndexByte(data[:most+1], '\n')

@@ -26,8 +26,8 @@ type waiter struct {
 	ready chan struct{} // closed when it was granted or refused
 }
 
-// Reservation is a part of the intake's memory limit that is reserved for data that the source is
-// about to read. Only one goroutine may use it.
+// Reservation is a part of the intake's memory limit, reserved for data that the source has not
+// submitted yet. Only one goroutine may use it.
 type Reservation struct {
 	in     *Intake
 	bytes  int64
@@ -182,8 +182,9 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 
 // grant serves the waiting calls. It gives free bytes first to the growing reservations, then to
 // new ones, each in order of arrival. If the first growing reservation does not fit, it may exceed
-// the limit, so that its data can be submitted. Only one reservation at a time may do so. The next
-// one must wait until this reservation has ended and the bytes in use are within the limit again.
+// the limit, so that its data can be submitted. Its calls then overtake those of other growing
+// reservations. Only one reservation at a time may exceed the limit. The next one must wait until
+// this reservation has ended and the bytes in use are within the limit again.
 func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0

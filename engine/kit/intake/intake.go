@@ -112,7 +112,7 @@ func New(o Options, h stream.Host) (*Intake, error) {
 // reportRest waits until the source stops. Then it logs and counts the lost records. These are the
 // records that some route has not settled (delivered, dead-lettered or dropped), for example
 // because the route has failed. If a sender waits for a record, the record does not count as lost:
-// the sender gets no response, still has the record, and can send it again.
+// the sender gets no confirmation, still has the record, and can send it again.
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()
@@ -169,8 +169,8 @@ func (i *Intake) IsDraining() bool {
 	return i.allDraining()
 }
 
-// Accepting waits until at least one route is not draining, and then returns nil. If ctx ends
-// first, it returns the cause of ctx.
+// Accepting waits as long as all routes drain, and then returns nil. If ctx has ended, it returns
+// the cause of ctx.
 func (i *Intake) Accepting(ctx context.Context) error {
 	for {
 		i.mu.Lock()

@@ -44,8 +44,8 @@ func (o *Objects) Set(b *stream.Batch) {
 	}
 }
 
-// Add sets the fields of every record of b, like Set, but does not mark the batch as changed: sinks
-// may still deliver the original text of its records.
+// Add sets the fields of every record in b.Records, like Set, but does not mark the batch as
+// changed: sinks may still deliver the original text of its records.
 func (o *Objects) Add(b *stream.Batch) {
 	o.Begin()
 	for i := range b.Records {
@@ -71,7 +71,7 @@ func (o *Objects) Begin() {
 }
 
 // Append parses record i of b and appends its members to b.Fields. If a key occurs several times,
-// the last value is used. If the record is not an object, Append appends nothing and returns the
+// the last value is used. If the record is not an object, Append appends no field and returns the
 // reason, for use as a dead letter's reason.
 func (o *Objects) Append(b *stream.Batch, i int) error {
 	o.turn++

@@ -175,9 +175,8 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// finish completes the batch. It records the position at which the batch ends, so that the route
-// ends a batch at the same position after a restart. If records are JSON objects, finish adds their
-// fields.
+// finish completes the batch. It records the place at which the batch ends, so that the route ends
+// a batch at the same place after a restart. If records are JSON objects, finish adds their fields.
 func (r *reader) finish(b *stream.Batch) {
 	r.in.mu.Lock()
 	r.progress.cuts.Add(r.At)
@@ -307,8 +306,8 @@ func (r *reader) learn(s *Submission) {
 // follow moves r.main, the position in the intake's partition, up to the given position. It skips
 // the ranges that were settled when the reader was opened. Other positions may remain before the
 // given one, such as those of withdrawn data. They have no data to send, but the ledger of a sink
-// needs a span to advance beyond them. So follow adds an empty span for them to b, which ends at
-// the next settled range, and returns true.
+// needs a span to advance beyond them. So follow adds a span without data to b, and returns true.
+// The span ends at the next settled range, or at the given position.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)
@@ -382,7 +381,8 @@ func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 }
 
 // beginOdd sets r.ends to the ends of the lines that b already contains. It is called before the
-// first record of b that is not a line. From then on, r.ends determines where the records of b end.
+// first records are added to b that are not all lines. From then on, r.ends determines where the
+// records of b end.
 func (r *reader) beginOdd(b *stream.Batch) {
 	if !r.odd {
 		r.odd = true

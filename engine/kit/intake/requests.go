@@ -11,8 +11,9 @@ import (
 const maxRequests = 128 << 10
 
 // Identify makes the data of this reservation a partition of its own, named by id. If data with the
-// same id is submitted again, routes that have already settled it skip it, even after a restart. If
-// an earlier submission with this id is not settled yet, Submit returns the earlier submission.
+// same id is submitted again, routes skip it if they remember that they have settled it (see
+// [Options].Remember), even after a restart. If an earlier submission with this id is not settled
+// yet, Submit returns the earlier submission.
 //
 // id must identify the data: different data needs a different id. It has at most 128 bytes of
 // printable ASCII without space, comma, semicolon, '@' and '"'. Call Identify before Submit.
@@ -79,8 +80,8 @@ func (q *requests) sort() {
 	slices.SortFunc(q.order, func(a, b *request) int { return a.time.Compare(b.time) })
 }
 
-// Requests returns a route's progress in the identified requests that it remembers. The oldest is
-// first.
+// Requests returns a route's progress in the identified requests that it remembers, roughly in the
+// order of their arrival.
 func (i *Intake) Requests(route string) []stream.Mark {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -82,7 +82,8 @@ func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
 
 // Submit passes records to the routes and ends the reservation. The records may be larger than the
 // reservation. Set awaited if a sender waits until the records are settled: a batch with them is
-// then sent at once. If the error is [ErrDraining] or [ErrTooLarge], the records were not accepted.
+// then sent at once. After an error, [ErrDraining] or [ErrTooLarge], the routes do not get the
+// records.
 func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error) {
 	i := r.in
 	if !records.odd {
@@ -165,8 +166,8 @@ func (i *Intake) lose(records Records) {
 		records.count, "bytes", records.Size())
 }
 
-// split divides r into two parts. The parameter most is a number of bytes of the memory limit. The
-// result first has as many records as fit into it, but at least one.
+// split divides r into two parts. The result first has as many records as cost at most the given
+// number of bytes of the memory limit, but at least one.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}

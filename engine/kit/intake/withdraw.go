@@ -17,16 +17,18 @@ import (
 //
 // The sender (package flow) can withdraw only whole batches. A submission that was read is
 // therefore withdrawn only if all submissions in its batch are unwanted, and if it is in no other
-// batch. So that this is possible, the reader puts all of a submission into one batch if it fits.
+// batch. So that this is possible, the reader puts a submission that a sender waits for into a
+// single batch if it fits.
 //
 // Data that a route has read is not withdrawn if the pipeline has several routes, because another
 // route may have delivered it. After a restart, a route does not withdraw data that it read before
 // the restart, because it may have delivered the data.
 
 // Withdraw takes the data of the submission back unless a worker may have received it. After a
-// withdrawal, [Submission.Wait] returns [ErrWithdrawn]. If a route has read the data, Withdraw
-// waits until the route has withdrawn or settled it, or until ctx is done. The route may withdraw
-// the data even after ctx is done.
+// withdrawal, [Submission.Wait] returns [ErrWithdrawn]. If the pipeline has one route, and this
+// route has read the data, Withdraw waits until the route has withdrawn or settled it, or until ctx
+// is done. The route may withdraw the data even after ctx is done. If the pipeline has several
+// routes, Withdraw only takes back data that no route has read.
 func (s *Submission) Withdraw(ctx context.Context) {
 	if withdraw := s.disown(); withdraw != nil {
 		withdraw()
@@ -35,8 +37,9 @@ func (s *Submission) Withdraw(ctx context.Context) {
 }
 
 // disown withdraws the data if no route has read it. Otherwise it marks the data as unwanted, and
-// returns a function that makes the route withdraw unwanted data. The function is nil in two cases:
-// the data is already settled or withdrawn, or the pipeline does not have exactly one route.
+// returns a function that makes the route withdraw unwanted data. The function is nil if the data
+// is already settled or withdrawn, if the pipeline does not have exactly one route, or if this
+// route is closed or cannot withdraw data.
 func (s *Submission) disown() (withdraw func()) {
 	i := s.in
 	i.mu.Lock()
@@ -79,8 +82,8 @@ func (s *Submission) exceeds(b *stream.Batch) bool {
 		(len(b.Data)+size > most.Bytes || b.Origins+count > most.Records)
 }
 
-// Unwanted implements stream.WithdrawingReader: it reports whether b contains only unwanted
-// submissions.
+// Unwanted implements stream.WithdrawingReader: it reports whether b consists of whole, unwanted
+// submissions that no other reader may have sent.
 func (r *reader) Unwanted(b *stream.Batch) bool {
 	i := r.in
 	i.mu.Lock()
@@ -138,8 +141,8 @@ func (i *Intake) wholeIn(b *stream.Batch) (found []*Submission) {
 	return found
 }
 
-// at returns the unsettled submission that contains the given position of a partition, or nil if
-// there is none.
+// at returns the first unsettled submission of a partition that ends after the given position, or
+// nil if there is none.
 func (i *Intake) at(part *stream.Partition, position int64) *Submission {
 	if part.ID != i.part.ID {
 		return i.working[part.ID]

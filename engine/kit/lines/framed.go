@@ -15,11 +15,12 @@ type Framing interface {
 	// then always returns a frame, unless data is empty.
 	Next(data []byte, last bool) Frame
 	// Exact reports whether a record in the file consists of exactly its text and a line end. If
-	// not, a raw sink must not copy the file's bytes.
+	// not, sinks must not copy the file's bytes.
 	Exact() bool
 }
 
-// Frame locates a record in the data in which it was found.
+// Frame locates a record in the data in which it was found. The frame of a [Writer] may have
+// several records.
 type Frame struct {
 	Size     int  // length in bytes, including the separator
 	From, To int  // its text
@@ -149,7 +150,7 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64,
 }
 
 // frame returns the first frame of data. If its record is longer than MaxRecord, frame returns a
-// frame with only the first part of the record. The rest then becomes the next record.
+// frame with only the first part of the record. The rest is then treated as the next record.
 func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 	frame := framing.Next(data, last)
 	whole := func(n int) int {
@@ -264,8 +265,7 @@ const (
 )
 
 // Seen returns the first and the last bytes of the part of the file between two offsets. ok is true
-// only if the last Fill read exactly this part, and its records were decoded or joined. In other
-// cases the batch itself has these bytes.
+// only if the last Fill read exactly this part, and its records were decoded or joined.
 func (l *Filler) Seen(from, to int64) (head, tail []byte, ok bool) {
 	s := &l.seen
 	return s.head, s.tail, s.size > 0 && s.from == from && s.from+int64(s.size) == to

@@ -1,6 +1,7 @@
-// Package lines reads a file of lines into batches. Sources of files use it. It does not process
-// single records: it reads directly into a batch's memory, finds the end of the batch with a few
-// vector instructions, and counts line ends.
+// Package lines reads the records of a file into batches. Sources of files use it. The records are
+// lines, unless the caller has a [Framing]. Lines are not processed one by one: the package reads
+// directly into a batch's memory, finds the end of the batch with a few vector instructions, and
+// counts line ends.
 //
 // The caller opens the file, knows how many bytes exist, and knows whether more will follow. The
 // package waits for nothing. It keeps its position in the file in a [Cursor] of the caller.
@@ -8,9 +9,10 @@
 // # The end of a batch
 //
 // A batch ends at the first record end at or after a multiple of Limits.Bytes from the file's
-// start. It ends earlier after Limits.Records records, at the end of the file, and at the start of
-// a settled range, a range with records that are delivered, dead-lettered or dropped. Example with
-// a limit of 1000 bytes and records of 300 bytes: the first batch ends at 1200, the second at 2100.
+// start. It ends earlier after Limits.Records records, and at the start of a settled range (its
+// records are delivered, dead-lettered or dropped). It also ends at the end of the file, if no
+// other file is added to it (see below). Example with a limit of 1000 bytes and records of 300
+// bytes: the first batch ends at 1200, the second at 2100.
 //
 // If the records are short, a batch may reach its record limit before its byte limit. A batch with
 // short records is one that has used a larger share of its record limit than of its byte limit.
@@ -25,8 +27,8 @@
 //
 //   - A batch may end at the end of the file at that time.
 //   - A batch does not end at a multiple within the new bytes of a growing file if all of them fit
-//     into the batch. Otherwise a hundred slowly growing files would cause two batches for each
-//     multiple.
+//     into the batch. Otherwise a hundred slowly growing files would cause many small batches: one
+//     would end at each multiple in each file.
 //
 // Records have the same ids in any case.
 //
@@ -60,9 +62,8 @@ const alignFrom = 64 << 10
 
 // Rules determine how records are found and how long records are treated.
 type Rules struct {
-	// MaxRecord is the maximum length of a record without its LF, at least 1. A longer record is
-	// cut into parts of that length. Each part becomes a record in a span of its own, with an added
-	// line end.
+	// MaxRecord is the maximum length of a record without its LF, at least 1. Unless DeadLetter is
+	// set, a longer record is cut into parts of at most that length. Each part becomes a record.
 	MaxRecord int
 	// DeadLetter makes a record longer than MaxRecord a dead letter with its first MaxRecord bytes.
 	// The span of this dead letter covers the whole record.
@@ -78,8 +79,8 @@ type Cursor struct {
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
 	searched int64 // if DeadLetter is set: the record at Next has no line end before this
-	// beyond is the number of bytes by which the last batch exceeded its byte limit. It did so
-	// because its last record was long.
+	// beyond is a number of additional bytes for the first read of the next batch. It is greater
+	// than 0 if a recent batch ended with a long record.
 	beyond int
 	// guess is the estimated size of the next batch in bytes, with a reserve. It is 0 if unknown.
 	guess int
@@ -163,8 +164,8 @@ type deadLettered struct {
 // other files, Fill appends only a whole file, all available bytes of a file with Growing set, or
 // the seal of a file without further bytes.
 //
-// The error is ErrOther, the error of a read, or io.ErrUnexpectedEOF if f has fewer than Size
-// bytes. After an error, b and c are unchanged.
+// The error is ErrOther, a *TextError, the error of a read, or io.ErrUnexpectedEOF if f has fewer
+// than Size bytes. After an error, b and c are unchanged.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	saved, before := l.Save(b), *c
 	c.skip()
@@ -316,9 +317,9 @@ func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 	return c.Next
 }
 
-// look reads from c.Next into the memory after b.Data, until it finds the end of the batch, a
-// record that is too long, or the end of the file. It returns the number of bytes read (have), and
-// the offset in these bytes of the first record that is too long (long), or -1.
+// look reads from c.Next into the memory after b.Data, until it finds the end of the batch or a
+// record that is too long, or reaches end. It returns the number of bytes read (have), and the
+// offset in these bytes of the first record that is too long (long), or -1.
 func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	end int64) (d cut, have, long int, err error) {
 	base, room := len(b.Data), b.Limits().Records-b.Origins
@@ -414,9 +415,9 @@ func ReadFull(f io.ReaderAt, buf []byte, off int64) error {
 }
 
 // readBehind fills data[base:] with the bytes of the file at the offset off. It also compares the
-// bytes of the file before this offset with f.Before. One call of the system reads both parts. For
-// this, readBehind overwrites the last bytes of data[:base] for a moment and restores them
-// afterwards. If data[:base] is too short for this, a second call reads the part before off.
+// bytes of the file before this offset with f.Before. One system call reads both parts. For this,
+// readBehind overwrites the last bytes of data[:base] and then restores them. If data[:base] is too
+// short for this, a second call reads the part before off.
 func (f *File) readBehind(data []byte, base int, off int64) error {
 	n := len(f.Before)
 	if base < n {
@@ -448,10 +449,11 @@ func (f *File) behind(before []byte) error {
 }
 
 // add counts the next bytes of f as read; size is their number. In b.Data they are represented by
-// the given number of bytes and records. add extends the last span of b if it ends at these bytes,
-// or else appends a new span. The parameter own demands a new span. This is necessary if the ends
-// of the records in b.Data do not determine their ends in the file. The caller resets Verbatim of
-// the span if the bytes in b.Data are not those of the file.
+// the given number of bytes and records. add extends the last span of b if the span ends where
+// these bytes begin, and has as many bytes in b.Data as in the file. Otherwise it appends a new
+// span. The parameter own demands a new span. This is necessary if the ends of the records in
+// b.Data do not determine their ends in the file. The caller resets Verbatim of the span if the
+// bytes in b.Data are not those of the file.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size

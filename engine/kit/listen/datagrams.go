@@ -22,7 +22,7 @@ const (
 	// maxDatagram is the maximum size of a UDP datagram, rounded up.
 	maxDatagram = 64 << 10
 	// pendingBytes bounds the total size of the datagrams that wait for room in the intake. Further
-	// datagrams are dropped and counted, because their senders cannot be made to wait.
+	// datagrams are dropped and counted, because UDP cannot make their senders wait.
 	pendingBytes  = 4 << 20
 	receiveBuffer = 4 << 20
 	dropsEvery    = time.Second

@@ -6,8 +6,8 @@ package listen
 // forge addresses.
 const maxPeers = 1024
 
-// drops counts dropped datagrams, in total and by source address. Beyond maxPeers addresses, it
-// counts only the total. The zero value has no drops.
+// drops counts dropped datagrams, in total and for each of the first maxPeers source addresses. The
+// zero value has no drops.
 type drops struct {
 	total  int64
 	byPeer map[string]int64

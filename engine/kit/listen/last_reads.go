@@ -4,12 +4,12 @@ package listen
 
 import "time"
 
-// lastReads bounds the reads from a connection during a drain. While the memory of the source
-// (package intake) was full, the connection was not read, so the operating system may hold data
-// that it has received. The sender believes that this data has arrived, and does not send it again.
-// So the source must read it. But it must not read forever if the sender goes on sending. A
-// connection gets no more reads once its reads have returned lastBytes, or have taken lastTime in
-// total.
+// lastReads bounds the reads from a connection during a drain. A connection is not read while the
+// memory of the source (package intake) is full. So the operating system may hold data that it has
+// received. The sender believes that this data has arrived, and does not send it again. So the
+// source must read it. But it must not read forever if the sender keeps sending. A connection gets
+// no more reads once its reads have returned lastBytes or have taken lastTime in total, or once a
+// read has got no data within lastWait.
 type lastReads struct {
 	bytes int
 	spent time.Duration
@@ -18,7 +18,8 @@ type lastReads struct {
 const (
 	lastBytes = 64 << 20 // more than the default buffers of a connection
 	lastTime  = time.Second
-	// lastWait is the time in which a read must get data. Data that was received before needs none.
+	// lastWait is the time in which a read must get data. A read gets data that the system has
+	// already received at once.
 	lastWait = 10 * time.Millisecond
 )
 

@@ -1,5 +1,6 @@
-// Package listen has the common parts of sources with a listening socket: checks of its address,
-// TLS with certificates that can be replaced at runtime, tokens, and a limit on connections.
+// Package listen has the common parts of sources with a listening socket: receivers of datagrams
+// and of streams, checks of the address, TLS with certificates that can be replaced at runtime,
+// tokens, and a limit on connections.
 package listen
 
 import (
@@ -38,8 +39,9 @@ func CheckAddress(address string, protected bool, remedy string) error {
 	return nil
 }
 
-// Exclusive returns the address in the form for stream.ExclusiveUser, so that two components of a
-// config cannot use the same one. It returns nil if the system chooses the port.
+// Exclusive returns the port of the address in the form for stream.ExclusiveUser, so that two
+// components of a config cannot use the same port. It returns nil for the path of a Unix socket,
+// and if the system chooses the port.
 func Exclusive(network, address string) []string {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil || port == "0" {
@@ -79,6 +81,5 @@ func CheckSocket(network, address string, t *TLS, insecure bool) error {
 		t.Check())
 }
 
-// maxSocketPath is the maximum length of a socket's path: the smallest limit of all supported
-// systems.
+// maxSocketPath is the maximum length of a socket's path. All supported systems allow this length.
 const maxSocketPath = 100

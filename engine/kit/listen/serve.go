@@ -24,13 +24,16 @@ type Framer interface {
 	Pending() int
 }
 
-// handshakeTime bounds the time between the start of a TLS connection and its first byte.
+// handshakeTime bounds the time between the start of a TLS connection and its first byte of data.
 const handshakeTime = 10 * time.Second
 
-// pump submits the records of a connection to the intake. It ends when the connection ends or its
-// data is malformed, or when nothing arrives or a record stays incomplete for s.IdleTime. It also
-// ends when the intake drains and all received data was read (see lastReads). If the intake is
-// full, pump stops reading, and the sender must wait (backpressure).
+// pump submits the records of a connection to the intake. If the intake is full, pump stops
+// reading, and the sender must wait (backpressure). pump ends in these cases:
+//
+//   - The connection ends, or its data is malformed.
+//   - No data arrives for s.IdleTime, or a record stays incomplete for this time.
+//   - The intake drains, and no more reads are allowed (see lastReads).
+//   - The source stops.
 //
 // Before a read, pump calls evict(true) if it has no part of a record. The connection may then be
 // closed to accept another one. After the read, it calls evict(false).

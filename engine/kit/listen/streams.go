@@ -25,7 +25,8 @@ type Streams struct {
 	TLS              *tls.Config   // nil for none
 	Intake           *intake.Intake
 	Host             stream.Host
-	// Framer returns the framer for a connection. peer is the address of the peer.
+	// Framer returns the framer for a connection. peer is the address of the client without its
+	// port, or "" for a Unix socket.
 	Framer func(peer string) Framer
 	// Bound is called with the address of the socket when the socket is open. Nil means no call.
 	Bound func(net.Addr)
@@ -176,7 +177,7 @@ func (s *Streams) setReadDeadline(c net.Conn, t time.Time, last *lastReads) (dra
 }
 
 // setDraining(true) makes the running reads from all connections return at once. The next reads
-// from a connection get only data that the system has already received (see lastReads).
+// from a connection are for data that the system has already received (see lastReads).
 // setDraining(false) ends this: the next setReadDeadline of a connection lets it be read again.
 func (s *Streams) setDraining(on bool) {
 	s.mu.Lock()

@@ -80,8 +80,9 @@ type stamp struct {
 	size    int64
 }
 
-// Config returns a TLS configuration for a listener with the given protocols. It reads changed
-// certificate files again. If the changed files are invalid, the old certificates stay in use.
+// Config returns a TLS configuration for a listener with the given protocols. For a new connection,
+// the files are read again if they have changed. If the changed files are invalid, the old
+// certificates stay in use.
 func (t *TLS) Config(log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	c := &certificates{files: t, protocols: protocols, log: log, looked: time.Now(),
 		stamps: t.stamps()}

@@ -54,8 +54,8 @@ func NewKeyring(token string, tokens Tokens) *Keyring {
 }
 
 // Authorize returns the name of the client that has sent an Authorization header. The header must
-// be Bearer TOKEN, ApiKey TOKEN, or Basic with the token as the password. ok is false if the token
-// is unknown.
+// be Bearer TOKEN, ApiKey TOKEN, or Basic with the token as the password. ok is false if the header
+// has another form or the token is unknown.
 func (k *Keyring) Authorize(header string) (name string, ok bool) {
 	scheme, token, _ := strings.Cut(header, " ")
 	switch strings.ToLower(scheme) {
@@ -74,7 +74,8 @@ func (k *Keyring) Authorize(header string) (name string, ok bool) {
 func (k *Keyring) Empty() bool { return len(k.names) == 0 }
 
 // Holder returns the name of the client to which a token belongs, and false if the token is
-// unknown. Each call takes the same time, so that a client cannot guess a token from the time.
+// unknown. The time that a call takes does not depend on how much of the token is right. So a
+// client cannot guess a token from the time.
 func (k *Keyring) Holder(token string) (name string, ok bool) {
 	hash := sha256.Sum256([]byte(token))
 	for i := range k.hashes {
