@@ -47,7 +47,7 @@ func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltab
 			}
 		}
 		if reason := e.rows.Row(i); reason != "" {
-			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
+			refusals = append(refusals, e.rows.Refusal(i, reason))
 			continue
 		}
 		if binaryForm {

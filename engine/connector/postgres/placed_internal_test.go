@@ -22,7 +22,7 @@ func laid(s *Sink, b *stream.Batch) (dst []byte, refusals []sqltable.Refusal) {
 			continue
 		}
 		if reason := e.rows.Row(i); reason != "" {
-			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
+			refusals = append(refusals, e.rows.Refusal(i, reason))
 			continue
 		}
 		number := -1

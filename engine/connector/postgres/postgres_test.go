@@ -357,12 +357,17 @@ func TestMisconfigured(t *testing.T) {
 			t.Errorf("%s: %v, want misconfigured: %s", c.name, err, c.want)
 		}
 	}
-	s := open(t, d.options("changes"))
+	s := open(t, d.options("narrow"))
+	err := s.deliver(t, s.batch([]field{{"a", stream.Text, "a\x00b"}}))
+	if _, ok := errors.AsType[*stream.Rejected](err); !ok {
+		t.Errorf("a NUL byte, which no column can store: %v, want a refused record", err)
+	}
+	s = open(t, d.options("changes"))
 	if err := s.deliver(t, s.batch([]field{{"n", stream.Number, "1"}})); err != nil {
 		t.Fatal(err)
 	}
 	d.exec(t, `ALTER TABLE changes ALTER n TYPE text`)
-	err := s.deliver(t, s.batch([]field{{"n", stream.Number, "2"}}))
+	err = s.deliver(t, s.batch([]field{{"n", stream.Number, "2"}}))
 	if _, ok := errors.AsType[*stream.Misconfigured](err); !ok {
 		t.Errorf("a column of another type: %v, want misconfigured", err)
 	}

@@ -67,10 +67,11 @@ func (w *inserting) write(b *stream.Batch) error {
 			continue
 		}
 		if reason := w.rows.Row(i); reason != "" {
-			if err := w.s.shape.Unfit(reason); err != nil {
+			refusal := w.rows.Refusal(i, reason)
+			if err := w.s.shape.Unfit(refusal); err != nil {
 				return &stream.Misconfigured{Err: err}
 			}
-			w.refusals = append(w.refusals, sqltable.Refusal{Record: i, Reason: reason})
+			w.refusals = append(w.refusals, refusal)
 			continue
 		}
 		w.waiting = append(w.waiting, i)

@@ -146,7 +146,7 @@ func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.S
 		}
 		var refusals []sqltable.Refusal
 		if *scratch, refusals = w.Encode((*scratch)[:0], b); len(refusals) > 0 {
-			if err := shape.Unfit(refusals[0].Reason); err != nil {
+			if err := shape.Unfit(refusals...); err != nil {
 				return &stream.Misconfigured{Err: err}
 			}
 			return sqltable.Answer(b, refusals)

@@ -13,6 +13,8 @@ import (
 type Refusal struct {
 	Record int
 	Reason string
+	// NeedsExtra means that a JSON column could store the record, but the table has none.
+	NeedsExtra bool
 }
 
 // Answer returns the outcome of Deliver if records are refused. refusals must not be empty. The

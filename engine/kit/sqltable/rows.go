@@ -31,6 +31,8 @@ type Rows struct {
 	seen    int    // number of bytes of the batch's data known to be clean
 	unclean bool   // the batch's data has bytes that the database cannot store as text
 
+	needsExtra bool // the last call of Row missed the JSON column
+
 	members []memberColumn // columns that may get a member of a field
 	edit    fieldname.Editor
 
@@ -109,7 +111,7 @@ func (r *Rows) look(end int) bool {
 // refusal (see [Refusal]), otherwise "".
 func (r *Rows) Row(i int) (refusal string) {
 	clear(r.Cells)
-	r.extra, r.scratch = r.extra[:0], r.scratch[:0]
+	r.extra, r.scratch, r.needsExtra = r.extra[:0], r.scratch[:0], false
 	record := &r.batch.Records[i]
 	fields := r.batch.Fields[record.Field : record.Field+record.NumFields]
 	end := record.Off + record.Len
@@ -117,7 +119,7 @@ func (r *Rows) Row(i int) (refusal string) {
 		end = max(end, fields[k].Off+fields[k].Len)
 	}
 	clean := r.clean(int(end))
-	if record.NumFields == 0 {
+	if record.NumFields == 0 && !record.Parsed {
 		if refusal = r.put(r.table.message, MessageField, stream.Text,
 			r.batch.Text(i)); refusal != "" {
 			return refusal
@@ -182,7 +184,7 @@ func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (ref
 	}
 	c := &r.table.Columns[column]
 	if !r.table.dialect.fits(c.Type, kind, value) {
-		if r.table.New == JSONColumn && r.table.Extra >= 0 {
+		if r.storesExtra() {
 			r.more(name, kind, value)
 			return ""
 		}
@@ -214,7 +216,7 @@ func (r *Rows) unknown(name string, kind stream.Kind, value []byte) (refusal str
 	switch {
 	case r.table.New == Ignore:
 		return ""
-	case r.table.New == JSONColumn && r.table.Extra >= 0:
+	case r.storesExtra():
 		r.more(name, kind, value)
 		return ""
 	case slices.Contains(r.table.filled, name):
@@ -223,6 +225,16 @@ func (r *Rows) unknown(name string, kind stream.Kind, value []byte) (refusal str
 	}
 	return fmt.Sprintf("field %q has no column in the table", name)
 }
+
+// storesExtra reports whether the JSON column stores values that fit no other column. If the table
+// should have this column and does not, storesExtra sets needsExtra.
+func (r *Rows) storesExtra() bool {
+	r.needsExtra = r.table.New == JSONColumn && r.table.Extra < 0
+	return r.table.New == JSONColumn && r.table.Extra >= 0
+}
+
+// Refusal returns the refusal of record i with the reason that Row has just returned.
+func (r *Rows) Refusal(i int, reason string) Refusal { return Refusal{i, reason, r.needsExtra} }
 
 // more adds a field to the JSON column.
 func (r *Rows) more(name string, kind stream.Kind, value []byte) {

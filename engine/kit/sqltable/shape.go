@@ -121,13 +121,15 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 var errNoJSONColumn = errors.New("add it to the table, list the wanted `columns`, or set " +
 	"`on_new_field` to ignore or dead_letter")
 
-// Unfit is called with the reason of a refusal. It returns an error if the refusal counts as a
-// fault of the table, and not of the records: the policy stores values in the JSON column, and the
-// table has no such column. If Unfit returns nil, the caller refuses the records.
-func (s *Shape) Unfit(reason string) error {
-	if t := s.table.Load(); t == nil || t.New != JSONColumn || t.Extra >= 0 {
-		return nil
+// Unfit returns an error if one of the refusals counts as a fault of the table, and not of the
+// record: the policy stores values in the JSON column, and the table has no such column. If Unfit
+// returns nil, the caller refuses the records.
+func (s *Shape) Unfit(refusals ...Refusal) error {
+	for _, f := range refusals {
+		if f.NeedsExtra {
+			return fmt.Errorf("%s, and the table %s has no column %q for it: %w", f.Reason, s.name,
+				s.options.JSONColumn, errNoJSONColumn)
+		}
 	}
-	return fmt.Errorf("%s, and the table %s has no column %q for it: %w", reason, s.name,
-		s.options.JSONColumn, errNoJSONColumn)
+	return nil
 }

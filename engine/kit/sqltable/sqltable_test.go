@@ -213,6 +213,39 @@ func FuzzFits(f *testing.F) {
 	})
 }
 
+// TestNeedsExtra checks that only values that a JSON column could store ask for this column. A NUL
+// byte and a missing key are faults of the record. A parsed record without fields has no message.
+func TestNeedsExtra(t *testing.T) {
+	table := func(c ...Column) *Table {
+		out := NewTable(&Dialect{NoNUL: true}, c, "_extra", JSONColumn)
+		out.Required = []int{0}
+		return out
+	}
+	text := Column{Name: "f", Type: Text}
+	for _, c := range []struct {
+		name, value string
+		table       *Table
+		fields      uint32
+		refused     bool
+		needsExtra  bool
+	}{
+		{"stored", "x", table(text), 1, false, false},
+		{"NUL byte", "a\x00b", table(text), 1, true, false},
+		{"no key", "", table(text), 0, true, false},
+		{"no column", "x", table(Column{Name: "g", Type: Text}), 1, true, true},
+	} {
+		b := records("f", []stream.Kind{stream.Text}, []string{c.value})
+		b.Records[0].NumFields, b.Records[0].Parsed = c.fields, true
+		var r Rows
+		r.Over(c.table, b)
+		reason := r.Row(0)
+		f := r.Refusal(0, reason)
+		if (reason != "") != c.refused || f.NeedsExtra != c.needsExtra {
+			t.Errorf("%s: %+v, want refused %v, NeedsExtra %v", c.name, f, c.refused, c.needsExtra)
+		}
+	}
+}
+
 // TestRowsAllocateNothing checks that converting a record allocates nothing once the buffers exist.
 func TestRowsAllocateNothing(t *testing.T) {
 	b := records("f", []stream.Kind{stream.Number, stream.Text}, []string{"200", "x"})
@@ -244,7 +277,8 @@ func TestAnswer(t *testing.T) {
 		Range: stream.Range{To: stream.Position{Num: 8}},
 	}}
 	b.Split()
-	err := Answer(b, []Refusal{{1, "one"}, {2, "two"}, {3, "one"}})
+	err := Answer(b, []Refusal{
+		{Record: 1, Reason: "one"}, {Record: 2, Reason: "two"}, {Record: 3, Reason: "one"}})
 	split, ok := err.(*stream.Split)
 	if !ok || len(split.Refused) != 1 || len(split.Rest) != 1 || split.Err.Error() != "one" {
 		t.Fatalf("Answer: %v", err)
