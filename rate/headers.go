@@ -113,7 +113,8 @@ func (a *Advice) parseFamily(header map[string][]string, f family, now time.Time
 }
 
 // parseRateLimit reads the headers RateLimit and RateLimit-Policy, which may hold several limits.
-// It reports whether RateLimit states one. Up to draft 06, other headers state the remaining events.
+// It reports whether RateLimit states one. Up to draft 06, other headers state the remaining
+// events.
 func (a *Advice) parseRateLimit(limits, policies []string) bool {
 	found, name := false, ""
 	for member := range members(limits) {

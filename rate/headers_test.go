@@ -53,7 +53,8 @@ func TestParseHeaders(t *testing.T) {
 			rate.Advice{Remaining: 4, Reset: s, Limit: 10, Window: s}},
 
 		// Draft 06.
-		{"RateLimit-Policy: 100;w=60\nRateLimit-Limit: 100\nRateLimit-Remaining: 4\nRateLimit-Reset: 9",
+		{"RateLimit-Policy: 100;w=60\nRateLimit-Limit: 100\nRateLimit-Remaining: 4\n" +
+			"RateLimit-Reset: 9",
 			rate.Advice{Remaining: 4, Reset: 9 * s, Limit: 100, Window: time.Minute}},
 		{"RateLimit-Policy: 100;w=60\nX-RateLimit-Limit: 5000\nX-RateLimit-Remaining: 4\n" +
 			"X-RateLimit-Reset: 9",
