@@ -17,10 +17,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file implements the protocol ndjson; see docs/formats/exec-ndjson.md.
+// This file encodes batches and parses answers in the protocol ndjson; see
+// docs/formats/exec-ndjson.md.
 
 // appendHead appends the beginning of the line that is sent to the child for batch b, up to the
-// records. The child's answer repeats id. number is the number of the attempt.
+// records. id identifies the batch in the child's answer. number is the number of the attempt.
 func appendHead(dst []byte, id uint64, number int, b *stream.Batch) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = strconv.AppendUint(dst, id, 10)
@@ -111,7 +112,8 @@ func parseAnswer(line []byte) (answer, error) {
 // report returns the load that a child has stated in an answer. If the answer has a credit (see
 // docs/formats/exec-ndjson.md), the report also needs an epoch and the number of records taken by
 // the child. The parameters replace these two if the answer lacks them. epoch is the number of this
-// child among the sink's children. taken is the number of records that the child has answered.
+// child among all children that the sink has started. taken is the number of records that the child
+// has answered.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,
@@ -186,8 +188,8 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 	}).Outcome(""), nil
 }
 
-// contradiction returns the key of an answer with delivered:true that means that nothing was
-// delivered, or "" if there is none. With records to retry, retry_after can mean these records.
+// contradiction returns a key of the answer that contradicts delivered:true, or "" if there is
+// none. If there are records to retry, retry_after is no contradiction: it can refer to them.
 func (a answer) contradiction() string {
 	switch {
 	case a.Wrong:

@@ -6,13 +6,13 @@
 // messages with the sink.
 //
 // A batch is delivered only if the child has acknowledged it. The sink does not retry; package
-// flow does. While the route runs, a child that has ended is restarted. Its unanswered batches can
-// go to other workers at once. If package flow abandons an attempt because the child hangs, the
-// child is killed with its process group. Programs run without a shell.
+// flow does. With `ndjson` and `storm`, a child that ends while the route runs is restarted. Its
+// unanswered batches can go to other workers at once. If package flow abandons an attempt because
+// the child hangs, the child is killed with its process group. Programs run without a shell.
 //
 // An answer is the message of a child about one batch: it acknowledges, refuses or fails records.
 // The answer may state a credit: the number of records that the child accepts in all. If a child
-// dies, the batch that it was processing is blamed. A batch that is blamed several times is
+// dies, normally its oldest unanswered batch is blamed. A batch that is blamed several times is
 // refused.
 package exec
 
@@ -44,8 +44,8 @@ type Sink struct {
 	pids   string
 	starts atomic.Uint32 // with ndjson: number of children started so far
 	// grants is set as soon as any child has stated a credit, the number of records that the child
-	// accepts in all. From then on, each new child gets only one batch until it has stated a
-	// credit, too.
+	// accepts in all. From then on, each new child gets only one batch at a time until it has
+	// stated a credit, too.
 	grants atomic.Bool
 }
 
@@ -60,8 +60,7 @@ func New(o Options, h stream.Host) (*Sink, error) {
 }
 
 // Open implements stream.Sink. It creates one lane for each worker. The lanes are named worker-1,
-// worker-2, ... If a program cannot be started, Open succeeds, and the attempts at its workers
-// fail.
+// worker-2, ... If the program cannot be started, Open succeeds, and the attempts fail.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	names := make([]string, s.o.Workers)
 	for i := range names {
@@ -120,8 +119,8 @@ func (s *Sink) spec(worker string) child.Spec {
 	return spec
 }
 
-// Close implements stream.Sink. The children have ended before, because the host waits for their
-// goroutines.
+// Close implements stream.Sink. It removes the directory of the bolts' process ids. The children
+// have already ended, because the host waits for their goroutines before it calls Close.
 func (s *Sink) Close() error {
 	if s.pids == "" {
 		return nil
@@ -134,8 +133,9 @@ func (s *Sink) Close() error {
 // Encodes implements stream.Encoder. Encode is called for every batch.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. It appends the input of a child to dst. It appends nothing for
-// unchanged raw lines, which are sent from the batch's own bytes.
+// Encode implements stream.Encoder. With `lines`, it appends the input of a child to dst, but
+// nothing for unchanged raw lines, which are sent from the batch's own bytes. With `ndjson`, it
+// appends the input without its head (see appendHead). With `storm`, it appends nothing.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	switch {
 	case s.o.Protocol == NDJSON:
@@ -152,9 +152,9 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// bodyOf returns the input of a child for b. This is the payload from Encode if there is one. For
-// unchanged raw lines, it is the batch's own bytes. Otherwise, bodyOf encodes the records into
-// scratch.
+// bodyOf returns the input of a child for b, with `ndjson` without its head. This is the payload
+// from Encode if there is one. For unchanged raw lines, it is the batch's own bytes. Otherwise,
+// bodyOf encodes the records into scratch.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil

@@ -64,8 +64,8 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, l.meaning(ctx, err, unread)
 }
 
-// meaning returns the outcome of an attempt. err is the error with which the process has ended.
-// unread means that the process has not read the whole batch.
+// meaning returns the outcome of an attempt. err is the error with which the process has ended, or
+// nil. unread means that the process has not read the whole batch.
 func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return &stream.Misconfigured{Err: start}

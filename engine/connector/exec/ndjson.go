@@ -30,20 +30,21 @@ type session struct {
 	writing chan struct{} // token of the goroutine that may write to the child
 	ended   chan struct{} // closed by End
 
-	// number of this child among the sink's children, from 1; it is the epoch of the child's credit
+	// number of this child among all children that the sink has started, from 1; it is the epoch of
+	// the child's credit
 	start  uint32
 	grants *atomic.Bool // shared with the sink
 
 	mu      sync.Mutex      // guards the fields below
 	pending []*pendingBatch // unanswered batches, in the order in which they were written
 	worked  bool
-	known   bool  // why the child ends is known: no batch is to blame
+	known   bool  // Deliver has killed the child and reports the cause: End blames no batch
 	err     error // error with which the child has ended
 	clean   bool  // the child ended by itself and had answered a batch before: no batch is to blame
 
 	sent, answered uint64        // records written to this child; records that it has answered
 	credit         uint64        // bound on sent, as last stated by the child
-	granted        bool          // this child or an earlier one has stated a credit
+	granted        bool          // this child, or any child before its start, has stated a credit
 	told           chan struct{} // closed and replaced at each answer
 }
 
@@ -108,7 +109,7 @@ func (t *session) handleLine(line []byte) error {
 // the child has allowed so far. It then adds q to the unanswered batches. It does not wait in two
 // cases:
 //
-//   - The child has never stated a credit.
+//   - The child has never stated a credit, nor had any child of the sink when this child started.
 //   - All batches are answered. The child states a new credit only in an answer, so waiting for one
 //     would never end.
 //
@@ -222,8 +223,7 @@ func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, erro
 	return session, nil
 }
 
-// send writes the line of a batch to the child. If it can write only a part of the line, it kills
-// the child.
+// send writes the line of a batch to the child. If a write fails, it kills the child.
 func (t *session) send(ctx context.Context, q *pendingBatch, head, data []byte) error {
 	select {
 	case t.writing <- struct{}{}:

@@ -10,7 +10,8 @@ import (
 
 // The values of the option protocol.
 const (
-	// a process for each batch, with the records on its standard input; status 0 means delivered
+	// a process for each batch, with the records on its standard input; if the process has read all
+	// of them, status 0 means delivered
 	Lines  = "lines"
 	NDJSON = "ndjson" // a line for each batch and each answer; docs/formats/exec-ndjson.md
 	Storm  = "storm"  // Storm's multilang protocol; the child is a bolt

@@ -21,8 +21,9 @@ import (
 //
 // The output cannot be read a second time. If penstock is killed, records that were read but not
 // delivered are lost. If the source's memory is full, the source stops reading, so that the command
-// must wait when it writes. When the source stops or drains, it sends SIGTERM to the command's
-// process group, reads the rest of the output, and kills the group after `grace`.
+// must wait when it writes. When the source drains or stops, it sends SIGTERM to the command's
+// process group, reads the rest of the output, and kills the group after `grace`. A drain delivers
+// this rest. A stop loses it.
 func SourceComponent() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "exec", DefaultSourceOptions, NewSource)
 }
@@ -140,8 +141,8 @@ func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	return ended, errors.Join(err, watch.Wait())
 }
 
-// supervise runs the command until its second context is done. If the command ends before that,
-// supervise restarts it, or returns if the command must not be restarted.
+// supervise runs the command until run is done. If the command ends before that, supervise restarts
+// it, or returns if the command must not be restarted.
 func (s *Source) supervise(ctx, run context.Context) error {
 	restart := map[string]supervise.Restart{
 		Always: supervise.Permanent, OnFailure: supervise.Transient, Never: supervise.Temporary,
@@ -167,8 +168,8 @@ func (s *Source) supervise(ctx, run context.Context) error {
 // killTime bounds the time until the end of a process group that was killed.
 const killTime = 5 * time.Second
 
-// schedule starts the command at the interval `every` until its second context is done. If a start
-// is due while the command still runs, schedule skips this start.
+// schedule starts the command at the interval `every` until run is done. If a start is due while
+// the command still runs, schedule skips this start.
 func (s *Source) schedule(ctx, run context.Context) error {
 	planned := time.Now()
 	for {
@@ -208,9 +209,8 @@ func following(planned, now time.Time, every time.Duration) (next time.Time, mis
 	return planned.Add(time.Duration(missed+1) * every), missed
 }
 
-// run runs the command once and submits its output until it ends. When runCtx is done, run makes
-// the command end and submits the rest of the output. When ctx is done, run returns without
-// submitting the rest.
+// run runs the command once and submits its output. When runCtx is done, run makes the command end
+// and submits the rest of the output. If ctx is done as well, this rest is lost.
 func (s *Source) run(ctx, runCtx context.Context) error {
 	begun := time.Now()
 	s.host.Count("runs", 1)

@@ -65,7 +65,8 @@ var (
 
 // outcome returns the outcome of a batch. Acked records are delivered. Failed and unanswered
 // records are sent again. If one of several records made from the same source record is sent
-// again, all of them are.
+// again, all of them are. A record that is blamed for the death of the bolt is sent again in a
+// piece of its own.
 func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int,
 	work *multilang.Work) error {
 	errs := make([]error, len(kept))
