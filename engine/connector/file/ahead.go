@@ -14,9 +14,9 @@ const (
 	aheadEvery = time.Second
 )
 
-// ahead decides how much space to reserve after the end of the file. This is as much as was written
-// in the previous or in the current second, whichever is more, but at most aheadMax. Then most
-// writes to a fast-growing file need not allocate space. The zero value is ready to use.
+// ahead decides how much space to reserve after the end of the file: as much as was written in the
+// previous or in the current second, whichever is more, but at most aheadMax. So most writes to a
+// fast-growing file need not allocate space. The zero value is ready to use.
 type ahead struct {
 	upTo  int64     // offset up to which space is reserved
 	since time.Time // start of count

@@ -21,7 +21,7 @@ const (
 	blockBytes = 256 << 10
 )
 
-// runWriter writes ready deliveries until ctx ends.
+// runWriter writes ready deliveries until ctx ends or the lane is closed.
 func (l *lane) runWriter(ctx context.Context) error {
 	for {
 		select {
@@ -185,8 +185,8 @@ func release(f vfs.File, length int64) error {
 	return nil
 }
 
-// runSyncer syncs the file until ctx ends. One fsync makes all deliveries durable that were written
-// since the previous fsync.
+// runSyncer syncs the file until ctx ends or the lane is closed. One fsync makes all deliveries
+// durable that were written since the previous fsync.
 func (l *lane) runSyncer(ctx context.Context) error {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -221,8 +221,8 @@ func (l *lane) syncNow() error {
 
 // syncAhead is called between the regular syncs. With fsync: ack, it syncs and answers the written
 // deliveries. With fsync: interval, it starts writeback if there are many unsynced bytes, and does
-// not wait for its end. It syncs in this case only if the system cannot start writeback, because a
-// sync blocks concurrent writes while the file system commits.
+// not wait for its end. If the system cannot start writeback, syncAhead syncs instead. Writeback is
+// better, because a sync blocks concurrent writes while the file system commits.
 func (l *lane) syncAhead() error {
 	if l.ack {
 		return l.syncNow()
@@ -305,8 +305,7 @@ func (l *lane) syncTo(f vfs.File, upTo int64) error {
 	return nil
 }
 
-// lostError means that bytes may be lost that were already acknowledged. It is possible only with
-// fsync: interval.
+// lostError means that acknowledged bytes may be lost. It is possible only with fsync: interval.
 type lostError struct {
 	path     string
 	from, to int64

@@ -3,7 +3,7 @@
 //
 // The file has one ordered lane. One goroutine writes batches, and a second goroutine calls fsync,
 // so that the next group of batches is written during an fsync. The answer to each batch contains a
-// resume token ([flow.Report].ResumeToken): the identity of the file, and its length after the
+// resume token ([stream.Report].ResumeToken): the identity of the file, and its length after the
 // batch. The engine saves the token in the same checkpoint entry as the progress of the batch.
 // After a kill, Open truncates the file to the length in the saved token. Batches after it are
 // delivered again, and are not duplicated.
@@ -12,7 +12,7 @@
 // programs must not write to the file: bytes that they append are removed at the next start. The
 // sink never repeats a failed fsync. With the option rotate, full files get numbered names. If the
 // checkpoint names an older file, Open removes the newer ones, and gives that file its old name
-// back. Without rotate, the sink never renames or removes a file.
+// back. Without rotate, the sink never renames or removes an existing file.
 //
 // # Terms
 //
@@ -117,10 +117,13 @@ func New(o Options, h stream.Host) (*Sink, error) {
 // mode; it creates missing directories with mode 0700.
 //
 // If o.ResumeToken is set, Open truncates the file to the length in the token. If the token is of
-// another file, Open looks for that file in the same directory, for example after logrotate, and
-// truncates it instead. It returns an error if it does not find that file, or if the file is
-// shorter. If o.ResumeToken is not set, Open keeps the content of the file. It adds a line end if
-// the last line has none, so that the first record begins a new line.
+// another file, for example after logrotate, Open looks for that file in the same directory and
+// truncates it instead. The sink then appends to the file at the configured path. Open returns an
+// error if it does not find the file of the token, or if that file is shorter. But if the length in
+// the token is 0, Open creates a missing file.
+//
+// If o.ResumeToken is not set, Open keeps the content of the file. It adds a line end if the last
+// line has none, so that the first record begins a new line.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {

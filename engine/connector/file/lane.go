@@ -93,9 +93,9 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{ResumeToken: d.at.String()}, nil
 }
 
-// bytesOf returns the bytes to write for b: the payload if there is one, or the batch's own bytes
-// if b is a whole raw batch. Otherwise it encodes the records into scratch. The last byte is a line
-// end.
+// bytesOf returns the bytes to write for b: the payload if there is one, or with format: raw the
+// batch's own bytes if they are unchanged. Otherwise it encodes the records into scratch. The last
+// byte is a line end.
 func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	data := b.Payload
 	if len(data) == 0 {
@@ -113,8 +113,9 @@ func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	return data
 }
 
-// enter adds d to the deliveries to write, as soon as all earlier attempts of its run have been
-// added. A run is a sequence of attempts that a failure ends (see [stream.Attempt].Run).
+// enter adds d to the deliveries to write if all earlier attempts of its run have been added.
+// Otherwise, d is added when the last of these arrives. A run is a sequence of attempts that a
+// failure ends (see [stream.Attempt].Run).
 func (l *lane) enter(a stream.Attempt, d *delivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,10 +10,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// errMoved and errCut are the reasons why the sink returns a ReopenError: another program, such as
-// logrotate, has renamed, removed or truncated the file while the sink was writing it. When the
-// sink is opened again, it continues at the end of the file that has the name by then, or creates a
-// new file.
+// errMoved and errCut are reasons for a ReopenError: another program, such as logrotate, has
+// renamed, removed or truncated the file while the sink was writing it. When the sink is opened
+// again, it continues at the end of the file that has the name by then, or creates a new file.
 var (
 	errMoved = errors.New("another program moved or removed the file")
 	errCut   = errors.New("another program truncated the file")

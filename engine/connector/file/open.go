@@ -66,7 +66,8 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	return nil, place{}, err
 }
 
-// resume truncates f to the place want, and positions f there.
+// resume truncates f to the place want, and positions f there. If f is another file or is shorter,
+// resume returns a wrongFileError.
 func resume(f vfs.File, want place, durably bool) error {
 	info, err := f.Stat()
 	if err != nil {

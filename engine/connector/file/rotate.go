@@ -18,8 +18,8 @@ import (
 const leastRotate = stream.Size(4 << 10)
 
 // Rotate configures rotation. The file out.log is renamed to out.log.1, the next out.log to
-// out.log.2: the highest number is the newest file. The sink removes files only when it is
-// opened: those that are newer than the file in the checkpoint (see unrotate).
+// out.log.2: the highest number is the newest renamed file. The sink removes files with records
+// only when it is opened: those that are newer than the file in the checkpoint (see unrotate).
 type Rotate struct {
 	Bytes stream.Size `yaml:"bytes" doc:"maximum size of a file; a batch that would exceed it starts a new one; 0: no limit"`
 }
