@@ -26,9 +26,9 @@ var auditRecords = []string{
 	`{"id":"e","n":2.5,"i":5,"b":true,"j":{},"t":"twice"}`,
 }
 
-// Audit checks that a sink's audit finds differences. It audits a correct table. Then it changes
-// the table several times, and audits it after each change: a row is lost, another one is repeated,
-// and one is replaced.
+// Audit checks that a sink's audit finds differences. It audits a correct table. Then it deletes a
+// row, and audits again. Without Upsert, it also repeats a row and changes a row, and audits after
+// each change.
 func Audit(t *testing.T, c AuditCase) {
 	l := live(t, Receiver{New: newSinkOf(c)}, "")
 	delivered := Records(t, auditRecords...)

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkCancelled checks calls of Deliver with a context that ends before or during the call. They
-// must return soon. Failed batches are delivered again. If SinkCase.ExactlyOnce is set,
-// the receiver must then have each record once.
+// sinkCancelled checks calls of Deliver with a context that ends before or during the call. Each
+// call must return soon. Failed batches are delivered again. If SinkCase.ExactlyOnce is set or the
+// only lane is ordered, the receiver must then have each record once.
 func sinkCancelled(t *testing.T, c SinkCase) {
 	const rounds, seed = 12, 4
 	r := c.Start(t)
@@ -51,9 +51,9 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 // consecutive batches. The first of these has the number *next. again reports whether a call has
 // failed.
 //
-// If none has, again adds the number of batches to *next. Otherwise, on ordered lanes, it adds the
-// number of batches before the failed one, and fails the test if a later one was delivered. On
-// other lanes, *next stays after a failure, so that delivered batches are sent twice.
+// If none has, again adds the number of batches to *next. Otherwise, on an ordered lane, it adds
+// the number of batches before the first failed one, and fails the test if a later one was
+// delivered. On other lanes, *next stays after a failure, so that delivered batches are sent twice.
 func (l *life) again(all []attempt, next *int) bool {
 	l.t.Helper()
 	failed := -1

@@ -11,8 +11,8 @@ import (
 // process, which compares the progress in the ledger with the earlier deliveries. It then delivers
 // one batch twice. In some steps, the process first drops all records of this batch, or first
 // stores the spans of the batch in the ledger without the records. In some steps, it compacts the
-// ledger after the first delivery. At the end, an earlier process tries to deliver, and must
-// fail.
+// ledger after the first delivery. At the end, a process tries to deliver after a later process has
+// loaded the ledger, and must fail.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")

@@ -50,7 +50,7 @@ func NewLink(t testing.TB, server string) *Link {
 // Address returns the address to connect to.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
-// Cut closes all connections, and refuses new ones until Heal.
+// Cut closes all connections, and each new one at once, until Heal.
 func (l *Link) Cut() {
 	l.set(linkCut)
 	l.mu.Lock()

@@ -9,22 +9,22 @@ import (
 )
 
 // FreePort returns ports from firstPort to firstPort+ports-1. They are lower than the ports that
-// the system uses for outgoing connections. A client therefore cannot get such a port before the
-// server listens on it, or while the server restarts.
+// systems use by default for outgoing connections. A client therefore cannot get such a port before
+// the server listens on it, or while the server restarts.
 const (
 	firstPort = 10_000
 	ports     = 20_000
 )
 
-// portsTried counts the ports that FreePort has tried. FreePort begins at a random port,
+// portsTried counts the ports that FreePort has tried. FreePort begins after a random port,
 // firstPort+randomPort, because tests in other processes choose ports as well.
 var (
 	portsTried atomic.Uint32
 	randomPort = rand.Uint32N(ports)
 )
 
-// FreePort returns a loopback port for a server that the test starts. It returns no port twice,
-// until all 20,000 ports were returned. It is safe for concurrent use.
+// FreePort returns a loopback port for a server that the test starts. It returns no port twice
+// until it has tried all 20,000 ports. It is safe for concurrent use.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range ports {

@@ -7,10 +7,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sourceReadsRanges checks a reader that implements [stream.RangeReader]. It reads spans again in
-// any order, and compares the ids and texts of their records with those of the first reading. It
-// does so in the same process, and in a second process. The second process has only the marks of
-// the first process.
+// sourceReadsRanges checks a reader that implements [stream.RangeReader]. It reads the spans of all
+// batches again, from the last batch to the first, and compares the ids and texts of their records
+// with those of the first reading. It does so in the same process, and in a second process. The
+// second process has only the marks of the first process.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)

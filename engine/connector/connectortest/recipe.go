@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// Server is a real server that is started by a recipe. The directory of recipes is in
-// PENSTOCK_RECIPES. Each recipe is a script NAME/start.sh, which is called with a directory and a
-// port.
+// Server is a real server that is started by a recipe. The environment variable PENSTOCK_RECIPES
+// names the directory of recipes. Each recipe is a script NAME/start.sh, which is called with a
+// directory and a port. The script stop.sh in the directory of recipes stops every server.
 type Server struct {
 	URL string
 
@@ -24,9 +24,10 @@ type Server struct {
 }
 
 // StartServer starts a server on a free port with an empty directory, and stops it when the test
-// ends. name is the name of its recipe. StartServer skips the test if PENSTOCK_RECIPES is not set,
-// or if the given program is not installed. But it fails the test if an environment variable
-// demands this server: PENSTOCK_ and the recipe in upper case, such as PENSTOCK_KAFKA.
+// ends. name is the name of its recipe. If PENSTOCK_RECIPES is not set, or if the given program is
+// not installed, StartServer skips the test. But if an environment variable demands this server, it
+// fails the test. The name of this variable is PENSTOCK_ and the recipe's name in upper case, such
+// as PENSTOCK_KAFKA.
 func StartServer(t testing.TB, name, program string) *Server {
 	t.Helper()
 	s := NewServer(t, name, program)
@@ -59,7 +60,7 @@ type Shared struct {
 	server *Server // nil before the first Get
 }
 
-// Get returns the running server. It skips the test in the same cases as StartServer.
+// Get returns the running server. It skips or fails the test in the same cases as StartServer.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
 	s.mu.Lock()
@@ -111,7 +112,7 @@ func newServer(t testing.TB, name, program string) *Server {
 	return &Server{name: name, dir: dir, port: strconv.Itoa(FreePort(t))}
 }
 
-// Start starts the server again, on the same port and with its data.
+// Start starts the server. After Stop or Kill, it starts with the same port and data.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	out, err := s.script(filepath.Join(s.name, "start.sh"), s.dir, s.port)

@@ -37,13 +37,13 @@ type Receiver struct {
 //
 //   - Open returns lanes with distinct names.
 //   - The receiver gets each record once. The suite delivers over all lanes, with as many
-//     concurrent calls as the limits allow (at most 16). It starts the calls in any order. On
-//     ordered lanes, the receiver gets the records in the order of the attempts' indexes. The
-//     memory of a batch is overwritten after the last Deliver.
+//     concurrent calls as the limits allow (at most 16 per lane). It starts the calls in any
+//     order. On ordered lanes, the receiver gets the records in the order of the attempts' indexes.
+//     The memory of a batch is overwritten after the last Deliver.
 //   - If a batch is cut into pieces, exactly the kept records of the pieces are delivered. A batch
 //     without kept records causes no error.
-//   - When the context of a Deliver ends, Deliver returns soon, and the next run delivers
-//     everything.
+//   - When the context of a Deliver ends, Deliver returns soon. The batch can then be delivered
+//     again.
 //   - If a process ends after any batch, with the checkpoint up to date or one batch behind,
 //     the next process loses nothing and, with ExactlyOnce, repeats nothing.
 //   - A ledger reports the delivered batches and deletes partitions on request.
@@ -264,8 +264,8 @@ func (l *life) must(batches ...*stream.Batch) {
 	}
 }
 
-// check compares the receiver's records with want. If ordered is set, the order must match. If
-// repeats is set, the receiver may have records more than once.
+// check compares the receiver's records with want. If ordered is set, the order must match, and
+// repeats is ignored. If only repeats is set, the receiver may have records more than once.
 func check(t *testing.T, r Receiver, ordered, repeats bool, want []string) {
 	t.Helper()
 	if r.Received == nil {
@@ -346,8 +346,8 @@ func sinkReversed(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, texts(0, rounds*each))
 }
 
-// sinkPieces delivers batches cut into pieces. Some records are dropped or dead-lettered, and some
-// batches are empty.
+// sinkPieces delivers batches, most of them cut into pieces. Some records are dropped or
+// dead-lettered. The last batch has no kept records.
 func sinkPieces(t *testing.T, c SinkCase) {
 	const seed = 3
 	r := c.Start(t)
@@ -382,8 +382,8 @@ func sinkPieces(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, want)
 }
 
-// pieces cuts b at random into consecutive pieces. The pieces take over the reference to b's
-// memory.
+// pieces cuts b at random into consecutive pieces, or returns b itself. The pieces take over the
+// reference to b's memory.
 func pieces(b *stream.Batch, random *rand.Rand) []*stream.Batch {
 	if random.IntN(3) == 0 {
 		return []*stream.Batch{b}

@@ -8,7 +8,8 @@
 // which creates the connector and returns its results. The suite creates the batches, the
 // goroutines and the host ([streamtest.Host]).
 //
-// The package never looks inside a connector. It is for tests only.
+// The package never looks inside a connector. It also has helpers for tests, such as a TCP proxy
+// ([Link]), a DNS server ([NameServer]) and real servers ([Server]).
 package connectortest
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// patience bounds every wait of the suite.
+// patience bounds most waits of the suite.
 const patience = 20 * time.Second
 
 // SourceCase describes a source with existing data, and the records that it must read.
@@ -51,10 +52,13 @@ type SourceCase struct {
 //
 //   - With Once, each record comes once, in order within its partition, in contiguous spans.
 //     Then Read returns io.EOF.
-//   - A second reader makes the same batches with the same ids, also at the same time as the first.
+//   - A second process reads the same batches with the same ids. Two readers in one process read
+//     the same records side by side.
 //   - A new process can continue after every batch, and from marks with random gaps. It skips
 //     the settled ranges. (The seed of the random gaps is printed on failure.)
 //   - When everything is settled, no record comes again.
+//   - If the reader implements [stream.RangeReader], it reads the same records again from their
+//     ranges.
 //   - When its context ends, Read returns soon, with the cause.
 //   - Commit, Finish and Close may be called as the contract says, also twice.
 //
@@ -128,7 +132,7 @@ func (p *process) open(once bool) stream.Reader {
 	return r
 }
 
-// end closes the reader and stops the host. To the source, this looks like a kill of the process.
+// end closes the reader and stops the host. To the source, this looks like the end of the process.
 func (p *process) end(r stream.Reader) {
 	p.t.Helper()
 	if err := r.Close(); err != nil {
@@ -139,7 +143,7 @@ func (p *process) end(r stream.Reader) {
 	}
 }
 
-// next reads one batch. The result false means that there were no more records before io.EOF.
+// next reads one batch. It returns false if Read has returned io.EOF and no spans.
 func (p *process) next(r stream.Reader) (copied, bool, error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(p.t.Context(), patience,
