@@ -13,7 +13,7 @@
 // An answer is the message of a child about one batch: it acknowledges, refuses or fails records.
 // The answer may state a credit: the number of records that the child accepts in all. If a child
 // dies, normally its oldest unanswered batch is blamed. A batch that is blamed several times is
-// refused.
+// halved until the record at fault is found. This record is refused.
 package exec
 
 import (

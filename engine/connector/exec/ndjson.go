@@ -109,7 +109,7 @@ func (t *session) handleLine(line []byte) error {
 // the child has allowed so far. It then adds q to the unanswered batches. It does not wait in two
 // cases:
 //
-//   - The child has never stated a credit, nor had any child of the sink when this child started.
+//   - Neither this child nor, before its start, another child of the sink has stated a credit.
 //   - All batches are answered. The child states a new credit only in an answer, so waiting for one
 //     would never end.
 //

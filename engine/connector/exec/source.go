@@ -22,8 +22,8 @@ import (
 // The output cannot be read a second time. If penstock is killed, records that were read but not
 // delivered are lost. If the source's memory is full, the source stops reading, so that the command
 // must wait when it writes. When the source drains or stops, it sends SIGTERM to the command's
-// process group, reads the rest of the output, and kills the group after `grace`. A drain delivers
-// this rest. A stop loses it.
+// process group, reads the rest of the output, and kills the group after `grace`. The rest is
+// delivered at a drain, and lost at a stop.
 func SourceComponent() stream.Component {
 	return stream.NewComponent(stream.SourceRole, "exec", DefaultSourceOptions, NewSource)
 }

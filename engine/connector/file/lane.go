@@ -93,9 +93,9 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{ResumeToken: d.at.String()}, nil
 }
 
-// bytesOf returns the bytes to write for b: the payload if there is one, or with format: raw the
-// batch's own bytes if they are unchanged. Otherwise it encodes the records into scratch. The last
-// byte is a line end.
+// bytesOf returns the bytes to write for b. This is the payload if there is one. With format: raw,
+// it is the batch's own bytes if the batch is unchanged. Otherwise, bytesOf encodes the records into
+// scratch. The last byte is a line end.
 func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	data := b.Payload
 	if len(data) == 0 {
