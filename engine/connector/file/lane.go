@@ -94,8 +94,8 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 }
 
 // bytesOf returns the bytes to write for b. This is the payload if there is one. With format: raw,
-// it is the batch's own bytes if the batch is unchanged. Otherwise, bytesOf encodes the records into
-// scratch. The last byte is a line end.
+// it is the batch's own bytes if the batch is unchanged. Otherwise, bytesOf encodes the records
+// into scratch. The last byte is a line end.
 func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	data := b.Payload
 	if len(data) == 0 {
