@@ -22,13 +22,13 @@ type ahead struct {
 	since time.Time // start of count
 	count int64     // bytes written since that time
 	pace  int64     // bytes written in the previous period
-	never bool      // the file system does not support reservations
+	never bool      // a reservation has failed, so no more are tried
 }
 
 // want is called before a write to the range [from, end) of the file. It returns the offset and the
 // length of the space to reserve. A length of 0 means that nothing is to be reserved: the file
-// grows slowly, enough space is reserved already, or the file system cannot reserve space. want
-// also counts the bytes of this write as written.
+// grows slowly, enough space is reserved already, or an earlier reservation has failed. want also
+// counts the bytes of this write as written.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count
