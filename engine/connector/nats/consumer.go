@@ -14,8 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// openStream returns a stream and its state. It refuses a subject that the stream does not contain.
-// An empty subject means all subjects.
+// openStream returns a stream and its state. It refuses a subject that the stream does not contain,
+// unless the stream copies other streams (as a mirror, or with sources). An empty subject means all
+// subjects.
 func (c *client) openStream(
 	ctx context.Context,
 	name, subject string,
