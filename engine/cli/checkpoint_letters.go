@@ -44,8 +44,8 @@ type repeated struct {
 	ids    map[string]bool // ids of partitions with data that is delivered again
 	names  map[string]bool // names of these partitions
 
-	// Whether the record of a letter in the file is delivered again. The keys are the ids that the
-	// letters have as partitions of the checkpoint.
+	// For each letter in the file: true if its record is delivered again. The keys are the ids that
+	// the letters have as partitions of the checkpoint.
 	letters map[string]bool
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// explainParts prints whether the route was restarted or has stopped, and which of its parts were
-// restarted, each with the reason. If worker is not "", it omits all parts except the worker with
+// explainParts prints the restarts of a route and of its parts, each with the reason. If the route
+// has stopped, it prints the error. If worker is not "", it omits all parts except the worker with
 // this name and its child process, which has the same name.
 func explainParts(out io.Writer, s *status.Status, route, worker string) error {
 	pipeline, name, _ := strings.Cut(route, "/")
