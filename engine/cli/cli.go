@@ -57,9 +57,9 @@ func (p Program) Main() {
 // config is wrong. It prints errors and the log on stderr. If stderr blocks or breaks, Run
 // continues, and lines of the log are dropped.
 //
-// While the run command is running, SIGINT and SIGTERM drain the engine, and a second one stops it.
-// SIGHUP reloads the config. With --once or -c, SIGHUP drains the engine instead. The run command
-// also reports to systemd if NOTIFY_SOCKET is set.
+// While the command run or worker is running, SIGINT and SIGTERM drain the engine, and a second one
+// stops it. SIGHUP reloads the config. With --once or -c, SIGHUP drains the engine instead. These
+// commands also report to systemd if NOTIFY_SOCKET is set.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return p.program().execute(ctx, args, stdin, stdout, stderr)
 }

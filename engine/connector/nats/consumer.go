@@ -154,8 +154,8 @@ func checkConsumer(
 }
 
 // checkShared returns the state of the consumer and the first sequence of its stream. If final is
-// true, the error must end the route: the stream or the consumer was deleted or recreated, or an
-// operator must change something.
+// true, the error must end the route: the stream or the consumer was deleted or recreated, or
+// isFinal returns true for it.
 func (r *sharedReader) checkShared(
 	ctx context.Context,
 ) (info *jetstream.ConsumerInfo, first uint64, final bool, err error) {

@@ -394,7 +394,7 @@ func (r *logReader) look(ctx context.Context) (readTo int64, err error) {
 
 // checkStream returns the state of the stream. It returns an error unless the server confirms that
 // the stream is the one that was opened. If final is true, the error must end the route: the stream
-// was deleted or recreated, or an operator must change something.
+// was deleted or recreated, or isFinal returns true for it.
 func (r *logReader) checkStream(
 	ctx context.Context,
 ) (info *jetstream.StreamInfo, final bool, err error) {

@@ -31,8 +31,8 @@ var pullBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Equ
 // repeat the messages in flight.
 const refusedAfter = 5 * time.Second
 
-// fetch pulls messages until ctx is done, Close begins, the consumer or stream was deleted or
-// recreated, or the servers have refused the login for the time refusedAfter.
+// fetch pulls messages until ctx is done, Close begins, checkShared returns a final error, or the
+// servers have refused the login for the time refusedAfter.
 func (r *sharedReader) fetch(ctx context.Context) {
 	if !r.beginRun(ctx, r.consumer.CachedInfo().AckFloor.Stream+1, nil) {
 		return
