@@ -148,8 +148,8 @@ func parseEnvelopes(text string) (first, last uint64, err error) {
 }
 
 // each calls the function take with the buffer of each pipeline of a config. It holds the lock of
-// the state directory during the calls. Pipelines without a buffer, or with an empty one, are
-// omitted.
+// the state directory during the calls. It omits pipelines without a buffer, or with one that was
+// not created yet.
 func (c bufferCommands) each(
 	ctx context.Context, config string, f *bufferFlags,
 	take func(name string, b stream.OpenBuffer) error,

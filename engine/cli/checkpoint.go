@@ -268,8 +268,8 @@ func positionText(p stream.Position) string {
 	return fmt.Sprintf("%s %q", thousands(p.Num), p.Key)
 }
 
-// printable escapes control characters in text that comes from a source or receiver. Otherwise such
-// text could control the terminal.
+// printable returns s, or a quoted Go string if s has characters that are not printable. Otherwise
+// text from a source or receiver could control the terminal.
 func printable(s string) string {
 	for _, r := range s {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

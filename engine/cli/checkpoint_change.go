@@ -86,7 +86,7 @@ everything is delivered again.`,
 	return cmd
 }
 
-// resetArgs requires a config or state directory, and a route as an argument or as --route.
+// resetArgs accepts a config or state directory and, unless --route is given, a route.
 func resetArgs(cmd *cobra.Command, args []string) error {
 	if len(args) != 2 {
 		return needs("a config or a state directory")(cmd, args)
@@ -238,12 +238,12 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 // selection is the progress that a change selects.
 type selection struct {
 	marks   map[string][]stream.Mark // new progress, by the keys of the route in the checkpoint
-	parts   int                      // number of marks, without those of letters
+	parts   int                      // number of marks, without those counted in letters
 	letters map[string]bool          // partition ids of dead letters that count as not replayed
 }
 
-// add selects a partition. Everything up to the position to counts as delivered, unless the change
-// deletes the progress.
+// add selects a partition. The parameter to is its new watermark, unless the change deletes the
+// progress.
 func (s *selection) add(key string, part stream.Partition, to int64) {
 	// Metadata verifies the bytes before the old watermark, so the new progress has none.
 	mark := stream.Mark{Part: part, Watermark: stream.Position{Num: to}}
@@ -305,17 +305,17 @@ func (c *change) find(store *checkpoint.Store) (selection, error) {
 	return s, nil
 }
 
-// repeats reports whether data of a partition is delivered again, although it has settled according
-// to the progress m.
+// repeats reports whether the change makes a route deliver settled data of a partition again. m is
+// the progress of the partition before the change.
 func (c *change) repeats(m stream.Mark) bool {
 	to := stream.Position{Num: c.to}
 	above := func(r stream.Range) bool { return to.Compare(r.To) < 0 }
 	return !c.set || to.Compare(m.Watermark) < 0 || slices.ContainsFunc(m.Above, above)
 }
 
-// dropWaiting deletes waiting batches (which wait for a retry) if they are of changed partitions.
-// It returns the number of records in these batches, which is 0 if the route has no store of
-// waiting batches. A damaged store is deleted as a whole if the whole route is reset.
+// dropWaiting deletes the batches of the changed partitions that wait for a retry. It returns the
+// number of records in these batches. If the whole route is reset, dropWaiting also deletes a
+// damaged store of waiting batches, and returns 0.
 func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (records int64, err error) {
 	name, route, _ := strings.Cut(c.route, "/")
 	dir, err := state.OpenDir(pipeline.WaitingDir(name, route))

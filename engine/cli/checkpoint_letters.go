@@ -37,15 +37,15 @@ func lettersPath(p *program, path, route string) (string, error) {
 }
 
 // repeated finds the dead letters of records that are delivered again because of a change of
-// progress. A letter contains the id of its partition, so that a later partition with the same name
-// is not mistaken for it. Names of partitions are compared only if the letter has no such id, or is
-// not in the file of letters any more.
+// progress. It compares the ids of partitions, since a later partition may have the same name. It
+// compares the names only if the letter has no such id, or is not in the file of letters any more.
 type repeated struct {
 	change *change
 	ids    map[string]bool // ids of partitions with data that is delivered again
 	names  map[string]bool // names of these partitions
 
-	// Letters in the file, by their partition ids: whether their records are delivered again.
+	// For each letter in the file: true if its record is delivered again. The keys are the ids that
+	// the letters have as partitions of the checkpoint.
 	letters map[string]bool
 }
 
@@ -71,7 +71,8 @@ func (r *repeated) read() error {
 	return err
 }
 
-// isAfter reports whether a record with the given position of its end is after the new watermark.
+// isAfter reports whether a record that ends at the given position is after the new watermark. It
+// returns true if the change deletes the progress, or if the position is not a number.
 func (c *change) isAfter(position string) bool {
 	number, _, _ := strings.Cut(position, "~")
 	at, err := strconv.ParseInt(number, 10, 64)

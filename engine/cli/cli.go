@@ -1,8 +1,7 @@
 // Package cli is the penstock command line as a library. To make a program with additional
 // components, call [Main]. To make one with additional commands, run a [Program].
 //
-// The package only reads configs and arguments, and prints results. Package engine delivers the
-// data.
+// The package parses arguments and prints results. Package engine delivers the data.
 package cli
 
 import (
@@ -37,8 +36,8 @@ type Program struct {
 	Components []stream.Component
 
 	// Commands are added to the built-in commands. Their names must differ from those of the
-	// built-in commands. A command that returns a [UsageError] ends the process with exit code 2.
-	// Any other error ends it with exit code 1.
+	// built-in commands. A command that returns a [UsageError], or an error in a config, ends the
+	// process with exit code 2. Any other error ends it with exit code 1.
 	Commands []*cobra.Command
 }
 
@@ -58,8 +57,9 @@ func (p Program) Main() {
 // config is wrong. It prints errors and the log on stderr. If stderr blocks or breaks, Run
 // continues, and lines of the log are dropped.
 //
-// While the run command is running, SIGINT and SIGTERM drain the engine, and SIGHUP reloads its
-// config. The run command also reports to systemd if NOTIFY_SOCKET is set.
+// While the command run or worker is running, SIGINT and SIGTERM drain the engine, and a second one
+// stops it. SIGHUP reloads the config. With --once or -c, SIGHUP drains the engine instead. These
+// commands also report to systemd if NOTIFY_SOCKET is set.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return p.program().execute(ctx, args, stdin, stdout, stderr)
 }

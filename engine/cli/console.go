@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// console writes logs, progress and notices of a command that runs an engine to stderr.
+// console writes to stderr: the logs, progress and notices of a command that runs an engine.
 type console struct {
 	w     io.Writer
 	view  *screen // draws the progress; nil if the progress is not drawn
@@ -26,9 +26,8 @@ type console struct {
 	interrupted bool // a signal has arrived
 }
 
-// newConsole returns the console of a command. If the parameter draws is true, the console draws
-// the progress and updates it in place. It does so only if stderr is a terminal and the format is
-// not json.
+// newConsole returns the console of a command. If draws is true, stderr is a terminal and the
+// format is not json, the console draws the progress and updates it in place.
 func newConsole(stderr io.Writer, format, level string, draws bool) (*console, error) {
 	c := &console{w: stderr, json: format == "json"}
 	if draws && !c.json {

@@ -46,7 +46,7 @@ type deadResult struct {
 	OK       bool          `json:"ok"`
 	Error    string        `json:"error,omitempty"`
 	Letters  int64         `json:"letters"`            // number of letters that the filters select
-	Replayed int64         `json:"replayed"`           // of these, settled by a replay or discard, also this one
+	Replayed int64         `json:"replayed"`           // of these, settled by this or an earlier replay or discard
 	Skipped  int64         `json:"skipped"`            // number of lines in the files that are not letters
 	Routes   []routeResult `json:"pipelines,omitzero"` // of a replay or discard
 	// Others are the files with dead letters of routes that the config does not have.
@@ -187,8 +187,8 @@ func (f *deadFlags) routes(c *config.Config) (out []deadRoute, err error) {
 	return out, nil
 }
 
-// eachLetter calls take with each letter that the filters select. It returns the number of these
-// letters.
+// eachLetter calls take with each letter that the filters select, but omits settled letters unless
+// --all or ids are given. The returned counts include the omitted letters.
 func (p *program) eachLetter(
 	path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error,
 ) (out deadResult, err error) {
@@ -273,7 +273,8 @@ func lettersOf(path string, take func(*deadletter.Entry) error) (skipped int, er
 	}
 }
 
-// replayed returns the letters that a replay has settled, by route and partition.
+// replayed returns the letters that a replay or discard has settled. The keys are as in
+// pipeline.SettledLetters.
 func replayed(state string) (map[string]bool, error) {
 	out := map[string]bool{}
 	dir, err := osfs.New().OpenDir(state)
@@ -366,8 +367,8 @@ func otherLetters(c *config.Config) (paths []string, err error) {
 	return paths, nil
 }
 
-// hasLetters reports whether path leads to a file with dead letters. It does not if the file belongs
-// to another user, or was deleted meanwhile.
+// hasLetters reports whether path leads to a file with dead letters. It returns false if the file
+// may not be read, or was deleted meanwhile.
 func hasLetters(path string) (has bool, err error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {

@@ -53,8 +53,8 @@ func discardLetters(p *program, cmd *cobra.Command, path string, f *deadFlags) e
 	return err
 }
 
-// discardOf discards the letters of the routes with unsettled letters, and returns their number. It
-// adds an object for each of these routes to res.
+// discardOf discards the unsettled letters that the filters select, and returns their number. It
+// adds an object to res for each route with such letters.
 func discardOf(
 	ctx context.Context, p *program, path string, f *deadFlags, res *deadResult,
 ) (discarded int64, err error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Times of the demo.
+// Size and times of the demo.
 const (
 	demoRecords = 60_000
 	demoFast    = 20 * time.Millisecond  // duration of a request to the fast receiver
@@ -189,8 +189,8 @@ func (d *play) run(ctx context.Context) error {
 }
 
 // show draws the progress on a terminal. Without a terminal, it prints a line at most once a
-// second. last means that this is the last call. The drawing then stays, or a line is printed in
-// any case.
+// second. last means that this is the last call: the drawing stays, or a line is printed in any
+// case.
 func (d *play) show(last bool) {
 	r := d.engine.Status().Routes[0]
 	if d.screen != nil {

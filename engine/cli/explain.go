@@ -82,8 +82,9 @@ func (p *program) explain(cmd *cobra.Command, what string, f *explainFlags) erro
 	return p.explainProcess(cmd, what, f)
 }
 
-// looksLikeTrace reports whether the argument is the path of a trace file. If it is not, it is a
-// config or an address.
+// looksLikeTrace reports whether the argument is the path of a trace file. Otherwise the argument
+// is a config or an address. looksLikeTrace returns an error for a JSON file that is missing or not
+// a trace.
 func looksLikeTrace(what string) (bool, error) {
 	file, err := os.Open(what)
 	if errors.Is(err, os.ErrNotExist) && (strings.HasSuffix(what, ".ndjson") || strings.HasSuffix(what, ".json")) {

@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// explainParts describes the parts of a route that were restarted, with the reason for the restart,
-// as `status --tree` does. If worker is not "", it describes only the worker with this name and its
-// child process, which has the same name.
+// explainParts prints the restarts of a route and of its parts, each with the reason. If the route
+// has stopped, it prints the error. If worker is not "", it omits all parts except the worker with
+// this name and its child process, which has the same name.
 func explainParts(out io.Writer, s *status.Status, route, worker string) error {
 	pipeline, name, _ := strings.Cut(route, "/")
 	node := s.Tree.Find(pipeline, name)

@@ -13,9 +13,9 @@ import (
 )
 
 // carry makes a checkpoint for the new config from the read positions of the program that is
-// replaced. It adds notes about the positions to r, and returns the number of files in the
-// checkpoint. It writes no checkpoint and returns 0 in three cases: --out is not set, a checkpoint
-// exists already, or no positions are stored.
+// replaced. It adds notes about the positions to r, and returns the number of files that resume at
+// a position or were finished. It writes no checkpoint and returns 0 in three cases: --out is not
+// set, a checkpoint exists already, or there are no positions to import.
 func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	if len(r.Progress) == 0 {
 		return 0, nil

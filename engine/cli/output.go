@@ -16,8 +16,8 @@ const (
 )
 
 // output is a writer that never waits. It queues writes to a stream that may block, such as a
-// terminal after Ctrl-S. A write that does not fit into the queue is dropped completely. When the
-// next write fits, output first writes a line with the number of dropped writes. It is safe for
+// terminal after Ctrl-S. A write that does not fit into the queue is dropped completely. When there
+// is room again, output first writes a line with the number of dropped writes. It is safe for
 // concurrent use.
 type output struct {
 	w     io.Writer
@@ -114,8 +114,8 @@ func (o *output) blocked() bool {
 	return o.writing
 }
 
-// flush waits until everything is written, but at most for the time timeout. It reports whether
-// everything is written.
+// flush waits until everything is written or the timeout has passed. It reports whether everything
+// is written.
 func (o *output) flush(timeout time.Duration) bool {
 	o.mu.Lock()
 	writing, idle := o.writing, o.idle

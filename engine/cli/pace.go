@@ -17,9 +17,9 @@ const mostPercent = 100 * leastGarbage / (4 << 20)
 // each collection it sets the heap size of the next one.
 //
 // Without pace, the runtime allows as much garbage as there is memory in use: tens of MiB, mostly
-// for batches. The process would then use about 1.5 times as much memory as with pace. This would
-// save hardly any time: batches contain no pointers, and the cost of a collection depends on the
-// memory with pointers.
+// for batches. The process would then use about 1.5 times as much memory as with pace. The rarer
+// collections would save hardly any time: batches contain no pointers, and the cost of a collection
+// depends on the memory with pointers.
 type pace struct{ samples []metrics.Sample }
 
 // beginPace sets the heap size of the first collection. After each collection, the runtime calls
@@ -46,10 +46,11 @@ func (p *pace) again() {
 	runtime.AddCleanup(new(*byte), (*pace).again, p)
 }
 
-// percent returns the argument for debug.SetGCPercent. With it, the runtime allows half as much
-// garbage as a collection must scan, but at least leastGarbage. The arguments of percent are in
-// bytes. live is the size of the heap after the last collection, scanned is the part of it with
-// pointers, and roots is the size of stacks and global variables.
+// percent returns the argument for debug.SetGCPercent. With it, the runtime allows scanned/2 bytes
+// of garbage, but at least leastGarbage. The result is at most mostPercent, even if this allows
+// less garbage. The arguments of percent are in bytes. live is the size of the heap after the last
+// collection, scanned is the part of it with pointers, and roots is the size of stacks and global
+// variables.
 func percent(live, scanned, roots uint64) int {
 	garbage := max(scanned/2, leastGarbage)
 	return int(min(100*garbage/max(live+roots, 1), mostPercent))

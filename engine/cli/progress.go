@@ -54,7 +54,8 @@ func (v *progressView) lines(s engine.Status) []string {
 	return out
 }
 
-// sumOf returns a route with the sum of each figure over all routes.
+// sumOf returns a route with the sums of the figures in the progress over all routes. LeftBytes is
+// negative if it is unknown for a route.
 func sumOf(routes []status.Route) (all status.Route) {
 	for i := range routes {
 		r := &routes[i]

@@ -83,8 +83,8 @@ func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error
 }
 
 // watchedConfig detects changes of the files of a config. It reports a change when two checks in a
-// row have found the same new content. So a file that is still being written is not loaded. It is
-// not safe for concurrent use.
+// row have found the same new content. So a file is not loaded while its content still changes. It
+// is not safe for concurrent use.
 type watchedConfig struct {
 	path    string
 	applied [sha256.Size]byte // hash of the content last reported, or at the start

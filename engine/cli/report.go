@@ -25,8 +25,8 @@ type runResult struct {
 	Pipelines []routeResult `json:"pipelines"`
 }
 
-// routeResult has the numbers of source records of one route. ReadRecords always equals the sum of
-// Delivered, Dead, Dropped, InFlight, Waiting and Parked.
+// routeResult has the counts of one route. ReadRecords always equals the sum of Delivered, Dead,
+// Dropped, InFlight, Waiting and Parked.
 type routeResult struct {
 	Pipeline    string `json:"pipeline"`
 	Route       string `json:"route"`
@@ -74,7 +74,7 @@ func writeResult(w io.Writer, v any) error {
 }
 
 // summary returns the table that is printed at the end of a run. If the run failed before it had
-// read anything, summary returns "". once means that the run has ended at the end of the data.
+// read anything, summary returns "". once is the flag --once.
 func summary(s engine.Status, once bool, err error) string {
 	rows := [][]string{{
 		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped",

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// tokenVariable is the environment variable that has the token for `status ADDRESS`.
+// tokenVariable is the environment variable that has the admin token for commands with an ADDRESS.
 const tokenVariable = "PENSTOCK_ADMIN_TOKEN"
 
 type statusFlags struct {
@@ -227,7 +227,7 @@ func clusterText(s *status.Status) string {
 	return text
 }
 
-// sourceCounters returns a table row for each counter of a source that is not 0.
+// sourceCounters returns a table of the source counters that are not 0.
 func sourceCounters(s *status.Status) [][]string {
 	rows := [][]string{{"route", "source", "counter", "count"}}
 	add := func(of, source string, counters map[string]int64) {

@@ -93,8 +93,8 @@ func (p *program) validate(cmd *cobra.Command, path string, asJSON bool) error {
 	return nil
 }
 
-// fromEnvironment returns the settings that components take from the environment, each with its
-// route.
+// fromEnvironment returns the settings that processors and sinks take from the environment, each
+// with its route.
 func fromEnvironment(f *config.Config) (all []string) {
 	for _, p := range f.Pipelines {
 		for i := range p.Routes {

@@ -164,9 +164,10 @@ const (
 	reconnectJitter = time.Second
 )
 
-// connect connects to one of the servers. After a lost connection, the client library reconnects as
-// often as needed, until the client is closed. buffered bounds the bytes that the client keeps
-// while no server is connected.
+// connect connects to one of the servers. After a lost connection, the client library tries to
+// reconnect until it succeeds or the connection is closed. After some errors of the server, the
+// library itself closes the connection. buffered bounds the bytes that the client keeps while no
+// server is connected. -1 means that it keeps none.
 func (c *Connection) connect(log *slog.Logger, buffered int) (*client, error) {
 	out := &client{o: c, denials: newDenials()}
 	options := []natsgo.Option{

@@ -14,8 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// openStream returns a stream and its state. It refuses a subject that the stream does not contain.
-// An empty subject means all subjects.
+// openStream returns a stream and its state. It refuses a subject that the stream does not contain,
+// unless the stream copies other streams (as a mirror, or with sources). An empty subject means all
+// subjects.
 func (c *client) openStream(
 	ctx context.Context,
 	name, subject string,
@@ -153,8 +154,8 @@ func checkConsumer(
 }
 
 // checkShared returns the state of the consumer and the first sequence of its stream. If final is
-// true, the error must end the route: the stream or the consumer was deleted or recreated, or an
-// operator must change something.
+// true, the error must end the route: the stream or the consumer was deleted or recreated, or
+// isFinal returns true for it.
 func (r *sharedReader) checkShared(
 	ctx context.Context,
 ) (info *jetstream.ConsumerInfo, first uint64, final bool, err error) {

@@ -39,7 +39,8 @@ func (c *client) requestError(stream string, err error) error {
 	return fmt.Errorf("stream %q: %w", stream, err)
 }
 
-// isFinal reports whether err means that a request will fail until an operator changes something.
+// isFinal reports whether err means that a request will fail again, until an operator changes
+// something or the route connects again.
 func isFinal(err error) bool {
 	for _, final := range []error{
 		jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound, jetstream.ErrJetStreamNotEnabledForAccount,

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// lostAfter is the time after which the source reports a failure: the time without a connection, or
-// in which all attempts to read have failed. Servers that restart are back sooner.
+// lostAfter is the time without a connection, or with only failed reads, after which the source
+// reports a failure. Servers that restart are back sooner.
 const lostAfter = time.Minute
 
 var _ stream.RetryingSource = (*StreamSource)(nil)

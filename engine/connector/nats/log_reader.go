@@ -155,8 +155,9 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// noteUnread notes that the sequences after from and up to to, without the settled ones, are
-// counted as lost. The range of the batch that follows them contains them, too.
+// noteUnread notes that the sequences in the range (from, to] are counted as lost, except the
+// settled ones. The span of the next batch contains them, too. If this batch is read again,
+// reportDeleted must not count them twice.
 func (r *logReader) noteUnread(from, to int64) {
 	for _, done := range r.cursor.above {
 		r.newlyLost(from, min(done.From.Num, to))
@@ -165,12 +166,12 @@ func (r *logReader) noteUnread(from, to int64) {
 	r.newlyLost(from, to)
 }
 
-// maxCounted is the maximum number of ranges in counted. Beyond it, the oldest are forgotten, which
-// are the least likely to wait still.
+// maxCounted is the maximum number of ranges in counted. Beyond it, the ranges with the lowest
+// sequences are forgotten. Their batches are the least likely to be read again.
 const maxCounted = 1000
 
-// newlyLost returns the number of the sequences after from and up to to that were not counted
-// before, and notes that they are counted.
+// newlyLost returns the number of sequences in the range (from, to] that were not counted before,
+// and notes that they are counted.
 func (r *logReader) newlyLost(from, to int64) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,7 +274,7 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 // With the option subject, next may also return a content without a message, with the last sequence
 // of the stream. All messages of the subject up to this sequence are read then. So the position
 // stays near the end of a stream with many messages of other subjects. Otherwise, the reader would
-// report a loss when these messages pass the stream's limits.
+// report a loss when the stream's limits delete these messages.
 func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	if c := r.held; c != nil {
 		r.held = nil
@@ -391,9 +392,9 @@ func (r *logReader) look(ctx context.Context) (readTo int64, err error) {
 	return int64(info.State.LastSeq), r.checkDeleted(info)
 }
 
-// checkStream returns the state of the stream, or an error unless the server confirms that the
-// stream is the one that was opened. If final is true, the error must end the route: the stream was
-// deleted or recreated, or an operator must change something.
+// checkStream returns the state of the stream. It returns an error unless the server confirms that
+// the stream is the one that was opened. If final is true, the error must end the route: the stream
+// was deleted or recreated, or isFinal returns true for it.
 func (r *logReader) checkStream(
 	ctx context.Context,
 ) (info *jetstream.StreamInfo, final bool, err error) {

@@ -27,12 +27,12 @@ const (
 var pullBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Equal()
 
 // refusedAfter is the time after which a refused login ends the route, so that the route's status
-// shows the error. A login that is refused for a shorter time does not end it, because a restart of
-// the route would repeat the messages in flight.
+// shows the error. A shorter refusal does not end the route, because a restart of the route would
+// repeat the messages in flight.
 const refusedAfter = 5 * time.Second
 
-// fetch pulls messages until ctx is done, Close begins, the consumer or stream was deleted or
-// recreated, or the servers have refused the login for the time refusedAfter.
+// fetch pulls messages until ctx is done, Close begins, checkShared returns a final error, or the
+// servers have refused the login for the time refusedAfter.
 func (r *sharedReader) fetch(ctx context.Context) {
 	if !r.beginRun(ctx, r.consumer.CachedInfo().AckFloor.Stream+1, nil) {
 		return
@@ -126,8 +126,8 @@ func (r *sharedReader) awaitRoom(ctx context.Context) (free int64, waited bool, 
 	}
 }
 
-// pull sends one request for messages and passes them to arrive. If large is set, it requests a
-// single message of any size.
+// pull sends one request for messages, passes the received ones to arrive and returns their number.
+// If large is set, it requests a single message of any size.
 func (r *sharedReader) pull(ctx context.Context, room int64, large bool) (n int, err error) {
 	wait := pullTime
 	if most := r.config.MaxRequestExpires; most > 0 {

@@ -23,9 +23,9 @@ import (
 //
 //	fetch   pulls messages while those not yet handed out take at most half of the option Memory
 //	signal  sends acknowledgements and in-progress signals
-//	watch   requests the state of the consumer every few seconds
+//	watch   requests the state of the consumer at intervals
 //
-// Every delivered message stays in deliveries until its record is settled (delivered to the sink,
+// A message in a run stays in deliveries until its record is settled (delivered to the sink,
 // dead-lettered or dropped). Meanwhile, signal keeps the server from redelivering the message to
 // another process.
 type sharedReader struct {

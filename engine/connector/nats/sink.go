@@ -68,9 +68,9 @@ const (
 	abandonBound  = 5 * time.Second // for responses after the end of an attempt, if room is needed
 )
 
-// Open implements stream.Sink. It checks that the server answers and that a stream accepts the
-// subject. After some errors of the server, the library closes the connection and does not
-// reconnect. The route then restarts with a new connection.
+// Open implements stream.Sink. It connects. If the subject is not an expression, it checks that a
+// stream accepts the subject. After some errors of the server, the library closes the connection
+// and does not reconnect. The route then restarts with a new connection.
 func (s *StreamSink) Open(ctx context.Context, o stream.SinkOptions) error {
 	c, err := s.o.Connection.connect(s.host.Log(), -1)
 	if err != nil {
@@ -226,7 +226,8 @@ func (d *delivery) run(ctx context.Context, b *stream.Batch, kept []int) error {
 	return d.lookUp(ctx)
 }
 
-// runPart publishes the messages of part. Its first record has the given index in the kept ones.
+// runPart publishes the messages of part and waits for their outcomes. first is the index of the
+// first of them in the kept records.
 func (d *delivery) runPart(ctx context.Context, t *messageMaker, b *stream.Batch, first int,
 	part []int) error {
 	fates, n := d.fates[first:first+len(part)], int64(len(part))
@@ -265,7 +266,7 @@ func (d *delivery) runPart(ctx context.Context, t *messageMaker, b *stream.Batch
 	return nil
 }
 
-// reserve waits for room for n messages that are not acknowledged.
+// reserve waits at most stallWait for room for n messages that are not acknowledged.
 func (s *StreamSink) reserve(ctx context.Context, n int64) error {
 	if s.places.TryAcquire(n) {
 		return nil

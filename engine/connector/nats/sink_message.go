@@ -77,9 +77,9 @@ func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 }
 
 // recordID returns the id of record i by which the stream recognizes a message that it already has.
-// The id contains the route, for the following reason. A stream compares the ids of all its
-// messages, whatever their subject. If two routes wrote the same record to a stream with the same
-// id, the stream would drop the second message as a duplicate.
+// Without the option id, the id contains the route, for the following reason. A stream compares the
+// ids of all its messages, whatever their subject. If two routes wrote the same record to a stream
+// with the same id, the stream would drop the second message as a duplicate.
 func (t *messageMaker) recordID(b *stream.Batch, i int) (string, error) {
 	if t.id == nil {
 		t.scratch = b.AppendRecordID(append(t.scratch[:0], t.route...), i)

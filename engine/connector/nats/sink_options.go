@@ -32,8 +32,8 @@ func DefaultSinkOptions() *SinkOptions {
 	return &SinkOptions{Connection: defaultConnection(), Format: messages.JSON}
 }
 
-// PreferredBatch implements stream.Preferred. It returns the limits of batches for this sink,
-// unless the config sets them.
+// PreferredBatch implements stream.Preferred. It returns the limits of batches that apply unless
+// the config sets them.
 func (o *SinkOptions) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{Bytes: 256 << 10, Records: 1000}
 }

@@ -21,7 +21,7 @@ type StreamSource struct {
 	host stream.Host
 
 	mu      sync.Mutex       // guards clients
-	clients map[*client]bool // of the readers; closed ones are removed by Failure
+	clients map[*client]bool // of the readers; forgetClosed removes closed ones
 }
 
 // These counters are shown from startup, even while they are zero: sharedCounters if the source has

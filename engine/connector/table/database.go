@@ -126,9 +126,9 @@ func (f *filling) last() []byte {
 	}
 }
 
-// add adds the next row of the query, which has the given key. values adds its values to f.maker. A
-// row of another partition is skipped. add returns false if the row was not added, because the batch
-// is full or an error has occurred.
+// add adds the next row of the query, which has the given key. The function values adds the row's
+// values to f.maker. add skips a row that is handed out as a late row. It returns false if the
+// query must end: the batch is full, an error has occurred, or the query has returned f.limit rows.
 func (f *filling) add(key []byte, values func()) (more bool) {
 	r := f.part.relation
 	f.offered++

@@ -55,8 +55,8 @@ type journalState struct {
 }
 
 // openJournal reads the journal of a partition into m. known reports whether the journal existed.
-// openJournal removes an incomplete entry at the end: the entry was not durable, and so its rows
-// were not handed out.
+// openJournal removes the entries from the first incomplete or damaged one on. An incomplete entry
+// was not durable, and so its rows were not handed out.
 func openJournal(dir vfs.Dir, id string, m *journalState) (j *journal, known bool, err error) {
 	sum := sha256.Sum256([]byte(id))
 	j = &journal{dir: dir, id: id, name: hex.EncodeToString(sum[:16]) + ".seen"}

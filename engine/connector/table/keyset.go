@@ -118,8 +118,8 @@ func appendAny(dst []byte, v keyValue) []byte {
 	return appendNumber(append(dst, classNumber), strconv.FormatInt(v.n, 10))
 }
 
-// floatDigits returns all digits of a float. Different floats have different digits, and a float
-// with an integer value has the digits of that integer.
+// floatDigits returns the digits of a float, without an exponent. Different floats have different
+// digits, and a float with an integer value has the digits of that integer.
 func floatDigits(f float64) string {
 	switch {
 	case math.IsInf(f, 1):

@@ -185,8 +185,8 @@ func (l *lateness) search(ctx context.Context, db database, p *partition,
 // compare checks the last remembered rows that still exist in the table. It returns an error if a
 // row was replaced by another row with the same key. If the last of these rows is unchanged,
 // compare does not check the rows before it, because a database reuses keys at the end of a table
-// first. In a view or query, all values may change, for example sums. Therefore compare checks its
-// rows only if the last of the remembered rows were deleted.
+// first. In a view or query, all values may change, for example sums. Therefore compare ignores
+// changes there, unless the last of the remembered rows were deleted.
 func compare(ctx context.Context, db database, p *partition, search *lateSearch) error {
 	var pairs []pair
 	for _, was := range slices.Backward(search.present) {

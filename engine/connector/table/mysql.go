@@ -16,8 +16,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 )
 
-// mysqlServer reads from MySQL or MariaDB. It uses the driver directly, with the text protocol:
-// values come as the server formats them.
+// mysqlServer reads from MySQL or MariaDB. It uses the driver directly, with the text protocol.
 type mysqlServer struct {
 	polled
 	connector driver.Connector

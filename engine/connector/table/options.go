@@ -127,8 +127,8 @@ func (o *Options) validateNames() error {
 	return nil
 }
 
-// checkURL returns an error for an invalid URL. The error does not contain the URL, which may
-// contain a password.
+// checkURL returns an error for a text that does not have the form of a PostgreSQL URL or of
+// keywords and values. The error does not contain the text, which may contain a password.
 func checkURL(text string) error {
 	if strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://") {
 		return nil

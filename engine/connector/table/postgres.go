@@ -18,7 +18,7 @@ import (
 )
 
 // postgres reads from PostgreSQL over the lowest layer of the driver. Values come as text formatted
-// by the server, keys in binary form.
+// by the server. Keys come in binary form, except numeric ones.
 type postgres struct {
 	config   *pgconn.Config
 	conn     *pgconn.PgConn // nil if not connected

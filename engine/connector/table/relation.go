@@ -48,7 +48,7 @@ type relation struct {
 	primary bool       // unique[0] is the primary key
 	plain   string     // its name in the database; "" for a query
 	from    string     // the SQL after FROM
-	version string     // changes when the table is recreated; "" if not supported
+	version string     // PostgreSQL: the table's oid; SQLite: its CREATE TABLE; otherwise ""
 	reuse   reuse
 	order   []int // columns of order_by
 	keys    keyset
@@ -242,8 +242,8 @@ func (r *relation) names() []string {
 	return out
 }
 
-// maxPartitionID is the maximum length of the result of partitionID. With the bounds of a stripe
-// and lateSuffix, an id has at most 200 bytes (stream.Partition).
+// maxPartitionID is the maximum length of the result of partitionID. With the width and number of a
+// stripe, and lateSuffix, an id has at most 200 bytes (stream.Partition).
 const maxPartitionID = 140
 
 // partitionID converts a name to a partition id. Letters, digits, '-', '_' and '.' stay. Every

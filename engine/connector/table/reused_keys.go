@@ -96,7 +96,8 @@ const reuseRemedy = "rows with reused keys would be lost: order by a column whos
 	"never reused, reset the position with `penstock checkpoint reset`, or accept the loss with " +
 	"`reused_keys: ignore`"
 
-// replacedError means that rows no longer have the values with which they were read.
+// replacedError returns the error for rows that no longer have the values with which they were
+// read.
 func replacedError(r *relation, from, pos string) error {
 	return fmt.Errorf("the keys of %s started over: from (%s) to the position (%s), rows differ "+
 		"from those that were read under the same keys; "+

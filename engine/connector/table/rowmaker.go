@@ -11,8 +11,8 @@ import (
 )
 
 // rowMaker makes records from rows. The text of a record is the row as a JSON object on one line;
-// it is used in dead letters and raw formats. The fields of the record are the columns, with
-// exactly the values of the database. If a value is in the text unchanged, its field refers to the
+// it is used in dead letters and raw formats. The fields of the record are the columns, with their
+// values before JSON escapes them. If a value is in the text unchanged, its field refers to the
 // text. Otherwise the field refers to a copy, which is stored after all texts.
 type rowMaker struct {
 	names   []string

@@ -93,7 +93,8 @@ func (d *sqliteFile) hasNullKey(ctx context.Context, r *relation) (found bool, e
 	return found, d.explained(err, r)
 }
 
-// sameTable returns an error if the table was recreated or its columns have changed.
+// sameTable returns an error if the table was dropped or its columns have changed. It does not
+// detect that a table was recreated with the same columns.
 func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
 	if r.version == "" {
 		return nil

@@ -2,11 +2,11 @@
 // SQLite, PostgreSQL, and MySQL or MariaDB.
 //
 // The rows are ordered by columns that are unique together (the option order_by). The source reads
-// them in pages. Each page is an index scan that starts after the last row. The position of a row
-// is its key: an encoding of these columns. The byte order of keys is the order of the rows. The
-// key is unique, so that no row at a page boundary is lost or read twice, even if many rows have
-// the same time. At the end of the table, the source polls for new rows at growing intervals, or
-// waits for notifications of the database.
+// them in pages. Each page is one query for the rows after the last one. With an index on these
+// columns, it is an index scan. The position of a row is its key: an encoding of these columns. The
+// byte order of keys is the order of the rows. The key is unique, so that no row at a page boundary
+// is lost or read twice, even if many rows have the same time. At the end of the table, the source
+// polls for new rows at growing intervals, or waits for notifications of the database.
 //
 // A row may become visible late. Example: transaction A inserts row 7, B inserts row 8, and B
 // commits first. If the database reports open transactions, the source reads row 8 only when A has
@@ -19,11 +19,11 @@
 //
 // # Terms
 //
-// A partition is a table, or a stripe of it: the rows in which the first column of order_by has
-// values in a range (the option split). A fetcher reads rows over one connection. A check asks
-// whether a partition has new rows at its end. An observation is the last row that was visible at
-// some time. The source remembers the rows that it has read last, and recognizes a late row
-// because it is not among them. A journal is a file with the remembered rows of a partition.
+// A partition is a table, view or query, or a stripe of a table: the rows in which the first column
+// of order_by has values in a range (the option split). A fetcher reads rows over one connection. A
+// check asks whether a partition has new rows at its end. An observation is the last row that was
+// visible at some time. The source remembers the rows that it has read last, and recognizes a late
+// row because it is not among them. A journal is a file with the remembered rows of a partition.
 package table
 
 import (

@@ -77,8 +77,8 @@ func makeLogs(path string, rows int) error {
 	return nil
 }
 
-// page returns the next rows after a position (from), at most size rows. If limit is set, it
-// returns only rows up to the position limit.
+// page returns at most size rows, the first ones after the position from. If limit is set, it
+// returns only rows up to limit.
 func (s *source) page(ctx context.Context, from, limit ledger.Position, size int) ([]row, error) {
 	at := func(p ledger.Position) (rt, id int64) {
 		id, _ = strconv.ParseInt(p.Key, 16, 64) // "" is 0, before every row

@@ -104,8 +104,8 @@ func (o *outcome) measure(dir string, rows int, start time.Time) (err error) {
 	return nil
 }
 
-// draw plots the goodput and the windows of the new algorithm over its day. It also plots the
-// goodput of the old algorithm over the same time.
+// draw plots the goodput of both algorithms, for 1.5 times the duration of the new one's run. It
+// also plots the windows of the new algorithm.
 func draw(s settings, all []outcome) error {
 	span := all[0].seconds * 1.5
 	top := 0.0
