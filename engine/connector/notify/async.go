@@ -18,7 +18,7 @@ import (
 
 // Async configures the polling of asynchronous operations. A receiver that answers a request with
 // status 202 has started such an operation. The sink then polls a URL until the operation has
-// ended. If Location is empty, the sink does not poll.
+// ended, for the time Max at most. If Location is empty, the sink does not poll.
 type Async struct {
 	Location expr.Text     `yaml:"location" doc:"expression over a 202 response: the URL to poll"`
 	Done     expr.Text     `yaml:"done"     doc:"condition on a poll's response: success"`
@@ -165,8 +165,8 @@ func (v verdict) String() string {
 }
 
 // judgePoll returns the verdict on the response to a poll, and a text for the history. The verdict
-// comes from the conditions async.done and async.failed or, if neither holds, from the status.
-// Status 410 means that the operation has failed.
+// comes from the conditions async.done and async.failed or, if neither holds, from the status. In
+// the latter case, status 410 means that the operation has failed.
 func (p *programs) judgePoll(r *response) (verdict, string) {
 	status := strings.TrimSpace(strconv.Itoa(r.status) + " " + nethttp.StatusText(r.status))
 	undecided := ""

@@ -29,7 +29,7 @@ type lane struct {
 	group    string    // pattern of allow.hosts that allows the host; "" if listed by name
 	due      time.Time // time of the earliest delivery that may be sent
 	index    int       // index in the heap, or -1
-	visited  uint64    // number of the last visit: among due lanes, the lowest comes first
+	visited  uint64    // number of the last visit; see laneHeap
 	inFlight []int64   // ids of deliveries
 	window   *limit.Limiter
 	circuit  *breaker.Circuit
@@ -143,10 +143,10 @@ const (
 	slowAttempt // at a slow host
 )
 
-// attemptSlots bounds the in-flight attempts, so that slow hosts take no places from hosts that
-// respond quickly. `attempts` is the limit on all attempts. Up to `extra` long and slow attempts do
-// not count against it. An attempt at a slow host begins only while fewer than `share` slow
-// attempts are in flight.
+// attemptSlots bounds the in-flight attempts, so that slow hosts take few places from hosts that
+// respond quickly. `attempts` is the limit on attempts, except that up to `extra` long and slow
+// attempts do not count against it. An attempt at a slow host begins only while fewer than `share`
+// slow attempts are in flight.
 //
 // Example: attempts is 256, extra is 192, and share is 64. If 100 long and slow attempts are in
 // flight, 256 quick ones may be in flight as well. If 200 long and slow attempts are in flight, 192
@@ -186,7 +186,8 @@ func (p *attemptSlots) begin(l *lane, now time.Time) *attempt {
 }
 
 // age changes the class of attempts that have become older. The host of a slow attempt becomes
-// slow. A host that does not respond is thus slow long before its first attempt times out.
+// slow. So a host that does not respond becomes slow after slowAfter, even if its first attempt
+// times out much later.
 func (p *attemptSlots) age(now time.Time) {
 	for ; p.long < len(p.recent) && now.Sub(p.recent[p.long].begun) > longAfter; p.long++ {
 		p.recent[p.long].speed = longAttempt
@@ -226,9 +227,10 @@ func (p *attemptSlots) end(a *attempt) {
 }
 
 // end updates the lane at the end of an attempt, and returns the outcome for the circuit breaker.
-// id identifies the delivery. down means that the attempt has failed because the host is down. If
-// one delivery fails several times, only its first failure counts, until an attempt at the host
-// succeeds. Failures of probes always count.
+// id identifies the delivery. down means that the attempt indicates that the host is down. Any
+// other attempt is a success for the breaker, even if the receiver has refused the record. If one
+// delivery fails several times, only its first failure counts, until the next success at the host.
+// Failures of probes always count.
 func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
 	if !down {

@@ -10,17 +10,17 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// keptLanes is the number of lanes reserved for each pattern of allow.hosts. Fewer lanes are
-// reserved if the option hosts, the number of all lanes, is small.
+// keptLanes is the number of lanes reserved for each group of hosts (see laneSet). Fewer lanes are
+// reserved if the option hosts, the maximum number of lanes, is small.
 const keptLanes = 100
 
 // laneSet holds the lanes (the states of hosts) in memory, at most `most`. A host for which there
 // is no room waits in the store until a lane becomes free.
 //
-// Hosts that match the same pattern of allow.hosts form a group, and some lanes are reserved for
-// each group. Many hosts below one domain thus leave lanes for the hosts of other patterns.
-// Example: with 10,000 lanes and three groups, 100 lanes are reserved for each group, and 9,700 are
-// for all.
+// Hosts that are allowed by the same pattern of allow.hosts form a group. All other hosts form one
+// more group. Some lanes are reserved for each group, so that many hosts below one domain leave
+// lanes for the hosts of other groups. Example: with 10,000 lanes and three groups, 100 lanes are
+// reserved for each group, and 9,700 are for all.
 type laneSet struct {
 	epoch   time.Time // origin of the times of circuits and rate limits
 	byID    map[int64]*lane
@@ -86,9 +86,10 @@ func (s *laneSet) delete(l *lane) {
 }
 
 // evict deletes resting lanes (see lane.isResting) to make room for a host of a group. It deletes
-// at most an eighth of all lanes: first those of the lowest worth (see lane.worth), and among
-// these, those with the latest due time. Other groups keep their reserved lanes. If evict finds no
-// resting lane, it does not search again until pagePause has passed.
+// at most an eighth of the maximum number of lanes, rounded down, but at least one. Lanes of the
+// lowest worth (see lane.worth) come first, and among these, those with the latest due time. Other
+// groups keep their reserved lanes. If evict finds no lane that it may delete, it does not search
+// again until pagePause has passed.
 func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 	if now.Sub(s.swept) < pagePause { // the search visits all lanes: limit its frequency
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options are the options of the sink notify.
+// Options are the options of the sink.
 type Options struct {
 	URL     expr.Text            `yaml:"url" required:"true" doc:"an expression: the URL of the record's request"`
 	Allow   egress.Policy        `yaml:"allow" required:"true" doc:"URLs that records may choose"`
@@ -92,7 +92,7 @@ const (
 	// unless its position is in a synced checkpoint. The sink then recognizes the record by its
 	// delivery. So a delivery must stay until the position of its record is in a synced
 	// checkpoint. This is certain if a checkpoint was synced at least settleTime after the
-	// delivery ended. The engine acknowledges a record in less time than that.
+	// delivery ended, because the engine settles a parked record in less time than that.
 	settleTime = time.Minute
 )
 

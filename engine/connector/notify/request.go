@@ -58,7 +58,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, nil
 }
 
-// evaluators creates rows for the store from a batch's records. It must be used by one goroutine.
+// evaluators creates rows for the store from the records of a batch. It must be used by one
+// goroutine at a time.
 type evaluators struct {
 	o                              *Options
 	url, method, body, key, signer *expr.Evaluator
@@ -94,8 +95,8 @@ func (e *evaluators) begin(b *stream.Batch) {
 	}
 }
 
-// value returns the value of an expression for record i. If there is no expression, it returns the
-// last argument.
+// value returns the value of an expression for record i. If the expression is nil, it returns
+// missing. name is the name of the option, for errors.
 func (e *evaluators) value(
 	name string, one *expr.Evaluator, i int, missing string,
 ) (string, error) {

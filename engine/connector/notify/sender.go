@@ -18,19 +18,20 @@ import (
 
 const (
 	visitSize    = 8                     // deliveries of a host sent before other hosts are visited
-	skipSize     = 256                   // deliveries of a down host that are skipped in one commit
+	skipSize     = 256                   // deliveries of a down host that one visit skips or sends
 	pageSize     = 1000                  // hosts read from the store at once
 	pruneEvery   = 20                    // refreshes between two deletions of ended deliveries
 	stopGrace    = 5 * time.Second       // time after a stop in which in-flight attempts may end
-	pressure     = 10                    // percent of the store kept free of ended deliveries
+	pressure     = 10                    // percent of free space below which less history is kept
 	visitsAtOnce = 64                    // visits before the results of attempts are processed
 	roomPause    = 10 * time.Millisecond // wait before a lane without room is visited again
 	maxRecording = 64                    // lanes with skipped times that are being stored
-	windowLasts  = time.Minute           // idle time after which the window of a lane is deleted
+	windowLasts  = time.Minute           // a lane that will be idle for longer loses its window
 	lateForSkip  = time.Minute           // skip an attempt if its successor has been due for longer
 )
 
-// pruneTime bounds the time of a deletion of ended deliveries. It continues at the next refresh.
+// pruneTime bounds the time of a deletion of ended deliveries. The next refresh continues an
+// unfinished deletion.
 const pruneTime = 100 * time.Millisecond
 
 var errStopping = errors.New("penstock stops")
@@ -56,7 +57,7 @@ type sender struct {
 	version int64
 	rounds  int // number of calls of maintain
 
-	attempts context.Context // context of in-flight attempts; ends stopGrace after run's context
+	attempts context.Context // of in-flight attempts; ends at most stopGrace after run's context
 	stop     context.CancelCauseFunc
 	workers  atomic.Int64
 	rested   chan struct{} // closed when all workers have ended
@@ -76,14 +77,14 @@ type job struct {
 	probe    bool
 }
 
-// skips has changes of deliveries at one lane. Each change records planned attempts that were not
-// made, because the host was down, or because penstock was late or was not running.
+// skips has changes of deliveries to one host. Each change records planned attempts or polls that
+// were not made, because the host was down, or because penstock was late or was not running.
 type skips struct {
 	lane    *lane
 	changes []parked.Change
 }
 
-// ended is an attempt that has ended, with its stored result.
+// ended is an attempt that has ended, with its result.
 type ended struct {
 	job
 	progress parked.Progress
@@ -183,8 +184,8 @@ func (s *sender) run(ctx context.Context) error {
 	}
 }
 
-// endOf returns nil if ctx has ended, because err is then a consequence of this. Otherwise it
-// returns err.
+// endOf returns err, or nil if ctx has ended: err may then be a consequence of that, and the
+// goroutine ends anyway.
 func endOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -222,9 +223,9 @@ func (s *sender) reload(ctx context.Context) error {
 	}
 }
 
-// meet schedules a visit of the host's lane at its due time. It does nothing if an earlier visit is
-// scheduled, or if the lane waits for another event, such as the end of an attempt (see absence).
-// If there is no room for a new lane, the host waits in the store.
+// meet schedules a visit of the host's lane at the due time of the host. If the host has no lane,
+// meet adds one; if there is no room for a lane, the host waits in the store. meet does nothing if
+// an earlier visit is scheduled, or if the lane is not to be scheduled now (see absence).
 func (s *sender) meet(h parked.Host, now time.Time) {
 	l := s.lanes.byID[h.ID]
 	if l == nil {
@@ -237,7 +238,8 @@ func (s *sender) meet(h parked.Host, now time.Time) {
 	}
 }
 
-// admit looks for due hosts without a lane, and gives them lanes. It reads one page of the store.
+// admit looks for due hosts without a lane, and gives them lanes. It reads at most one page of the
+// store.
 func (s *sender) admit(ctx context.Context, now time.Time) error {
 	if !s.round.starts(&s.lanes, now) {
 		return nil
@@ -296,7 +298,7 @@ func (s *sender) maintain(ctx context.Context) error {
 	}
 }
 
-// dispatch visits lanes with due deliveries, as long as there is room for attempts.
+// dispatch visits at most visitsAtOnce lanes with due deliveries, while there is room for attempts.
 func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	added := s.added
@@ -437,8 +439,8 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 }
 
 // forget frees memory of a lane if it is idle. A lane without deliveries is deleted. If its host is
-// slow, the lane stays, but without its window, so that the next deliveries to the host still count
-// as slow. A lane with deliveries loses only its window, and only if the next one is due later than
+// slow, only the window is deleted: the lane stays, so that the next attempts at the host still
+// count as slow. A lane with deliveries loses its window if the next delivery is due later than
 // windowLasts from now.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
@@ -473,8 +475,9 @@ func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) p
 }
 
 // begin starts an attempt if the limits on attempts and the host's window and rate allow it. A host
-// that is down gets only probes, last attempts, and attempts that an operator has forced, one at a
-// time. If skip is true, the planned time must pass without an attempt: the host is down.
+// that is down gets only probes, last attempts, and attempts that an operator has forced. Last and
+// forced attempts at such a host begin only if no other attempt at it is in flight. If skip is
+// true, the planned time must pass without an attempt, because the host is down.
 func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, skip bool) {
 	if s.slots.isFullFor(l) || len(l.inFlight) >= s.sink.o.PerHost {
 		return false, false

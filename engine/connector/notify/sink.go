@@ -1,14 +1,11 @@
 // Package notify implements the sink `http` for configs with the option `url`. It sends each
-// record, such as a notification or a webhook, to a URL of its own. It repeats the request until
-// the receiver accepts it, at the times of the option `schedule`.
+// record, such as a notification or a webhook, to a URL of its own. At the times of the option
+// `schedule`, it repeats the request until the receiver accepts it or the schedule ends.
 //
-// The sink parks every record, that is, stores it on disk (kit/parked), before its first attempt. A
+// Before the first attempt, the sink parks a record: it stores the record on disk (kit/parked). A
 // batch counts as delivered when its records are durable in the store. A dispatcher then sends the
 // records that are due. It shares its attempts fairly between hosts: a slow host, or one that is
-// down, delays only its own deliveries. Package kit/egress checks URLs and addresses.
-//
-// The sink has its own store and connections, and starts goroutines for the dispatcher and for the
-// attempts.
+// down, hardly delays deliveries to other hosts. Package kit/egress checks URLs and addresses.
 //
 // # Terms
 //
@@ -16,12 +13,13 @@
 // its deliveries, limits and circuit breaker. The dispatcher visits a lane to start the attempts
 // that are due.
 //
-// If several deliveries to a host fail in a row, the host counts as down. It then gets only a few
-// attempts, called probes, and the last attempt of each delivery. The other planned times are
-// skipped: they pass without an attempt.
+// If several deliveries to a host fail in a row (no response, or a status of 500 or more), the host
+// counts as down. It then gets only a few attempts, called probes, the last attempt of each
+// delivery, and attempts that an operator has forced. The other planned times are skipped: they
+// pass without an attempt.
 //
-// A receiver may accept a request by starting an operation. The sink then polls: it asks at
-// intervals whether the operation has ended.
+// A receiver may accept a request by starting an operation. With the option `async`, the sink then
+// polls: it asks at intervals whether the operation has ended.
 package notify
 
 import (
@@ -37,8 +35,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component returns the sink's entry for the list of components. There are several sinks named
-// http; a config with the option url selects this one.
+// Component returns the sink's entry for the list of components. There are two sinks named http; a
+// config with the option url selects this one.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -163,7 +161,8 @@ func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 }
 
 // Deliver implements stream.Worker. It parks the records, and refuses those from which no request
-// can be made. In a finite run (--once), it returns after the first attempts.
+// can be made. If it refuses any, it parks none. In a finite run (--once), it returns when no
+// delivery is due or in flight.
 func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)
@@ -206,9 +205,9 @@ func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-// split returns the outcome of a batch with refused records. The engine delivers all other records
-// again. Records that were made from the same source record are refused together: if one of them is
-// refused, all of them are.
+// split returns the outcome of a batch with refused records. Records that were made from the same
+// source record are refused together: if one of them is refused, all of them are. The engine
+// delivers all other records again.
 func split(b *stream.Batch, kept []int, refused map[int]error) error {
 	out := &stream.Split{}
 	reasons := map[string]error{}
@@ -278,7 +277,8 @@ func (s *Sink) deadLetter(ctx context.Context, d *parked.Delivery, last parked.E
 	})
 }
 
-// reasonOf returns the reason of a dead letter. Dead letters of the same kind have the same reason.
+// reasonOf returns the reason of a dead letter. It does not quote the record or the response, so
+// that dead letters can be counted by reason.
 func (s *Sink) reasonOf(d *parked.Delivery, last parked.Entry) string {
 	stopped := last.Event == parked.Stop.String()
 	switch {

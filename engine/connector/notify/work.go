@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// work makes attempts until ctx ends. In-flight attempts may then take stopGrace to end. An error
-// means that the result of an attempt could not be stored. The route is then restarted, and the
-// attempt is made again.
+// work makes attempts until ctx ends. In-flight attempts may then take up to stopGrace to end. An
+// error means that the result of an attempt could not be stored. The route is then restarted, and
+// the attempt is made again.
 func (s *sender) work(ctx context.Context) error {
 	defer func() {
 		if s.workers.Add(-1) == 0 {
@@ -100,7 +100,7 @@ func (s *sender) record(ctx context.Context) error {
 	}
 }
 
-// apply returns the progress of the delivery after this result of an attempt. begun is the
+// apply returns the progress of a delivery after an attempt with the result r. begun is the
 // progress after the event parked.Begin of this attempt.
 func (r *result) apply(
 	begun parked.Progress, s parked.Schedule, now time.Time,
@@ -115,9 +115,9 @@ func (r *result) apply(
 	return next, err
 }
 
-// repeats reports whether a poll has found the operation unfinished with the same detail as the
-// poll before it. The history contains only the first of several such polls. The delivery itself
-// has the number of polls.
+// repeats reports whether a poll has found the operation unfinished, with the same detail as the
+// poll before it, and another poll follows. The history omits such polls. The delivery itself has
+// the number of polls.
 func (r *result) repeats(d *parked.Delivery, next parked.Progress) bool {
 	return r.event == parked.Pending && next.State == parked.Waiting &&
 		r.entry.Detail == d.Operation.Found

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Audit implements stream.AuditedSink: the audit compares the table with the source. The user of
-// the database needs the privilege TEMPORARY.
+// Audit implements stream.AuditedSink: the audit compares the table with the source. The database
+// user needs the privilege TEMPORARY.
 func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, error) {
 	if err := s.configure(o); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// frame is the number of row bytes in a protocol message. It is small because the server
+	// frame is the maximum number of row bytes in a protocol message. It is small because the server
 	// buffers a whole message before it parses the rows.
 	frame     = 64<<10 - frameHead
 	frameHead = 5
@@ -26,9 +26,9 @@ const (
 // copyDone is the protocol message CopyDone, which tells the server that no more rows follow.
 var copyDone = []byte{'c', 0, 0, 0, 4}
 
-// copyIn sends rows with COPY. It returns when the server has accepted or refused them and no
-// goroutine reads rows any more. On a socket without TLS, it writes the rows directly from their
-// memory. The driver would first copy them into messages.
+// copyIn sends rows with COPY, and waits until the server has accepted or refused them. After it
+// has returned, no goroutine reads rows any more. On a socket without TLS, it writes the rows
+// directly from their memory. The driver would first copy them into messages.
 func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 	socket := c.PgConn().Conn()
 	switch socket.(type) {

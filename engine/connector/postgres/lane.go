@@ -36,9 +36,9 @@ const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepal
 	SET tcp_keepalives_interval = 10;
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`
 
-// durable makes commits of the session durable, unless the configured URL sets synchronous_commit.
-// It is needed because a role or database may set it to off. The server could then lose commits in
-// a crash although it has reported them.
+// durable makes commits of the session durable. It is not used if the configured URL sets
+// synchronous_commit. A role or database may set this parameter to off. The server could then lose
+// commits in a crash although it has reported them.
 const durable = `; SELECT set_config('synchronous_commit', 'on', false)
 	WHERE current_setting('synchronous_commit') = 'off'`
 
@@ -65,8 +65,8 @@ func (s server) Connect(ctx context.Context) (*conn, error) {
 // Alive implements sqlspan.Server.
 func (s server) Alive(_ context.Context, c *conn) bool { return !c.IsClosed() }
 
-// Restore implements sqlspan.Server. It rolls back an open transaction. If the server is a standby
-// after a failover, or is ending the session, Restore closes the session instead.
+// Restore implements sqlspan.Server. It rolls back an open transaction. If err is specific to the
+// session (see ofSession), as after a failover, Restore closes the session instead.
 func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	switch {
 	case c.IsClosed():
@@ -86,7 +86,7 @@ func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	return err == nil
 }
 
-// Close implements sqlspan.Server. When it is called, no transaction is open on c.
+// Close implements sqlspan.Server. The server rolls back an open transaction.
 func (s server) Close(c *conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoBound)
 	defer cancel()
@@ -116,7 +116,8 @@ func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal
 	return w.encoder.append(dst, w.sink, b)
 }
 
-// Write implements sqlspan.Writer. It copies the rows into the table.
+// Write implements sqlspan.Writer. It copies the rows into the table; in mode upsert, it copies
+// them into the staging table and merges them from there.
 func (w *writer) Write(ctx context.Context, c *conn, b *stream.Batch, data []byte) error {
 	columns := w.sink.Shape.For(b).Columns
 	into := copySQL(w.sink.name.String(), columns, false)
@@ -136,7 +137,8 @@ func (c *conn) Begin(ctx context.Context, statements ...*sqlspan.Statement) erro
 	return c.Run(ctx, append([]*sqlspan.Statement{begin}, statements...)...)
 }
 
-// Run implements sqlspan.Session. It needs one round trip.
+// Run implements sqlspan.Session. It needs one round trip, and another one to prepare statements
+// that are new to the session.
 func (c *conn) Run(ctx context.Context, statements ...*sqlspan.Statement) error {
 	var batch pgx.Batch
 	for _, s := range statements {

@@ -41,8 +41,8 @@ const (
 		AND NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = s.route AND m.part = s.part)`
 )
 
-// dialectOf returns the SQL of the ledger's tables, which are in the schema of the data; see
-// docs/formats/sql-tables.md.
+// dialectOf returns the SQL of the ledger's tables, and sets s.fence and s.partFence. The tables
+// are in the schema of the sink's table; see docs/formats/sql-tables.md.
 func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	s.fence = lockKey("penstock ledger " + s.name.Schema + "." + ledger)
 	s.partFence = func(id string) int64 {
@@ -130,8 +130,8 @@ func (s *Sink) partFences(ids []string) []int64 {
 	return keys
 }
 
-// fenceWait is the maximum time for which a new process waits for transactions of earlier
-// processes. After this time it terminates their connections.
+// fenceWait is the maximum time for which a new process, or a new owner of a partition, waits for
+// transactions of earlier ones. After this time it terminates their connections.
 const fenceWait = "2s"
 
 // Load implements stream.TransactionalSink. It waits if the server is not running yet. While Load
@@ -165,7 +165,8 @@ func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 
 // Take implements stream.PartitionLedger: it begins a new epoch of each partition, so that
 // transactions of earlier owners cannot commit. It makes one attempt. If a transaction of an
-// earlier owner does not end, Take terminates its connection, and the next attempt succeeds.
+// earlier owner does not end within fenceWait, Take terminates its connection and returns an error.
+// Another call can then succeed.
 func (s *Sink) Take(ctx context.Context, parts []stream.Taking) ([]stream.Taken, error) {
 	taken, err := s.connections.Take(ctx, parts)
 	if waited(err) {
@@ -178,8 +179,8 @@ func (s *Sink) Take(ctx context.Context, parts []stream.Taking) ([]stream.Taken,
 	return taken, err
 }
 
-// evict terminates connections of earlier processes or owners if their transactions do not end.
-// keys are the advisory locks that these transactions hold.
+// evict terminates connections of earlier processes or owners whose transactions have not ended
+// within fenceWait. keys are the advisory locks that these transactions hold.
 func (s *Sink) evict(ctx context.Context, keys []int64) {
 	err := s.Change(ctx, func(ctx context.Context, c *conn) error {
 		var ended int64

@@ -14,8 +14,8 @@ import (
 var errRevoked = errors.New("the memory of the batch was revoked")
 
 // outcome maps an error to the outcome that Deliver returns, based on its SQLSTATE
-// (https://www.postgresql.org/docs/current/errcodes-appendix.html). The table has the classes of
-// SQLSTATE, which are its first two characters:
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html). The table has one complete code
+// and several classes of codes, which are their first two characters:
 //
 //	22, 23, 21, 54, 44, P0   rejected: data, constraints, limits of a value, a trigger that raises
 //	42, 28, 3D, 3F, 0A       misconfigured: no such table, column or database, no permission

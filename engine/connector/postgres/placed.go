@@ -19,10 +19,10 @@ const (
 func roomFor(places []sqltable.Place) int { return blindCopy + cellMost*(len(places)+2) }
 
 // putPlaced encodes a record as a row at the start of dst, which has enough space. For each column,
-// places has the index of the field with the value, which is read from data, the memory of the
-// batch. In mode upsert, the row begins with number, the number of the record in the batch. In mode
-// append, number is negative. putPlaced returns the size of the row, or 0 if only sqltable.Rows can
-// encode or refuse the record.
+// places has the index in fields of the column's value. data is the memory of the batch, to which
+// the fields refer. In mode upsert, the row begins with number, the number of the record in the
+// batch. In mode append, number is negative. putPlaced returns the size of the row, or 0 if only
+// sqltable.Rows can encode or refuse the record.
 func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data []byte,
 	number int) int {
 	binary.BigEndian.PutUint16(dst, uint16(len(places)))

@@ -1,15 +1,15 @@
 // Package postgres implements the sink that writes records to a table of PostgreSQL exactly once,
 // over several connections.
 //
-// Each connection is a lane. A batch is one transaction (docs/formats/sql-tables.md). The
-// transaction inserts a row for each span of the batch into the ledger, where these rows are
-// unique. It reads the marks of the partitions. It also reads the epoch, a number that a new
-// process raises to fence earlier processes. It writes the data with COPY. If a batch is delivered
-// twice, the second transaction waits for the first one and then finds the batch in the ledger.
-// Transactions of a fenced process cannot commit.
+// Each connection that writes records is a lane. A batch is one transaction
+// (docs/formats/sql-tables.md). The transaction inserts a row for each span of the batch into the
+// ledger, where these rows are unique. It reads the marks of the partitions. It also reads the
+// epoch, a number that a new process raises to fence earlier processes. It writes the data with
+// COPY. If a batch is delivered twice, the second transaction waits for the first one and then
+// finds the batch in the ledger. Transactions of a fenced process cannot commit.
 //
-// The sink owns its connections and has no pool. It never alters an existing table and never builds
-// SQL from data.
+// The sink owns its connections and has no pool. It never alters an existing table, and never puts
+// values of records into SQL text.
 package postgres
 
 import (
@@ -94,11 +94,13 @@ type Sink struct {
 	host   stream.Host
 	name   sqltable.Name
 	config *pgx.ConnConfig
-	// fence is the key of an advisory lock. Each transaction holds the lock in shared mode. Load,
-	// which excludes earlier processes, acquires it in exclusive mode.
+	// fence is the key of the ledger's advisory lock. If one process owns the whole ledger, each
+	// transaction that stores data holds the lock in shared mode. Load, which excludes earlier
+	// processes, acquires it in exclusive mode.
 	fence int64
-	// partFence returns the key of a partition's advisory lock. Take acquires this lock in
-	// exclusive mode.
+	// partFence returns the key of a partition's advisory lock. If several processes own partitions
+	// of the ledger, each transaction that stores data holds the locks of its partitions in shared
+	// mode. Take acquires them in exclusive mode.
 	partFence func(id string) int64
 
 	columnsText string // tableColumns; a test replaces it to slow it down
@@ -148,10 +150,10 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// leastBeside is the minimum default number of connections to a server on this machine. With two
-// connections, one copies while the other one waits for its commit. The maximum default number is
-// the number of processors. With more connections than processors, the connections contend for the
-// end of the table, which costs the server about a sixth more per byte.
+// leastBeside concerns the default number of connections to a server on this machine. The default
+// is at most the number of processors: more connections would contend for the end of the table,
+// which costs the server about a sixth more per byte. But leastBeside connections are always
+// allowed, because one copies while the other one waits for its commit.
 const leastBeside = 2
 
 // onThisMachine reports whether a server is on this machine. host is its name, its IP address or

@@ -46,8 +46,8 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// standard returns the column for a type that a source declares. It reports false if decl is not a
-// PostgreSQL type.
+// standard returns the column for a type that a source declares. It reports false if decl does not
+// have the form of a type's name.
 func standard(decl string) (sqltable.Column, bool) {
 	_, err := sqltable.ColumnOption{Name: "c", Type: decl}.Column()
 	return sqltable.Column{Type: typeOf(decl), Decl: decl}, err == nil
@@ -109,8 +109,8 @@ func (s *Sink) find(ctx context.Context, c *conn) error {
 // lockTable returns a statement that prevents changes to the columns of the table until the
 // transaction ends. The lock is the same as that of COPY. Without it, a change could commit after
 // the columns were read and before COPY begins. The statement does nothing if the table does not
-// exist, or if the user lacks the right to lock it. A user who may insert only into some of the
-// columns lacks this right.
+// exist or is of a kind that cannot be locked, or if the user lacks the right to lock it. A user
+// who may insert only into some of the columns lacks this right.
 func (s *Sink) lockTable() *sqlspan.Statement {
 	return &sqlspan.Statement{SQL: "DO '" + strings.ReplaceAll(fmt.Sprintf(
 		`BEGIN LOCK TABLE ONLY %s IN ROW EXCLUSIVE MODE; EXCEPTION WHEN undefined_table OR `+
@@ -155,8 +155,8 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	return nil
 }
 
-// Prepare implements sqlspan.Writer. It creates the table and the staging table if they do not
-// exist.
+// Prepare implements sqlspan.Writer. It creates the table and, in mode upsert, the staging table if
+// they do not exist.
 func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 	s := w.sink
 	columns := s.Shape.For(b).Columns
@@ -172,8 +172,8 @@ func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 	return nil
 }
 
-// makeTable creates the table if it does not exist. One lane at a time calls it, because concurrent
-// creation fails in PostgreSQL.
+// makeTable creates the table if it does not exist. If several lanes call it, one creates the table
+// and the others wait, because concurrent creation can fail in PostgreSQL.
 func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Column) error {
 	return s.Table.Once(ctx, func() error {
 		_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))

@@ -57,7 +57,7 @@ const endSessions = `SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_acti
 
 // evictSuspended ends the connections of suspended processes that lock rows of the ledger's
 // marks. It is called when the transaction on c has failed with err, because it waited too long
-// for such a lock. It returns err, joined with its own error if it has one.
+// for such a lock. It returns err, joined with an error of evict if there is one.
 func (s *Sink) evictSuspended(ctx context.Context, c *conn, err error) error {
 	if _, undo := c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol); undo != nil {
 		return err

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// syncSpacing is the minimum time between two syncs of the directory. A sync takes as long as
-	// thousands of renames. Therefore a separate goroutine makes one sync for many renames. Close
-	// makes the last sync. If the power fails before a sync, files may have their old names again,
-	// but they are recognised by their ids.
+	// syncSpacing is the time between two syncs of the directory. A sync takes as long as thousands
+	// of renames. Therefore a separate goroutine makes one sync for many renames. The last sync is
+	// made before the directory is closed. If the power fails before a sync, files may have their
+	// old names again, but they are recognized by their ids.
 	syncSpacing = time.Second
 	// maxNumber bounds the numbers that are appended to a finished file's name if this name is
 	// taken.

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Reread implements stream.Rereadable. It returns options that read all data again and leave the
-// files unchanged. Renamed files are found and read. Files that were deleted, or moved to another
+// Reread implements stream.Rereadable. It returns options that read the files again and leave them
+// unchanged. Renamed files are found and read. Files that were deleted, or moved to another
 // directory, are not found.
 func (o *Options) Reread() (stream.Reread, error) {
 	again := *o

@@ -2,13 +2,13 @@
 // a directory.
 //
 // It lists the directory repeatedly. When a file has not changed for a while and all its data is
-// settled (delivered, dead-lettered or dropped), the source renames, deletes or moves it. Package
-// engine/kit/follow recognises files and reads them into batches. The engine opens one reader per
-// route.
+// settled (delivered, dead-lettered or dropped), the source renames, deletes, moves or keeps it, as
+// the option `finished` says. Package engine/kit/follow recognizes files and reads them into
+// batches. The engine opens one reader per route.
 //
-// The source never follows a symlink, never changes the content of a file, and never overwrites a
-// file by a rename. A file that grows, shrinks, disappears or is replaced is read as far as
-// possible, and the source reports it.
+// Beneath the directory, the source never follows a symlink. It never changes the content of the
+// files that it reads, and never overwrites a file by a rename. If a file shrinks, disappears or is
+// replaced before all of it is read, the source reads what it can, and reports this.
 package spooldir
 
 import (
@@ -48,7 +48,7 @@ type source struct {
 	dir    vfs.Dir
 	moved  vfs.Dir // finished: move
 	lock   io.Closer
-	stop   chan struct{}   // closed to end the watcher; nil if there is none
+	stop   chan struct{}   // closed to end the goroutines of watchLocked; nil if there are none
 	unsync map[string]bool // subdirectories with names that were changed since the last sync
 }
 
