@@ -62,8 +62,8 @@ func NewSource(o SourceOptions, h stream.Host) (*GroupSource, error) {
 // HasAssignments implements stream.AssignedSource.
 func (s *GroupSource) HasAssignments() bool { return true }
 
-// Open implements stream.Source. It checks that the brokers answer and that the topics exist, and
-// joins the group.
+// Open implements stream.Source. It checks that the brokers answer and that the topics exist. Then
+// it starts a client, which joins the group.
 func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	if o.Assignments == nil {
 		return nil, errors.New("the host of this source must offer OpenOptions.Assignments")

@@ -16,11 +16,11 @@ type SinkOptions struct {
 	// sinks of this kind, they need different names.
 	Name string
 	// Deliver is called with each batch. It returns the outcome, as a [stream.Worker] does. Nil
-	// means delivered, a *[stream.Rejected] causes dead letters, and after an error without a
-	// special meaning, the batch is retried with backoff. Deliver must not change the batch, and
-	// must not use it after it has returned. The batch has been split, so b.Records is filled.
-	// Deliver only the kept records ([stream.Batch.AppendKept]): the others were dropped or
-	// dead-lettered. If the field Deliver is nil, [Sink.Records] returns the records.
+	// means delivered. A *[stream.Rejected] causes dead letters. After an ordinary error, the batch
+	// is retried with backoff. Deliver must not change the batch, and must not use it after it has
+	// returned. The batch has been split, so b.Records is filled. Deliver only the kept records
+	// ([stream.Batch.AppendKept]): the others were dropped or dead-lettered. If the field Deliver
+	// is nil, [Sink.Records] returns the records.
 	Deliver func(ctx context.Context, b *stream.Batch) error
 	// Workers is the maximum number of concurrent calls of Deliver for a route. Zero means 1. With
 	// 1, batches are delivered in the order in which they were read, unless a batch is delivered

@@ -100,9 +100,9 @@ type Sink struct {
 	connector driver.Connector
 	to        string // address and database, for names of lanes
 
-	// otherIndex is true if, in mode upsert, the table has a unique index besides that of the key.
-	// An index does not count if the server numbers one of its columns (index.automatic). A new
-	// row can then have the same values in that index as an existing row with another key.
+	// otherIndex is true if, in mode upsert, the table has a unique index besides that of the key,
+	// except those with the flag automatic. A new row can then have the same values in that index
+	// as an existing row with another key.
 	otherIndex atomic.Bool
 }
 

@@ -28,9 +28,9 @@ func numberOf(err error) uint16 {
 }
 
 // isUsableAfter reports whether the connection is still usable after err. This is the case if the
-// server has responded with err, or if err is not from the connection, such as a FencedError. A
-// connection to a read-only server is not usable: after a failover, the address may belong to
-// another server.
+// server has responded with err, or if err is a Misconfigured, a FencedError or an error that ends
+// the route. Those errors are not from the connection. A connection to a read-only server is not
+// usable: after a failover, the address may belong to another server.
 func isUsableAfter(err error) bool {
 	switch numberOf(err) {
 	case 0:
