@@ -58,7 +58,7 @@ func (j *job) finish(err error) {
 type ownershipState uint8
 
 const (
-	ownershipTaken     ownershipState = iota // earlier owners are fenced; Confirm was not called yet
+	ownershipTaken     ownershipState = iota // earlier owners are fenced; not confirmed yet
 	ownershipConfirmed                       // jobs are accepted
 	ownershipEnded                           // released, or fenced by another process
 )

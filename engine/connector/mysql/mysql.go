@@ -101,7 +101,7 @@ type Sink struct {
 	to        string // address and database, for names of lanes
 
 	// otherIndex is true if, in mode upsert, the table has a unique index besides that of the key,
-	// except those with the flag automatic. A new row can then have the same values in that index
+	// apart from automatic ones (type index). A new row can then have the same values in that index
 	// as an existing row with another key.
 	otherIndex atomic.Bool
 }
