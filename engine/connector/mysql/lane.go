@@ -69,7 +69,7 @@ func (s server) Close(c *connection) { _ = c.Conn.Close() }
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*connection] { return &writer{sink: s.sink} }
 
-// Find implements sqlspan.Database. It checks the table and sets its columns (Sink.find).
+// Find implements sqlspan.Database. It checks the table and determines the columns to fill.
 func (s server) Find(ctx context.Context, c *connection) error { return s.sink.find(ctx, c) }
 
 // Transient implements sqlspan.Database. It reports whether Load should retry after err.
