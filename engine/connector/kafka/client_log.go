@@ -32,8 +32,9 @@ type repetitions struct {
 const (
 	logInterval = 10 * time.Second
 
-	// maxMessages bounds the number of distinct messages that are counted. The library has fewer,
-	// since its messages are constants. Further messages are counted together.
+	// maxMessages bounds the number of messages that are counted separately. Further messages are
+	// counted together. The library has fewer warnings and errors, and nearly all of them are
+	// constants.
 	maxMessages = 256
 )
 

@@ -132,9 +132,9 @@ func (r *reader) complete(req *kmsg.OffsetCommitRequest, list map[topicPartition
 	return nil
 }
 
-// committed notes the offsets that the broker has stored. If the broker refused partitions, it
-// returns the error of one of them: OffsetMetadataTooLarge if any partition has this error, because
-// Commit then tries again.
+// committed records the offsets that the broker has stored. If the broker has refused partitions,
+// committed returns the error of one of them: OffsetMetadataTooLarge if any partition has this
+// error, because Commit then tries again.
 func (r *reader) committed(res *kmsg.OffsetCommitResponse, list map[topicPartition]prepared) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,8 @@ type TLS struct {
 
 func (t *TLS) on() bool { return *t != TLS{} }
 
-// Connection holds the options for connections to brokers, which the source and the sink share.
+// Connection holds the options for connections to brokers. The source and the sink both have these
+// options.
 type Connection struct {
 	Brokers        []string      `yaml:"brokers" required:"true" doc:"HOST:PORT of brokers to ask first; they name the others"`
 	ClientID       string        `yaml:"client_id" doc:"name in the brokers' logs and quotas"`
@@ -112,9 +113,9 @@ func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 	return out, nil
 }
 
-// metadata requests the metadata of topics, or of all topics if there is no argument topics. It uses
-// a separate client with the context ctx, because a client ignores the context of a request while
-// it connects.
+// metadata requests the metadata of the given topics, or of all topics if none are given. It uses a
+// separate client with the context ctx, because a client ignores the context of a request while it
+// connects.
 func (c *Connection) metadata(
 	ctx context.Context, log *clientLog, topics ...string,
 ) (kadm.Metadata, error) {

@@ -21,7 +21,7 @@ const (
 	headerOffset    = "penstock.offset"    // of the record in that partition
 	headerReason    = "penstock.reason"
 	headerDetail    = "penstock.detail"        // omitted if there is no detail
-	headerOmitted   = "penstock.omitted_bytes" // length of a value that the brokers refuse
+	headerOmitted   = "penstock.omitted_bytes" // length of the omitted value
 )
 
 // StoresDeadLetters implements [stream.DeadLetterSink]: it reports whether a topic for dead letters
@@ -29,14 +29,14 @@ const (
 func (s *transactionalSink) StoresDeadLetters() bool { return s.o.DeadLetterTopic != "" }
 
 // StoreDead implements [stream.DeadLetterSink]: it writes the dead-lettered records of b to the
-// topic for dead letters.
+// topic for dead letters, and stores the progress for the spans of b.
 func (s *transactionalSink) StoreDead(ctx context.Context, b *stream.Batch) error {
 	_, err := s.store(ctx, b, nil)
 	return err
 }
 
-// deadLetters returns the dead-lettered records of b as messages. If omit is set, the messages have
-// no values.
+// deadLetters returns the dead-lettered records of b as messages. If omit is set, the values of the
+// messages are empty.
 func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.Record) {
 	if !s.StoresDeadLetters() || b.Untouched() {
 		return nil
@@ -75,8 +75,8 @@ func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.
 // progress for the spans of b. It returns the job, which has the result of each message.
 //
 // If the brokers refuse the content of dead letters, store tries again with dead letters that have
-// no values. The values are still in the dead-letter files. If the brokers refuse messages that are
-// not dead letters, the field failed of the job is true.
+// empty values. The values are still in the dead-letter files. If the brokers do not accept some of
+// the given messages, the field failed of the job is true and the error is nil.
 func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 	messages []*kgo.Record) (*job, error) {
 	for _, omit := range []bool{false, true} {

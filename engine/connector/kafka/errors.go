@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// brokerError returns err, the error of a failed connection, with the addresses of the brokers and
-// a remedy.
+// brokerError returns err, the error of a failed connection, with the addresses of the brokers and,
+// for known causes, a remedy.
 func brokerError(err error, brokers []string) error {
 	where := strings.Join(brokers, ", ")
 	network, ok := errors.AsType[*net.OpError](err)
@@ -111,7 +111,7 @@ func isUnknownTopic(err error) bool {
 		errors.Is(err, kerr.InconsistentTopicID)
 }
 
-// isFatal reports whether an operator must remove the cause of err, so that retries do not help.
+// isFatal reports whether retries do not help, because an operator must remove the cause of err.
 // The client library calls some of these errors retryable.
 func isFatal(err error) bool {
 	for _, fatal := range []error{

@@ -19,8 +19,8 @@ import (
 )
 
 // joined is called when this member has joined the group and begins a new session. given has the
-// partitions of this member. If given is empty, this member has nothing to read. Otherwise the
-// client library calls assign next.
+// partitions that are new to this member. If given is empty, there are none to assign. Otherwise
+// the client library calls assign next.
 func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	r.count("rebalances", 1)
 	r.mu.Lock()
@@ -111,12 +111,13 @@ func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	return out, nil
 }
 
-// offersBackoff has the waits between the attempts of offersSoon. offersSoon repeats its requests
-// instead of returning their errors: an error would end the session and cancel the deliveries of
-// all partitions.
+// offersBackoff has the waits between the attempts of offersSoon. offersSoon does not return
+// temporary errors, but repeats the requests: an error would end the session and cancel the
+// deliveries of all partitions.
 var offersBackoff = backoff.Exponential(100*time.Millisecond, 2, 5*time.Second).Full()
 
-// offersSoon calls offers until the brokers answer, with offersBackoff between the attempts.
+// offersSoon calls offers until it succeeds, with offersBackoff between the attempts. If a retry
+// cannot help, it returns the error.
 func (r *reader) offersSoon(ctx context.Context,
 	keys []topicPartition) (parts []*partition, offers []stream.PartitionOffer, err error) {
 	err = retry.Do(ctx, func(ctx context.Context) (err error) {
@@ -243,10 +244,10 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 	return parts, offers
 }
 
-// isNew reports whether a partition was created after the route was first opened. The source reads
-// such a partition from its start, even with `start: latest`. The client notices new partitions up
-// to 30 s after their creation, and records that are written in this time would otherwise be
-// skipped. All partitions of a recreated topic are new.
+// isNew reports whether a partition was created after this process first opened the route. The
+// source reads such a partition from its start, even with `start: latest`. The client notices new
+// partitions up to 30 s after their creation, and records that are written in this time would
+// otherwise be skipped. All partitions of a recreated topic are new.
 func (r *reader) isNew(key topicPartition) bool {
 	old, ok := r.first[key.topic]
 	switch {

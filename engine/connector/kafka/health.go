@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// silentAfter is the minimum time without a response of a broker after which the source reports a
-// failure. A member of a group may wait for about 30 s for the other members, without a response.
+// silentAfter is the minimum time without a response from any broker after which the source reports
+// a failure. While a member of a group waits for the other members, it may get no response for
+// about 30 s.
 const silentAfter = time.Minute
 
 // health records when a broker has last responded to a client. The client calls its methods as
@@ -68,7 +69,8 @@ func (h *health) failure(brokers []string, after time.Duration) error {
 	return err
 }
 
-// Failure implements stream.RetryingSource. A client that runs sends heartbeats all the time.
+// Failure implements stream.RetryingSource. A member of a group sends heartbeats all the time, so
+// silence means a failure.
 func (s *GroupSource) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

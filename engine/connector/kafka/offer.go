@@ -46,7 +46,7 @@ func uniqueTopic(topic string, id [16]byte) string {
 	return unique
 }
 
-// clusterName returns the name for a cluster with which the ids of its partitions begin.
+// clusterName returns the first part of the ids of a cluster's partitions.
 func clusterName(cluster string) string {
 	if len(cluster) > 64 || strings.ContainsFunc(cluster, func(c rune) bool { return !isTopicChar(c) }) {
 		cluster = digest(cluster)
@@ -72,19 +72,20 @@ type bounds struct{ start, end int64 }
 
 // offerOf returns the position at which a partition resumes according to the group. c is the offset
 // that the group has committed, with its metadata, and b has the ends of the log. The sink's ledger
-// may override the position later. In the table, "error" means that the partition is not read.
+// may override the position later. In the table, the first row that applies counts, and "error"
+// means that the partition is not read.
 //
-//	committed offset              position
-//	none                          start or end of the log, according to the option start
-//	with metadata for this topic  the offset, with the settled ranges in the metadata
-//	with metadata for another     error, unless the offset is the start of the log
-//	without metadata of penstock  the offset: another program has set it
-//	below the start of the log    error, or the start according to the option truncated
-//	beyond the end of the log     error, or the start according to the option truncated
+//	committed offset                 position
+//	none                             start or end of the log, according to the option start
+//	with metadata for another topic  error, or the offset if it is the start of the log
+//	below the start of the log       error, or the start, according to the option truncated
+//	beyond the end of the log        error, or the start, according to the option truncated
+//	with metadata for this topic     the offset, with the settled ranges in the metadata
+//	without metadata of penstock     the offset: another program has set it
 //
-// The start of the log can have metadata for another topic: a topic was deleted and created again,
-// and a member that has not noticed this yet has committed its first offset. No record is skipped
-// at the start of the log, so this offset is accepted.
+// If a topic was deleted and created again, a member that has not noticed this yet may commit its
+// position in the deleted topic. If this position is the start of the new log, it is accepted,
+// because no record is skipped.
 //
 // lost is the number of deleted offsets that are skipped.
 func offerOf(part stream.Partition, c committed, b bounds,
@@ -129,7 +130,8 @@ func offerOf(part stream.Partition, c committed, b bounds,
 // are two cases:
 //
 //   - The offer was below the start, because records were deleted. It keeps its settled ranges
-//     above the start.
+//     above the start. If one of them includes the start, the position moves to the end of the
+//     range.
 //   - The offer was above the start, because the log was truncated or recreated. New records may
 //     have the offsets of old ones, so the settled ranges are dropped.
 func restart(offer stream.PartitionOffer, start int64) stream.PartitionOffer {

@@ -42,7 +42,8 @@ func isRefusal(err error) bool {
 
 // settle derives the outcome of a batch from the errors of its kept records. A request has many
 // records of a partition, and the broker refuses all of them if one is bad. Therefore settle splits
-// refused records into halves that are sent again, until only the bad records are refused.
+// refused records into halves that are sent again. This repeats until only the bad records are
+// refused.
 func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	groups := verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
 		return judge(err, byRecord)
@@ -58,9 +59,9 @@ func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 var errAborted = errors.New("the transaction was aborted")
 
 // settleAborted derives the outcome of a batch if its transaction was aborted because some of its
-// records were not accepted. No record of the batch was delivered then. If the brokers throttle a
-// record, the whole batch counts as throttled. If an operator must change something, the whole
-// batch counts as misconfigured. Otherwise refused records are separated as in settle.
+// records were not accepted. No record of the batch was delivered then. The whole batch counts as
+// misconfigured if an operator must change something, and otherwise as throttled if the brokers
+// throttle a record. In all other cases, refused records are separated as in settle.
 func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	worst, reason := verdict.Again, error(nil)
 	for _, err := range errs {
@@ -83,7 +84,7 @@ func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) err
 
 // bisectRefused moves refused records to split.Rest, in two halves that are sent again. Two kinds
 // of records stay refused. The first kind is certainly bad, for example because no message can be
-// made of the record. The second kind cannot be split, because all refused records come from one
+// made of the record. The second kind cannot be split, because all these records come from one
 // source record.
 func bisectRefused(g *verdict.Groups, split *stream.Split) {
 	b := g.Batch

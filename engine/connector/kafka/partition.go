@@ -13,18 +13,19 @@ import (
 
 // phase is the state of a partition in this process.
 //
-//	assigning ──▶ reading ──▶ revoking
+//	assigning ──▶ reading
 //	    │            │
 //	    └────────────┴──▶ stopped
 //
-// A partition that is revoked or lost leaves the reader's list from any phase.
+// When the group takes the partition away, its phase becomes revoking, regardless of its previous
+// phase. The partition then leaves the reader's list.
 type phase uint8
 
 const (
 	assigning phase = iota // the engine has not returned an assignment yet
 	reading
 	revoking // no more records are handed out
-	stopped  // must not be read, but stays assigned
+	stopped  // no more records are fetched, but the partition stays assigned
 )
 
 // partition is the state of one partition during one assignment. A position is the offset of the
@@ -33,11 +34,11 @@ type partition struct {
 	key    topicPartition
 	part   *stream.Partition
 	phase  phase
-	number uint32 // number of the assignment; 0 while assigning
+	number uint32 // number of the assignment; 0 until the engine has returned it
 	next   int64
 	above  []stream.Range // settled ranges beyond next
 	end    int64          // end of the log at the assignment
-	stored int64          // committed in this assignment
+	stored int64          // marks below this offset are not committed
 
 	fetched []*kgo.Record // not handed out yet
 	ready   time.Duration // since the reader's start: fetched records wait for more until then
@@ -45,7 +46,8 @@ type partition struct {
 	epochs  []epochStart  // ascending
 }
 
-// epochStart is the leader epoch of the records from position after on.
+// epochStart is the leader epoch of the records with the offset `after` and higher ones, up to the
+// next epochStart.
 type epochStart struct {
 	after int64
 	epoch int32
@@ -161,8 +163,8 @@ func (p *partition) noteEpoch(r *kgo.Record) {
 }
 
 // epochAt returns the leader epoch of the last record before a position, or -1 if it is not known.
-// A commit of the position must contain this epoch. epochAt also drops the epochs of earlier
-// positions.
+// A commit of the position must contain this epoch. epochAt also drops the epochs that only earlier
+// positions need.
 func (p *partition) epochAt(position int64) int32 {
 	i := 0
 	for i < len(p.epochs) && p.epochs[i].after < position {

@@ -27,7 +27,7 @@ func (p progress) mark(part stream.Partition) stream.Mark {
 		Above: slices.Clone(p.above)}
 }
 
-// with returns p with ranges added to its delivered part.
+// with returns p with ranges added to the settled part.
 func (p progress) with(ranges []stream.Range) progress {
 	above := ledger.Join(slices.Concat(p.above, ranges))
 	at, n := p.watermark, 0
@@ -44,8 +44,8 @@ func (p progress) equal(q progress) bool {
 	return p.watermark == q.watermark && slices.Equal(p.above, q.above)
 }
 
-// coverage reports whether all, some or none of the offsets in a list of ranges were already
-// delivered.
+// coverage reports whether all, some or none of the offsets in a list of ranges are already
+// settled.
 type coverage uint8
 
 const (

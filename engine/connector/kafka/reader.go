@@ -291,7 +291,8 @@ func awaitChange(ctx context.Context, changed <-chan struct{}, wait time.Duratio
 
 // fill appends records of the next partition that is ready, in round-robin order after the
 // partition of the last batch. If no partition is ready, wait is the time until one is ready, or 0
-// if this time is unknown. The error io.EOF means that everything was read. The caller holds mu.
+// if this time is unknown. The error io.EOF means that everything was read (only with
+// OpenOptions.Once). The caller holds mu.
 func (r *reader) fill(b *stream.Batch, now time.Duration) (used []*kgo.Record, wait time.Duration,
 	err error) {
 	keys := slices.SortedFunc(maps.Keys(r.parts), compareKeys)

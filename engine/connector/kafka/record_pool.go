@@ -11,7 +11,7 @@ import (
 // recycled. If some are never recycled, the garbage collector frees the memory. A recordPool is
 // safe for concurrent use.
 //
-// A record has many pointers. Without the pool, a fast reader would spend most of its processor
+// A record has many pointers. Without the pool, a fast reader would spend much of its processor
 // time on garbage collection.
 type recordPool struct {
 	records sync.Pool // of *[]kgo.Record

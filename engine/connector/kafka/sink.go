@@ -57,7 +57,8 @@ const producerLinger = 2 * time.Millisecond
 // larger. At the limit, further deliveries wait.
 const maxBuffered = 64 << 20
 
-// Open implements stream.Sink: it checks that the brokers answer and that the topic exists.
+// Open implements stream.Sink: it checks that the brokers answer, and that the topic exists if its
+// name is fixed.
 func (s *TopicSink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 	if _, err := s.check(ctx); err != nil {
 		return err
@@ -121,8 +122,8 @@ func (s *TopicSink) Close() error {
 }
 
 // Deliver implements stream.Worker. It returns when the brokers have answered for each record, or
-// when ctx is done. The producer has copies of the records, and may still send them after Deliver
-// has returned.
+// when ctx is done. The producer has copies of the records, and may still send them after a
+// canceled Deliver has returned.
 func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)

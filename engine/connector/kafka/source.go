@@ -62,8 +62,8 @@ func NewSource(o SourceOptions, h stream.Host) (*GroupSource, error) {
 // HasAssignments implements stream.AssignedSource.
 func (s *GroupSource) HasAssignments() bool { return true }
 
-// Open implements stream.Source. It checks that the brokers answer and that the topics exist, and
-// joins the group.
+// Open implements stream.Source. It checks that the brokers answer and that the topics exist. Then
+// it starts a client, which joins the group.
 func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	if o.Assignments == nil {
 		return nil, errors.New("the host of this source must offer OpenOptions.Assignments")
@@ -126,8 +126,8 @@ func (s *GroupSource) groupOf(route string) (string, error) {
 
 // heartbeatsPerSession is the number of heartbeats in a session timeout. A member learns of a
 // rebalance by a heartbeat, so more heartbeats make rebalances faster. More heartbeats also let a
-// member pause for longer without losing its session: for a session timeout less one interval.
-// Example: with the default timeout of 7 s, members may pause for 6 s.
+// member pause for longer: it keeps its session if the pause is shorter than the session timeout
+// minus one interval. Example: 6 s with the default timeout of 7 s.
 const heartbeatsPerSession = 7
 
 // rebalanceSlack is the part of the rebalance timeout that a revocation does not use.

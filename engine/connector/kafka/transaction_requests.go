@@ -96,8 +96,9 @@ func persist(ctx context.Context, f func(context.Context) error) error {
 }
 
 // storedOffsets returns the group's offsets of partitions. It waits until no open transaction of
-// these partitions can change the offsets any more. It does not wait for transactions of other
-// partitions, because under load at least one of those is always open.
+// these partitions can change the offsets any more. After about transactionTimeout, it returns an
+// error instead. It does not wait for transactions of other partitions, because under load at least
+// one of those is always open.
 func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPartition) (
 	storedOffsets, error) {
 	out := make(storedOffsets)

@@ -21,7 +21,7 @@ import (
 //
 // Each source partition has its own transactional id, made of group, topic and number. Take
 // initializes the id. The brokers then abort an open transaction of the partition's earlier owner.
-// They also refuse all later requests of that owner, even if it was suspended for hours.
+// They also refuse all later transactions of that owner, even if it was suspended for hours.
 type transactionalSink struct {
 	*TopicSink
 	source  *GroupSource
@@ -140,8 +140,8 @@ func (s *transactionalSink) Take(ctx context.Context, parts []stream.Taking,
 }
 
 // fence initializes the transactional ids of partitions. After that, no transaction of an earlier
-// owner can be committed. The result has an entry for each partition. The entry is nil if the
-// client for the partition could not be made. After an error, the caller closes the entries.
+// owner can be committed. The result has an entry for each partition. After an error, some entries
+// may be nil, and the caller closes the others.
 func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 ) ([]*transactions, error) {
 	made, errs := make([]*transactions, len(parts)), make([]error, len(parts))
@@ -235,8 +235,8 @@ func (s *transactionalSink) Release(assignments []uint32) {
 }
 
 // Deliver implements stream.Worker. It returns when the transaction of the batch has ended, or when
-// ctx is done. The transaction owns copies of the records and may commit later. Batches that were
-// delivered before are not delivered again.
+// ctx is done. The transaction owns copies of the records, and may still commit after a canceled
+// Deliver has returned. Batches that were delivered before are not delivered again.
 func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)

@@ -58,7 +58,7 @@ func (j *job) finish(err error) {
 type ownershipState uint8
 
 const (
-	ownershipTaken     ownershipState = iota // fenced, but not confirmed by the broker yet
+	ownershipTaken     ownershipState = iota // earlier owners are fenced; not confirmed yet
 	ownershipConfirmed                       // jobs are accepted
 	ownershipEnded                           // released, or fenced by another process
 )
@@ -67,8 +67,8 @@ const (
 var errReleased = errors.New("its assignment has ended or is not confirmed")
 
 // transactions runs the transactions of one source partition in one assignment, one after the
-// other. Each transaction contains all waiting jobs, up to maxTransaction bytes. The method run
-// sends all requests, on its own goroutine.
+// other. A transaction contains the waiting jobs, up to maxTransaction bytes. After Take, the
+// method run sends the requests, on its own goroutine, except the last abort (closeProducer).
 type transactions struct {
 	s          *transactionalSink
 	part       stream.Partition
@@ -105,8 +105,8 @@ func (p *transactions) fenced(reason error) error {
 	return &stream.FencedError{Assignment: p.assignment, Part: p.part, Err: reason}
 }
 
-// end ends the assignment. The waiting jobs and all new jobs fail. end does not wait for the
-// running transaction.
+// end ends the assignment. The waiting jobs and all new jobs fail. end cancels the running
+// transaction, but does not wait for its end.
 func (p *transactions) end(reason error) {
 	p.mu.Lock()
 	jobs := p.queue

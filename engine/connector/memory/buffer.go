@@ -15,8 +15,9 @@ const (
 	chunkBytes     = 64 << 10
 )
 
-// buffer holds records. The position of a record is the total number of bytes added so far,
-// including this record and its line end. A buffer is not safe for concurrent use.
+// buffer holds records. The position of a record is the number of bytes that were added to the
+// buffer up to and including this record and the line end after it. A buffer is not safe for
+// concurrent use.
 type buffer struct {
 	chunks    []chunk // ascending, without gaps
 	start     int64   // position before the first record
@@ -28,9 +29,9 @@ type buffer struct {
 // chunk is a sequence of records. It is freed as a whole.
 type chunk struct {
 	from int64
-	data []byte // records, each with a line end
-	ends []int  // ends of the records in data
-	odd  bool   // a record contains a line end or ends in CR: the lines are not the records
+	data []byte // records, each followed by a line end
+	ends []int  // for each record, the offset in data after its line end
+	odd  bool   // a record contains a line end or ends in CR, so the lines are not the records
 }
 
 func (c *chunk) to() int64 { return c.from + int64(len(c.data)) }
@@ -76,10 +77,10 @@ func (b *buffer) free(upTo int64) bool {
 }
 
 // read fills batch with the records between two positions (from and until), as long as batch has
-// room. For each record, it appends the offset of the record's end in batch.Data to ends. It
-// returns the position of the last record, and the extended slice. odd means that a record may
-// contain a line end or end in CR. Line ends then do not separate the records: use the returned
-// offsets.
+// room. For each record, it appends to ends the offset in batch.Data after the record's line end.
+// It returns the position of the last record, or from if it has read none, and the extended slice.
+// odd means that a record may contain a line end or end in CR. Use the returned offsets then to
+// separate the records.
 func (b *buffer) read(batch *stream.Batch, from, until int64, ends []int) (to int64, _ []int, odd bool) {
 	i, found := slices.BinarySearchFunc(b.chunks, from, func(c chunk, at int64) int {
 		switch {

@@ -15,12 +15,12 @@
 // # Lost records
 //
 // A pushed record stays in memory until every route of the pipeline has settled it (delivered,
-// dead-lettered or dropped it). While the process runs, no record is lost: a failed route continues
-// from its own position, and a restarted pipeline finds the same records.
+// dead-lettered or dropped it). While the process runs, failures lose no records: a failed route
+// continues from its own position, and a restarted pipeline finds the same records.
 //
-// When the process ends, unsettled records are lost. If a program must not lose them, it keeps a
-// copy of each record until [Source.Send] or [Source.Settled] has returned, and pushes the record
-// again after a crash. Receivers may then get it twice.
+// When the process ends, unsettled records are lost. A program that must not lose them keeps a
+// durable copy of each record until [Source.Send] or [Source.Settled] has returned nil, and pushes
+// the record again after a crash. Receivers may then get it twice.
 //
 // The components are not in connector/all, because a config alone cannot use them: the program must
 // have the Source or Sink.

@@ -6,12 +6,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// CanReadRanges implements stream.RangeReader. It returns false for partitions of earlier
-// processes.
+// CanReadRanges implements stream.RangeReader. It returns false for partitions of other Sources,
+// such as those of earlier processes.
 func (r *reader) CanReadRanges(partitionID string) bool { return partitionID == r.source.part.ID }
 
-// ReadRanges implements stream.RangeReader. Records stay in the buffer until all routes have
-// delivered, dead-lettered or dropped them.
+// ReadRanges implements stream.RangeReader. It reads the records from the buffer, where they stay
+// until all routes have delivered, dead-lettered or dropped them.
 func (r *reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	s := r.source
 	if p.ID != s.part.ID {

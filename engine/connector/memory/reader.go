@@ -37,8 +37,8 @@ func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader,
 	}
 	r.At, r.Above = mark.Watermark.Num, slices.Clone(mark.Above)
 	if lost := s.buffer.start - r.At; known && lost > 0 {
-		// The route needs records that were freed. Either it has lost its checkpoint, or it
-		// was not in the pipeline when the other routes had settled these records.
+		// The route needs records that were freed. Either its checkpoint was replaced by an older
+		// one, or it was not in the pipeline when the other routes settled these records.
 		i.host.Log().Error("records lost: freed before the route returned", "route", o.Route,
 			"bytes", lost)
 	}
@@ -79,8 +79,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// fill appends the records that are available now to b. full means that b must end now. changed is
-// closed at the next change of the source. The error is io.EOF if the source has ended.
+// fill appends the available records to b. full means that b must end now. changed is closed at the
+// next change of the source. The error is io.EOF if all records were read, and either the source is
+// closed or the reader reads only the existing records (once).
 func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err error) {
 	s := r.source
 	s.mu.Lock()
@@ -106,9 +107,10 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 	return full, s.changes(), nil
 }
 
-// extend updates the batch after fill has appended records to b.Data, which had the given size
-// before. extend adds the positions of these records to the batch's span. If odd is set, a record
-// may contain a line end, so extend also adds the records to b.Records.
+// extend updates b after fill has appended records to b.Data. size is the length of b.Data before
+// that. extend moves the end of b's span to the last of these records. If odd is set, line ends do
+// not separate the records, so extend also adds them to b.Records. It does so too if b.Records
+// already has earlier records.
 func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 	if odd && size > 0 {
 		b.Split() // the records before these are lines

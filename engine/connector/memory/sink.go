@@ -15,14 +15,15 @@ type SinkOptions struct {
 	// Name is the name of the sink in a config. Empty means "memory". If an engine has several
 	// sinks of this kind, they need different names.
 	Name string
-	// Deliver is called with each batch. It returns the outcome, as a [stream.Worker] does: nil
-	// means delivered, a *[stream.Rejected] causes dead letters, and after any other error the
-	// batch is retried with backoff. Deliver must not change the batch, and must not use it after
-	// it has returned. The batch has been split: b.Records has all records. If Deliver is nil,
-	// [Sink.Records] returns the records.
+	// Deliver is called with each batch. It returns the outcome, as a [stream.Worker] does. Nil
+	// means delivered. A *[stream.Rejected] causes dead letters. After an ordinary error, the batch
+	// is retried with backoff. Deliver must not change the batch, and must not use it after it has
+	// returned. The batch has been split, so b.Records is filled. Deliver only the kept records
+	// ([stream.Batch.AppendKept]): the others were dropped or dead-lettered. If the field Deliver
+	// is nil, [Sink.Records] returns the records.
 	Deliver func(ctx context.Context, b *stream.Batch) error
-	// Workers is the number of concurrent calls of Deliver for a route. Zero means 1. With 1,
-	// batches are delivered in the order in which they were read, unless a batch is delivered
+	// Workers is the maximum number of concurrent calls of Deliver for a route. Zero means 1. With
+	// 1, batches are delivered in the order in which they were read, unless a batch is delivered
 	// again.
 	Workers int
 }
@@ -31,8 +32,8 @@ type SinkOptions struct {
 // for concurrent use. Several routes can use the same Sink, and deliver to it concurrently.
 //
 // A Sink has no queue: each route has at most Workers batches in flight, and a slow function or
-// loop slows the route down. Delivery is at least once. Records may be repeated if the process ends
-// before the route has saved its progress, or if Deliver or the loop takes longer than
+// loop slows the route down. Delivery is at least once. Records may be repeated, for example if the
+// process ends before the route has saved its progress, or if Deliver or the loop takes longer than
 // `flow.timeout`.
 type Sink struct {
 	o     SinkOptions
@@ -68,13 +69,13 @@ type Record struct {
 	Data []byte
 }
 
-// Records returns the records as they are delivered, until ctx is done. Several loops can run
-// concurrently; each record is passed to one of them. A batch counts as delivered when the loop has
-// processed its last record and asks for the next record. If the loop ends earlier, the whole batch
-// is delivered again.
+// Records returns the records as they are delivered. When ctx is done, the loop ends after its
+// current batch. Several loops can run concurrently; each record is passed to one of them. A batch
+// counts as delivered when the loop has processed its last record and asks for the next record. If
+// the loop ends earlier, the whole batch is delivered again.
 //
 // While no loop runs, the routes wait. This is backpressure, not a failure. Records is only for
-// sinks without a Deliver function. If there is one, the loop gets no records.
+// sinks without a Deliver function. With a Deliver function, the loop gets no records.
 func (s *Sink) Records(ctx context.Context) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		for ctx.Err() == nil {

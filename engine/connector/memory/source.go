@@ -34,7 +34,7 @@ const DefaultMaxBytes = 64 << 20
 var (
 	// ErrClosed is returned by Push after Close.
 	ErrClosed = errors.New("memory source: closed")
-	// ErrTooLarge is returned by Push if its records together exceed MaxBytes.
+	// ErrTooLarge is returned by Push if its records together exceed MaxBytes or 2 GiB.
 	ErrTooLarge = errors.New("memory source: records exceed MaxBytes: push fewer at once, or raise the limit")
 )
 
@@ -131,8 +131,8 @@ func (s *Source) Settled(ctx context.Context) error {
 	return s.waitSettled(ctx, to)
 }
 
-// Close ends the source. All later calls of Push fail, and each route ends when it has settled all
-// records. Close may be called twice.
+// Close ends the source. Waiting and later calls of Push fail, and each route ends when it has
+// settled all records. Close may be called more than once.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,8 +224,8 @@ func (s *Source) notify() {
 	}
 }
 
-// attach registers the reader of a route, and returns the progress of this route. It returns an
-// error if the source is already in use by another pipeline.
+// attach registers a route, and returns its progress. It returns an error if the source has been
+// used by another pipeline. The caller holds mu.
 func (s *Source) attach(host stream.SourceHost, route string) (*progress, error) {
 	pipeline, _, _ := strings.Cut(route, "/")
 	if s.pipeline != "" && s.pipeline != pipeline {
@@ -241,8 +241,9 @@ func (s *Source) attach(host stream.SourceHost, route string) (*progress, error)
 	return p, nil
 }
 
-// release frees the records that every route of the pipeline has settled. It forgets the progress
-// of routes that are no longer in the pipeline.
+// release frees the records that every route of the pipeline has settled, and wakes the calls that
+// wait for this. It deletes the progress of routes that are no longer in the pipeline. The caller
+// holds mu.
 func (s *Source) release() {
 	if s.host == nil {
 		return

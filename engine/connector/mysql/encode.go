@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// statementBytes is the length at which an INSERT ends and the next one begins. It is far below the
-// smallest default of max_allowed_packet (1 MiB on old servers, 16 MiB on current ones) and large
-// enough for high throughput.
+// statementBytes is the length after which an INSERT ends and the next one begins. It is half of
+// the smallest default of max_allowed_packet (1 MiB, on old servers), and large enough for high
+// throughput.
 const statementBytes = 512 << 10
 
 // encoder encodes batches as INSERT statements, each preceded by its length.
@@ -66,7 +66,7 @@ func ended(dst []byte, start int, tail string) []byte {
 	return dst
 }
 
-// statements calls each with every SQL statement of a payload, in order.
+// statements calls the function each for the SQL statements of a payload, in order, until an error.
 func statements(payload []byte, each func(sql string) error) error {
 	for len(payload) > 4 {
 		n := binary.LittleEndian.Uint32(payload)
@@ -82,9 +82,9 @@ func statements(payload []byte, each func(sql string) error) error {
 // statement updates existing rows (upsert).
 //
 // If the new row has the values of an existing row in any unique index, MySQL updates the existing
-// row, even if its key differs. If otherIndex is set, the statement must fail in this case. It
-// therefore divides by zero if the keys differ. Setting the key to NULL would not always fail,
-// because some columns change NULL to 0 or to the current time.
+// row, even if its key differs. If otherIndex is set, the statement must fail if the keys differ,
+// and therefore divides by zero. Setting the key to NULL would not always fail, because some
+// columns change NULL to 0 or to the current time.
 func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	otherIndex bool) (head, tail string) {
 	var set []string
@@ -149,8 +149,8 @@ func isMoment(decl string) bool {
 	return strings.HasPrefix(decl, "timestamp") || strings.HasPrefix(decl, "datetime")
 }
 
-// withoutUTC removes a UTC zone suffix. The session's time zone is UTC, and servers before MySQL
-// 8.0.19 cannot parse the suffix.
+// withoutUTC removes a UTC zone suffix. The session's time zone is UTC, and some servers, such as
+// MySQL before 8.0.19, cannot parse the suffix.
 func withoutUTC(cell []byte) []byte {
 	for _, zone := range []string{"+00:00", "+00", "Z"} {
 		if rest, ok := bytes.CutSuffix(cell, []byte(zone)); ok {

@@ -39,8 +39,8 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 // undoBound bounds the rollback of a failed transaction.
 const undoBound = 2 * time.Second
 
-// Alive implements sqlspan.Server. It finds connections that the server has closed, for example
-// because they were idle for the wait_timeout of the session.
+// Alive implements sqlspan.Server. It returns false for a connection that the server has closed,
+// for example because it was idle for the wait_timeout of the session.
 func (s server) Alive(ctx context.Context, c *connection) bool {
 	r, ok := c.Conn.(driver.SessionResetter)
 	return !ok || r.ResetSession(ctx) == nil
@@ -69,7 +69,7 @@ func (s server) Close(c *connection) { _ = c.Conn.Close() }
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*connection] { return &writer{sink: s.sink} }
 
-// Find implements sqlspan.Database. It reads the columns of the table if the table exists.
+// Find implements sqlspan.Database. It checks the table and determines the columns to fill.
 func (s server) Find(ctx context.Context, c *connection) error { return s.sink.find(ctx, c) }
 
 // Transient implements sqlspan.Database. It reports whether Load should retry after err.

@@ -8,8 +8,8 @@
 // delivered twice, the second transaction waits for the first one and then finds the batch in the
 // ledger. Transactions of a fenced process cannot commit.
 //
-// The sink owns its connections and has no pool. It never alters an existing table. Identifiers
-// come from the config; values are encoded as literals that cannot contain other SQL.
+// The sink owns its connections and has no pool. It never alters an existing table. Identifiers are
+// quoted, and values are encoded as literals, so neither can contain other SQL.
 package mysql
 
 import (
@@ -56,7 +56,7 @@ func allowsName(name string) bool {
 		!strings.ContainsFunc(name, func(r rune) bool { return r > 0xFFFF })
 }
 
-// Validate returns an error for the first invalid option, and resolves workers.
+// Validate returns an error for the first invalid option. It sets Workers if it is 0.
 func (o *Options) Validate() error {
 	var err error
 	if o.Workers, err = sqlspan.Workers(o.Workers, o.Mode); err != nil {
@@ -100,12 +100,13 @@ type Sink struct {
 	connector driver.Connector
 	to        string // address and database, for names of lanes
 
-	// otherIndex is true if the table has a unique index besides that of the key. A new row can
-	// then have the same values in that index as an existing row with another key.
+	// otherIndex is true if, in mode upsert, the table has a unique index besides that of the key,
+	// apart from automatic ones (type index). A new row can then have the same values in that index
+	// as an existing row with another key.
 	otherIndex atomic.Bool
 }
 
-// New returns a sink. It does not connect; Load does.
+// New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -123,8 +124,9 @@ func New(o Options, h stream.Host) (*Sink, error) {
 // session sets the modes on which the encoder depends: identifiers in double quotes, values in
 // single quotes without escapes, UTF-8 and UTC. With these modes, the server also returns an error
 // for a value that it would otherwise truncate, and for a division by zero (see insertSQL). It
-// stores 0 in an AUTO_INCREMENT column, instead of the next number. The timeouts make the server
-// release the locks of a vanished client after a minute.
+// stores the value 0 in an AUTO_INCREMENT column, instead of the next number. wait_timeout makes
+// the server release the locks of a vanished client after a minute. innodb_lock_wait_timeout limits
+// the wait for a lock to 5 s.
 var session = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
 	"character_set_results": "utf8mb4",
@@ -134,7 +136,7 @@ var session = map[string]string{
 	"wait_timeout": "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",
 }
 
-// Open creates the lanes. It does not connect; Load does.
+// Open creates the lanes. It does not connect.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	if err := s.configure(o); err != nil {
 		return err

@@ -28,8 +28,9 @@ func numberOf(err error) uint16 {
 }
 
 // isUsableAfter reports whether the connection is still usable after err. This is the case if the
-// server has responded with err, or if this package has made err. A connection to a read-only
-// server is not usable: after a failover, the address may belong to another server.
+// server has responded with err, or if err is a Misconfigured, a FencedError or an error that ends
+// the route. Those errors are not from the connection. A connection to a read-only server is not
+// usable: after a failover, the address may belong to another server.
 func isUsableAfter(err error) bool {
 	switch numberOf(err) {
 	case 0:
@@ -47,7 +48,8 @@ func isUsableAfter(err error) bool {
 // (https://mariadb.com/kb/en/mariadb-error-code-reference/,
 // https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html):
 //
-//	invalid values, violated constraints   rejected
+//	invalid or too long values,            rejected
+//	violated constraints
 //	config, permissions                    misconfigured
 //	anything else                          retryable: connection, deadlock, lock waits,
 //	                                       resources, shutdown, a read-only server
@@ -79,7 +81,8 @@ func outcome(err error) error {
 	return err
 }
 
-// isDefinition reports whether the server has refused the definition of a table, and not the rows.
+// isDefinition reports whether err, from a CREATE TABLE, means that the server refuses the
+// statement and a retry would not help. For example, the user has no permission.
 func isDefinition(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && string(e.SQLState[:2]) == "42" && !transient(err)

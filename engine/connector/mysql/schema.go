@@ -21,7 +21,7 @@ var declared = map[sqltable.Type]string{
 	sqltable.Bool:  "boolean", sqltable.JSON: "json", sqltable.Bytes: "longblob",
 }
 
-// spatial has the types of spatial values. The server accepts bytes for them, as it returns them.
+// spatial has the types of spatial values. The server accepts and returns them as bytes.
 var spatial = []string{"geometry", "point", "linestring", "polygon", "multipoint",
 	"multilinestring", "multipolygon", "geometrycollection", "geomcollection"}
 
@@ -49,15 +49,16 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// maxVarchar is the longest declared length for which a column becomes a varchar. A longer one
-// becomes a text. keyVarchar is the length of key columns, which must be bounded.
+// maxVarchar is the longest declared length for which a column becomes a varchar. A longer column
+// becomes a longtext. keyVarchar is the length of text and binary columns in a key: MySQL cannot
+// index them without a limit.
 const (
 	maxVarchar = 4000
 	keyVarchar = 255
 )
 
-// standard returns the column for a type that a source declares. A numeric without a precision is
-// stored as text, which keeps its digits.
+// standard returns the column for a type that a source declares. A numeric becomes a decimal if
+// MySQL supports its precision and scale. Otherwise it is stored as text, which keeps its digits.
 func standard(decl string) (sqltable.Column, bool) {
 	word, args, _ := strings.Cut(strings.TrimSuffix(decl, ")"), "(")
 	c := sqltable.Column{Type: sqltable.Other}
@@ -107,9 +108,10 @@ func standard(decl string) (sqltable.Column, bool) {
 	return c, true
 }
 
-// keyCollation returns the collation for texts in the key of a created table. With this collation,
+// keyCollation returns the collation for texts in the key of a created table. In this collation,
 // texts are equal only if their bytes are equal. Servers before MySQL 8.0.17 and MariaDB 10.2 lack
-// such a collation: their utf8mb4_bin ignores spaces at the ends of texts.
+// such a collation. For them, keyCollation returns utf8mb4_bin, which ignores spaces at the ends of
+// texts.
 func keyCollation(ctx context.Context, c *connection) (name string, err error) {
 	name = "utf8mb4_bin"
 	err = c.Query(ctx, func(v []driver.Value) error {
@@ -174,8 +176,8 @@ func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.C
 	return columns, err
 }
 
-// find sets the columns if the table exists or the config lists them. Otherwise the first batch
-// sets them.
+// find checks the table if it exists. It sets the columns if the table exists or the config lists
+// them. Otherwise the first batch sets them.
 func (s *Sink) find(ctx context.Context, c *connection) error {
 	there, err := s.columns(ctx, c)
 	if err != nil {
