@@ -71,9 +71,9 @@
 //
 // # Cost and tests
 //
-// If the first attempt of [Do], [Value] or [Loop] without options succeeds, nothing is allocated and
-// no clock is read, unless the call is nested in another attempt. Each further attempt allocates its
-// context. No goroutine is started except by [Hedge], whose attempts run in parallel.
+// If the first attempt of [Do], [Value] or [Loop] without options succeeds, nothing is allocated
+// and no clock is read, unless the call is nested in another attempt. Each further attempt
+// allocates its context. No goroutine is started except by [Hedge], whose attempts run in parallel.
 //
 // Everything runs under testing/synctest: waits use timers of package time, and budgets read its
 // clock. So a test in a bubble can check the exact times of attempts without waiting.
