@@ -41,9 +41,9 @@ type AppendSink interface {
 	// sink how much data the file had before the first delivery.
 	StartToken() string
 	// Sync makes all delivered data durable, including data that earlier instances of the sink
-	// delivered up to SinkOptions.ResumeToken. It is called before the checkpoint is synced, such as
-	// before a partition is finished and at drain. With `fsync: interval`, Deliver acknowledges data
-	// that is not durable yet.
+	// delivered up to SinkOptions.ResumeToken. It is called before the checkpoint is synced, such
+	// as before a partition is finished and at drain. With `fsync: interval`, Deliver acknowledges
+	// data that is not durable yet.
 	Sync(ctx context.Context) error
 }
 

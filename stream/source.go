@@ -58,8 +58,8 @@ type OpenOptions struct {
 	Assignments Assignments
 	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. The
 	// route then withdraws the Unwanted batches that it has not sent to a worker. Withdraw may
-	// return before all are withdrawn. It is safe for concurrent use, but methods of the reader must
-	// not call it. Nil means that the route withdraws nothing.
+	// return before all are withdrawn. It is safe for concurrent use, but methods of the reader
+	// must not call it. Nil means that the route withdraws nothing.
 	Withdraw func()
 	// Once makes Read return io.EOF after the currently existing data was read.
 	Once bool
