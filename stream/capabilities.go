@@ -173,9 +173,8 @@ type SharedSource interface {
 type SettledReader interface {
 	// Settled tells the reader about progress of this route as soon as a crash can no longer undo
 	// it. Delivered records are then as durable as the sink makes them, and dead letters are on
-	// disk. Only then may the reader tell a sender that its data has arrived. Commit follows later
-	// with the same marks. Settled runs on the checkpoint's goroutine, concurrently with Read, and
-	// must not wait.
+	// disk. Only then may the reader tell a sender that its data has arrived. Commit follows later.
+	// Settled runs on the checkpoint's goroutine, concurrently with Read, and must not wait.
 	Settled(marks []Mark)
 }
 
@@ -234,8 +233,8 @@ var (
 	ErrRangeGone = errors.New("the data of a waiting batch no longer exists")
 )
 
-// RetryingSource is an optional interface of a [Source] that retries by itself while its routes
-// run. It does so if it cannot get data, for example because its command fails.
+// RetryingSource is an optional interface of a [Source] that retries by itself if it cannot get
+// data, for example because its command fails. Its routes keep running meanwhile.
 type RetryingSource interface {
 	// Failure returns the reason why the source gets no data now, or nil. The process is not ready
 	// while Failure returns an error. It is safe for concurrent use, and must not wait.
