@@ -101,8 +101,8 @@ type replay struct {
 
 	reading  sync.Mutex // held while the source is read
 	recorded []byte
-	// sole is the replayedBody that has read past limit. Only sole may continue to read: the
-	// recorded beginning of the source has been dropped, so no other replayedBody can get it.
+	// sole is the replayedBody that reads a source longer than limit. Only sole may continue to
+	// read: the beginning of the source is not kept, so no other replayedBody can get it.
 	sole *replayedBody
 
 	closing sync.Mutex

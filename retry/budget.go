@@ -18,15 +18,16 @@ import (
 // safe for concurrent use.
 type Budget interface {
 	// Allow is called right before each attempt, after the wait. An error refuses the attempt and
-	// stops the retry with ErrBudget, which wraps the error. Allow may wait for permission until
-	// ctx ends. FromContext(ctx) distinguishes a retry (Number above 1) from a first attempt, and
-	// holds the failure that is being retried. Poll does not call Allow before it polls again after
-	// ErrNotReady.
+	// stops the retry: Error.Stop wraps ErrBudget and the error. Allow may wait for permission
+	// until ctx ends. FromContext(ctx) distinguishes a retry (Number above 1) from a first attempt,
+	// and holds the failure that is being retried. Poll does not call Allow before it polls again
+	// after ErrNotReady.
 	Allow(ctx context.Context) error
 	// Report is called once for each allowed attempt, after the attempt has ended. ctx is the
-	// context that Allow got. A nil err means success. If err was marked by Permanent, the failure
-	// is not retried. If err is context.Canceled, nobody needs the result of the attempt any more:
-	// its caller gave up, or another attempt of a Hedge succeeded.
+	// context that Allow got. A nil err means success or, in Poll, ErrNotReady. If err was marked
+	// by Permanent, the failure is not retried. If err matches context.Canceled, the result does
+	// not count: the call ended before or during the attempt, or another attempt of a Hedge
+	// succeeded.
 	Report(ctx context.Context, err error)
 }
 

@@ -44,13 +44,15 @@ func (a Action) String() string {
 // Classify is the default classification of failures. A function for Options.Classify can call it.
 // It applies these rules, in this order:
 //
-//   - An error marked by Permanent, or an inner retry's *Error that stopped with ErrPermanent, is
-//     Fail.
-//   - An error with a method Action() Action decides for itself, as *StatusError does.
+//   - An error marked by Permanent is Fail, and so is an inner retry's *Error that stopped with
+//     ErrPermanent or ErrOptions.
+//   - An error with a method Action() Action decides for itself, as *StatusError does, unless the
+//     method returns Undecided.
 //   - A network failure that another attempt cannot fix is Fail. The request may be at fault: an
-//     unsupported URL scheme, a malformed URL, method or header, or a body that is longer or
-//     shorter than declared. The other cases are an unknown host, too many redirects, and a
-//     certificate that cannot be verified or that the server refuses.
+//     unsupported URL scheme, a malformed URL, address, method or header, or a body that is longer
+//     or shorter than declared. Other examples are an unknown host, too many redirects, a server
+//     without TLS, a certificate that cannot be verified, and a TLS handshake that the server
+//     refuses.
 //   - Everything else is Retry.
 //
 // The rules also apply to causes, at any depth.

@@ -9,9 +9,9 @@
 //
 //	user, err := retry.Value(ctx, load, retry.Options{MaxAttempts: 4, AttemptTimeout: time.Second})
 //
-// The error of an operation decides whether and when the next attempt follows: [Permanent] stops
-// the retry, and [After] demands a longer wait. For all other errors, [Classify] decides: it knows
-// HTTP statuses and permanent network failures.
+// The error of an operation decides whether and when the next attempt follows. [Permanent] stops
+// the retry, and [After] demands a longer wait. If the error is not marked by Permanent, [Classify]
+// decides whether to retry: it knows HTTP statuses and permanent network failures.
 //
 // # HTTP
 //
@@ -35,8 +35,8 @@
 //
 // # Hedging
 //
-// [Hedge] starts a second attempt while a slow one is still running, and takes the first result.
-// [Fallback] calls an alternative when the retry has stopped.
+// [Hedge] starts a second attempt while a slow one is still running, and takes the first success.
+// [Fallback] calls an alternative if the retry fails.
 //
 //	resp, err := retry.Hedge(ctx, get, retry.HedgeOptions{Delay: 80 * time.Millisecond}, nil)
 //
@@ -66,11 +66,13 @@
 //
 // The operation never runs with a context that has ended. A wait that would outlive the caller's
 // deadline is not begun. [FromContext] reads the attempt's number, target and key from the context.
-// Nested retries are independent of each other unless the outer one sets SuppressNested.
+// A nested retry makes all its attempts in each outer attempt, unless the outer retry sets
+// SuppressNested.
 //
 // # Cost and tests
 //
-// If the first attempt succeeds, nothing is allocated and no clock is read. Each further attempt
+// If the first attempt of [Do], [Value] or [Loop] without options succeeds, nothing is allocated
+// and no clock is read, unless the call is nested in another attempt. Each further attempt
 // allocates its context. No goroutine is started except by [Hedge], whose attempts run in parallel.
 //
 // Everything runs under testing/synctest: waits use timers of package time, and budgets read its

@@ -63,8 +63,9 @@ const maxErrors = 8
 
 // Error is the error of a retry that stopped. It never changes once returned.
 type Error struct {
-	// Stop is the reason: one of the errors from ErrPermanent to ErrOptions, or the error of the
-	// caller's context. Compare it with errors.Is.
+	// Stop is the reason. Compare it with errors.Is to the errors from ErrPermanent to ErrOptions,
+	// and to those of package context. It matches none of them if the body of a Loop left the range
+	// after a failure, or continued without calling End.
 	Stop error
 	// Last is the failure of the last attempt, or of the refresh after it. Nil if no attempt was
 	// made.
@@ -131,8 +132,8 @@ func (e *Error) Permanent() bool {
 	return errors.Is(e.Stop, ErrPermanent) || errors.Is(e.Stop, ErrOptions)
 }
 
-// LogValue implements slog.LogValuer. It returns a group of msg, reason, attempts, elapsed and
-// waited.
+// LogValue implements slog.LogValuer. It returns a group of msg (if there is a failure), reason,
+// attempts, elapsed, waited and, for ErrHint, after.
 func (e *Error) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 6)
 	if e.Last != nil {

@@ -21,8 +21,8 @@ type HedgeOptions struct {
 	// Budget limits the attempts. If it refuses an attempt, Hedge starts no further ones. Its
 	// method Allow may wait. Nil means no such limit.
 	Budget Budget
-	// Classify decides how to handle a failure, as in Options. Fail ends the call. After any other
-	// action, Hedge starts another attempt.
+	// Classify decides how to handle a failure, as in Options. Fail and Refresh end the call. After
+	// any other action, Hedge starts another attempt, unless it has made MaxAttempts.
 	Classify func(err error) Action
 	// Key is the idempotency key of the call, as in Options.
 	Key string
@@ -31,8 +31,8 @@ type HedgeOptions struct {
 	Wait bool
 	// KeepContext keeps the context of the winning attempt alive until ctx ends. Set it for values
 	// that depend on that context, such as *sql.Rows. By default the context ends when Hedge
-	// returns. If the value is an *http.Response or io.ReadCloser, the context ends when the body
-	// has been closed or read to its end.
+	// returns. KeepContext has no effect on an *http.Response or io.ReadCloser: the context then
+	// ends when the body has been closed or read to its end.
 	KeepContext bool
 }
 

@@ -10,9 +10,10 @@ import (
 // the first response, regardless of its status. Put a [Transport] around it to retry by status. See
 // [Hedge].
 //
-// It hedges requests that are idempotent by their method or by a header field Idempotency-Key. If
-// there is a body, the request must have GetBody. Other requests are sent once. A HedgeTransport is
-// safe for concurrent use if its fields do not change after the first request.
+// It hedges requests that are idempotent by their method or by a header field Idempotency-Key or
+// X-Idempotency-Key. If there is a body, the request must have GetBody. Other requests are sent
+// once. A HedgeTransport is safe for concurrent use if its fields do not change after the first
+// request.
 type HedgeTransport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper

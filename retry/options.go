@@ -45,8 +45,9 @@ type Options struct {
 	// failure with the action Progress, and at the first failure after an ErrNotReady. Zero means
 	// no limit.
 	MaxFailing time.Duration
-	// Classify decides how to handle a failure. It is not called for errors marked by Permanent. If
-	// it is nil or returns Undecided, the function Classify decides.
+	// Classify decides how to handle a failure. It is not called for an error marked by Permanent,
+	// or for an inner retry's *Error whose method Permanent returns true. If Classify is nil or
+	// returns Undecided, the function Classify decides.
 	Classify func(err error) Action
 	// Budget limits the attempts of all calls that share it. Nil means no such limit.
 	Budget Budget
@@ -72,11 +73,12 @@ type Options struct {
 	// is nil, such a failure is final. If several failures in a row need a refresh, the first
 	// refresh runs at once, and each later one waits according to Policy. The next attempt follows
 	// a refresh at once, even if the refresh fails. The error of a failed refresh is kept like the
-	// failure of an attempt. A Permanent error stops the retry.
+	// failure of an attempt. If that error is marked by Permanent, the retry stops.
 	Refresh func(ctx context.Context) error
-	// SuppressNested makes each retry inside an attempt run its operation only once and stop with
-	// ErrNested. Example: three nested retries of three attempts each then make three calls instead
-	// of 27. A retry is nested if its context comes from the attempt and the attempt has not ended.
+	// SuppressNested makes each retry inside an attempt run its operation only once: a retryable
+	// failure stops it with ErrNested. Example: three nested retries of three attempts each then
+	// make three calls instead of 27. A retry is nested if its context comes from the attempt and
+	// the attempt has not ended. Poll continues in some cases: see there.
 	SuppressNested bool
 	// Key is the idempotency key of the call, which the operation finds in Attempt.Key. If it is
 	// empty and the call is nested in another attempt, the key of that attempt is used.

@@ -277,8 +277,8 @@ func (s *sequence) target(o *Options) int {
 // run.
 const yieldEvery = 16
 
-// yield is called instead of sleep for a wait of 0. It lets other goroutines run after every
-// yieldEvery-th call. It does not check the context, since admit checks it before the next attempt.
+// yield is called instead of sleep for a wait of 0. It lets other goroutines run in every
+// yieldEvery-th call. It does not check the context, since next checks it afterwards.
 func (s *sequence) yield() {
 	if s.spins++; s.spins%yieldEvery == 0 {
 		runtime.Gosched()

@@ -25,12 +25,12 @@ type AssignedSource interface {
 //   - Read returns data of a partition only after the Assign of the partition, and before its
 //     Revoke or Lost. Each span carries the number of the assignment. All spans of a batch belong
 //     to one assignment. Positions have no Key.
-//   - Commit stores marks in the broker. Calls do not overlap: they come from the checkpoint's
-//     goroutine, or from the goroutine that called Revoke. Commit skips a mark if its Assignment is
-//     not current, because another process may own that partition by now. Some brokers cannot store
-//     all settled ranges of a mark. Commit then sets the mark's Above to the ranges that it has
-//     stored. A crash would repeat the other ranges, so the engine counts their bytes against
-//     `checkpoint.replay`.
+//   - Commit stores marks in the broker. It is called by the checkpoint's goroutine, or by the
+//     goroutine that called Revoke, but never by both at once. Commit skips a mark if its
+//     Assignment is not current, because another process may own that partition by now. Some
+//     brokers cannot store all settled ranges of a mark. Commit then sets the mark's Above to the
+//     ranges that it has stored. A crash would repeat the other ranges, so the engine counts their
+//     bytes against `checkpoint.replay`.
 //   - Close gives all partitions back to the broker. The engine commits all settled progress before
 //     it calls Close.
 type AssignedReader interface {

@@ -78,8 +78,8 @@ func (b *Batch) Full() bool {
 	return len(b.Data) >= b.limits.Bytes || b.Origins >= b.limits.Records
 }
 
-// Size returns the bytes of memory that the batch holds. It is 0 for a piece (made by Cut or Pick),
-// which uses the memory of the batch from which it was cut.
+// Size estimates the bytes of memory that the batch holds. It is 0 for a piece (made by Cut or
+// Pick), which uses the memory of the batch from which it was cut.
 func (b *Batch) Size() int64 {
 	if b.parent != nil {
 		return 0
@@ -91,7 +91,7 @@ func (b *Batch) Size() int64 {
 	return int64(data + cap(b.Payload) + cap(b.Records)*72 + cap(b.Fields)*16)
 }
 
-// RawBytes returns the number of source bytes that the batch covers.
+// RawBytes returns the number of the batch's raw bytes, line ends included.
 func (b *Batch) RawBytes() int64 {
 	lo, hi := b.rawBounds()
 	return int64(hi - lo)
@@ -191,8 +191,8 @@ func (b *Batch) Parsed() { b.changed = true }
 func (b *Batch) Untouched() bool { return !b.changed }
 
 // AppendKept appends to dst the indexes in Records of the kept records (neither dropped nor
-// dead-lettered), in ascending order. The result is a valid argument of Pick. It calls Split if
-// necessary.
+// dead-lettered), in ascending order. The result is a valid argument of Pick. AppendKept calls
+// Split if necessary.
 func (b *Batch) AppendKept(dst []int) []int {
 	b.Split()
 	for i := range b.Records {
@@ -292,7 +292,7 @@ func (b *Batch) Release() {
 }
 
 // Pool keeps the memory (arenas) of released batches for reuse. The arena that was released last is
-// reused first, because it is still in the CPU cache. Pool is safe for concurrent use.
+// reused first, because it is probably still in the CPU cache. Pool is safe for concurrent use.
 type Pool struct {
 	// Freed, if not nil, is called with each batch after its last Release, before its memory is
 	// reused.

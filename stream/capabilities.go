@@ -38,11 +38,12 @@ type AppendSink interface {
 	// StartToken returns, after Open, the resume token of the position at which the lane starts,
 	// such as the size of an existing file. If the token differs from SinkOptions.ResumeToken, the
 	// engine saves it in the checkpoint before the first Deliver. After a kill, the token tells the
-	// sink which data was delivered and which data existed in the file before.
+	// sink how much data the file had before the first delivery.
 	StartToken() string
 	// Sync makes all delivered data durable, including data that earlier instances of the sink
-	// delivered up to SinkOptions.ResumeToken. It is called before a partition is finished and at
-	// drain. With `fsync: interval`, Deliver acknowledges data that is not durable yet.
+	// delivered up to SinkOptions.ResumeToken. It is called before the checkpoint is synced, such
+	// as before a partition is finished and at drain. With `fsync: interval`, Deliver acknowledges
+	// data that is not durable yet.
 	Sync(ctx context.Context) error
 }
 
@@ -71,10 +72,10 @@ type TransactionalSink interface {
 	// transaction. It is called by the checkpoint's goroutine. After an error it is called again
 	// for the same partitions.
 	//
-	// The engine passes only partitions of which nothing was delivered or stored since Load. In
-	// other partitions, an attempt to deliver a batch may still be running. By the entries of the
-	// ledger, this attempt finds out whether an earlier attempt has stored the batch already. So
-	// these entries must not be deleted yet.
+	// The engine passes only partitions of which nothing was delivered or stored since Load, and
+	// those deleted more than an hour ago. In other partitions, an attempt to deliver a batch may
+	// still be running. By the entries of the ledger, this attempt finds out whether an earlier
+	// attempt has stored the batch already. So these entries must not be deleted yet.
 	Prune(ctx context.Context, partitionIDs []string) error
 }
 
@@ -147,9 +148,8 @@ type PartitionTracker interface {
 	// Metadata returns metadata to be saved with m: printable text of at most MaxMetadata bytes,
 	// such as a hash of the bytes before the watermark, or "". Only Part and Watermark of m are
 	// set. Metadata is called before m is written. If the sink is a [TransactionalSink], Metadata
-	// is also called between two Reads, before the first batch of a partition goes to the sink.
-	// After a kill, the checkpoint can then tell which file the entries in the sink's ledger belong
-	// to.
+	// is also called between two Reads, before the first batch of a partition goes to the sink. So
+	// after a kill, the checkpoint shows to which file the entries in the sink's ledger belong.
 	Metadata(m Mark) string
 	// Deleted returns the ids of deleted partitions. Read returns no more data of a deleted
 	// partition. Data that appears later under the same name belongs to a partition with another
@@ -173,9 +173,8 @@ type SharedSource interface {
 type SettledReader interface {
 	// Settled tells the reader about progress of this route as soon as a crash can no longer undo
 	// it. Delivered records are then as durable as the sink makes them, and dead letters are on
-	// disk. Only then may the reader tell a sender that its data has arrived. Commit follows later
-	// with the same marks. Settled runs on the checkpoint's goroutine, concurrently with Read, and
-	// must not wait.
+	// disk. Only then may the reader tell a sender that its data has arrived. Commit follows later.
+	// Settled runs on the checkpoint's goroutine, concurrently with Read, and must not wait.
 	Settled(marks []Mark)
 }
 
@@ -234,8 +233,8 @@ var (
 	ErrRangeGone = errors.New("the data of a waiting batch no longer exists")
 )
 
-// RetryingSource is an optional interface of a [Source] that retries by itself while its routes
-// run. It does so if it cannot get data, for example because its command fails.
+// RetryingSource is an optional interface of a [Source] that retries by itself if it cannot get
+// data, for example because its command fails. Its routes keep running meanwhile.
 type RetryingSource interface {
 	// Failure returns the reason why the source gets no data now, or nil. The process is not ready
 	// while Failure returns an error. It is safe for concurrent use, and must not wait.

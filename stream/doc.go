@@ -1,6 +1,6 @@
 // Package stream is the contract between the engine and its connectors: the sources, processors and
-// sinks. A connector imports this package and no package of the engine. So a third-party connector
-// can do everything that a built-in one can.
+// sinks. A connector imports this package and no internal package of the engine. So a third-party
+// connector can do everything that a built-in one can.
 //
 // The package contains the types of the data ([Batch], [Record], [Span], [Mark]) and the interfaces
 // that connectors implement ([Source], [Processor], [Sink], [Component]). The engine creates the
@@ -17,9 +17,8 @@
 //
 // # Capabilities
 //
-// The following interfaces are optional. The engine checks for these and no others. A component
-// that implements an interface has the capability, unless a method reports otherwise (Encodes,
-// Finishes, HasAssignments, KeepsRequests) because of its options:
+// The following interfaces are optional. A component that implements an interface has the
+// capability, unless a method such as Encodes or Finishes reports otherwise because of its options:
 //
 //	Sink    Encoder            encodes batches before they are dispatched
 //	        AppendSink         appends to an output that has an end, and may sync later than

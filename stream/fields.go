@@ -31,8 +31,8 @@ func (b *Batch) TypeOf(name uint32) string {
 	return ""
 }
 
-// FieldsOf returns the fields of record i, in order. An unparsed record has none. While the batch
-// is processed, its owner may change the fields in place.
+// FieldsOf returns the fields of record i, in order. For an unparsed record it returns none, not
+// even message. While the batch is processed, its owner may change the fields in place.
 func (b *Batch) FieldsOf(i int) []Field {
 	r := &b.Records[i]
 	return b.Fields[r.Field : r.Field+r.NumFields : r.Field+r.NumFields]

@@ -36,8 +36,8 @@ type DeliveryStore interface {
 	DeliveryOf(ctx context.Context, key string, owner DeliveryOwner) (Delivery, error)
 	// List returns a page of deliveries by ascending ID, without their histories.
 	List(ctx context.Context, f DeliveryFilter) ([]Delivery, error)
-	// Retry makes an extra attempt, or an extra poll, of a waiting or exhausted delivery due at
-	// once.
+	// Retry schedules an extra attempt, or an extra poll, of a waiting or exhausted delivery. It is
+	// due at once.
 	Retry(ctx context.Context, key string) (Delivery, error)
 	// Cancel ends a waiting or exhausted delivery.
 	Cancel(ctx context.Context, key string) (Delivery, error)

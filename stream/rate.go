@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// PerSecond is a rate in a config: "100/s", "6000/m", "50000/h". It is never
-// negative.
+// PerSecond is a rate in a config: "100/s", "6000/m", "50000/h". It is never negative.
 type PerSecond float64
 
 // UnmarshalText reads a rate.

@@ -67,8 +67,8 @@ const (
 	Dead                 // a dead letter; settles once it is durable
 )
 
-// Record describes one record of a batch. It contains offsets instead of text, and has a size of 72
-// bytes.
+// Record describes one record of a batch. It contains offsets instead of text, and has a size of 56
+// bytes on 64-bit systems.
 type Record struct {
 	Off, Len         uint32 // the text in Batch.Data, without its line end
 	Field, NumFields uint32 // Batch.Fields[Field : Field+NumFields]

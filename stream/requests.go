@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// RequestPrefix begins the id of a partition with the data of a request; see
-// [RequestSource].
+// RequestPrefix begins the id of each partition that is a request. See [RequestSource].
 const RequestPrefix = "request-"
 
 // IsRequest reports whether a partition is the data of one request.

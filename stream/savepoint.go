@@ -34,8 +34,8 @@ func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	return s
 }
 
-// Copy sets s to the state of b. Before RollbackTo, the owner may change everything except the
-// bytes in Data. Records and fields are copied into the memory of s.
+// Copy sets s to the state of b. Before RollbackTo, the owner may append to b, and may also change
+// its Records and Fields, which Copy copies into the memory of s.
 func (s *Savepoint) Copy(b *Batch) {
 	s.measure(b)
 	s.copied, s.reasons = true, nil

@@ -36,7 +36,7 @@ type Processor interface {
 	Process(ctx context.Context, b *Batch) error
 }
 
-// Sink is a destination of data. The engine opens it once for each route.
+// Sink is a destination of data. Each route has its own instance, which the engine opens once.
 type Sink interface {
 	// Open connects, or checks in another way that the first batch can be delivered. It calls
 	// o.Lanes at least once before it returns. An error ends the route before anything is read.
@@ -66,10 +66,10 @@ type SinkOptions struct {
 	// [ParkingSink] needs it. It returns when the dead letters are durable. It is safe for
 	// concurrent use. DeadLetter is nil if dead letters cannot be stored, as in a test.
 	DeadLetter func(ctx context.Context, letters []DeadLetter) error
-	// Synced returns a time. Records that were settled before it cannot be read again, because
-	// their positions are in a synced checkpoint. Records that were settled later may be read again
-	// after a crash. The time is zero before the first sync. Synced is safe for concurrent use. It
-	// is nil if there is no checkpoint, as in a test.
+	// Synced returns a time. Records that were settled before it are not read again after a crash,
+	// because their positions are in a synced checkpoint. Records that were settled later may be
+	// read again. The time is zero before the first sync. Synced is safe for concurrent use. It is
+	// nil if there is no checkpoint, as in a test.
 	Synced func() time.Time
 	// Own and Keep are the results of [RequestSource.KeepsRequests]. If Keep is above 0, several
 	// processes use the ledger at the same time. A new process then does not end the others, and a

@@ -27,20 +27,19 @@ type Mark struct {
 	Assignment uint32
 }
 
-// Source reads data that can be read again from any position. Every route opens its own [Reader]
-// at its own position. So a stopped route does not delay other routes.
+// Source reads data that can be read again from any position, except with a [SettledReader]. Every
+// route opens its own [Reader] at its own position. So a stopped route does not delay other routes.
 type Source interface {
 	// Open returns a reader that starts each partition at the position given by o.Resume. It is
-	// called once per route before anything is read, and again when a failed route restarts. An
-	// error ends the route and is shown unchanged. It should name the affected file or address, and
-	// the remedy.
+	// called for each route before anything is read, and again after the route has failed. An error
+	// ends the route and is shown. It should name the affected file or address, and the remedy.
 	Open(ctx context.Context, o OpenOptions) (Reader, error)
 }
 
 // OpenOptions are the parameters of Source.Open.
 type OpenOptions struct {
 	Route string // "pipeline/route"
-	// Resume returns the settled progress of this route in a partition; ok is false if it has none.
+	// Resume returns the settled progress of this route in a partition, or false if it has none.
 	Resume func(partitionID string) (Mark, bool)
 	// Known yields all marks of this route. Some sources must recognize their data after it was
 	// renamed or has grown. They search these marks in Open. A file source, for example, compares
@@ -58,8 +57,8 @@ type OpenOptions struct {
 	// because each call of Assign returns the start positions of the partitions that it assigns.
 	Assignments Assignments
 	// Withdraw is called by a [WithdrawingReader] when further batches have become Unwanted. The
-	// route then withdraws the Unwanted batches that it has not sent to a worker. Withdraw returns
-	// before the route has withdrawn them. It is safe for concurrent use, but methods of the reader
+	// route then withdraws the Unwanted batches that it has not sent to a worker. Withdraw may
+	// return before all are withdrawn. It is safe for concurrent use, but methods of the reader
 	// must not call it. Nil means that the route withdraws nothing.
 	Withdraw func()
 	// Once makes Read return io.EOF after the currently existing data was read.
@@ -71,8 +70,8 @@ type OpenOptions struct {
 	Count func(name string, n int64)
 }
 
-// Reader returns the records of a source in batches. One goroutine calls it. Another goroutine may
-// call [Finisher.Finish] of its source at the same time.
+// Reader returns the records of a source in batches. One goroutine calls Read. At the same time,
+// another goroutine may call Commit, or [Finisher.Finish] of the source.
 type Reader interface {
 	// Read appends whole records and their spans to b until b is [Batch.Full] or no more data is
 	// available. While b is empty, it blocks. After that, it waits for more data for at most
