@@ -371,7 +371,7 @@ func (m *machine) wait(c *child, due time.Duration) {
 	m.crowd = max(m.crowd, len(m.waits))
 }
 
-// tick does what is due: it starts children, reports stuck ones, ends a pause, and after the
+// tick does all due work: it starts children, reports stuck ones, ends a pause, and after the
 // deadline tells all remaining children to stop.
 func (m *machine) tick(now time.Duration) {
 	m.resume(now)
