@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Service runs as a child. It is the Service of github.com/thejerf/suture/v4, so services written
-// for suture work here unchanged.
+// Service runs as a child. It has the method of the Service of github.com/thejerf/suture/v4, so
+// services written for suture can be children. They must return ErrStop and ErrEscalate instead of
+// suture's ErrDoNotRestart and ErrTerminateSupervisorTree.
 type Service interface {
 	// Serve works until ctx ends or until it fails. It must return soon after ctx has ended.
 	Serve(ctx context.Context) error
@@ -29,11 +30,11 @@ type Restart uint8
 
 // The kinds of children.
 const (
-	Permanent Restart = iota // always restarted
+	Permanent Restart = iota // restarted after an error, a panic, runtime.Goexit or nil
 	// Transient means that the child is restarted after an error, a panic or runtime.Goexit, but
 	// not after nil.
 	Transient
-	Temporary // never restarted; the child leaves the supervisor when it ends
+	Temporary // restarted only by Supervisor.Restart; leaves the supervisor when it ends
 )
 
 // String returns the name, such as "permanent".
@@ -47,11 +48,12 @@ type Strategy uint8
 
 // The strategies. OneForAll and RestForOne first stop the other affected children one by one,
 // beginning with the child that was added last. They wait for the return of each child before they
-// stop the next. Then they start all affected children in the order in which they were added.
+// stop the next. Then they start the affected children in the order in which they were added,
+// except for Temporary children.
 const (
 	OneForOne  Strategy = iota // that child
-	OneForAll                  // all children
-	RestForOne                 // that child and those that were added after it
+	OneForAll                  // all children that are not done
+	RestForOne                 // that child and those added after it that are not done
 )
 
 // String returns the name, such as "one for one".
@@ -74,8 +76,8 @@ type Child struct {
 	Name string
 	// Run is called at each start.
 	Run func(ctx context.Context) error
-	// Service is called at each start. Its Serve must therefore support several calls, one after
-	// the other. A *Supervisor does.
+	// Service is the same value for all starts. Its Serve must therefore support several calls, one
+	// after the other. A *Supervisor does.
 	Service Service
 	// New makes a new Service at each start, so that the state of a failed Service cannot affect
 	// the next one. It runs on the child's own goroutine. An error or a panic in New is a failure
@@ -95,11 +97,11 @@ type Child struct {
 	StableAfter time.Duration
 	// Shutdown bounds the time from the end of the child's context until the child returns. A child
 	// that takes longer is stuck: it is reported, and is not started again before it has returned.
-	// Zero means 5 s, with one exception: if the child is a supervisor, zero means the time that it
-	// needs to stop its own children.
+	// Zero means 5 s, with one exception: if supervisors or resenders run inside the child, zero
+	// means the time that they need to stop their own children.
 	Shutdown time.Duration
 	// Significant means that the supervisor stops the other children and returns when this child
-	// ends without a restart.
+	// ends by itself and is not restarted.
 	Significant bool
 }
 
@@ -111,11 +113,11 @@ type Spec struct {
 	// Backoff is used for children that set none. Nil means 100 ms, doubling to 30 s, with equal
 	// jitter.
 	Backoff backoff.Policy
-	// Decay, if not nil, replaces all delays by suture's policy.
+	// Decay, if not nil, replaces the Backoff of all children by suture's policy.
 	Decay *Decay
-	// Stagger is the minimum time between two restarts of any children of the supervisor. It keeps
-	// children that fail at the same time from all restarting at the same time. Zero means 1 ms. A
-	// negative value means no minimum. First starts are not staggered.
+	// Stagger is the time between two restarts of any children of the supervisor, so that children
+	// that fail at the same time do not all restart at the same time. Zero means 1 ms. A negative
+	// value means that restarts are not staggered. First starts never are.
 	Stagger time.Duration
 	// Spread bounds the delay that Stagger adds to a restart. If more than Spread/Stagger children
 	// wait, the time between two restarts is shorter than Stagger. Zero means 20 s.

@@ -13,8 +13,8 @@ import (
 // restarted, with or without an error, the supervisor adds 1 to a count. The count halves every
 // HalfLife. While the count is at most Threshold, the child is restarted at once. When the count
 // exceeds Threshold, a pause begins, of a random length in [Pause, 1.5 * Pause). All restarts of
-// the supervisor wait until the pause has ended. If another child ends during the pause, a new
-// pause begins. At the end of the pause the count is set to 0.
+// the supervisor wait until the pause has ended. If another child ends during the pause and the
+// count still exceeds Threshold, a new pause begins. At the end of the pause the count is set to 0.
 //
 // Unlike in suture, the waiting children then start one after the other, at intervals of
 // Spec.Stagger.

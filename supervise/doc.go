@@ -2,7 +2,7 @@
 // them when they fail.
 //
 //   - A [Group] runs named goroutines with one context. The first failure ends the context, and
-//     Wait returns it.
+//     Wait returns that failure.
 //   - A [Supervisor] restarts its children when they end, with backoff, escalation and
 //     supervision trees as in Erlang/OTP. A Supervisor is a [Service], so it can be a child of
 //     another one.
@@ -26,11 +26,12 @@
 // if it stops its children and returns an error instead of restarting a child.
 //
 // A Resender holds a message from Send until the message is acknowledged or dead-lettered. A
-// message is ready while the child may take it. A Nack makes the message ready again later. After
-// a crash, the child is on probation: it gets messages in rounds of 1, 2, 4, 8, ... messages,
-// until it has recovered.
+// message is ready if it only waits for the child to take it. A child has a message from the time
+// when it takes the message until its Ack or Nack, or until the child returns. After a Nack, the
+// message is ready again after a delay, or is dead-lettered. After a crash, the child is on
+// probation: it gets messages in rounds of 1, 2, 4, 8, ... messages, until it has recovered.
 //
 // The package logs only through [LogTo]. See also [Supervisor.Status]. Everything runs under
-// testing/synctest, with exact delays. The files that decide (restart order, delays, limits, which
-// messages are sent again) take the time as a parameter. The other files start goroutines and wait.
+// testing/synctest, with exact delays. The code that decides (restart order, delays, limits, which
+// messages are sent again) takes the time as a parameter. Other files start goroutines and wait.
 package supervise

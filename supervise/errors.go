@@ -14,7 +14,7 @@ var (
 	// it.
 	ErrStop = errors.New("supervise: done, not to be restarted")
 	// ErrEscalate means that restarting the child would not help. The supervisor stops its children
-	// and returns an *EscalatedError.
+	// and returns an *EscalatedError, unless the child is Temporary.
 	ErrEscalate = errors.New("supervise: a restart does not help")
 )
 
@@ -64,9 +64,9 @@ func (e *PanicError) LogValue() slog.Value {
 // because these were meant for this supervisor only.
 type EscalatedError struct {
 	Supervisor string  // path: the names from the root, separated by slashes
-	Child      string  // the child that failed last
+	Child      string  // the child that made the supervisor give up
 	Reason     string  // such as "more than 5 restarts within 1m0s"
-	Errs       []error // the last errors of all children, oldest first, at most 8
+	Errs       []error // the last errors of the children, oldest first, at most 8
 }
 
 // Error returns the supervisor, the child, the reason and the children's errors.

@@ -24,13 +24,14 @@ func (k Kind) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// An Event is one change of state. Fields that the comment of its Kind does not mention are zero.
+// An Event is one change of state. Err, Ran, Restart and Delay are zero unless the comment of the
+// Kind mentions them.
 type Event struct {
 	Time        time.Time
 	Kind        Kind
 	Supervisor  string // path: the names from the root, separated by slashes
-	Child       string // "" for the supervisor itself
-	Incarnation uint64 // counts the child's starts from 1
+	Child       string // "" for Paused and Resumed
+	Incarnation uint64 // counts the child's starts from 1; 0 for Paused, Resumed and Escalated
 	Err         error
 	Ran         time.Duration // time since the start of the incarnation
 	Restart     bool          // the child will be restarted

@@ -11,8 +11,8 @@ import (
 
 // Group is a set of named goroutines with one context. The first error or panic in one of them ends
 // the context. A Group is safe for concurrent use and must not be copied. Make one with [NewGroup].
-// Unlike that of errgroup, the zero value does not work. Inside a child of a [Supervisor], its
-// goroutines appear in the supervisor's Status while they run.
+// Unlike a zero errgroup.Group, a zero Group does not work. If a child of a [Supervisor] makes the
+// group, its goroutines appear in the supervisor's Status while they run.
 type Group struct {
 	name   string
 	ctx    context.Context
@@ -37,7 +37,8 @@ type member struct {
 func NewGroup(ctx context.Context) *Group { return NewNamedGroup(ctx, "") }
 
 // NewNamedGroup is like NewGroup, but in Status the group is a node with that name, above its
-// goroutines. Without a name, the goroutines appear directly below the child that made the group.
+// goroutines. Without a name, the goroutines appear directly below the child or the goroutine that
+// made the group.
 func NewNamedGroup(ctx context.Context, name string) *Group {
 	up, _ := supervised(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -76,8 +77,8 @@ func (g *Group) Go(name string, run func(ctx context.Context) error) {
 	g.start(name, slots, run)
 }
 
-// TryGo is Go if fewer goroutines than the limit are running. Otherwise, it returns false and does
-// not start run.
+// TryGo is like Go, but does not block: if the limit is reached, it returns false and does not
+// start run.
 func (g *Group) TryGo(name string, run func(ctx context.Context) error) bool {
 	slots := g.limit()
 	if slots != nil {

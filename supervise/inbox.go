@@ -26,8 +26,8 @@ type Message[K comparable, M, R any] struct {
 	h  *held[K, M, R]
 }
 
-// Next takes the oldest message. It waits until there is a message and the child may take one: a
-// child may hold at most Limits.Window messages, and fewer after a crash. The error is the cause of
+// Next takes the oldest ready message. It waits until there is one and the child may take it: a
+// child may have at most Limits.Window messages, and fewer after a crash. The error is the cause of
 // ctx's end, or ErrStopped after the incarnation has returned.
 func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	r := in.r
@@ -84,7 +84,7 @@ func (m Message[K, M, R]) Ack(reply R) bool {
 
 // Nack returns the message to the Resender after a failure that is not a crash. The message is
 // retried after the delay of Options.Retry, or dead-lettered. Nack reports false if this
-// incarnation no longer holds the message.
+// incarnation no longer has the message.
 func (m Message[K, M, R]) Nack(err error) bool {
 	r := m.in.r
 	r.mu.Lock()

@@ -68,8 +68,8 @@ func logLine(e Event) (slog.Level, string) {
 	return slog.LevelInfo, "supervisor event"
 }
 
-// repeatsItsStop reports whether err is the error of a child that was told to stop or is done,
-// and so not a failure.
+// repeatsItsStop reports whether err is not a failure: it only says that the child was told to stop
+// or is done.
 func repeatsItsStop(err error) bool {
 	for _, asked := range []error{context.Canceled, ErrStop, ErrStopped, ErrRestarting,
 		ErrRemoved} {

@@ -66,14 +66,15 @@ const (
 
 // phase is the state of the whole supervisor.
 //
-//	notStarted ─begin─▶ keeping ⇄ regrouping ─stop─▶ ending ─▶ over ─reset─▶ notStarted
+//	notStarted ─begin─▶ keeping ⇄ regrouping
+//	each of these ─stop─▶ ending ─▶ over ─reset─▶ notStarted
 type phase uint8
 
 const (
 	notStarted phase = iota
 	keeping          // restarting children one by one
-	regrouping       // machine.mark and all later children are stopped, to start again in order
-	ending           // all children are stopped
+	regrouping       // children from machine.mark on are being stopped, to start again in order
+	ending           // all children are being stopped
 	over             // all children have returned or are stuck
 )
 
@@ -131,7 +132,7 @@ func newMachine(path string, spec Spec) *machine {
 		recent: recent{Intensity: spec.Intensity}}
 }
 
-// add adds a child, and starts it if the state machine is running.
+// add adds a child, and starts it in phase keeping.
 func (m *machine) add(now time.Duration, recipe Child) error {
 	recipe, err := recipe.withDefaults(m.spec)
 	switch {
@@ -169,9 +170,9 @@ func (m *machine) link(c *child) {
 
 // reset prepares the state machine for the next call of Serve. Its phase must be over, and none of
 // its children may be alive. All children start as new ones, but the count of their incarnations
-// continues. Children that were added before the first Serve come back unless they were removed,
-// even if they are Temporary and have ended. Children that were added later come back only if they
-// are still in the list.
+// continues. Children that were added before the first Serve come back even if they are Temporary
+// and have ended, but not if they were removed or another child has their name. Children that were
+// added later come back only if they are still in the list.
 func (m *machine) reset() {
 	var list []*child
 	for _, c := range m.initial {
@@ -350,7 +351,7 @@ func (m *machine) finish(now time.Duration, c *child, err error) {
 	}
 }
 
-// remember keeps the last of the children's errors for an escalation.
+// remember keeps err, the latest of the children's errors, for an EscalatedError.
 func (m *machine) remember(c *child, err error) {
 	const most = 8
 	if len(m.errs) == most {
@@ -370,7 +371,8 @@ func (m *machine) wait(c *child, due time.Duration) {
 	m.crowd = max(m.crowd, len(m.waits))
 }
 
-// tick does everything that is due: starts, reports of stuck children, the deadline.
+// tick does all due work: it starts children, reports stuck ones, ends a pause, and after the
+// deadline tells all remaining children to stop.
 func (m *machine) tick(now time.Duration) {
 	m.resume(now)
 	for c := m.stops.first(); c != nil && c.at <= now; c = m.stops.first() {
@@ -396,7 +398,8 @@ func (m *machine) resume(now time.Duration) {
 	}
 }
 
-// catchUp bounds the number of restarts that happen at once after the supervisor itself was late.
+// catchUp bounds the restarts that happen at once after the supervisor itself was late: it makes up
+// for at most this number of missed gaps.
 const catchUp = 10
 
 // gap is the time between two restarts.

@@ -128,7 +128,7 @@ type detour struct {
 	after    int           // crashes in a row until the recipe changes; 0 if there is no fallback
 	back     time.Duration // maximum time with the fallback; 0 means no limit
 	fallback bool
-	trial    bool          // Child is back then, and one crash within back changes the recipe
+	trial    bool          // Child runs again because back has passed; see crashed
 	crashes  int           // number of crashes in a row with this recipe
 	since    time.Duration // time of the last change of the recipe
 }

@@ -5,7 +5,7 @@ package supervise
 import "container/heap"
 
 // queue is a heap of children, ordered by their due times (the field at). Children with equal times
-// are in the order of the supervisor. A child is in at most one queue.
+// are in the order in which they were added. A child is in at most one queue.
 type queue []*child
 
 // Len implements heap.Interface, as do the next four.

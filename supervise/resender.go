@@ -10,13 +10,14 @@ import (
 )
 
 // Resender keeps each message until a child, which may crash at any time, has acknowledged it. It
-// passes the child's reply to the caller.
+// passes the child's reply to the caller of Call.
 //
 // Delivery is at least once: a child that crashes between its work and its ack gets the message
-// again. After a crash, only the messages that the child had taken are sent again. A message that
-// crashes its child is detected and dead-lettered. The delays between incarnations start from the
-// beginning only after the child has recovered. The number of held messages is limited, and an ack
-// costs O(1). The model is the BackOffSender of R. Roestenburg (Akka), which has no such limits.
+// again. After a crash, only the messages that the child had taken are sent again. If
+// Limits.MaxDeaths is set, a message that crashes its child is detected and dead-lettered. The
+// delays between incarnations start from the beginning when the child has recovered. The number of
+// held messages is limited, and an ack by the child costs O(1). The model is the BackOffSender of
+// R. Roestenburg (Akka), which has no such limits.
 //
 // Methods are safe for concurrent use. Send and Call work before Serve, too. A Resender is a
 // [Service]: as a supervisor's child it is the Child.Service, and keeps its messages when Serve is
@@ -83,9 +84,10 @@ func NewResender[K comparable, M, R any](name string,
 
 func (r *Resender[K, M, R]) now() time.Duration { return time.Since(r.epoch) }
 
-// Send accepts a message. If it returns nil, the message is held until it is acknowledged or
-// dead-lettered. If a held message has the same key, Send returns ErrHeld. If the limits allow no
-// further message, Send waits, at most until ctx ends. Waiting callers continue in the order of
+// Send accepts a message. If it returns nil, the message either is held until it is acknowledged or
+// dead-lettered, or was passed to Options.Spill. If a held message has the same key, Send returns
+// ErrHeld. If the limits allow no further message, Limits.Overflow decides. With Block, the
+// default, Send waits until there is room or ctx ends. Waiting callers continue in the order of
 // their calls, so a small message can wait behind a large one. A child that sends to its own
 // Resender must bound ctx, or acknowledge its message first. Otherwise, it may wait forever for
 // room that only its own ack would make.
@@ -95,8 +97,9 @@ func (r *Resender[K, M, R]) Send(ctx context.Context, key K, value M) error {
 }
 
 // Call sends a message and waits for the child's reply, even if the child crashes meanwhile. If ctx
-// ends first, Call returns its cause and the message stays held. The error is a *DeadError if the
-// message was dead-lettered, ErrSpilled if it was spilled, and ErrStopped after Close.
+// ends during this wait, Call returns the cause and the message stays held. The error wraps a
+// *DeadError if the message was dead-lettered, ErrSpilled if it was spilled, and ErrStopped after
+// Close. Until the message is held, Call does the same as Send.
 func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, err error) {
 	a := &answer[R]{done: make(chan struct{})}
 	spilled, err := r.send(ctx, key, value, a)

@@ -27,7 +27,7 @@ var (
 // for a reply to it.
 var ErrSpilled = errors.New("supervise: the message was spilled")
 
-// Overflow selects the treatment of a message without room in the queue.
+// Overflow selects what Send does with a message that exceeds Limits.Items or Limits.Bytes.
 type Overflow uint8
 
 // The ways to handle an overflow.
@@ -55,12 +55,12 @@ type Limits struct {
 	// even if it is larger. 0 means 64 MiB.
 	Bytes    int64
 	Overflow Overflow
-	Window   int // messages that the child may have taken and not settled; 0 means 1024
+	Window   int // messages that the child may have at a time; 0 means 1024
 
 	// MaxDeaths is the number of crashes after which a message is dead-lettered. A crash counts
-	// against a message only if the child had taken and not settled this message alone. Zero means
-	// that crashes never dead-letter a message. Use zero if the messages are not to blame for
-	// crashes, for example if a child crashes whenever its server is down.
+	// against a message only if it was the only message that the child had. Zero means no limit.
+	// Use zero if the messages are not to blame for crashes, for example if a child crashes
+	// whenever its server is down.
 	MaxDeaths int
 	// MaxAttempts is the maximum number of times that the child takes a message, including the
 	// first. Zero means no limit.
@@ -69,19 +69,20 @@ type Limits struct {
 	// taken is checked when the message comes back. Zero means no limit.
 	MaxAge time.Duration
 
-	// Stall bounds the time for which a child that has taken messages makes no progress: it neither
-	// takes nor settles a message. After this time, the child's context ends, which counts as a
+	// Stall bounds the time for which a child that has messages makes no progress: it does not
+	// take, acknowledge or nack one. After this time, the child's context ends, which counts as a
 	// crash. Zero means no limit.
 	Stall time.Duration
 	// Shutdown bounds the time that the child takes to return after its context has ended. A child
-	// that takes longer is stuck. Zero means 5 s. The next incarnation starts only after the stuck
-	// one has returned.
+	// that takes longer is stuck, and if it was to be restarted, the Resender gives up. Zero means
+	// 5 s.
 	Shutdown time.Duration
 }
 
-// Work is one incarnation of a Resender's child. It takes messages from the Inbox and settles them,
-// in any order and from any goroutine, until ctx ends. An error, a panic or runtime.Goexit is a
-// crash: the next incarnation gets the messages that were not acknowledged.
+// Work is one incarnation of a Resender's child. It takes messages from the Inbox and calls Ack or
+// Nack for them, in any order and from any goroutine, until ctx ends. Before that, an error (except
+// ErrStop), a panic or runtime.Goexit is a crash: the next incarnation gets the messages that were
+// not acknowledged.
 type Work[K comparable, M, R any] func(ctx context.Context, in *Inbox[K, M, R]) error
 
 // Recipe makes a new child at each start, on the child's own goroutine. An error is a crash.
@@ -168,19 +169,22 @@ type Options[K comparable, M, R any] struct {
 	// Backoff is the delay before each new incarnation. Nil means 100 ms, doubling to 30 s, with
 	// equal jitter.
 	//
-	// After a crash, the child gets messages in rounds of 1, 2, 4, 8, ... messages. The delays
-	// start from the beginning when two conditions hold: the child has acknowledged a whole round,
-	// and all messages that it had taken at the crash are settled.
+	// After a crash, the child gets messages in rounds of 1, 2, 4, 8, ... messages. The child has
+	// recovered, and the delays start from the beginning, when two conditions hold: the child has
+	// acknowledged a whole round, and all messages that it had at crashes are acknowledged or
+	// dead-lettered. For a child without messages, the run time counts, as with a Child.StableAfter
+	// of zero.
 	Backoff backoff.Policy
 	// Retry is the delay of a message after Nack. If it gives up, the message is dead-lettered. Nil
-	// means Backoff. If Backoff gives up and DeadLetter is nil, the last delay of the message is
-	// repeated, at least 1 s.
+	// means Backoff, with one difference: if Backoff gives up and DeadLetter is nil, the last delay
+	// of the message is repeated, at least 1 s.
 	Retry  backoff.Policy
 	Limits Limits
 	Size   func(M) int64 // bytes of a message; nil means 0 for each
 	// DeadLetter stores a message durably. It returns nil only when the message is durable. After
 	// an error it is called again later. It is required if a field of Limits can dead-letter a
-	// message, and if Retry can give up. It is called by Serve, and by Send for DropOldest.
+	// message, or if a Retry is set that can give up. It is called by Serve, and by Send and Call
+	// for DropOldest.
 	DeadLetter func(ctx context.Context, d Dead[K, M]) error
 	Spill      func(ctx context.Context, key K, value M) error // for Overflow Spill
 	// OnEvent is called as Spec.OnEvent is, with events of the kinds Started, Ended, Stopping,
@@ -189,8 +193,8 @@ type Options[K comparable, M, R any] struct {
 	Rand    rand.Source // used under the Resender's lock; nil means one with a random seed
 }
 
-// ends reports whether p ends after some number of waits or some time. It asks p for the
-// wait after more waits than there can be.
+// ends reports whether p gives up after some number of delays or some time. It asks p for the
+// delay after more delays than there can be.
 func ends(p backoff.Policy) bool {
 	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32,
 		Slept: math.MaxInt64}, rand.NewPCG(0, 0))

@@ -32,11 +32,11 @@ type serving[K comparable, M, R any] struct {
 }
 
 // Serve runs the child, and restarts it when it has crashed or has returned nil. It returns the
-// cause if ctx ends, nil if the child returns ErrStop, and an *EscalatedError if the child returns
-// ErrEscalate or Backoff gives up. The messages stay held. Serve may be called again after it has
-// returned.
+// cause if ctx ends, nil if the child returns ErrStop, and an *EscalatedError if the Resender gives
+// up: the child returns ErrEscalate, Backoff gives up, or the child is stuck when it is to be
+// restarted. The messages stay held. Serve may be called again after it has returned.
 //
-// A child that does not return after its context has ended is handled as in [Supervisor.Serve].
+// While a child is stuck, Serve returns or waits as [Supervisor.Serve] does.
 func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 	r.mu.Lock()
 	if !r.serving && r.returned { // the stuck child of an earlier Serve has returned meanwhile
@@ -122,8 +122,8 @@ func (s *serving[K, M, R]) loop() error {
 	}
 }
 
-// handleReturn handles a child that has returned. The caller holds mu. The same is true of the
-// functions below, down to wakeAt.
+// handleReturn handles a child that has returned. The callers of handleReturn, and of the functions
+// below down to wakeAt, hold mu.
 func (s *serving[K, M, R]) handleReturn(now time.Duration) {
 	if !s.returned {
 		return

@@ -137,10 +137,12 @@ func (q *later[K, M, R]) Pop() any {
 // round is no larger.
 //
 // The child has recovered when two conditions hold: it has acknowledged a whole round, and all
-// messages that it had taken at the crash are settled. Its delays then start from the beginning.
+// messages that it had at crashes are acknowledged or dead-lettered. Its delays then start from the
+// beginning.
 //
-// Probation finds a message that crashes the child within a few crashes, regardless of the number
-// of messages that the child had taken at first. Example, in messages that the child has taken:
+// Probation finds a message that crashes the child. This takes few crashes, because each further
+// crash at least halves the number of messages before it. Example, with the number of messages that
+// the child has:
 //
 //	1024: crash   1: ack   2: ack   4: crash   1: ack   2: crash   1: crash, so it is this one
 type resends[K comparable, M, R any] struct {
@@ -193,8 +195,8 @@ func (s *resends[K, M, R]) hasRoom() bool {
 	return s.out.n < s.limits.Window
 }
 
-// take gives the oldest message to the child. It returns nil if there is no message, or if the
-// child may not hold another one.
+// take gives the oldest ready message to the child. It returns nil if no message is ready, or if
+// the child may not have another one.
 func (s *resends[K, M, R]) take(now time.Duration) *held[K, M, R] {
 	h := s.ready.first
 	if h == nil || !s.hasRoom() {
@@ -253,8 +255,7 @@ func (s *resends[K, M, R]) clear(h *held[K, M, R]) {
 
 // round ends a round of the probation if the child has no message any more. If a message of this
 // round was nacked, the next round is no larger. Otherwise the whole probation ends if no message
-// is left that the child had taken at the crash. If some are left, the next round is twice as
-// large.
+// is left that the child had at a crash. If some are left, the next round is twice as large.
 func (s *resends[K, M, R]) round(now time.Duration) {
 	s.progress = now
 	if !s.probing || s.out.n > 0 {
@@ -270,8 +271,8 @@ func (s *resends[K, M, R]) round(now time.Duration) {
 	s.taken, s.failed = 0, false
 }
 
-// nack delays or dead-letters h after a failure. It reports false if that incarnation does not hold
-// h.
+// nack delays or dead-letters h after a failure. It reports false if the child does not have h from
+// that incarnation.
 func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation uint64,
 	err error) bool {
 	if h.list != out || h.incarnation != incarnation {

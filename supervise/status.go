@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Status is a snapshot of a child, a goroutine of a group, or a supervisor with its children. The
-// Children of a child are the supervisors and groups that run inside it. They register through
-// their context, so it does not matter how they were started.
+// Status is a snapshot of a child, a group, a goroutine of a group, or a supervisor. The Children
+// of a child are the supervisors and groups that run inside it. They register through their
+// context, so it does not matter how they were started.
 type Status struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`
 	Restart  Restart   `json:"restart"`            // Restart of a child
 	Strategy *Strategy `json:"strategy,omitempty"` // Strategy of a supervisor; nil for other nodes
 	Starts   uint64    `json:"starts"`
-	// Since is the time of the last start, or of the end if it is not running.
+	// Since is the time of the last start, or of the end of a child that is not running.
 	Since    time.Time `json:"since,omitzero"`
 	Next     time.Time `json:"next,omitzero"`   // Waiting: earliest start
 	Err      string    `json:"error,omitempty"` // error of its last end, without a stack

@@ -167,7 +167,7 @@ func (m *machine) remove(now time.Duration, name string) error {
 }
 
 // restart stops a running child and starts it again. A waiting or finished child is only started.
-// There is no delay.
+// The start skips Backoff.
 func (m *machine) restart(now time.Duration, name string) error {
 	c := m.names[name]
 	switch {

@@ -52,8 +52,8 @@ type liveChild struct {
 type above struct {
 	path string
 	tell func(context.Context, Event)
-	// A supervisor inside this child calls needs with the time that it takes to stop, and again
-	// when that time grows. The supervisor above then gives the child at least that time.
+	// A supervisor inside the child calls needs with the time that it takes to stop, and again
+	// when that time grows. If Child.Shutdown is zero, the child then gets at least that time.
 	needs      func(time.Duration)
 	passPanics bool
 	within     *within // of the incarnation or goroutine that has this context
@@ -61,8 +61,8 @@ type above struct {
 
 type aboveKey struct{}
 
-// New checks spec and the children and starts nothing. The name is the first part of the paths in
-// events and errors. It must not be empty or contain a slash.
+// New checks spec and the children and starts nothing. The name is a part of the paths in events
+// and errors. It must not be empty or contain a slash.
 func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 	if name == "" || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("supervisor %q: want a name without a slash", name)
@@ -120,8 +120,8 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	return k.loop(nested)
 }
 
-// open prepares a call of Serve. It also returns the commands that an earlier call of Serve has
-// produced but not carried out.
+// open prepares a call of Serve. It also returns the commands that the state machine has produced
+// since the last call, and that are still to be carried out.
 func (s *Supervisor) open(ctx context.Context, up above,
 	nested bool) (*serveRun, []command, error) {
 	s.mu.Lock()
@@ -218,8 +218,8 @@ func (k *serveRun) loop(nested bool) error {
 }
 
 // handleExitsLocked tells the state machine which children have returned (the field inbox). Their
-// events are passed to OnEvent later. Some goroutines wait for these calls of OnEvent. The result
-// has their channels, which the caller closes after the calls. The caller holds mu.
+// events are passed to OnEvent later. The caller then closes the channels in the result, for which
+// exited waits. The caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
 	for _, e := range s.inbox {
 		delete(s.lives, e.child)
@@ -276,7 +276,7 @@ func (k *serveRun) start(c *child) {
 }
 
 // exited passes the end of c to the goroutine of Serve. If a panic in c is about to crash the
-// process, exited waits until OnEvent has been called.
+// process, exited waits until OnEvent has got the event.
 func (k *serveRun) exited(c *child, err error) {
 	e := exit{child: c, err: err}
 	if _, panicked := err.(*PanicError); panicked && k.passPanics {
@@ -325,7 +325,7 @@ func (s *Supervisor) announce() {
 	}
 }
 
-// allow raises the default Shutdown of c to the parameter needs, unless it is longer already. The
+// allow sets the default Shutdown of c to needs, unless an earlier call has set a longer time. The
 // parameter is the time that a supervisor within c takes to stop.
 func (s *Supervisor) allow(c *child, needs time.Duration) {
 	s.mu.Lock()
@@ -370,8 +370,8 @@ func (s *Supervisor) result() error {
 	return s.m.result
 }
 
-// stuck returns the paths of the children that have not returned. For a child that is a supervisor
-// with stuck children, it returns the paths of those children instead.
+// stuck returns the paths of the children that have not returned. For a child that runs
+// supervisors with stuck children, it returns the paths of those children instead.
 func (s *Supervisor) stuck() (paths []string) {
 	s.mu.Lock()
 	names, lives := []string{}, []liveChild{}
@@ -421,8 +421,9 @@ func (s *Supervisor) Add(c Child) error {
 	return nil
 }
 
-// Remove stops a child and waits until the child has returned and left the supervisor. If ctx ends
-// first, Remove returns the cause, and the child still leaves the supervisor later.
+// Remove stops a child and waits until the child has returned and left the supervisor, or until
+// Serve has returned. If ctx ends first, Remove returns the cause, and the child still leaves the
+// supervisor later.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	gone := make(chan struct{})
 	s.mu.Lock()
@@ -450,8 +451,9 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 }
 
 // Restart stops a running child and starts it again. A child that waits or is done is only started.
-// The start has no delay and does not count for Intensity. Restart does not wait for the start. If
-// Serve is not running or is stopping the children, the error wraps ErrStopped.
+// The start skips Backoff and does not count for Intensity. If the Strategy is already restarting
+// the child together with others, the child starts with them. Restart does not wait for the start.
+// If Serve is not running or is stopping the children, the error wraps ErrStopped.
 func (s *Supervisor) Restart(name string) error {
 	s.mu.Lock()
 	err := s.m.restart(s.nowLocked(), name)

@@ -11,8 +11,8 @@ import (
 
 // Broker is an in-memory broker with one topic and one consumer group. It outlives the engines of a
 // test, so that engines can be killed, cut off and restarted. NewBrokerSource creates sources for
-// it. It has no clock: a member's session ends when the test ends it. It is safe for concurrent
-// use.
+// it. It has no clock: a session ends only if its member leaves or joins again, or if the test ends
+// it. A Broker is safe for concurrent use.
 //
 // A rebalance is cooperative: the broker revokes a partition, waits until the owner has
 // acknowledged this, and only then assigns the partition to the new owner. Like a Kafka broker, it
@@ -23,7 +23,7 @@ type Broker struct {
 	mu       sync.Mutex // guards the fields below
 	parts    []*brokerPartition
 	sessions map[string]*session // the group's members, by name
-	cut      map[string]bool     // members whose calls are blocked
+	cut      map[string]bool     // members that are cut off
 	frozen   map[string]bool     // members that get no notifications
 	changed  chan struct{}       // closed and replaced at each change
 	mistakes []string
@@ -49,7 +49,7 @@ type brokerRecord struct {
 type session struct {
 	b      *Broker
 	name   string
-	gone   chan struct{} // closed when the member has left the group
+	gone   chan struct{} // closed at the end of the session, unless the member is cut or frozen
 	events []groupEvent
 }
 
@@ -113,7 +113,7 @@ func (b *Broker) SetCommitted(partition int, offset int64) {
 	p.offset, p.metadata, p.stored = offset, "", true
 }
 
-// Lag returns the number of offsets above the committed ones in all partitions.
+// Lag returns the number of offsets of all partitions that have not been committed.
 func (b *Broker) Lag() (lag int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +152,7 @@ func (b *Broker) Mistakes() []string {
 }
 
 // Expire ends the session of a member, as a missed heartbeat does, and gives its partitions to the
-// other members. The member finds out when it next calls, and joins again.
+// other members. The member is told, and joins again.
 func (b *Broker) Expire(member string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,8 +161,9 @@ func (b *Broker) Expire(member string) {
 	}
 }
 
-// Cut does the same as Expire, and also blocks all calls of the member. This simulates a killed
-// process or a broken network. A process that replaces the member joins under another name.
+// Cut ends the session of a member, and gives its partitions to the other members. From then on,
+// the member gets no notifications, and its commits and heartbeats fail. This simulates a killed
+// process or a broken network. A process that replaces the member must join under another name.
 func (b *Broker) Cut(member string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -255,8 +256,8 @@ func (s *session) check() error {
 	return nil
 }
 
-// next waits for an event: a request of the broker to take or to release partitions. A session that
-// is cut waits until ctx is done.
+// next waits for an event: a request of the broker to take or to release partitions. If the member
+// is cut off, next waits until ctx is done.
 func (s *session) next(ctx context.Context) (groupEvent, error) {
 	for {
 		s.b.mu.Lock()

@@ -21,7 +21,8 @@ type BrokerSource struct {
 	member string
 	// MetadataLimit bounds the metadata of a committed offset. Zero means commitmeta.DefaultLimit.
 	MetadataLimit int
-	// BatchRecords bounds the records of a batch. Zero means the limits of the batch.
+	// BatchRecords bounds the records of a batch, in addition to the batch's own limits. Zero means
+	// no further limit.
 	BatchRecords int
 }
 
@@ -194,7 +195,8 @@ func (r *brokerReader) wake() {
 	r.changed = make(chan struct{})
 }
 
-// lose reports to the engine that the broker has ended the session.
+// lose removes all partitions at the end of a session, and reports to the engine that they are
+// lost.
 func (r *brokerReader) lose() {
 	r.mu.Lock()
 	ids := slices.Collect(maps.Keys(r.parts))
@@ -234,7 +236,7 @@ func (r *brokerReader) Read(ctx context.Context, b *stream.Batch) error {
 // fill appends records of one partition to b. It tries the partitions in turn, beginning after the
 // partition of the last batch, and uses the first one with data. If it finds no data, done is true
 // if the reader has partitions and has read all of them to their ends. ours is closed when the
-// partitions of the reader change, and theirs when the partitions of the broker change.
+// partitions of the reader change, and theirs when anything in the broker changes.
 func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -256,8 +258,8 @@ func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan str
 	return done, r.changed, theirs
 }
 
-// readFrom appends records of p up to the next settled range, and adds the span that covers them.
-// The span includes offsets without a record, also those after the last record.
+// readFrom appends records of p until b is full or a settled range begins. It adds the span that
+// covers them. The span includes offsets without a record, also those after the last record.
 func (r *brokerReader) readFrom(p *readPartition, b *stream.Batch) {
 	for len(p.above) > 0 && p.above[0].From.Num <= p.next {
 		p.next = max(p.next, p.above[0].To.Num)

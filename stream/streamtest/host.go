@@ -4,9 +4,9 @@
 //   - batches made from text ([Lines], [Text]) or value by value ([Rows])
 //   - an in-memory [Broker] and an in-memory database ([Store])
 //
-// It does not import the engine, so that a connector's tests do not need it. The suite that every
-// connector passes is engine/connector/connectortest. The package runs under testing/synctest if a
-// host is created and stopped in the bubble.
+// The package does not import the engine, so that a connector's tests do not need the engine. The
+// conformance suite of connectors is engine/connector/connectortest. The package runs under
+// testing/synctest if a host is created and stopped in the bubble.
 package streamtest
 
 import (
@@ -28,8 +28,9 @@ const patience = 20 * time.Second
 // errProcessEnded is the cause with which a Host's goroutines are stopped.
 var errProcessEnded = errors.New("streamtest: the process ends")
 
-// Host is a [stream.SourceHost] for tests of any component. Goroutines start at once, including
-// those requested by New. It is safe for concurrent use.
+// Host is a [stream.SourceHost] for tests of any component. Its method Go starts the goroutine at
+// once. Unlike the engine, a Host permits a sink to call Go before Open, and a processor before
+// Process. It is safe for concurrent use.
 type Host struct {
 	files vfs.FS
 	log   *slog.Logger
@@ -83,7 +84,8 @@ func (h *Host) FS() vfs.FS { return h.files }
 // Go implements stream.Host.
 func (h *Host) Go(name string, run func(context.Context) error) { h.group.Go(name, run) }
 
-// State implements stream.SourceHost. Without UseState the directory is temporary.
+// State implements stream.SourceHost. Without UseState, the directory is a temporary one of
+// [vfs.OS].
 func (h *Host) State() (vfs.Dir, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,9 +119,9 @@ func (h *Host) Fault(err error) {
 func (h *Host) Failed() <-chan struct{} { return h.group.Context().Done() }
 
 // Stop ends the context of the connector's goroutines, waits for them, and closes the state
-// directory. The end of a route or of the process ends the context in the same way. Stop returns
-// the first error of a goroutine, or an error if goroutines still run after 20 s. It may be called
-// again.
+// directory. The engine ends the context in the same way when a route or the process ends. Stop
+// returns the first error of a goroutine. If goroutines still run after 20 s, it returns an error
+// and leaves the state directory open. Stop may be called again.
 func (h *Host) Stop() error {
 	h.mu.Lock()
 	h.taken = true

@@ -30,8 +30,7 @@ type Quiet struct {
 }
 
 // NewQuiet returns a host over the given file system. The host starts a goroutine only if
-// runs(name) is true for the goroutine's name. A second writer (also) gets the log as well, unless
-// it is nil.
+// runs(name) is true for the goroutine's name. If also is not nil, the log is written to it, too.
 func NewQuiet(files vfs.FS, also io.Writer, runs func(name string) bool) *Quiet {
 	h := &Quiet{files: files, runs: runs}
 	var w io.Writer = logLines{h}

@@ -48,7 +48,7 @@ func (s *Store) Mistakes() []string {
 	return slices.Clone(s.mistakes)
 }
 
-// Fenced returns the number of transactions that failed because their partition had another owner.
+// Fenced returns the number of transactions that failed with a [stream.FencedError].
 func (s *Store) Fenced() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Store) Repeated() int {
 	return s.repeated
 }
 
-// SetDown makes every transaction fail with err, until SetDown(nil).
+// SetDown makes every transaction and every Take fail with err, until SetDown(nil).
 func (s *Store) SetDown(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,8 @@ func (s *Store) Steal(partitionID string) {
 	s.ledgers[partitionID].epoch++
 }
 
-// Epoch returns the number of times that a partition was taken.
+// Epoch returns the current epoch of a partition, or 0 if the partition has no ledger. Each Take
+// and each Steal begins a new epoch.
 func (s *Store) Epoch(partitionID string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,9 +100,9 @@ type StoreSink struct {
 	store *Store
 	// Workers is the number of lanes. Zero means one.
 	Workers int
-	// Before, if not nil, is called in each transaction before it commits. An error aborts it.
+	// Before, if not nil, is called by Deliver before the commit. An error prevents the commit.
 	Before func(ctx context.Context, a stream.Attempt) error
-	// After, if not nil, is called after a commit. An error simulates a lost response.
+	// After, if not nil, is called by Deliver after the commit. An error simulates a lost response.
 	After func(ctx context.Context, a stream.Attempt) error
 	// BeforeTake, if not nil, is called by Take.
 	BeforeTake func(ctx context.Context) error
@@ -237,8 +238,8 @@ func (s *StoreSink) Store(_ context.Context,
 }
 
 // commit writes rows and spans together. It writes nothing if the ledger has all of the spans
-// already. It returns an error if the ledger has only a part of them. It also returns an error for
-// a late attempt, that is, if the epoch is not current or the assignment has been released.
+// already. It returns an error if the ledger has only a part of them. It also returns an error if
+// the assignment's epoch is not current or not confirmed, or if the assignment has been released.
 func (s *StoreSink) commit(spans []stream.Span, rows []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,7 +321,7 @@ const (
 	wholly
 )
 
-// holds returns whether the ledger contains nothing, a part or all of the range r.
+// holds reports how much of the range r is in the ledger.
 func (l *storeLedger) holds(r stream.Range) holding {
 	if r.To.Compare(l.watermark) <= 0 {
 		return wholly

@@ -85,7 +85,7 @@ func (r *routes) Progress(route string) (stream.OpenOptions, error) {
 	return progress(route)
 }
 
-// SetProgress changes the results of Progress to those of the function progress.
+// SetProgress makes Progress return the results of the function progress.
 func (r *routes) SetProgress(progress func(route string) (stream.OpenOptions, error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
