@@ -19,7 +19,8 @@ const (
 )
 
 // Options are the options that all HTTP sinks share. A sink's own options embed them. They include
-// no timeout, because `flow.timeout` and `flow.abandon` bound the time until a response.
+// no timeout of a request, because `flow.timeout` and `flow.abandon` bound the time until a
+// response.
 type Options struct {
 	Endpoints      []Endpoint        `yaml:"endpoints" required:"true" doc:"URLs or {dns: NAME, port: N}, each address a worker"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"compression of bodies"`
@@ -103,8 +104,8 @@ func (o *Options) CheckFiles() error {
 	return nil
 }
 
-// Validate checks the common options, then the sink's own options, and then the files named in
-// them.
+// Validate checks the common options, then the sink's own options, and then the file of the option
+// `tls.ca`.
 func Validate(o *Options, own interface{ Check() error }) error {
 	if err := o.Check(); err != nil {
 		return err
