@@ -23,10 +23,11 @@ const (
 
 	// maxSpans is the maximum size of the header Penstock-Spans in bytes. Servers refuse long
 	// headers. If the list of spans is longer, only Penstock-Span-Count is sent, and the
-	// idempotency key still identifies the spans.
+	// idempotency key still identifies the batch.
 	maxSpans = 4 << 10
 
-	// bytes of a response that are read; a connection with a longer response is closed
+	// bytes of a response that are read, unless Format.WholeResponse is set; a connection with a
+	// longer response is closed
 	maxAnswer = 64 << 10
 	maxQuoted = 200 // bytes of a response that an error quotes
 	// bodyPatience is the maximum time for which release waits until net/http has sent the rest of

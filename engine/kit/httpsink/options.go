@@ -45,7 +45,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// reserved lists the headers that the sink or net/http sets itself.
+// reserved lists the headers that the option headers must not contain, because the sink or net/http
+// sets them.
 var reserved = []string{
 	"Connection", "Content-Encoding", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive",
 	headerSpans, headerSpanCount, "Te", "Trailer", "Transfer-Encoding", "Upgrade",

@@ -11,7 +11,7 @@ import (
 )
 
 // FieldOf returns the field with the given name in record i. If several fields have this name, it
-// returns the last one, as JSON parsers do.
+// returns the last one, as most JSON parsers do.
 func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	r := &b.Records[i]
 	fields := b.Fields[r.Field : r.Field+r.NumFields]
