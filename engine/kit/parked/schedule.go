@@ -44,7 +44,7 @@ type Polling struct {
 // MaxPolls bounds the polls of an operation.
 const MaxPolls = 10_000
 
-// end returns the state of a delivery whose last attempt or poll has failed: Exhausted or Dead.
+// end returns the state of a delivery after its last attempt or poll has failed: Exhausted or Dead.
 func (s Schedule) end() State {
 	if s.Keep {
 		return Exhausted

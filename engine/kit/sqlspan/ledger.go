@@ -144,9 +144,10 @@ const (
 
 var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// Await calls attempt, with backoff between the calls, until attempt succeeds or returns an error
-// that is not transient. A server that is not running yet is a transient error. In a finite run
-// (--once), Await waits for at most loadOnce.
+// Await calls attempt, with backoff between the calls, until attempt succeeds, or returns an error
+// that is not transient or must end the route ([Ends]). The function transient reports whether an
+// error is transient, such as that of a server that is not running yet. In a finite run (--once),
+// Await waits for at most loadOnce.
 func (l *Ledger) Await(
 	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error),
 	transient func(error) bool,
