@@ -76,8 +76,8 @@ func (csv) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// values finds consecutive JSON values, or the objects of an array. A value ends where its brackets
-// are balanced. So a value need not be valid JSON. The parser will report an invalid one.
+// values finds consecutive JSON values, or the objects of an array. An array or object ends where
+// its brackets are balanced, so it need not be valid JSON. The parser will report an invalid one.
 type values struct{}
 
 // Exact implements lines.Framing.
@@ -102,7 +102,8 @@ func (values) Next(data []byte, last bool) lines.Frame {
 }
 
 // punctuation returns the number of bytes before the next value: white space, commas, and the
-// brackets of an array of objects. The opening bracket of any other array is the start of a record.
+// brackets of an array that is empty or begins with an object. The opening bracket of any other
+// array is the start of a record.
 func punctuation(data []byte) int {
 	at := 0
 	for ; at < len(data); at++ {

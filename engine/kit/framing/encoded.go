@@ -75,7 +75,7 @@ func (e *encoded) next(data []byte, last bool) lines.Frame {
 }
 
 // line returns the frame of the first line in data, which is UTF-16 text. If data has no line end
-// and last is false, the frame is empty.
+// and last is false, the frame has size 0.
 func (e *encoded) line(data []byte, last bool) lines.Frame {
 	size, to := 0, len(data)
 	if i := e.in.lineEnd(data, 0); i >= 0 {

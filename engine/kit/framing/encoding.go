@@ -49,7 +49,7 @@ var between80And9F = [32]rune{
 }
 
 // next returns the first character of data, which must not be empty, and its size in bytes. ok is
-// false if these bytes are not a character.
+// false if the first size bytes are not a character.
 func (c charset) next(data []byte) (r rune, size int, ok bool) {
 	switch c {
 	case latin1:

@@ -1,10 +1,10 @@
 // Package framing finds records in files where a record is not just one line: records with other
 // delimiters, records of several lines, CSV with line ends inside quotes, and JSON values in
-// sequence or in an array. File sources use it.
+// sequence or in an array. It also decodes files that are not in UTF-8. File sources use it.
 //
-// A framing ([lines.Framing]) has no state: from a record's start it always finds the same records.
-// So a restarted source can continue at the start of any record. The framing describes the place of
-// a record in the data as a frame ([lines.Frame]). The package does no I/O.
+// A framing ([lines.Framing]) has no state: in the same bytes, it always finds the same records. A
+// frame ([lines.Frame]) is the place of one or more records in the data. So a restarted source can
+// continue at the end of any frame. The package does no I/O.
 package framing
 
 import (
@@ -43,8 +43,8 @@ func Defaults() Options { return Options{By: ByLine, MaxLines: 1000, Wait: 5 * t
 // maxDelimiter is the maximum size of a delimiter in bytes. A longer one is probably a mistake.
 const maxDelimiter = 64
 
-// Validate returns an error if a key below `framing` is invalid, by itself or in combination with
-// longRecord, the value of the option `long_record`. The error names the key.
+// Validate returns an error if a key below `framing` is invalid by itself, or in combination with
+// another key or with longRecord, the value of the option `long_record`. The error names the key.
 func (o Options) Validate(longRecord string) error {
 	if _, err := o.New(1); err != nil {
 		return err
@@ -86,7 +86,8 @@ func (o Options) New(maxRecord int) (lines.Framing, error) {
 		"or json", o.By)
 }
 
-// misplaced returns an error if a key is set that has no effect with the value of By.
+// misplaced returns an error if delimiter, preset, start, continue or end is set, but has no effect
+// with the value of By.
 func (o Options) misplaced() error {
 	for _, k := range []struct{ key, value, by string }{
 		{"delimiter", o.Delimiter, ByDelimiter}, {"preset", o.Preset, ByMultiline},

@@ -22,7 +22,7 @@ import (
 type joins struct {
 	parse    func(line []byte) piece
 	most     int // maximum number of lines of a group
-	maxBytes int // maximum size of a group
+	maxBytes int // maximum size in bytes of a group of several lines
 }
 
 // piece is a parsed line of a container log. Its ranges are offsets in this line.
@@ -165,8 +165,11 @@ func (j joins) join(dst, group []byte, pieces []piece, used []bool, to int) []by
 // Whole implements lines.Writer.
 func (joins) Whole(data []byte, n int) int { return max(1, utf8Bytes.whole(data[:n])) }
 
-// criPiece parses a line of a CRI log, such as "2016-10-06T00:17:09.669794202Z stdout P the
-// output". The word after the stream is a list of tags with colons between them. The first tag is P
+// criPiece parses a line of a CRI log, such as
+//
+//	2016-10-06T00:17:09.669794202Z stdout P the output
+//
+// The word after the stream is a list of tags with colons between them. The first tag is P
 // (partial) or F (full).
 func criPiece(line []byte) (p piece) {
 	time := bytes.IndexByte(line, ' ')
@@ -199,7 +202,7 @@ func criPiece(line []byte) (p piece) {
 //
 //	{"log":"the output\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}
 //
-// If the text of log has no line end, more pieces follow.
+// If the text of log does not end with a line end, more pieces follow.
 func dockerPiece(line []byte) (p piece) {
 	at := skipSpace(line, 0)
 	if at >= len(line) || line[at] != '{' {

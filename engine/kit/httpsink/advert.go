@@ -35,9 +35,8 @@ const networkDrift = 1.0 / 256
 // unitRecords is the unit in which the sink states the cost of a batch.
 const unitRecords = "records"
 
-// setHeader sets the header with the sender's name and the cost of the batch. It also sets the
-// field network if the network time is known, which is so after the receiver has advertised its
-// window once.
+// setHeader sets the header [stream.SenderHeader]: the sender's name, the cost of the batch and, if
+// it is known, the network time.
 func (a *advert) setHeader(h nethttp.Header, records int) {
 	value := a.sender + "; unit=" + unitRecords + "; cost=" + strconv.Itoa(records)
 	if n := time.Duration(a.network.Load()); n > 0 {

@@ -77,7 +77,8 @@ func (b *body) recordSent(err error) {
 }
 
 // awaitSent waits until the whole request has been written. It returns an error in three cases: a
-// write fails, ctx ends, or no byte is written for stallPatience (2 s).
+// write fails, ctx ends, or the body makes no progress for stallPatience (2 s). A direct write
+// counts as progress only when it ends.
 func (b *body) awaitSent(ctx context.Context) error {
 	select {
 	case err := <-b.sent: // the usual case

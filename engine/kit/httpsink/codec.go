@@ -10,14 +10,14 @@ import (
 // Codec defines the requests and responses of one kind of receiver. Its methods may be called
 // concurrently.
 type Codec interface {
-	// Format returns the properties that are the same for all requests. It is called once.
+	// Format returns the properties that are the same for all requests. [New] calls it once.
 	Format() Format
 	// Append appends the body of a request with the records of b to dst. It omits dropped and
 	// dead-lettered records. If a record cannot be encoded, Append omits it and calls refuse for
 	// it.
 	Append(dst []byte, b *stream.Batch, refuse func(i int, reason error)) []byte
-	// Outcome returns the outcome of the request for b. This is r.Err, or a more precise error from
-	// the response's body. The outcome may be that all or some records were delivered. If the
+	// Outcome returns the outcome of the request for b. This is r.Err, or a more precise outcome
+	// from the response's body. The outcome may be that all or some records were delivered. If the
 	// request or the response was incomplete, the sink does not trust such an outcome, and replaces
 	// it by an error.
 	Outcome(b *stream.Batch, r *Response) error
@@ -46,7 +46,7 @@ type Format struct {
 	KeyParameter string
 
 	// Raw means that the body consists of the unchanged bytes of the records. If processors have
-	// not changed the batch, these bytes are sent without a copy.
+	// not changed the batch and compression is off, these bytes are sent without a copy.
 	Raw bool
 	// WholeResponse is for an Outcome that needs the complete body of a 2xx response. It is the
 	// maximum size of this body in bytes; a longer body counts as incomplete. Zero means that

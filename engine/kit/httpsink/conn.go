@@ -27,8 +27,8 @@ type conn struct {
 	header []byte // a request's header that waits for its body
 }
 
-// Write implements io.Writer. If p is the whole header of a request with a body, Write only stores
-// it. The next call of ReadFrom sends it together with the body.
+// Write implements io.Writer. If p is the whole header of a request with a body, and is smaller
+// than 8 KiB, Write only stores it. The next call of ReadFrom sends it together with the body.
 func (c *conn) Write(p []byte) (int, error) {
 	if len(p) < firstWrite/2 && isHeader(p) {
 		c.header = append(c.header[:0], p...)

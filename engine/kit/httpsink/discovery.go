@@ -18,8 +18,8 @@ import (
 )
 
 // Endpoint is one item of the option `endpoints`: a URL, or a name that stands for several
-// addresses. Each address of a name is a worker of its own. In a config, an endpoint is a text or a
-// mapping.
+// addresses. Each address of a name is a worker of its own. In a config, an endpoint is a string
+// (the URL) or a mapping.
 type Endpoint struct {
 	// URL is http://host:port/path. Empty means that DNS, SRV or NATS is set.
 	URL string `yaml:"url" doc:"http://host:port/path; the text alone means the same"`
@@ -31,10 +31,11 @@ type Endpoint struct {
 	// address is a worker.
 	NATS string `yaml:"nats" doc:"subject at which workers register, see discovery.nats"`
 	// Port is the port of all workers of the option DNS. It is required with DNS and forbidden
-	// otherwise, because SRV records and the answers at a NATS subject contain the port.
+	// otherwise, because URLs, SRV records and the answers at a NATS subject contain the port.
 	Port int `yaml:"port" min:"0" max:"65535" doc:"port, for dns"`
 	// Scheme is http or https. Empty means http. With https, certificates must be valid for the
-	// name, not for the address.
+	// name of the option DNS or SRV or, with NATS, for the address of the worker. The option
+	// `tls.server_name` replaces both.
 	Scheme string `yaml:"scheme" enum:"http,https" doc:"scheme for dns, srv and nats; default http"`
 	// Path is the URL path of the requests. Empty means /.
 	Path string `yaml:"path" doc:"URL path, for dns, srv and nats, such as /in"`
@@ -149,8 +150,8 @@ func (o *DiscoveryOptions) resolver() *net.Resolver {
 // maxDiscovered bounds the workers of one name; further addresses are not used.
 const maxDiscovered = 1000
 
-// discovered is an endpoint that is a DNS name or a NATS subject. It has the workers that the last
-// lookup found. After Open, only the goroutine that runs lanes.run uses it.
+// discovered is an endpoint that is a DNS name or a NATS subject, with the workers that lookups
+// have found. After Open, only the goroutine that runs lanes.run uses it.
 type discovered struct {
 	written Endpoint
 	base    endpoint // of its URL
@@ -204,7 +205,7 @@ func (d *discovered) close() {
 func (o *Options) discovered(f Format) (all []discovered) {
 	for _, written := range o.Endpoints {
 		if written.URL == "" {
-			base, _ := o.endpoint(written.target(), f) // validate has called it
+			base, _ := o.endpoint(written.target(), f) // Check reports the error
 			all = append(all, discovered{written: written, base: base})
 		}
 	}
@@ -212,10 +213,10 @@ func (o *Options) discovered(f Format) (all []discovered) {
 }
 
 // lookup returns the addresses of the name in a stable order, at most maxDiscovered of them. A name
-// of SRV records has several targets, which are host names that lookup resolves as well. If the
-// lookups of all targets fail, lookup returns only an error. If some fail, lookup returns addresses
-// and an error. The addresses include the last known ones of the failed targets, unless DNS reports
-// that the target does not exist.
+// of SRV records can have several targets. These are host names, which lookup resolves as well. If
+// the lookups of all targets fail, lookup returns only an error. If some fail, lookup returns
+// addresses and an error. The addresses include the last known ones of the failed targets, unless
+// DNS reports that the target does not exist.
 func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []string, err error) {
 	targets := []*net.SRV{{Target: d.written.DNS, Port: uint16(d.written.Port)}}
 	if d.written.SRV != "" {
@@ -270,8 +271,8 @@ func (d *discovered) endpointAt(address string) endpoint {
 	return e
 }
 
-// checkRegistry returns an error if an endpoint needs NATS servers and none are configured, or if
-// NATS servers are configured and no endpoint needs them.
+// checkRegistry returns an error if an endpoint needs NATS servers and their options are missing or
+// invalid, or if NATS servers are configured and no endpoint needs them.
 func (o *Options) checkRegistry() error {
 	named := slices.ContainsFunc(o.Endpoints, func(e Endpoint) bool { return e.NATS != "" })
 	if named {

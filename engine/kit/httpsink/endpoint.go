@@ -17,8 +17,8 @@ type endpoint struct {
 	auth    string // value of the header Authorization; "" for none
 }
 
-// endpoints parses the configured endpoints that are URLs. Its errors never contain a whole URL,
-// because a URL may contain a password.
+// endpoints checks all configured endpoints, and returns those that are URLs. Its errors never
+// contain the password or the query of a URL.
 func (o *Options) endpoints(f Format) ([]endpoint, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("missing: at least one URL, such as http://host:8080/in")

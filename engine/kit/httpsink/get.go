@@ -16,7 +16,7 @@ func CheckURL(text string) error {
 
 // Get sends a GET request to target with the headers, credentials, certificates and proxy of the
 // sink. The caller must close the returned body. Any status other than 200 is an error. Get works
-// without a previous call of Open. This is for audits, which do not open the sink.
+// without a previous call of Open, because audits do not open the sink.
 func (s *Sink) Get(ctx context.Context, target string) (io.ReadCloser, error) {
 	e, err := parseEndpoint(target)
 	if err != nil {

@@ -23,18 +23,19 @@ const (
 
 	// maxSpans is the maximum size of the header Penstock-Spans in bytes. Servers refuse long
 	// headers. If the list of spans is longer, only Penstock-Span-Count is sent, and the
-	// idempotency key still identifies the spans.
+	// idempotency key still identifies the batch.
 	maxSpans = 4 << 10
 
-	// bytes of a response that are read; a connection with a longer response is closed
+	// bytes of a response that are read, unless Format.WholeResponse is set; a connection with a
+	// longer response is closed
 	maxAnswer = 64 << 10
 	maxQuoted = 200 // bytes of a response that an error quotes
-	// bodyPatience is the maximum wait, from the response on, until net/http has sent the rest of
+	// bodyPatience is the maximum time for which release waits until net/http has sent the rest of
 	// the request. Only then can the connection be used again.
 	bodyPatience = 100 * time.Millisecond
-	// stallPatience is for a response that arrives before its request was written completely. If
-	// the response may acknowledge the batch, the sink waits for the rest of the request. It gives
-	// up when no byte was written for stallPatience.
+	// stallPatience is for a response that arrives before its request was written completely. While
+	// the sink waits for the rest of the request, it gives up if the body makes no progress for
+	// stallPatience.
 	stallPatience = 2 * time.Second
 	idlePatience  = 90 * time.Second // how long an unused connection is kept
 	// size of a connection's write buffer in this process: only the header is buffered
@@ -106,8 +107,8 @@ type answer struct {
 	unsent error
 }
 
-// send makes one request, with an idempotency key if the format has one. After send has returned,
-// no goroutine reads the slice data any more.
+// send makes one request, with an idempotency key unless key is empty. After send has returned, no
+// goroutine reads the slice data any more.
 func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
 	key string) (*answer, error) {
 	req := &nethttp.Request{
@@ -181,16 +182,17 @@ func (l *lane) identify(h nethttp.Header, b *stream.Batch, key string) {
 	}
 }
 
-// faultOf classifies the error of a request without a response. An invalid certificate and a wrong
-// protocol are permanent faults of the endpoint. Any other error may be temporary.
+// faultOf classifies the error of a request without a response. If ctx has ended, the result is its
+// cause. An invalid certificate, a server without TLS and a TLS alert of the server are permanent
+// faults of the endpoint. Any other error may be temporary.
 func faultOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
-	// crypto/tls reports an alert of the server as a net.OpError with the Op "remote error". The
-	// alert means that the server wants another certificate or none.
+	// crypto/tls reports an alert of the server as a net.OpError with the Op "remote error".
+	// Usually the server wants a client certificate, or another one.
 	op, alert := errors.AsType[*net.OpError](err)
 	if untrusted || noTLS || alert && op.Op == "remote error" {
 		return &stream.Misconfigured{Err: err}
@@ -221,8 +223,8 @@ func readWhole(r io.Reader, limit int) (text []byte, cut error) {
 	return text, cut
 }
 
-// outcome returns the outcome of a delivery attempt from its response. If the outcome is a
-// delivery, but the request was not sent completely, outcome returns an error instead.
+// outcome returns the outcome of a delivery attempt from its response. If some or all records were
+// delivered, but the request or the response is incomplete, outcome returns an error instead.
 func (l *lane) outcome(b *stream.Batch, a *answer) error {
 	r := &a.Response
 	r.Err = statusOutcome(r, l.sink.format.Keyed)

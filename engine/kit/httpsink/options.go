@@ -19,7 +19,8 @@ const (
 )
 
 // Options are the options that all HTTP sinks share. A sink's own options embed them. They include
-// no timeout, because `flow.timeout` and `flow.abandon` bound the time until a response.
+// no timeout of a request, because `flow.timeout` and `flow.abandon` bound the time until a
+// response.
 type Options struct {
 	Endpoints      []Endpoint        `yaml:"endpoints" required:"true" doc:"URLs or {dns: NAME, port: N}, each address a worker"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"compression of bodies"`
@@ -44,7 +45,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// reserved lists the headers that the sink or net/http sets itself.
+// reserved lists the headers that the option headers must not contain, because the sink or net/http
+// sets them.
 var reserved = []string{
 	"Connection", "Content-Encoding", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive",
 	headerSpans, headerSpanCount, "Te", "Trailer", "Transfer-Encoding", "Upgrade",
@@ -103,8 +105,8 @@ func (o *Options) CheckFiles() error {
 	return nil
 }
 
-// Validate checks the common options, then the sink's own options, and then the files named in
-// them.
+// Validate checks the common options, then the sink's own options, and then the file of the option
+// `tls.ca`.
 func Validate(o *Options, own interface{ Check() error }) error {
 	if err := o.Check(); err != nil {
 		return err

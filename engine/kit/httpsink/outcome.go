@@ -55,7 +55,8 @@ func (r *Response) As(o control.Outcome) error {
 // Where returns the method and endpoint of the request, separated by a space.
 func (r *Response) Where() string { return r.Method + " " + r.Endpoint }
 
-// StatusError returns an error that describes the response. After this error, the batch is retried.
+// StatusError returns an error that describes the response. As an outcome, it means that the batch
+// is retried.
 func (r *Response) StatusError() *StatusError {
 	return &StatusError{Method: r.Method, Endpoint: r.Endpoint, Status: r.Status, Answer: r.Body}
 }
@@ -67,7 +68,7 @@ type StatusError struct {
 	Answer           []byte // the body or its first bytes, unchanged
 }
 
-// Error returns the status and the first 200 bytes of the body, with control bytes escaped.
+// Error returns the method, endpoint and status, and at most 200 bytes of the body, quoted.
 func (e *StatusError) Error() string {
 	reason, detail := e.Group()
 	if detail == "" {

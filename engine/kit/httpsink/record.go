@@ -11,7 +11,7 @@ import (
 )
 
 // FieldOf returns the field with the given name in record i. If several fields have this name, it
-// returns the last one, as JSON parsers do.
+// returns the last one, as most JSON parsers do.
 func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	r := &b.Records[i]
 	fields := b.Fields[r.Field : r.Field+r.NumFields]
@@ -23,10 +23,10 @@ func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	return stream.Field{}, false
 }
 
-// TimeOf returns the time in the given field of record i. The time is in RFC 3339, in Apache's
-// format, or a Unix time in seconds, milliseconds, microseconds or nanoseconds. If the record has
-// no such field, or the field contains no time, TimeOf returns the argument missing. It does so,
-// too, if field is empty.
+// TimeOf returns the time in the given field of record i. The time is in RFC 3339 (with a space in
+// place of the T, it needs no zone), in Apache's format, or a Unix time in seconds, milliseconds,
+// microseconds or nanoseconds. If field is empty, or the record has no such field, or the field
+// contains no time, TimeOf returns the argument missing.
 func TimeOf(b *stream.Batch, i int, field string, missing time.Time) time.Time {
 	if f, ok := FieldOf(b, i, field); ok && field != "" {
 		if at, ok := readTime(string(b.Value(f))); ok {
@@ -42,9 +42,9 @@ var timeForms = []string{
 	"2006-01-02 15:04:05",
 }
 
-// readTime parses a time in RFC 3339, Apache's format, or Unix time. The size of a Unix time shows
-// its unit. Example: 1700000000 is in seconds, 1700000000000 in milliseconds, since as seconds it
-// would be in the distant future. Seconds may have a fraction, such as those of $msec in nginx.
+// readTime parses a time in one of timeForms, or a Unix time. The size of a Unix time shows its
+// unit. Example: 1700000000 is in seconds, 1700000000000 in milliseconds, since as seconds it would
+// be in the distant future. Seconds may have a fraction, such as those of $msec in nginx.
 func readTime(text string) (time.Time, bool) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	if n, err := strconv.ParseInt(whole, 10, 64); err == nil && n > 0 {

@@ -3,9 +3,9 @@
 // part for one kind of receiver: path, content type and body of a request, and the meaning of a
 // response.
 //
-// A batch is one request, and each endpoint is a worker. If the format has an idempotency key, each
-// request contains the key of its batch. The key is the same after a crash, so that a receiver can
-// detect that it gets a batch a second time.
+// A batch is one request. A worker is an endpoint with a URL, or one address of an endpoint that is
+// a name. If the format has an idempotency key, each request contains the key of its batch. The key
+// is the same after a crash, so that a receiver can detect that it gets a batch a second time.
 //
 // The sink uses net/http with connections of its own. It follows no redirects. It does not repeat
 // requests, because package flow decides on retries. It never shows the password or query of an
@@ -29,8 +29,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// inFlight bounds the concurrent requests and connections of one endpoint. The window of the
-// endpoint, which is the adaptive limit on its in-flight batches, stays below this bound.
+// inFlight bounds the concurrent requests and connections of one endpoint, even if the window of
+// the endpoint (the adaptive limit on its in-flight batches) is larger.
 const inFlight = 256
 
 // Sink sends batches to endpoints. It implements stream.Sink and stream.Encoder.
@@ -75,8 +75,8 @@ func New(o Options, c Codec, h stream.Host) (*Sink, error) {
 
 // Open implements stream.Sink. It creates one lane for each endpoint, named by the URL without
 // user, password and query. It looks up the names of the options `dns`, `srv` and `nats`, and later
-// repeats the lookup at intervals. Each address that it finds is an endpoint. Open does not connect
-// to endpoints. If an endpoint is down, only its worker is down.
+// repeats the lookup at intervals. Each address that it finds gets a lane. Open does not connect to
+// endpoints, so it succeeds even if they are down.
 //
 // Open reads the files with certificates and the token.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {

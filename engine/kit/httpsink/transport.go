@@ -11,8 +11,8 @@ import (
 )
 
 // current returns the transport for the lane's requests. If the file of tls.ca has changed, or the
-// connections are too old, current first replaces the transport. The connections of the old
-// transport close when their requests end.
+// transport is older than the option `connection_age`, current first replaces the transport. The
+// connections of the old transport close after their requests have ended.
 func (l *lane) current() *nethttp.Transport {
 	trusted := l.sink.trust.Current()
 	l.mu.Lock()

@@ -12,11 +12,12 @@ import (
 
 // Added is the result of [Store.Add].
 type Added struct {
-	Hosts    []Host // hosts that received rows, with their earliest due time
+	Hosts    []Host // hosts that received new rows, with the due time of these rows
 	Repeated int    // rows that were already parked
 }
 
-// Host is a receiver's host with the earliest due time of its waiting deliveries.
+// Host is a receiver's host with a due time: the earliest of its waiting deliveries or, in the
+// results of [Store.Add] and [Store.Record], that of a delivery that was added or moved.
 type Host struct {
 	ID   int64
 	Name string
@@ -25,7 +26,8 @@ type Host struct {
 
 // Add parks rows, which means that it stores them as deliveries. It returns when they are durable.
 // Rows that are already parked stay unchanged. After an error, none of the rows is parked. The
-// error is [ErrFull] if the rows do not fit into the store.
+// error is [ErrFull] if the rows, including those that are already parked, would exceed the size
+// limit.
 func (s *Store) Add(ctx context.Context, rows []Row) (out Added, err error) {
 	var bytes int64
 	for i := range rows {
@@ -125,7 +127,7 @@ func hashOf(key string) int64 {
 // Record makes changes durable. An operator may have changed a delivery after it was read. If it
 // was cancelled, it stays cancelled, and only the history entries of the change are added. If the
 // operator has asked for another attempt, Record changes the field To of the change, so that this
-// attempt is due, unless the delivery has ended.
+// attempt is due, unless To ends the delivery.
 //
 // Record returns the hosts to which deliveries have moved. A delivery moves when its operation is
 // polled: it then belongs to the host of the poll's URL.
@@ -155,7 +157,7 @@ func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err
 }
 
 // keepRetry applies an operator's Retry to c.To, if the Retry came after c.Delivery was read.
-// Without keepRetry, c.To would undo the Retry: it is the result of the attempt that was in flight.
+// Without keepRetry, c.To would undo the Retry, because it was computed from c.Delivery.
 func (t *transaction) keepRetry(c *Change) error {
 	if c.To.State != Waiting && c.To.State != Exhausted {
 		return nil

@@ -27,8 +27,8 @@ type transaction struct {
 
 // run calls do, which writes to the store, and returns when the write is committed. Concurrent
 // writes share a commit (group commit). A caller that finds no commit in progress becomes the
-// leader and commits all queued operations. If a write fails, all writes that share its commit
-// fail. An error of the type refusal makes only its own operation fail.
+// leader and commits the queued operations, at most groupSize. If a write fails, all writes that
+// share its commit fail. An error of the type refusal makes only its own operation fail.
 func (s *Store) run(ctx context.Context, do func(*transaction) error) error {
 	op := &operation{do: do, turn: make(chan bool, 1)}
 	s.mu.Lock()

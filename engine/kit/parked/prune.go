@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// pruneSize bounds the number of rows that one Prune deletes.
+// pruneSize bounds the number of deliveries that one Prune deletes.
 const pruneSize = 500
 
 // Prune deletes at most pruneSize deliveries that ended before the given time, the oldest first. It
-// returns the number of deleted deliveries. It also deletes partitions without deliveries.
+// returns the number of deleted deliveries. It also deletes the partitions that then have no
+// deliveries.
 func (s *Store) Prune(ctx context.Context, before time.Time) (n int64, err error) {
 	err = s.run(ctx, func(t *transaction) error {
 		n, err = t.prune(before.UnixMilli())

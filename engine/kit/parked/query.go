@@ -33,8 +33,8 @@ func query(
 	return deliveriesOf(rows, MaxPage, nil)
 }
 
-// deliveriesOf reads deliveries from the rows of a query, and closes the rows. It returns only
-// deliveries for which wanted returns true, and at most the number limit. A nil wanted selects all.
+// deliveriesOf reads deliveries from the rows of a query, and closes the rows. It returns at most
+// limit deliveries, and only those for which wanted returns true. A nil wanted selects all.
 func deliveriesOf(
 	rows *sql.Rows, limit int, wanted func(*Delivery) bool,
 ) (out []*Delivery, err error) {

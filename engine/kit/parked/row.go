@@ -13,8 +13,8 @@ import (
 
 // Row is a delivery to be parked.
 type Row struct {
-	// Partition, Position and Sub identify the record; see [stream.Batch.AppendRecordID]. Each
-	// record is parked at most once.
+	// Partition, Position and Sub identify the record; see [stream.Batch.AppendRecordID]. The store
+	// has at most one row for each record.
 	Partition string
 	Position  stream.Position
 	Sub       uint32
@@ -114,8 +114,8 @@ func (d *Delivery) RecordID() string {
 	return string(b.AppendRecordID(nil, 0))
 }
 
-// Entry is one entry of a delivery's history: an attempt, a skipped attempt, or an operator's
-// action.
+// Entry is one entry of a delivery's history: an attempt, a poll, a skipped attempt, or an
+// operator's action.
 type Entry struct {
 	At     time.Time     `json:"at"`
 	Event  string        `json:"event"`
@@ -133,8 +133,8 @@ type Change struct {
 	Entries  []Entry
 }
 
-// Totals are sums over a store. All except Bytes count source records; see [Row].Weight. Only
-// Waiting, Exhausted and Bytes can decrease. Pruning reduces only Bytes.
+// Totals are sums over a store. Repeated counts rows. All others except Bytes count source records;
+// see [Row].Weight. Only Waiting, Exhausted and Bytes can decrease. Pruning reduces only Bytes.
 type Totals struct {
 	Waiting   int64 `json:"parked"`
 	Exhausted int64 `json:"exhausted"` // also counted in Waiting

@@ -29,8 +29,8 @@ type Schedule struct {
 	// Polling is the schedule for polling asynchronous operations of the receiver.
 	Polling Polling
 
-	// Keep makes a delivery Exhausted instead of Dead when the last attempt of its schedule has
-	// failed. An exhausted delivery is kept for an operator, who can retry it.
+	// Keep makes a delivery Exhausted instead of Dead when its last attempt or poll has failed. An
+	// exhausted delivery is kept for an operator, who can retry it.
 	Keep bool
 }
 
@@ -44,7 +44,7 @@ type Polling struct {
 // MaxPolls bounds the polls of an operation.
 const MaxPolls = 10_000
 
-// end returns the state of a delivery after its last attempt has failed: Exhausted or Dead.
+// end returns the state of a delivery after its last attempt or poll has failed: Exhausted or Dead.
 func (s Schedule) end() State {
 	if s.Keep {
 		return Exhausted

@@ -57,7 +57,7 @@ const (
 	Retry                // an operator asks for an attempt now
 	Cancel               // an operator ends it
 	Start                // the receiver works on it (202); its operation is polled from now on
-	Pending              // a poll found that the operation has not ended, or failed
+	Pending              // the operation has not ended, or the poll failed
 	NoEvent              // the number of events
 )
 
@@ -121,8 +121,8 @@ func (e *TransitionError) Error() string {
 
 // Next returns the progress after an event at time now. retryAfter is the wait that the receiver
 // has asked for. It can delay the next attempt, at most until the planned time of the last attempt.
-// It can also delay the next poll, at most until the time limit of the operation. After an error, p
-// is unchanged. For the event Start use [Progress.Started].
+// It can also delay the next poll, at most until the time limit of the operation. With an error,
+// Next returns p. For the event Start use [Progress.Started].
 func (p Progress) Next(
 	s Schedule, e Event, now time.Time, retryAfter time.Duration,
 ) (Progress, error) {
@@ -216,8 +216,8 @@ func (p Progress) pollsEnd(s Schedule) time.Time { return p.Operation.Accepted.A
 
 func (p Progress) planned(s Schedule) time.Time { return p.Start.Add(s.Planned(p.ID, p.Attempt)) }
 
-// IsLast reports whether the next attempt of the delivery is the last of the schedule, or, if its
-// operation is polled, whether the next poll is the last one.
+// IsLast reports whether the next attempt of the delivery is the last of the schedule. If the
+// operation of the delivery is polled, IsLast reports whether the next poll is the last one.
 func (p Progress) IsLast(s Schedule) bool {
 	if p.Polled() {
 		return p.Operation.Polls+1 >= len(s.Polling.Waits) || !p.Due.Before(p.pollsEnd(s))
@@ -226,14 +226,14 @@ func (p Progress) IsLast(s Schedule) bool {
 }
 
 // Overtaken returns the number of attempts that are skipped at time now. An attempt is skipped if
-// the attempt after it has been due for longer than grace. Set grace to the time that one attempt
-// may take, so that a slow attempt only delays the next one.
+// the attempt after it has been due for at least grace. Set grace to the time that one attempt may
+// take, so that a slow attempt only delays the next one.
 //
 // Example: attempts are planned at 0s, 15s, 30s and 60s, and grace is 10s. If the process is down
 // from 5s to 45s, it skips the attempt of 15s and makes the attempt of 30s.
 //
-// The first attempt is never skipped, so that each delivery is sent at least once. Polls are never
-// skipped, because their waits count from the preceding poll.
+// Overtaken never counts the first attempt. It counts no polls either, because their waits count
+// from the preceding poll.
 func (p Progress) Overtaken(s Schedule, now time.Time, grace time.Duration) int {
 	if p.Forced || p.State != Waiting || p.Polled() || p.Attempt == 0 {
 		return 0

@@ -47,7 +47,7 @@ type Options struct {
 }
 
 // Store is a file with parked deliveries. It is safe for concurrent use, also by several processes:
-// commands can read and change it while the sending process runs. It starts no goroutine.
+// commands can read and change it while the sending process runs.
 type Store struct {
 	o     Options
 	write *sql.DB // one connection
@@ -168,9 +168,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	return err
 }
 
-// whileBusy are the options for retrying the upgrade of a file to a newer format. The upgrade fails
-// while another process uses the file. It must be retried, because SQLite itself does not wait for
-// the lock that it needs to switch a file to a write-ahead log.
+// whileBusy are the options for retrying the upgrade of a file to a newer format. The upgrade may
+// fail while another process uses the file, because SQLite does not wait for the lock that it needs
+// to switch a file to a write-ahead log.
 var whileBusy = retry.Options{
 	Policy: backoff.Fixed(20 * time.Millisecond), MaxElapsed: busyWait,
 	Classify: func(err error) retry.Action {
@@ -228,7 +228,7 @@ func (s *Store) Path() string { return s.o.Path }
 func (s *Store) Totals(ctx context.Context) (Totals, error) { return readTotals(ctx, s.read) }
 
 // Refresh updates LastTotals with the changes of other processes. It runs in the queue of writes,
-// between two commits of this process. So it neither misses a commit nor counts it twice.
+// so it neither misses a commit of this process nor counts it twice.
 func (s *Store) Refresh(ctx context.Context) error {
 	return s.run(ctx, func(t *transaction) error {
 		totals, err := readTotals(ctx, t.tx)
@@ -262,7 +262,8 @@ func readTotals(ctx context.Context, from querier) (t Totals, err error) {
 	return t, rows.Err()
 }
 
-// LastTotals returns the sums as of the last commit of this process, or the last Refresh.
+// LastTotals returns the sums as of the last commit of this process. They include changes by other
+// processes up to the last Refresh, or up to Open if there was none.
 func (s *Store) LastTotals() Totals {
 	s.mu.Lock()
 	defer s.mu.Unlock()

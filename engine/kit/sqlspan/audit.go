@@ -25,7 +25,7 @@ type Audited[C Session] struct {
 	// HasLedger is a query that returns one boolean: whether the ledger's tables exist.
 	HasLedger Statement
 	// Shadow is the SQL name of the temporary table for the expected rows. Create is the beginning
-	// of its CREATE statement, before the list of columns.
+	// of its CREATE statement, up to the name of the table.
 	Shadow, Create string
 	// At is an SQL value. Its type becomes the type of the column for record ids in the temporary
 	// table.
@@ -212,9 +212,9 @@ func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifferenc
 
 // compareSQL returns the query for the differences between the expected and the stored rows. Each
 // expected row counts 1, and each stored row counts -1. The query forms sets of equal rows, and
-// returns the sum of each set that has at least one expected row and whose sum is not 0. Example: a
-// row that is expected twice and stored once has the sum 1. In mode upsert, the query returns the
-// expected keys that no stored row has.
+// returns a record id and the sum of each set that has at least one expected row and whose sum is
+// not 0. Example: a row that is expected twice and stored once has the sum 1. In mode upsert, the
+// query returns a record id for each expected key that no stored row has.
 func (a *audit[C]) compareSQL() string {
 	columns, expected, stored, differs := a.Key, "1", "-1", "SUM(penstock_n) <> 0"
 	if len(columns) == 0 {

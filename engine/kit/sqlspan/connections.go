@@ -15,8 +15,8 @@ type Database[C Session] interface {
 	Server[C]
 	// Find determines the columns that the sink fills. If the table for the records exists, it
 	// reads the columns of the table. Otherwise it uses the columns listed in the config. If none
-	// are listed, the first batch determines the columns later. Load and Take call Find after they
-	// have opened the ledger.
+	// are listed, the first batch determines the columns later. Load calls Find. Take also calls
+	// it, until Find has succeeded once.
 	Find(ctx context.Context, c C) error
 	// Transient reports whether [Connections.Load] should retry after err.
 	Transient(err error) bool
@@ -31,8 +31,8 @@ type Database[C Session] interface {
 // Connections are the common part of sinks with several connections to a database. They have a lane
 // for each worker, one more connection for the ledger, and the shared state of the route and the
 // table. They implement [stream.PartitionLedger] except for Open, and are meant to be embedded.
-// Open must be called before all other methods except Encode. After Open, all methods are safe for
-// concurrent use.
+// Open must be called before all other methods except Encode and Encodes. After Open, all methods
+// except Close are safe for concurrent use.
 type Connections[C Session] struct {
 	*Ledger
 	Shape *sqltable.Shape
@@ -73,9 +73,8 @@ func Workers(n int, mode string) (int, error) {
 }
 
 // Open creates the lanes, and does not connect them. Their names begin with the text of to, the
-// destination. The Ledger must be open. kind is the sink's name, as in the config. It is part of
-// the name of a goroutine that ends the route when another process has become the owner of the
-// ledger.
+// destination. The Ledger must be open. kind is the sink's name, as in the config. It becomes part
+// of the name of the goroutine that runs [Ledger.Watch].
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own = NewLane[C](s.database)
 	for range workers {
@@ -178,8 +177,8 @@ func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 	})
 }
 
-// Compact implements [stream.TransactionalSink]: it deletes the rows of spans that a watermark has
-// passed.
+// Compact implements [stream.TransactionalSink]: it raises watermarks, and deletes the rows of
+// spans that they cover.
 func (s *Connections[C]) Compact(ctx context.Context, marks []stream.Mark) error {
 	return s.Change(ctx, func(ctx context.Context,
 		c C) error {

@@ -26,16 +26,16 @@ type Dialect struct {
 	Create  []string
 
 	// Alone has the statements by which Load waits until the transactions of earlier processes have
-	// ended. For this to work, every transaction that stores data runs the statements in Share. It
-	// also appends Lock to its query for the route's epoch.
+	// ended. For this to work, every transaction that checks the route's epoch runs the statements
+	// in Share, and appends Lock to its query for the epoch.
 	Alone, Share []Statement
 	Lock         string
 
 	// Bump increments the epoch of a route, which fences earlier processes. Arguments: route,
 	// format. Bump is empty if Alone also increments the epoch.
 	Bump string
-	// SetMark raises the watermark of a partition, in its row of $marks. It never lowers the
-	// watermark. Arguments: route, part, name, num, key.
+	// SetMark inserts the row of a partition in $marks, or raises the watermark in this row. It
+	// never lowers the watermark. Arguments: route, part, name, num, key.
 	SetMark string
 	// InsertSpan inserts the row of a span, unless there is a row with the same start. Arguments:
 	// route, part, from_num, from_key, to_num, to_key.
@@ -43,8 +43,8 @@ type Dialect struct {
 
 	// Arrays means that one statement stores several rows: it has an array for each argument after
 	// the route. Its parameters are written $1, $2 and so on. InsertSpan then returns part,
-	// from_num and from_key of the inserted rows. With Arrays, the texts below are required.
-	// Without it, they have defaults.
+	// from_num and from_key of the inserted rows. The method complete sets defaults of some texts
+	// below. These defaults are for dialects without Arrays, except the default of Expired.
 	Arrays bool
 	// SpanEnd returns the row of $spans with a given start. Arguments: route, part, from_num,
 	// from_key.
@@ -83,8 +83,8 @@ type Dialect struct {
 	CreateEpochs  string
 	// TakeParts returns statements that wait for all transactions that write to the given
 	// partitions. They run before the epochs of the partitions are raised. For this to work, every
-	// transaction that stores data runs the statements of ShareParts. It also appends Lock to its
-	// query for the epochs. TakeParts and ShareParts are nil if Lock is sufficient, or if the
+	// transaction that checks these epochs runs the statements of ShareParts, and appends Lock to
+	// its query for the epochs. TakeParts and ShareParts are nil if Lock is sufficient, or if the
 	// database has one writer at a time. ids must be sorted.
 	TakeParts, ShareParts func(ids []string) []*Statement
 	// RaiseEpoch increments the epoch of a partition, which fences its earlier owner. If the
@@ -110,7 +110,7 @@ func Beside(name sqltable.Name) func(text string) string {
 	).Replace
 }
 
-// complete sets defaults and inserts the table names into all statements.
+// complete sets defaults, and inserts the table names into statements.
 func (d *Dialect) complete() {
 	d.SpanEnd = cmp.Or(d.SpanEnd, spansText+" AND part = ? AND from_num = ? AND from_key = ?")
 	d.MarkOf = cmp.Or(d.MarkOf, `SELECT part, num, "key" FROM $marks WHERE route = ? AND part = ?`)

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 )
 
-// Direct implements [Session] with one connection of a database/sql driver. Each statement takes
-// one round trip to the server.
+// Direct implements [Session] with one connection of a database/sql driver. It sends each statement
+// by itself, so each takes at least one round trip to the server.
 type Direct struct {
 	Conn      sqldriver.Conn
 	BeginText string // statement that begins a transaction

@@ -159,7 +159,7 @@ func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 //
 // folded means that a row prevented the insert and has disappeared since then. This happens if an
 // earlier attempt has delivered the batch and its result arrived late. Another transaction has then
-// deleted the row, and raised the watermark above the one in e.marks.
+// deleted the row, and raised the watermark, so e.marks is out of date.
 func (e *entry) before(ctx context.Context,
 	s Session) (ends []*stream.Position, folded bool, err error) {
 	ends = make([]*stream.Position, len(e.spans))

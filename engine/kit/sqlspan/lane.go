@@ -52,7 +52,8 @@ var ErrStopped = errors.New("the sink was stopped")
 
 // Do calls f with the connection. bound limits the time of connecting and of f; 0 means no limit.
 // Do returns the error of connecting or of f. If the lane is closed, it returns ErrStopped. If ctx
-// ends while it waits for the connection, or is canceled while f runs, it returns the cause of ctx.
+// ends while Do waits for the connection, Do returns the cause of ctx. It does so, too, if f
+// returns [context.Canceled] because ctx has ended.
 func (l *Lane[C]) Do(ctx context.Context, bound time.Duration,
 	f func(ctx context.Context, c C) error) (err error) {
 	var own held[C]

@@ -72,7 +72,8 @@ type Ledger struct {
 func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
 
 // Open sets the ledger's name and its SQL dialect. The name is the parameter configured or, if that
-// is empty, PIPELINE/ROUTE. table is the name of the table for the data.
+// is empty, PIPELINE/ROUTE. If o.OwnLetters is set, lettersSuffix follows. table is the name of the
+// table for the data.
 func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	dialect func(name string) Dialect) {
 	route := o.Pipeline + "/" + o.Route
@@ -143,9 +144,10 @@ const (
 
 var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// Await calls attempt, with backoff between the calls, until attempt succeeds or returns an error
-// that is not transient. A server that is not running yet is a transient error. In a finite run
-// (--once), Await waits for at most loadOnce.
+// Await calls attempt, with backoff between the calls, until attempt succeeds, or returns an error
+// that is not transient or must end the route ([Ends]). The function transient reports whether an
+// error is transient, such as that of a server that is not running yet. In a finite run (--once),
+// Await waits for at most loadOnce.
 func (l *Ledger) Await(
 	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error),
 	transient func(error) bool,
@@ -190,7 +192,8 @@ func (l *Ledger) readRoute(route any, lock string, format, epoch *int64) *Statem
 
 // Load returns the progress of all partitions of the route. Before that, it creates missing tables
 // and raises the epoch. The new epoch fences earlier processes: their transactions cannot commit
-// any more.
+// any more. In a ledger of [RequestFormat], it fences only earlier runs of this process, and Load
+// returns at most maxRequests requests.
 func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if err := l.Create(ctx, s); err != nil {
 		return nil, err
@@ -232,8 +235,8 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 }
 
 // advance begins a transaction that waits until those of earlier processes have ended. It raises
-// the epoch of a route, and returns the route's format and new epoch. Then it runs more. alone has
-// the statements of Dialect.Alone for this route.
+// the epoch of a route, and then runs more. It returns the route's format before more, and the new
+// epoch. alone has the statements of Dialect.Alone for this route.
 func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route any,
 	more ...*Statement) (format, epoch int64, err error) {
 	if err := s.Begin(ctx, pointers(alone)...); err != nil {
@@ -330,7 +333,7 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 // spans at or below the new watermarks. Both changes must be in one transaction: when a late second
 // copy of a batch can insert its span again, it already sees the raised watermark, and is detected.
 // fold locks the rows of the marks table in the order of the partition ids. The statements of
-// claims lock them in the same order, so two transactions cannot deadlock.
+// claims lock them in the same order, so two transactions cannot deadlock on these rows.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
@@ -356,7 +359,7 @@ func (l *Ledger) Compact(ctx context.Context, s Session, marks []stream.Mark) er
 }
 
 // Prune implements [stream.TransactionalSink], over the session s: it deletes the partitions with
-// the given ids.
+// the given ids. It keeps requests that other processes still need.
 func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	if l.shared.Load() {
 		return errors.New("BUG: a ledger with several owners prunes no partitions")
@@ -432,8 +435,8 @@ func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 // Enter begins a transaction, checks the epochs as Begin and Add do, and stores the rows of spans.
 // It reports how many of the spans were already stored: none, all or a part. All means that the
 // batch was already delivered, and the transaction must be rolled back. With Part, the error is a
-// PartError, or an OverlapError if the spans contain requests. Enter also runs the statements of
-// the parameter more, in the same round trip.
+// PartError or, for requests, an OverlapError. Enter runs the statements of the parameter more
+// together with its own.
 func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
 	more ...*Statement) (Presence, error) {
 	own, c, statements := l.entries(spans)

@@ -105,7 +105,8 @@ func claim(l *Ledger, spans []stream.Span) *claims {
 }
 
 // markName returns the name to store in a partition's row of the marks table. This is the name of
-// the partition. If the partition is a request, the id of this process follows.
+// the partition, with characters replaced that the database cannot store. If the partition is a
+// request, the id of this process follows.
 func (l *Ledger) markName(p *stream.Partition) string {
 	name := strings.ToValidUTF8(strings.ReplaceAll(p.Name, "\x00", ""), "\uFFFD")
 	if l.ASCII.Load() {
@@ -243,9 +244,9 @@ func (e *OverlapError) Error() string {
 }
 
 // Finish continues the transaction. If all kept records of the batch are missing, it stores the
-// spans and returns true: the caller must write the records. If none are missing, it only stores
-// the spans. If some are missing, Finish returns a [stream.Split] into the stored and the missing
-// records, and the transaction must be rolled back.
+// missing spans and returns true: the caller must write the records. If none are missing, it only
+// stores the missing spans. If some are missing, Finish returns a [stream.Split] into the stored
+// and the missing records, and the transaction must be rolled back.
 func (e *OverlapError) Finish(ctx context.Context, s Session,
 	b *stream.Batch) (write bool, err error) {
 	b.Split()
@@ -375,9 +376,9 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	return s.Commit(ctx)
 }
 
-// expire deletes all requests that expired more than expiredFor ago. It also deletes the requests
-// of other processes, because these processes may never start again. When it has run for
-// expireTime, it leaves the remaining requests to later starts.
+// expire deletes the requests that expired more than expiredFor ago. These include requests of
+// other processes, because these processes may never start again. When it has run for expireTime,
+// it leaves the remaining requests to later starts.
 func expire(ctx context.Context, l *Ledger, s Session) error {
 	begun := time.Now()
 	bound := requestName(begun.Add(-l.keep - expiredFor))

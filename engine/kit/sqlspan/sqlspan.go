@@ -16,8 +16,9 @@
 // resumes. [Judge] reports whether a batch was delivered.
 //
 // A sink with several connections embeds [Connections]. Connections have a [Lane] for each
-// connection, which calls [Deliver], and one [Ledger] for all of them. The package contains no SQL
-// of a particular database, starts no goroutine of its own, and depends on no driver.
+// connection, and one [Ledger] for all of them. [Deliver] writes a batch over a connection. The
+// package contains no SQL of a particular database, starts goroutines only with [stream.Host].Go,
+// and depends on no driver.
 package sqlspan
 
 import (
@@ -177,8 +178,9 @@ func (e *FormatError) Error() string {
 // Is makes errors.Is report e as supervise.ErrStop, because a restart would find the same format.
 func (e *FormatError) Is(target error) bool { return target == supervise.ErrStop }
 
-// PartError means that a ledger contains only a part of a batch. Penstock never stores a part, so
-// the tables were probably changed by hand. It ends the route.
+// PartError means that a ledger contains only a part of the spans of a batch. Except for those of
+// requests ([RequestFormat]), the spans of a batch are stored together, so the tables were probably
+// changed by hand. The error ends the route.
 type PartError struct {
 	Ledger string
 	Span   stream.Span // the first span of the batch

@@ -13,9 +13,9 @@ import (
 const maxParts = 100
 
 // Take implements [stream.PartitionLedger], over the session s: it makes this process the owner of
-// the partitions in parts, and returns their progress. The first call creates missing tables, and
-// converts a ledger of Format to SharedFormat. Then it calls the function find, which determines
-// the columns of the data's table.
+// the partitions in parts, and returns their progress. Until find has succeeded once, each call
+// first creates missing tables, converts a ledger of Format to SharedFormat, and calls find, which
+// determines the columns of the data's table.
 func (l *Ledger) Take(ctx context.Context, s Session, parts []stream.Taking,
 	find func() error) ([]stream.Taken, error) {
 	if !l.shared.Load() {
@@ -46,9 +46,9 @@ func (l *Ledger) Confirm(assignments []uint32) { l.owners.confirm(assignments) }
 // assignments.
 func (l *Ledger) Release(assignments []uint32) { l.owners.release(assignments) }
 
-// share converts the ledger of the route from Format to SharedFormat. It fences a process that has
-// loaded the ledger in Format: each transaction of that process has ended, or will find a different
-// epoch and fail.
+// share creates missing tables, and converts the ledger of the route from Format to SharedFormat.
+// It fences a process that has loaded the ledger in Format: each transaction of that process has
+// ended, or will find a different epoch and fail.
 func (l *Ledger) share(ctx context.Context, s Session) error {
 	if err := l.Create(ctx, s); err != nil {
 		return err
@@ -166,7 +166,7 @@ func answers(parts []stream.Taking, found map[string]stream.Mark) []stream.Taken
 }
 
 // storeTaken stores the start of partitions that the tables lack: their watermark and the settled
-// ranges above it. It compacts the rows of all other partitions.
+// ranges above it. It compacts the rows of the partitions that the tables have.
 func (l *Ledger) storeTaken(ctx context.Context, s Session, parts []stream.Taking,
 	taken []stream.Taken) error {
 	var marks []stream.Mark
