@@ -23,8 +23,8 @@ import (
 // [CenkaltiDefaults] has the settings of NewExponentialBackOff.
 type Cenkalti struct {
 	Initial       time.Duration // 0 means that every wait is 0
-	Max           time.Duration // 0 means that every wait is Initial
-	Multiplier    float64       // 0 means that every wait is Initial
+	Max           time.Duration // 0 means that every interval is Initial
+	Multiplier    float64       // 0 means that every interval is Initial
 	Randomization float64       // share of the interval to each side; 0 means no jitter
 	Compat        bool
 }
