@@ -7,7 +7,7 @@
 // By default, a breaker opens after five failures in a row, or when half of at least 20 calls
 // within ten seconds have failed. While it is open, Do returns an [*OpenError] at once. After a
 // wait, one call goes through as a probe. If the probe succeeds, the breaker closes. If the probe
-// fails, the breaker opens again for a longer wait, up to 30 s. [State] lists the transitions.
+// fails, the breaker opens again, usually for a longer wait. [State] lists the transitions.
 // [Options] sets the thresholds and the waits.
 //
 // Use [Breaker.Allow] instead of Do if the call cannot be wrapped in a function. Use
