@@ -26,10 +26,10 @@ type Adaptive struct {
 	Shrink float64
 }
 
-// Next returns the interval until the next poll, always within [Min, Max]. The parameter last is
-// the previous interval, or 0 at the start. The parameter used reports whether the data of the
-// last fetch has been used. To keep many pollers from polling at the same time, draw each wait
-// from the policy Fixed(interval).Proportional(0.1), with the interval that Next has returned.
+// Next returns the interval until the next poll, within [Min, Max]. The parameter last is the
+// previous interval, or 0 at the start. The parameter used reports whether the data of the last
+// fetch has been used. To keep many pollers from polling at the same time, draw each wait from the
+// policy Fixed(interval).Proportional(0.1), with the interval that Next has returned.
 func (a Adaptive) Next(last time.Duration, used bool) time.Duration {
 	low, high := a.limits()
 	switch {

@@ -25,23 +25,23 @@
 // [Polynomial], [Fibonacci], [Table] and [Pattern] return a [Ladder]: an interval for each step,
 // and a jitter mode that draws the wait from it. [Random], [Slotted], [Decorrelated] and
 // [DecorrelatedV2] draw in other ways. [Limit], [Then], [Max], [Sum] and [FirstNow] combine
-// policies. [Parse] reads a policy from text and String writes it. Package backoff/compat has the
-// policies of other libraries, quirks included.
+// policies. [Parse] reads a policy from text, and the String method of a policy writes it. Package
+// backoff/compat has the policies of other libraries, quirks included.
 //
-// # Rules for every policy
+// # Rules for every policy of this package
 //
 //   - A wait is never negative and never above the policy's cap. If a range extends above the cap,
 //     the draw is made from the part of the range below the cap. If each draw above the cap were
 //     cut to the cap instead, many waits would equal the cap.
 //   - A sum or product that is too large becomes the largest time.Duration. No duration has a
 //     special meaning: the bool result of Next reports the end of a sequence.
-//   - No input panics. [Validate] returns an error for invalid settings; the waits of an invalid
-//     policy are undefined.
+//   - Invalid settings do not panic. [Validate] returns an error for them. The waits of an invalid
+//     policy are undefined, unless its constructor defines them.
 //   - The same seed gives the same waits on every platform. For policies that compute in floats (a
 //     fractional factor or degree, DecorrelatedV2), the platforms agree within 1 ns for waits up to
 //     eleven days.
-//   - The package waits for nothing, reads no clock and starts no goroutine, so programs that use
-//     it run under testing/synctest.
+//   - The package does not sleep, reads no clock and starts no goroutine, so programs that use it
+//     run under testing/synctest.
 //
 // # Terms
 //
@@ -63,7 +63,7 @@ type State struct {
 	N     uint32
 	Step  uint32        // used by some policies (DecorrelatedV2: the last draw)
 	Prev  time.Duration // the last wait
-	Slept time.Duration // sum of the waits, saturating; a negative one counts as 0
+	Slept time.Duration // sum of the waits, saturating; a negative wait counts as 0
 }
 
 // After returns the state that follows s after a wait of d. Policies outside this package call it
@@ -81,10 +81,11 @@ func (s State) After(d time.Duration) State {
 
 // Policy is a rule for waits: an immutable value that any number of goroutines may use at once.
 type Policy interface {
-	// Next returns the wait at s, and the state after that wait. d is never negative. If ok is
-	// false, the policy gives up: d is then 0, and next equals s. A nil src means the runtime's
-	// source. src is called only from within Next. A source that is not safe for concurrent use,
-	// such as a rand.PCG, must not be shared by concurrent callers.
+	// Next returns the wait at s, and the state after that wait. d is negative only for policies of
+	// package compat with their setting Compat. If ok is false, the policy gives up: d is then 0,
+	// and next equals s. A nil src means the runtime's source. src is called only from within Next.
+	// A source that is not safe for concurrent use, such as a rand.PCG, must not be shared by
+	// concurrent callers.
 	Next(s State, src rand.Source) (d time.Duration, next State, ok bool)
 }
 

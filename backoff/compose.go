@@ -62,9 +62,9 @@ func (p limited) String() string {
 }
 
 // Then returns a policy that takes its first n waits from policy a, and the rest from policy b,
-// which begins at its start. If policy a has fewer than n waits, b follows after the last of them.
-// If policy a gives up for another reason, such as the time waited, the whole policy ends. An n
-// below 0 counts as 0.
+// which begins at step 0. If policy a has fewer than n waits, b follows after the last of them. If
+// policy a gives up for another reason, such as the time waited, the whole policy ends. An n below
+// 0 counts as 0.
 func Then(a Policy, n int, b Policy) Policy {
 	return sequence{a, waits(a, step(n)), step(n), b}
 }
@@ -203,8 +203,8 @@ func (ps longest) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return combine(ps, s, src, func(a, b time.Duration) time.Duration { return max(a, b) })
 }
 
-// Bounds computes the mean as if each policy's waits were uniform between the lowest and the
-// highest.
+// Bounds computes the mean of several policies as if the waits of each were uniform between the
+// lowest and the highest.
 func (ps longest) Bounds(n int) (lowest, mean, highest time.Duration) {
 	var lows, highs []float64
 	for _, p := range ps {

@@ -19,7 +19,7 @@ type Walk struct{ base, max time.Duration }
 // A short wait makes the next wait short, too. Therefore a large number of contending clients, for
 // example 190, needs more time and more calls than with full jitter. The source is M. Brooker,
 // Exponential Backoff And Jitter, AWS Architecture Blog, 2015. In Brooker's version, each draw
-// above max is cut to max, so that a fifth of the waits equal the cap.
+// above max is cut to max, so that a fifth of the waits or more equal the cap.
 func Decorrelated(base, max time.Duration) Walk { return Walk{base, max} }
 
 func (p Walk) limits() (base, limit time.Duration) {
@@ -141,7 +141,7 @@ type Smooth struct {
 // The wait at step n is (x(t) - x(s)) * base / 1.4, with x(t) = 2^t tanh(sqrt(4t)) and t = n + U. U
 // is uniform in [0, 1). s is the t of the previous step, and 0 at step 0. The waits are computed in
 // floats. Polly cuts each draw above max to max. Here the policy stops growing at the first step
-// with a longest wait of max or more. There a draw above max is made again.
+// with a longest wait of max or more, and repeats each draw above max.
 func DecorrelatedV2(base, max time.Duration) Smooth {
 	return Smooth{base: base, max: max}.hold()
 }
@@ -185,7 +185,7 @@ func (p Smooth) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	}
 	var u uint32
 	d := limit
-	for range 100 { // at least a quarter of the draws is below the cap, so this ends soon
+	for range 100 { // mostly a quarter of the draws or more is below the cap, so this ends soon
 		u = uint32(bits64(src) >> 32)
 		if d = p.wait(n+float64(u)/(1<<32), before); d <= limit {
 			break

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// draw returns an integer that is uniform in [0, span], by Lemire's multiplication without division
+// draw returns an integer that is uniform in [0, span], by Lemire's nearly divisionless method
 // (Fast Random Integer Generation in an Interval, 2019). It takes no rand.Rand, so that nothing is
 // allocated.
 func draw(src rand.Source, span uint64) uint64 {
@@ -24,7 +24,7 @@ func draw(src rand.Source, span uint64) uint64 {
 
 // drawAgain is the rare part of draw: it rejects draws that would make some integers more likely
 // than others. It stops after 100 rejections, so that a source stuck on one value cannot hang the
-// caller. With any other source, 100 rejections in a row are practically impossible.
+// caller. With a random source, 100 rejections in a row are practically impossible.
 func drawAgain(src rand.Source, n, hi, lo uint64) uint64 {
 	threshold := -n % n
 	for range 100 {
@@ -47,7 +47,7 @@ func bits64(src rand.Source) uint64 {
 func runtimeBits() uint64 { return rand.Uint64() }
 
 // scale returns d * f cut to [0, MaxInt64] and truncated to whole nanoseconds. A NaN gives 0. The
-// conversion float64() forbids a fused multiplication, so every platform gets the same result.
+// conversion float64() forbids a fused multiply-add, so every platform gets the same result.
 func scale(d time.Duration, f float64) time.Duration {
 	x := float64(float64(d) * f)
 	switch {

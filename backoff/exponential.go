@@ -11,7 +11,7 @@ import (
 
 // Exponential returns a policy that waits base, base*factor, base*factor^2, ... at most max. A max
 // of 0 means no cap but the largest Duration. A factor that is not above 0 counts as 1. Without a
-// jitter mode every wait is the interval itself: see [Ladder.Full].
+// jitter mode the waits are not random: see [Ladder.Full].
 //
 //	Exponential(250*time.Millisecond, 2, 30*time.Second).Full()
 //

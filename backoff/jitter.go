@@ -30,7 +30,7 @@ type jitter struct {
 
 // spread returns the lowest and the highest wait of an interval of length d. Both are in [0,
 // limit]. A d above limit counts as limit. With additive jitter, a d above limit/(1+width) counts
-// as limit/(1+width), so that the range is as wide at the limit as below it.
+// as limit/(1+width), so that the relative width of the range is the same at the limit as below it.
 func (j jitter) spread(d, limit time.Duration) (lo, hi time.Duration) {
 	d = min(max(d, 0), limit)
 	switch j.mode {

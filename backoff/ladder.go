@@ -35,8 +35,9 @@ type ladder struct {
 // is at least 1.
 type rung struct{ lo, n uint64 }
 
-// maxRungs is the number of steps that a Ladder computes in advance. An exponential ladder reaches
-// its cap long before. A table may have more steps, which are computed when they are needed.
+// maxRungs is the maximum number of steps that a Ladder computes in advance. An exponential ladder
+// usually reaches its cap earlier. Later steps, such as those of a long table, are computed when
+// they are needed.
 const maxRungs = 64
 
 // growth is the rule for the interval of step n, before the cap is applied.
@@ -173,7 +174,7 @@ func (l Ladder) Equal() Ladder { return l.with(jitter{mode: equal}) }
 func (l Ladder) Proportional(f float64) Ladder { return l.with(jitter{proportional, f}) }
 
 // Additive draws each wait from [interval, (1+f) * interval], with an f of 0 or more. The interval
-// grows to at most cap/(1+f), so that the jitter is as wide at the cap as below it.
+// grows to at most cap/(1+f), so that the jitter is not narrower at the cap.
 func (l Ladder) Additive(f float64) Ladder { return l.with(jitter{additive, f}) }
 
 func (l Ladder) with(j jitter) Ladder {

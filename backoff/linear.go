@@ -166,7 +166,7 @@ func (l Ladder) String() string {
 	return spec + l.p.jitter.spec()
 }
 
-// checkBase returns an error if the first wait of a ladder is negative or above its cap.
+// checkBase returns an error if d, the setting with the given name, is negative or above max.
 func checkBase(name string, d, max time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%s %v is negative", name, d)

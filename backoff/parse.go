@@ -29,16 +29,17 @@ import (
 //	recommended latency=100ms max=30s
 //
 // The defaults are factor=2, degree=2, max_exponent=10 and, for slotted, attempts=16. Without max,
-// or with max=none, there is no cap. The defaults of recommended are latency=100ms and max=30s.
-// jitter is none, full, equal, proportional or additive, the last two with a width (width=0.2 is 20
-// %). random, slotted and the decorrelated policies do not accept jitter. attempts=5 ends any
-// policy after 5 attempts, the first call included. Policies are combined as in Go:
+// or with max=none, there is no cap. Exceptions: random requires max, and recommended has the
+// defaults latency=100ms and max=30s. jitter is none, full, equal, proportional or additive, the
+// last two with a width (width=0.2 is 20 %). random, slotted and the decorrelated policies do not
+// accept jitter. attempts=5 ends any policy after 5 attempts, the first call included. Policies are
+// combined as in Go:
 //
 //	first_now(SPEC)    then(SPEC; 3; SPEC)    max(SPEC; SPEC)    sum(SPEC; SPEC)    limit(SPEC; 5)
 //
 // An error names the part that is wrong: an unknown policy or key, a key given twice, a value that
-// is negative, too large or not a number, or a max below the first wait. Parse turns the text that
-// a policy's String returns into the same policy.
+// is negative, too large or not a number, or a max below the base, unit or latency. If a policy of
+// this package is valid, Parse turns the text that its String method returns into the same policy.
 //
 // The policies of other libraries are in package backoff/compat. The Parse of that package reads
 // its policies and those of this package.
@@ -59,8 +60,8 @@ func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, err
 // maxNesting is the maximum depth of nested policies in a text.
 const maxNesting = 16
 
-// parser maps the names of additional policies to their readers. It also reads the policies in
-// readers.
+// parser maps the names of additional policies to the functions that read them. The variable
+// readers has the functions for the policies of this package.
 type parser map[string]func(*Settings) Policy
 
 func (more parser) parse(spec string, depth int) (Policy, error) {

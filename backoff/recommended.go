@@ -19,8 +19,8 @@ import (
 //   - Jitter matters most: without it, the time until all clients have succeeded is 7 to 14 times
 //     as long. Full jitter costs as many calls as equal jitter and is a quarter to a third faster.
 //   - The wait has to be proportional to the latency of an attempt. The AWS article uses full
-//     jitter over a doubling interval, which begins at an eighth of the latency. If it begins at
-//     one latency instead, the clients make 30 % fewer calls and take 2 % more time.
+//     jitter over a doubling interval, which begins at an eighth of the latency. If the interval
+//     begins at one latency instead, the clients make 30 % fewer calls and take 2 % more time.
 //   - A square grows fast enough to spread out a crowd (any growth above linear is stable, Hastad,
 //     Leighton and Rogoff 1996) and does not overshoot as doubling does. For 50 to 190 clients it
 //     beats full jitter over a doubling interval in time (2 to 15 %) and in calls (20 to 30 %). For

@@ -27,9 +27,9 @@ type Point struct {
 
 // Pattern returns a policy that chooses the wait by the step, counted from 0. The wait is the Delay
 // of the point with the highest From that is not above the step. Before the first point the wait is
-// 0. Points may come in any order. If two have the same From, the later one counts. Example:
-// Camel's delayPattern "5:1000;10:5000" is Pattern(Point{5, time.Second}, Point{10, 5 *
-// time.Second}).
+// 0. Points may come in any order. Two points with the same From are invalid, and the later one
+// counts. Example: Camel's delayPattern "5:1000;10:5000" is Pattern(Point{5, time.Second},
+// Point{10, 5 * time.Second}).
 func Pattern(points ...Point) Ladder {
 	sorted := slices.Clone(points)
 	slices.SortStableFunc(sorted, func(a, b Point) int { return cmp.Compare(a.From, b.From) })

@@ -15,8 +15,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// contender is a program that is compared with the limit of a workload. The limit is another
-// program, which does only the work that cannot be avoided.
+// contender is a program that is compared with the limit of a workload. See workload for the limit.
 type contender struct {
 	name string
 	run  func(e *env, in load.Input) (measure, error)
@@ -27,7 +26,7 @@ const ours = "penstock"
 
 // A disk's speed varies by a factor of three from day to day. Ratios measured on a disk would vary
 // with it, and could not be compared with the ratios kept from an earlier day. So with -gate and
-// without -dir, the scratch folder is in memory if the machine has enough free memory.
+// without -dir, the scratch folder is in /dev/shm, that is, in memory, if 8 GiB are free there.
 const (
 	sharedMemory = "/dev/shm"
 	gateRoom     = 8 << 30
@@ -119,7 +118,8 @@ func names() (all []string) {
 }
 
 // unmeasured returns the workloads that have no recent result. A result is recent if it is in the
-// file of results and younger than -newer. So a run can continue an interrupted run.
+// file of the flag -append, and its run began no longer than -newer ago. So a run can continue an
+// interrupted run.
 func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 	if o.newer <= 0 || o.into == "" {
 		return chosen, nil
@@ -139,8 +139,8 @@ func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 		nil
 }
 
-// ratios returns the kept ratios that are valid for this machine. A ratio is penstock's speed
-// divided by that of the limit.
+// ratios returns the kept ratios for the machine o.machine, as result.Ratios.Of selects them. A
+// ratio is penstock's speed divided by that of the limit.
 func (o options) ratios() (result.Kept, error) {
 	all, err := result.ReadRatios(o.kept)
 	if err != nil {
@@ -160,9 +160,10 @@ func (o options) ratios() (result.Kept, error) {
 }
 
 // judge returns an error that lists all failures: lost records, missed targets (with -check), and
-// ratios far below the kept ones (with -gate and without -keep). With -keep it writes the new
-// ratios to the file, but only of workloads that the file already has. If other programs have
-// disturbed a workload, its ratio is not written, and the workload is a failure.
+// kept workloads that were not measured or are far below their ratio (with -gate and without
+// -keep). With -keep it writes the new ratios to the file, but only of workloads that the file
+// already has and that ran more than once. If other programs have disturbed a workload, its ratio
+// is not written, and the workload is a failure.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}

@@ -17,9 +17,9 @@ const (
 	progressEvery = 5 * time.Millisecond
 )
 
-// crash configures the kills of a job. A kill comes when the job has made progress since its start,
-// and then a random time from after[0] to after[1] has passed. progress returns how much the
-// receiver has got so far, as a number that grows.
+// crash configures the kills of a job. After the first progress of a run, a random time from
+// after[0] to after[1] passes before the kill. progress returns a number that grows while the job
+// delivers records.
 type crash struct {
 	progress func() int64
 	after    [2]time.Duration
@@ -27,7 +27,7 @@ type crash struct {
 	live     bool // the input is written during the run, so the job does not end by itself
 }
 
-// between returns the range from low to high.
+// between returns the range from low to high, which are in milliseconds.
 func between(low, high time.Duration) [2]time.Duration {
 	return [2]time.Duration{low * time.Millisecond, high * time.Millisecond}
 }
@@ -123,8 +123,8 @@ func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, 
 	return finished, err
 }
 
-// replay is the value of checkpoint.replay in the configs of the jobs. It limits the records that
-// are repeated after a kill.
+// replay is the value of checkpoint.replay that withReplay sets. It limits the records that are
+// repeated after a kill.
 const (
 	replay      = "1MiB"
 	replayBytes = 1 << 20
@@ -177,8 +177,8 @@ func arrived(rec *receiver.Receiver) func() int64 {
 	}
 }
 
-// writtenMeanwhile is the load of the workload killedLive. It lasts about as long as the kills. A
-// file grows by 8 MB/s, and the receiver responds after 100 ms.
+// writtenMeanwhile is the load of the workload w6_live. It lasts about as long as the kills. A file
+// grows by 8 MB/s, and the receiver responds after 100 ms.
 var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14,
 	behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 
@@ -254,7 +254,7 @@ func killedIntoPostgres(e *env, in load.Input) (measure, error) {
 	if err != nil {
 		return measure{}, err
 	}
-	started := int64(0) // number of starts: nothing better is cheap to measure
+	started := int64(0) // each call counts as progress: nothing better is cheap to measure
 	c := crash{seed: 9, after: between(150, 400), progress: func() int64 {
 		started++
 		return started

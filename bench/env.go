@@ -119,7 +119,7 @@ func (e *env) block(kind load.Kind) (*load.Block, error) {
 	return b, err
 }
 
-// timed returns a block of access log lines. Their marks contain the time of writing.
+// timed returns a block of access log lines that contain the time of writing.
 func (e *env) timed() (*load.Block, error) {
 	if e.live != nil {
 		return e.live, nil

@@ -33,7 +33,7 @@ func (e *env) copied(in load.Input, limit string) (measure, error) {
 }
 
 // warm copies the input to a file and removes the file. After that, the machine has free memory
-// pages for the output of the next run. Without it, the run could be much slower on a virtual
+// pages for the output of the next run. Without them, the run could be much slower on a virtual
 // machine. The hypervisor takes unused pages away, and getting them back takes up to three times as
 // long as copying the input.
 func (e *env) warm(in load.Input) error {

@@ -103,9 +103,9 @@ var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "ru
 	"runtime.epoll", "runtime.usleep"}
 
 // part returns the part of the program to which the time of a stack is attributed. For a system
-// call, this is the kernel. If the stack contains a function in runtimes, it is the part listed
-// there. Otherwise it is the innermost package that is neither in the runtime nor in the standard
-// library.
+// call, this is the kernel. Otherwise it is determined by the innermost function that is listed in
+// runtimes or belongs to a package outside the standard library. If there is none, it is the
+// package of the innermost function.
 func part(functions []string) string {
 	leaf := functions[len(functions)-1]
 	for _, call := range systemCalls {
@@ -161,8 +161,8 @@ func kernelCall(functions []string) string {
 	return "other calls"
 }
 
-// keptProfiles is the folder with the flame graphs in docs/performance.md. keptShares is the file
-// with the shares of the parts of the program in these graphs.
+// keptProfiles is the start of the paths of the flame graphs in docs/performance.md. keptShares is
+// the file with the shares of the parts of the program in these graphs.
 const (
 	keptProfiles = "../docs/plots/profile"
 	keptShares   = "profiles.json"

@@ -54,15 +54,15 @@ const (
 	manyBytes = 1e10    // for an input with as many bytes, the free disk space is checked
 )
 
-// The CPU time of a short run varies, because the start of the process is a large part of it. If a
-// run takes less than 0.3 CPU seconds (steady), the result is the median of 11 runs (manyRounds).
-// Otherwise it is the median of 3 runs (fewRounds).
+// The CPU time of a short run varies, because the start of the process is a large part of it. If
+// the first run takes less than 0.3 CPU seconds (steady), the result is the median of 11 runs
+// (manyRounds). Otherwise it is the median of 3 runs (fewRounds).
 const (
 	fewRounds, manyRounds = 3, 11
 	steady                = 0.3
 )
 
-// growth is the subcommand `growth [-only workers] -out FILE -plot FILE`. It measures how the cost
+// growth is the subcommand `growth [-only NAME] [-out FILE] [-plot FILE]`. It measures how the cost
 // grows with the input.
 func growth(args []string) error {
 	var o options

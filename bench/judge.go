@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// judgeLines is the subcommand `judge -ratios FILE -machine NAME LINES...`. It compares earlier
+// judgeLines is the subcommand `judge [-ratios FILE] [-machine NAME] LINES...`. It compares earlier
 // results with the kept ratios of penstock's speed to the limits. LINES are files with the output
 // of -json.
 func judgeLines(args []string) error {

@@ -60,9 +60,9 @@ func (e *env) growing() (name, yaml string) {
 	return "spool_dir", "{ spool_dir: { path: ./spool, finished: keep } }"
 }
 
-// run starts penstock and then the writer. When all records have arrived, it stops penstock. The
-// measured time begins with the start of the writer, and ends when the last record has arrived for
-// the first time.
+// run starts penstock, and then the writer begins. When all records have arrived, run stops
+// penstock. The measured time begins when the writer begins, and ends when the last record has
+// arrived for the first time.
 func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
 
 // with creates the job and its receiver and calls drive with them.
@@ -108,7 +108,7 @@ func (l live) feed(e *env, j *job, records int64) (*proc.Process, error) {
 		"-files", fmt.Sprint(l.files), "-rate", fmt.Sprint(l.rate), "-records", fmt.Sprint(records))
 }
 
-// start starts penstock and then the writer.
+// start starts the process of the writer, which waits for the file go, and then penstock.
 func (l live) start(e *env, j *job, records int64) (feeder, p *proc.Process, err error) {
 	if feeder, err = l.feed(e, j, records); err != nil {
 		return nil, nil, err
@@ -153,7 +153,7 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 }
 
 // arriveAll waits until the writer has ended and all records have arrived, and then stops penstock.
-// It returns the measurements of penstock, and the time of the writer's last write.
+// It returns the measurements of penstock, and the time at which the writer ended.
 func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver,
 	in load.Input) (r proc.Run, written time.Time, err error) {
 	_, err = feeder.Wait()

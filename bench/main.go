@@ -1,10 +1,10 @@
 // Command bench measures the speed of penstock. It compares penstock with limits of the machine,
-// and with other programs that are installed. It measures whole processes in alternating rounds,
-// prints the ratio of each pair, and reports the median.
+// and with other programs that are installed. It runs whole processes in pairs of a program and its
+// limit, in alternating order. It prints the ratio of each pair and reports the median.
 //
 // The command is a module of its own outside go.work, so that the project does not need its
-// dependencies. It needs only Go and the penstock binary. Run `make bench` at the top of the
-// project.
+// dependencies. It needs only Go and the penstock binary: a workload that needs another program is
+// omitted if this program is missing. Run `make bench` at the top of the project.
 package main
 
 import (
@@ -41,7 +41,8 @@ type options struct {
 	rivals   rivalFlags
 }
 
-// parts are the subcommands: processes that a measurement starts, and tools for results.
+// parts are the subcommands: processes that a measurement starts, other measurements, and tools for
+// results.
 var parts = map[string]func(args []string) error{
 	"limit":   limit.Main,
 	"receive": receiver.Main,

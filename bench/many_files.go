@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-// smallFilesCount is the number of files in the workload files.
+// smallFilesCount is the number of files in the workload "files".
 var smallFilesCount = quickOrFull{50_000, 100_000}
 
 // smallFiles is the workload of many small files. Opening and remembering such a file costs more
@@ -39,8 +39,8 @@ pipelines:
 	},
 }}
 
-// folderOfSmallFiles creates the input of the workload files once. Each file has 10 lines and is an
-// hour old.
+// folderOfSmallFiles creates the input of the workload "files" once. Each file has 10 lines and is
+// an hour old.
 func folderOfSmallFiles(e *env) (load.Input, error) {
 	const linesEach = 10
 	n := smallFilesCount.of(e.full)

@@ -101,9 +101,9 @@ func matchedByGo(e *env, in load.Input) (measure, error) {
 // repeats lines after that, and only the number in each line is new.
 const checkedLines = 20_000
 
-// changedAsAsked returns an error if a line of the output is not the expected one: the line of the
-// input, with one member added at the end and one removed. The order of keys and all other values
-// must be unchanged.
+// changedAsAsked returns an error if one of the first output lines (checkedLines) is not the
+// expected one: the line of the input, with one member added at the end and one removed. The order
+// of keys and all other values must be unchanged.
 func changedAsAsked(in, out string) error {
 	fin, err := os.Open(in)
 	if err != nil {

@@ -132,8 +132,7 @@ func (e *env) once(in load.Input, config string) (measure, error) {
 	return m, err
 }
 
-// limit runs the limit with the given name on an input. A limit is a program that does only the
-// work that cannot be avoided (see package bench/limit).
+// limit runs the program of package bench/limit with the given name on an input.
 func (e *env) limit(in load.Input, name string, more ...string) (measure, error) {
 	r, err := proc.Self(append([]string{"limit", name, in.Path}, more...)...)
 	return of(r, in), err

@@ -45,8 +45,8 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 	return nil
 }
 
-// resent adds the figure "redelivered", the number of batches that penstock has sent more than
-// once. If penstock was not killed, these include all batches that the receiver got twice.
+// resent adds the figure "redelivered", the number of attempts after the first attempt of a batch.
+// If penstock was not killed, these include all attempts that repeated records at the receiver.
 func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
 
 func (m *measure) see(s receiver.Stats) {
@@ -114,8 +114,8 @@ func (s slow) bound(in load.Input) measure {
 	return m
 }
 
-// slowly runs penstock with a slow receiver and default flow control. A request has slowRecords
-// records, because batch.bytes is so large that it has no effect.
+// slowly runs penstock with a slow receiver and default flow control. A request has at most
+// slowRecords records: batch.bytes is so large that it has no effect.
 //
 // The result has two ratios. Each is the shortest time in which the receiver can process the input,
 // divided by the measured time. For of_requests, the receiver processes the requests that penstock

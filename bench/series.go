@@ -26,8 +26,8 @@ type series struct {
 	failed map[string]error // programs that cannot run the workload
 }
 
-// rivalRounds is the number of rounds in which programs other than penstock run. Fewer rounds are
-// enough for them: they are slower than penstock, and their runs differ less.
+// rivalRounds is the number of rounds in which programs run that are neither penstock nor the
+// limit. Few rounds are enough for them, because no target depends on their results.
 const rivalRounds = 3
 
 // warmFrom is a number of rounds. If there are at least as many, a warm-up round comes first.
@@ -55,9 +55,9 @@ func (s *series) run() error {
 	return nil
 }
 
-// round runs the limit and each program once. Round -1 is the warm-up, and its results are not
-// used. Odd rounds have the reverse order, so that a program does not always run after the same
-// other program.
+// round runs the limit and each program that takes part once. Round -1 is the warm-up, and its
+// results are not used. Odd rounds have the reverse order, so that a program does not always run
+// after the same other program.
 func (s *series) round(n int) (err error) {
 	begun := busyNow()
 	defer func() {

@@ -78,8 +78,9 @@ func (m *measure) countRows(path string) error {
 // server is a PostgreSQL server that a script has started in the scratch folder.
 type server struct{ recipes, dir, url string }
 
-// recipes returns the folder of the scripts that start and stop the database server. This is
-// PENSTOCK_RECIPES or, if the variable is not set, a folder of this module.
+// recipes returns the folder of the scripts that start and stop the database server.
+// PENSTOCK_RECIPES names this folder. If the variable is not set, it is the folder recipes of this
+// module.
 func recipes() (string, error) {
 	return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_RECIPES"), "recipes"))
 }
@@ -151,15 +152,15 @@ const columnsOf = `host text, identity text, "user" text, timestamp text, method
 	`path text, protocol text, ` +
 	`status bigint, size bigint, referrer text, agent text`
 
-// renew creates the table again. It also forces a checkpoint of the database server, so that none
-// happens during the measurement.
+// renew creates the table again. It also forces a checkpoint of the database server, so that one is
+// less likely during the measurement.
 func (s *server) renew(columns string) error {
 	return s.do("SET client_min_messages = error; DROP TABLE IF EXISTS lines",
 		"CREATE TABLE lines ("+columns+")", "CHECKPOINT")
 }
 
-// copiedByPsql measures the command \copy of psql. The rows were converted to the text format of
-// this command before.
+// copiedByPsql measures the command \copy of psql. The rows are converted to the text format of
+// this command beforehand.
 func copiedByPsql(e *env, in load.Input) (measure, error) {
 	s, err := e.postgres()
 	if err != nil {

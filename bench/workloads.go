@@ -9,8 +9,9 @@ import (
 )
 
 // workload is a measurement that answers a question: which share of the speed of the limit does a
-// program reach, and how much CPU time and memory does it need? The limit is a program that does
-// only the work that cannot be avoided.
+// program reach, and how much CPU time and memory does it need? The limit is usually the speed of a
+// simple program, such as one that only copies the input. For a slow receiver or a growing file, it
+// is the highest possible speed.
 type workload struct {
 	name, about           string
 	limitName, limitAbout string // "" where there is none
@@ -29,7 +30,7 @@ type workload struct {
 	limit, ours func(e *env, in load.Input) (measure, error) // both nil for limitsName
 }
 
-// wants are the targets of a workload. 0 means that there is no target.
+// wants are the targets of a workload. A 0 in the first three fields means no target.
 type wants struct {
 	ofLimit, cpuPerGB, rssMiB float64
 	most, least               map[string]float64 // by the name of a figure
@@ -168,8 +169,8 @@ var (
 	slow500 = slow{500 * time.Millisecond, 40}
 )
 
-// atLeast is the minimum time for which a slow receiver gets data in the full run. In a shorter
-// time, the start of penstock would be too large a part of the result.
+// atLeast is the minimum time for which a slow receiver gets data with the flag -full or -figures.
+// In a shorter time, the start of penstock would be too large a part of the result.
 const atLeast = 20 * time.Second
 
 func slowly(name, about string, s slow, during time.Duration, target, inFlight float64) workload {
@@ -256,10 +257,10 @@ func crashed(name, about string, size quickOrFull, most map[string]float64,
 
 var withinBound = map[string]float64{"repeated_of_bound": 1}
 
-// atTheReceiver is the maximum number of repeated records in the workload killedLive. The file
-// grows by 8 MB/s, and a request takes 100 ms. So at each of five kills, about 0.8 MB in 3,200
-// records have been sent but not answered. In total, these are 16,000 records. The maximum is a
-// quarter higher.
+// atTheReceiver is the maximum number of repeated records in the workload w6_live. The file grows
+// by 8 MB/s, and a request takes 100 ms. So at each of five kills, about 0.8 MB in 3,200 records
+// have been sent but not answered. In total, these are 16,000 records. The maximum is a quarter
+// higher.
 var atTheReceiver = map[string]float64{"repeated": 20_000}
 
 var exact = map[string]float64{"repeated": 0}

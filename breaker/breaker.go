@@ -4,19 +4,19 @@
 //	...
 //	err = b.Do(ctx, func(ctx context.Context) error { return call(ctx) })
 //
-// A breaker opens after five failures in a row, or when half of at least 20 calls within ten
-// seconds failed. While it is open, Do returns an [*OpenError] at once. After a wait, one call goes
-// through as a probe. If the probe succeeds, the breaker closes. If the probe fails, the breaker
-// stays open for a longer wait. [State] lists the transitions. [Options] sets the thresholds and
-// the waits.
+// By default, a breaker opens after five failures in a row, or when half of at least 20 calls
+// within ten seconds have failed. While it is open, Do returns an [*OpenError] at once. After a
+// wait, one call goes through as a probe. If the probe succeeds, the breaker closes. If the probe
+// fails, the breaker opens again, usually for a longer wait. [State] lists the transitions.
+// [Options] sets the thresholds and the waits.
 //
 // Use [Breaker.Allow] instead of Do if the call cannot be wrapped in a function. Use
 // [Breaker.Budget] with package retry, which then asks the breaker before each attempt. Package
 // breakerhttp has an http.RoundTripper. [Circuit] is the state machine without a clock and without
 // locks.
 //
-// The package starts no goroutine and runs under testing/synctest. Do and Allow allocate nothing
-// unless the call is refused.
+// The package starts no goroutine and runs under testing/synctest. A successful call allocates
+// nothing, unless it changes the state and OnChange is set.
 package breaker
 
 import (
@@ -30,7 +30,8 @@ import (
 	"time"
 )
 
-// OpenError is returned for a call that was not made because the breaker is open.
+// OpenError is returned for a call that was not made because the breaker is open or waits for a
+// running probe.
 type OpenError struct {
 	Wait time.Duration // time until the next probe; zero if a probe is running now
 }
@@ -69,8 +70,8 @@ type Change struct {
 	From, To State
 	At       time.Time
 	Wait     time.Duration // time until the next probe, if To is Open
-	// Err is the error of the call that caused the change. It is nil if the call succeeded or was
-	// not made yet, or if it was a probe that timed out.
+	// Err is the error of the call that caused the change. It is nil if the call returned nil, if
+	// the change came before the call, or if a probe timed out.
 	Err error
 }
 
@@ -108,8 +109,8 @@ func New(o Options) (*Breaker, error) {
 //   - Ignored if err wraps context.Canceled
 //   - Ignored if a breaker or limiter inside the call refused it: err wraps an error with a
 //     method Refused() bool that returns true
-//   - Ignored if package retry would not retry err, such as a 404: err wraps an error with a
-//     method Permanent() bool that returns true
+//   - Ignored if err is permanent, such as a 404: err wraps an error with a method
+//     Permanent() bool that returns true
 //   - Failure otherwise.
 func OutcomeOf(err error) Outcome {
 	switch {
@@ -137,9 +138,9 @@ type permanent interface {
 	Permanent() bool
 }
 
-// Do calls f unless the breaker is open. If it is open, Do returns an [*OpenError]. If f panics,
-// the breaker counts a failure, and the panic continues. If ctx has been canceled, any error of f
-// counts as context.Canceled, which is not a failure of the server.
+// Do calls f, or returns an [*OpenError] if the breaker refuses the call. If f panics, the breaker
+// counts a failure, and the panic continues. If ctx has been canceled, any error of f counts as
+// context.Canceled, which is not a failure of the server.
 func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 	call, err := b.Allow()
 	if err != nil {
@@ -263,8 +264,8 @@ func (b *Breaker) State() State {
 	return b.circuit.State()
 }
 
-// Budget returns a budget for package retry that asks b before each attempt. While the breaker is
-// open, retries stop at once with an [*OpenError].
+// Budget returns a budget for package retry that asks b before each attempt. If the breaker refuses
+// an attempt, the retry stops with an error that wraps an [*OpenError].
 func (b *Breaker) Budget() *Budget {
 	return &Budget{breaker: b, calls: make(map[any]running)}
 }

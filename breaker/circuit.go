@@ -19,7 +19,7 @@ import (
 //	Closed    Open      Failures or FailureRate (of the Options) is reached
 //	Open      HalfOpen  the wait is over and Allow is called
 //	HalfOpen  Closed    as many calls as Probes have succeeded
-//	HalfOpen  Open      a probe failed, or all probes have run for ProbeTimeout
+//	HalfOpen  Open      a probe failed, or all running probes have run for ProbeTimeout
 type State uint8
 
 // The states.
@@ -71,10 +71,10 @@ type Options struct {
 	Window      time.Duration // Zero means 10s.
 	MinCalls    int           // Below it, FailureRate is not checked. Zero means 20.
 
-	// Wait is the time for which the breaker stays open. It grows with each failed probe. When the
-	// breaker has been closed for as long as it was last open, the next wait is as short as the
-	// first one. Example: the breaker was open for 30 s. If it fails again within the next 30 s,
-	// the wait grows further. If it fails later, the wait starts from the beginning.
+	// Wait is the policy for the time that the breaker stays open. Each failed probe leads to the
+	// next wait of the policy. When the breaker has been closed for as long as the last wait, the
+	// policy starts over. Example: the last wait was 30 s. If the breaker opens again within 30 s
+	// after it has closed, the next wait follows. If it opens later, the first wait follows.
 	//
 	// Nil means 500ms, doubling to 30s, with equal jitter: each wait is drawn between half of that
 	// time and the whole. If the policy gives up, the breaker repeats the last wait.

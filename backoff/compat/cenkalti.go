@@ -16,15 +16,15 @@ import (
 //
 // Quirks: The jitter comes after the cap, so waits reach (1+Randomization) Max. An Initial above
 // Max is the first interval nevertheless. A Multiplier below 1 shrinks the interval. When the
-// interval is 0, it starts over from Initial. A Randomization above 1 gives negative waits with
-// Compat, and 0 without. The original takes a wait of -1 ns for Stop, its sign to give up. There is
-// no limit of attempts or of time.
+// interval is 0, it starts over from Initial. With a Randomization above 1, some waits are negative
+// with Compat, and 0 without. The original takes a wait of -1 ns for Stop, its sign to give up.
+// There is no limit of attempts or of time.
 //
 // [CenkaltiDefaults] has the settings of NewExponentialBackOff.
 type Cenkalti struct {
 	Initial       time.Duration // 0 means that every wait is 0
-	Max           time.Duration // 0 means that every wait is Initial
-	Multiplier    float64       // 0 means that every wait is Initial
+	Max           time.Duration // 0 means that every interval is Initial
+	Multiplier    float64       // 0 means that every interval is Initial
 	Randomization float64       // share of the interval to each side; 0 means no jitter
 	Compat        bool
 }

@@ -1,20 +1,20 @@
-// Package compat holds the backoff policies of other libraries, one file each, with all their
-// quirks. Use them to move a program from such a library without changing its waits. A policy has
-// the same waits and the same distributions of waits as the original, gives up after the same
-// attempt, and refuses the same settings. Tests compare them with values taken from the libraries
-// themselves.
+// Package compat holds the backoff policies of other libraries, with all their quirks. Use them to
+// move a program from such a library without changing its waits. A policy has the same waits and
+// the same distributions of waits as the original, gives up after the same attempt, and refuses the
+// same settings. Toward a limit of time, Next counts only the waits. Tests compare the policies
+// with values taken from the libraries themselves.
 //
 // For new programs package backoff is better: its waits never exceed their cap, and still have
 // jitter when they have reached it. The doc comment of each policy lists the quirks of the
-// original. Where the original overflows or returns a negative wait, the policy returns 0 or the
-// largest Duration instead, unless Compat asks for the original's value. With Compat a wait may be
-// negative. time.Sleep and timers take that as 0, so a retry loop runs without a pause (a hot
-// loop).
+// original. Where the original overflows or returns a negative wait, the policy returns 0, its cap
+// or the largest Duration instead, unless Compat asks for the original's value. With Compat a wait
+// may be negative. time.Sleep and timers take that as 0, so a retry loop runs without a pause (a
+// hot loop).
 //
 // Every policy is a struct of its settings, an immutable value and a backoff.Policy. It is safe for
 // concurrent use: the caller keeps the state and passes the source of randomness. Zero means zero,
-// unless the field's comment says that zero means a default or no limit in the original
-// ([Jpillora], AWS2026.Base, KubernetesWait.Cap). Functions with names that end in Defaults
+// unless the field's comment says that zero means a default or no limit in the original (as for
+// [Jpillora], AWS2026.Base and KubernetesWait.Cap). Functions with names that end in Defaults
 // ([FlumeDefaults], [CenkaltiDefaults], ...) return the default settings of the original.
 //
 // Validate returns the original's error. A policy that the original would refuse to create gives up

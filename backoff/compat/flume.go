@@ -95,8 +95,8 @@ func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p FlumePenalty) Validate() error { return nil }
 
 // FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s *
-// 2^f, at most Max. f is the number of failures, at most 16. f starts over if the previous failure
-// was so long ago that its penalty and another hour have passed.
+// 2^f, at most Max. f is the number of failures in a row, at most 16. f starts over if the previous
+// failure was so long ago that its penalty and another hour have passed.
 type FlumeOrder struct {
 	Max    time.Duration // maxTimeOut; 0 means that every wait is 0
 	Compat bool          // whether a negative Max gives negative waits, as in the original
@@ -163,10 +163,10 @@ func (o FlumeOutcome) String() string {
 //
 // Quirks: A source waits 0 after an EventDeliveryException, a hot loop. A sink waits Max after any
 // exception. Exceptions do not change the number of BACKOFFs. With a negative Increment,
-// Thread.sleep throws, and the runner waits Max as after any exception. A negative Max ends the
+// Thread.sleep throws, and the runner waits Max, as after a FlumeException. A negative Max ends the
 // original's runner. Here the wait is then 0.
 type FlumeRunner struct {
-	Increment time.Duration // 0 means that every wait is 0
+	Increment time.Duration // 0 means that every wait after a BACKOFF is 0
 	Max       time.Duration // 0 means that every wait is 0
 	Sink      bool
 }

@@ -15,7 +15,8 @@ import (
 
 // Hadoop is a RetryPolicy of hadoop-common 3.4. It decides by the failure, the number of retries,
 // and the number of failovers to another server. Each Hadoop is also a backoff.Policy, with a Next
-// that treats every failure as an IOException of an idempotent call.
+// that treats every failure as an IOException of an idempotent call (in [HadoopFailover], as a
+// ConnectException).
 //
 // The following functions and types return or implement a Hadoop: [HadoopTryOnce], [HadoopForever],
 // [HadoopFixedCount], [HadoopFixedForever], [HadoopFixedTime], [HadoopProportional],
@@ -223,9 +224,9 @@ func HadoopProportional(maxRetries int, sleep int64, unit JavaUnit) HadoopLimite
 // maxRetries from 0 to 62.
 //
 // Quirks: There is no cap, and the first delay is 2 * sleep on average. The delay is truncated to
-// the unit: with a sleep of 1 s the first delay is 1 s or 2 s. sleep * 2^(retries+1) wraps (Compat
-// only). With a sleep of 1000 the delays from retry 53 on are negative, 0 or arbitrary: a hot loop
-// or a wait of years.
+// the unit: with a sleep of 1 in JavaSeconds the first delay is 1 s or 2 s. sleep * 2^(retries+1)
+// wraps (Compat only). With a sleep of 1000 the delays from retry 53 on are negative, 0 or
+// arbitrary: a hot loop or a wait of years.
 func HadoopExponential(maxRetries int, sleep int64, unit JavaUnit) HadoopLimited {
 	return HadoopLimited{rule: hadoopExponential, maxRetries: int64(maxRetries), sleep: sleep,
 		unit: unit}

@@ -13,10 +13,10 @@ import (
 )
 
 // HadoopFailover is failoverOnNetworkException. After a network failure, or any other IOException
-// of an idempotent call, it fails over to another server, after a delay. A RetriableException is
-// retried at the same server. The numbers of failovers and of retries are limited. A SASL failure,
-// an invalid token and denied access end the call, and so does an IOException if the call is not
-// idempotent. Fallback decides about all other failures.
+// of an idempotent call except a RemoteException, it fails over to another server, after a delay. A
+// RetriableException is retried at the same server. The numbers of failovers and of retries are
+// limited. A SASL failure, an invalid token and denied access end the call, and so does an
+// IOException if the call is not idempotent. Fallback decides about all other failures.
 //
 // Quirks: The first failover waits 0, and the second 2 * Delay on average. The delay is cut to
 // MaxDelay before the jitter, so it reaches 1.5 * MaxDelay. Delay times the power of two wraps,

@@ -15,8 +15,8 @@ import (
 // exactly at MaxElapsed. [JodisDefaults] has the settings of RoundRobinJedisPool.
 //
 // Quirks: The first wait is always exactly Base. The cap comes after the draw, so that waits pile
-// up on it. With an elapsed time below 0, the remaining time wraps to a negative wait (Compat
-// only).
+// up on it. Without a limit of time, an elapsed time below 0 makes the remaining time wrap, so that
+// the wait is negative (Compat only).
 type Jodis struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // 0 means that every wait is 0

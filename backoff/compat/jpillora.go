@@ -58,8 +58,8 @@ func (p Jpillora) settings() (low, high time.Duration, factor float64) {
 }
 
 // Next implements backoff.Policy. It draws as math/rand (version 1) does. So if src is
-// rand.NewSource(42) of that package, it gives exactly the waits that the original gives after
-// rand.Seed(42).
+// rand.NewSource(42).(rand.Source64) of that package, it gives exactly the waits that the original
+// gives after rand.Seed(42).
 func (p Jpillora) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
 	random := 0.0
 	if p.Jitter {

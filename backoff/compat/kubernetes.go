@@ -13,8 +13,8 @@ import (
 // k8s.io/apimachinery v0.37): Duration * Factor^n while Steps remain, then the same wait forever.
 //
 // Quirks: The jitter is U[0, 1) * Jitter times the capped wait. It is added to that wait, so the
-// sum may exceed Cap. If Duration is above Cap, the first wait is Duration. When the interval
-// reaches Cap, Steps falls to 0, which ends ExponentialBackoff early (see [KubernetesWait.Loop]).
+// sum may exceed Cap. If Duration is above Cap, the first wait is Duration. When the interval would
+// exceed Cap, Steps falls to 0, which ends ExponentialBackoff early (see [KubernetesWait.Loop]).
 // Without a Cap the interval overflows to the lowest int64, a hot loop (Compat only).
 type KubernetesWait struct {
 	Duration time.Duration
@@ -104,7 +104,7 @@ func (p KubernetesWait) Validate() error { return nil }
 
 // Loop returns the waits of ExponentialBackoff, which calls a function again and again until the
 // function reports success. The waits end when Steps are used up. They end earlier if the interval
-// reaches the cap, because the original then sets Steps to 0.
+// would exceed Cap, because the original then sets Steps to 0.
 func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }
 
 // KubernetesLoop is ExponentialBackoff of apimachinery: see [KubernetesWait.Loop].

@@ -99,7 +99,7 @@ type KubernetesItems[K comparable] struct {
 	states map[K]backoff.State // guarded by mu
 }
 
-// When counts a failure of item and returns its wait.
+// When counts a failure of item and returns its wait, or 0 if Policy gives up.
 func (l *KubernetesItems[K]) When(item K) time.Duration {
 	if l.Policy == nil {
 		return 0
@@ -145,7 +145,7 @@ func (l *KubernetesItems[K]) NumRequeues(item K) int {
 // Quirks: The jitter compounds, because each wait grows from the previous draw. The first wait is
 // not cut to Max. A failure more than 2 * Max after the previous one counts as the first. If Max is
 // above half of the largest int64, 2 * Max wraps, and every failure counts as the first. The
-// doubling wraps, too (Compat only).
+// doubling wraps, too (both with Compat only).
 type KubernetesFlow struct {
 	Initial, Max time.Duration
 	Jitter       float64 // 0 or less means none

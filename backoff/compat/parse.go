@@ -18,11 +18,12 @@ import (
 
 // Parse reads a policy from text. It accepts the policies of package backoff, including
 // combinations, as [backoff.Parse] does, and the policies of this package, which [Specs] lists.
-// Each key sets the field of the same name in the policy's struct: max_sleep sets MaxSleep. A
+// Most keys set the field of the same name in the policy's struct: max_sleep sets MaxSleep. A
 // missing key has the default that Specs shows. A key without a default must be given. Compat is
 // off, so that no wait is negative.
 //
-// The String method of a policy returns a text from which Parse makes the same policy again.
+// The String method of a policy that Parse has returned gives a text from which Parse makes the
+// same policy again.
 func Parse(spec string) (backoff.Policy, error) { return backoff.ParseWith(spec, readers) }
 
 // specs are the policies that Parse reads, with all keys in the order of the fields. The value of a

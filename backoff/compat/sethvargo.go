@@ -169,8 +169,8 @@ func percent(d time.Duration, top int64) time.Duration {
 }
 
 // Bounds implements backoff.Bounder. The mean is computed from 2000 evenly spaced draws if there is
-// one jitter, and wrapper by wrapper if there are several. Bounds ignores the cut by MaxDuration,
-// which depends on the earlier waits.
+// one jitter, and wrapper by wrapper if there are several. With MaxDuration, the lowest wait is 0,
+// because the last wait may be cut to any length, and the mean ignores this cut.
 func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	k := step(n)
 	start := backoff.State{N: k}
