@@ -245,11 +245,13 @@ var receivers = []workload{
 	},
 }
 
+// smallBatches describes the options of withReplay(500).
+const smallBatches = " in batches of 500 records, with checkpoint.replay: " + replay
+
 func crashed(name, about string, size quickOrFull, most map[string]float64,
 	run func(*env, load.Input) (measure, error)) workload {
 	return workload{
-		name: name, about: "kill -9 five times, delivering " + about + " in batches of 500 " +
-			"records, with checkpoint.replay: " + replay, kind: load.Combined,
+		name: name, about: "kill -9 five times, delivering " + about, kind: load.Combined,
 		size: size, pairs: quickOrFull{1, 2}, want: wants{most: most, least: allKills},
 		ours: longEnough(most, run),
 	}
@@ -269,7 +271,7 @@ var exact = map[string]float64{"repeated": 0}
 var allKills = map[string]float64{"kills": kills}
 
 var crashes = []workload{
-	crashed("w6", "into HTTP", quickOrFull{128 * mib, 512 * mib}, withinBound,
+	crashed("w6", "into HTTP"+smallBatches, quickOrFull{128 * mib, 512 * mib}, withinBound,
 		killedIntoHTTP),
 	{
 		name: "w6_live", about: "kill -9 five times while following a file that grows by 8 MB/s, " +
@@ -277,8 +279,8 @@ var crashes = []workload{
 		kind: load.Combined, size: quickOrFull{1, 1}, pairs: quickOrFull{1, 2},
 		want: wants{most: atTheReceiver, least: allKills}, ours: killedLive,
 	},
-	crashed("w6_file", "into a file", quickOrFull{gib, gib}, exact, killedIntoFile),
-	crashed("w6_sqlite", "into SQLite", quickOrFull{128 * mib, 256 * mib}, exact,
+	crashed("w6_file", "into a file"+smallBatches, quickOrFull{gib, gib}, exact, killedIntoFile),
+	crashed("w6_sqlite", "into SQLite"+smallBatches, quickOrFull{128 * mib, 256 * mib}, exact,
 		killedIntoSQLite),
 	inPostgres(crashed("w6_postgres", "into PostgreSQL", quickOrFull{128 * mib, 512 * mib}, exact,
 		killedIntoPostgres)),
