@@ -45,6 +45,9 @@ func TestInlineWorkerRunsOnProducer(t *testing.T) {
 		var want []int
 		mustRun(t, o, ProducerFunc[int](func(context.Context) (Item[int], error) {
 			producing = goroutine()
+			if n == 0 {
+				synctest.Wait() // the goroutine of Run may still handle events
+			}
 			if n++; n > 1000 {
 				return Item[int]{}, io.EOF
 			}
