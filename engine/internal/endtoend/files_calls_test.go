@@ -54,7 +54,7 @@ func TestFileCalls(t *testing.T) {
 			// remaining files again. How often this happens depends on timing, which strace
 			// distorts. So the minimum of several runs is used.
 			least := math.Inf(1)
-			for try := 0; try < tries && least > maxFileCalls; try++ {
+			for try := 0; try < 4*tries && least > maxFileCalls; try++ {
 				least = min(least, callsEach(t, about, source.config, few, many))
 			}
 			f := bounded{t: t, about: about}
