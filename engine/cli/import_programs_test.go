@@ -157,8 +157,8 @@ func TestImportFilebeatLog(t *testing.T) {
 }
 
 // TestImportFilestream imports entries that identify files in three ways: by a fingerprint (of the
-// first 1,024 bytes), by inode, and by path. Entries of another input, and of a path that does not
-// exist anymore, must be ignored.
+// first 1,024 bytes), by inode, and by path. Entries of another input must be ignored. The position of
+// a path that does not exist anymore belongs to no other file: it is only noted.
 func TestImportFilestream(t *testing.T) {
 	here := logs(t)
 	long := strings.Repeat("read long line\n", 100)
@@ -183,8 +183,11 @@ func TestImportFilestream(t *testing.T) {
 	)
 	got, said := imported(t, 4, "filebeat", "filebeat.yml", "--data", "beats")
 	wantNew(t, got, 6)
-	if !strings.Contains(said, "4 of 4 files resume at their positions") {
-		t.Error(said)
+	for _, want := range []string{"4 of 5 files resume at their positions",
+		"logs/deleted.log\",\"kind\":\"differs\",\"weight\":\"differs\",\"text\":\"does not exist"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no note says %q in %s", want, said)
+		}
 	}
 }
 
