@@ -54,8 +54,8 @@ func (l *lane) fits(group []*delivery) int {
 }
 
 // rotate renames the file to the next number and creates a new file. Before the rename, it syncs
-// the old file and, with fsync: ack, answers its deliveries. The new name is durable before the
-// first write: a place in the checkpoint thus never refers to a file that a crash could remove.
+// the old file and, with fsync: ack, answers its deliveries. Both names are durable before the first
+// write: a place in the checkpoint thus never refers to a file that a crash could remove.
 func (l *lane) rotate() error {
 	if l.ack {
 		l.syncGroup()
@@ -114,6 +114,10 @@ func begin(dir vfs.Dir, name string, number uint64,
 				dir.RenameNew(numbered(name, number), dir, name))
 		}
 	}()
+	// If a crash kept the new file but not the rename, the old file would have no name.
+	if err := dir.Sync(); err != nil {
+		return nil, place{}, err
+	}
 	if f, err = dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode); err != nil {
 		return nil, place{}, err
 	}
