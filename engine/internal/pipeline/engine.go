@@ -13,8 +13,7 @@
 //   - A ledger is a sink's own record of the progress, which the sink stores in its database
 //     together with the data.
 //
-// Package flow/control decides when and to which worker a batch is sent. This package never reads
-// the content of a record.
+// Package flow/control decides when and to which worker a batch is sent.
 package pipeline
 
 import (
@@ -146,8 +145,13 @@ const defaultStall = 5 * time.Minute
 //
 // If a part of the engine fails, Run restarts it after a wait that grows with each failure. A route
 // restarts from its checkpoint, and a pipeline restarts with a new source. The admin pages restart
-// as well. There are two exceptions. With Options.Once, nothing restarts. A route that the guard
-// has stopped, because of too many dead letters, restarts only after its input has changed.
+// as well. There are three exceptions:
+//
+//   - With Options.Once, routes and pipelines do not restart.
+//   - A route that the guard has stopped, because of too many dead letters, restarts only after its
+//     input has changed.
+//   - A route does not restart after an error about which an operator must decide first, such as
+//     lost progress.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
 	if !e.started.CompareAndSwap(nil, &now) {
@@ -206,8 +210,8 @@ func (e *Engine) withRemedy(err error) error {
 const LockName = "penstock.lock"
 
 // prepare opens the checkpoint and the dead letters of every route, except those of shared
-// pipelines: these open them when this process becomes their owner. If a route fails, prepare
-// closes all routes.
+// pipelines: these open them when this process becomes their owner. If this fails for a route,
+// prepare closes all these routes.
 func (e *Engine) prepare() error {
 	var errs []error
 	for _, p := range e.pipelines() {
@@ -330,8 +334,8 @@ func (e *Engine) pipeEvent(_ context.Context, event supervise.Event) {
 	e.endIfDone()
 }
 
-// endIfDone ends the pool of pipelines when every pipeline has ended, unless Apply is changing
-// them. The caller holds e.mu.
+// endIfDone ends the pool of pipelines if every pipeline has ended, unless hold keeps the engine
+// from ending. The caller holds e.mu.
 func (e *Engine) endIfDone() {
 	if e.held || e.end == nil || slices.ContainsFunc(e.pipes, func(p *pipe) bool { return !e.ended[p] }) {
 		return
