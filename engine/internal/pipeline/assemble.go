@@ -143,9 +143,9 @@ func newRoute(s *slot) (*route, error) {
 }
 
 // makeParking sets r.parking if the sink parks records (stream.ParkingSink): it keeps them in a
-// store of this node and delivers them later. makeParking returns an error if such a sink gets
-// partitions that a broker assigns: a partition may continue at another node, which has no access
-// to the parked records.
+// store of this node and delivers them later. makeParking returns an error if a broker also assigns
+// the partitions of the source: a partition may continue at another node, which has no access to
+// the parked records.
 func (r *route) makeParking() error {
 	r.parking, _ = r.sink.(stream.ParkingSink)
 	if r.parking != nil && r.assigned != nil {

@@ -36,7 +36,7 @@ type storedRange struct {
 	bytes int64
 }
 
-// endedAssignment is an assignment that has ended while batches of it are in the sender.
+// endedAssignment is an assignment that has ended and still has batches in the sender.
 type endedAssignment struct {
 	id   string // of the partition
 	sent int64

@@ -11,9 +11,9 @@ import (
 // This file is about batches that the reader withdraws before a worker gets them. Their records are
 // counted neither as read nor as settled.
 //
-// This takes three steps. First, the accounts of partitions that the source may read again are
-// removed. Then the reader's method Withdrawn is called. Last, the withdrawn ranges of the other
-// partitions are marked as settled, so that the watermarks can move past them:
+// A withdrawal takes three steps. First, the accounts of partitions that the source may read again
+// are removed. Then the reader's method Withdrawn is called. Last, the withdrawn ranges of the
+// other partitions are marked as settled, so that the watermarks can move past them:
 //
 //	withdrawAccounts ─▶ Withdrawn ─▶ settleRange
 //	                    │            └ from here on, marks contain the withdrawn ranges as settled

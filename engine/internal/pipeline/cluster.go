@@ -128,8 +128,8 @@ func (p *pipe) confirm(ctx context.Context) error {
 }
 
 // canRestart removes supervise.ErrStop from err, so that the supervisor starts the route again. It
-// does so if the pipeline is shared, and another process has taken over the sink's ledger or ctx
-// has ended. Otherwise it returns err unchanged.
+// does so if the pipeline is shared, and either another process has taken over the sink's ledger or
+// ctx has ended. Otherwise it returns err unchanged.
 func (p *pipe) canRestart(ctx context.Context, err error) error {
 	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {
 		return err

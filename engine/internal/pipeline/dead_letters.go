@@ -32,7 +32,7 @@ type refuser struct {
 	attempts int
 }
 
-// refused stores by, the worker of the last failed attempt, for each of the batches.
+// refused records the worker of the last failed attempt for each of the batches.
 func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
 	r.by.Lock()
 	defer r.by.Unlock()

@@ -345,8 +345,8 @@ func (e *Engine) endIfDone() {
 	end(errAllEnded)
 }
 
-// Drain makes every route stop reading and finish its in-flight batches within the time `drain:`.
-// Run then returns.
+// Drain makes every route stop reading and finish its in-flight batches, for at most the time
+// `drain:` of the route. Run then returns.
 func (e *Engine) Drain() {
 	e.mu.Lock()
 	e.draining = true

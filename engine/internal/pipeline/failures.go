@@ -14,9 +14,9 @@ import (
 )
 
 // failures keeps the last failure of each worker and processor, and logs failures. A failure is
-// logged at once if its text differs from the last text in the log for the same worker. Otherwise
-// it is logged at most once per failureEvery, with the number of repetitions. So a worker that
-// fails often for one reason does not fill the log.
+// logged at once if its text differs from the last text in the log for the same worker or
+// processor. Otherwise it is logged at most once per failureEvery, with the number of repetitions.
+// So a worker that fails often for one reason does not fill the log.
 type failures struct {
 	log *slog.Logger
 

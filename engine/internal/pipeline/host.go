@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host implements stream.Host for the source's reader, the processors and the sink of a route.
+// host implements stream.Host for the processors and the sink of a route. It is also the base of a
+// sourceHost.
 type host struct {
 	log     *slog.Logger
 	fs      vfs.FS

@@ -87,9 +87,9 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished is the maximum number of deleted partitions that have progress in the checkpoint.
-// This progress stays there while the sink's ledger still has rows of them. Above this number, the
-// progress of the oldest partition is deleted first.
+// maxKeptFinished is the maximum number of deleted partitions whose progress stays in the
+// checkpoint because the sink's ledger still has rows of them. Above this number, the progress of
+// the oldest partition is deleted first.
 const maxKeptFinished = 10_000
 
 // keepFinished is called with deleted partitions whose accounts are closed (the first argument). It
