@@ -77,14 +77,14 @@ type Options struct {
 
 // Engine runs the pipelines of one config. Its methods are safe for concurrent use.
 type Engine struct {
-	cfg     *config.Config // as given to New; Apply changes neither its State nor its Admin
+	cfg     *config.Config // as given to New; Apply does not change it
 	o       Options
 	state   *state   // set by Run before the pipelines start
 	tail    live.Log // the end of the log
 	started atomic.Pointer[time.Time]
 	tree    atomic.Pointer[supervise.Supervisor]
-	apply   sync.Mutex // held during an Apply
-	stuck   error      // error with which an Apply stopped halfway; guarded by apply
+	apply   sync.Mutex // held during an Apply or a replay
+	stuck   error      // error with which an Apply or a replay stopped halfway; guarded by apply
 	reload  sync.Mutex // held during a Reload
 
 	mu        sync.Mutex // guards the fields below; released before a pipe's mu is locked
@@ -92,7 +92,7 @@ type Engine struct {
 	pool      *supervise.Supervisor
 	end       context.CancelCauseFunc // ends the pool; nil unless the pool runs
 	ended     map[*pipe]bool          // pipes that have ended and will not restart
-	held      bool                    // Apply is changing pipes: the engine does not end
+	held      bool                    // set by hold: the engine does not end when all pipes have ended
 	draining  bool
 	reloaded  *status.Reload  // copy on write
 	replaying *pipe           // the running replay; nil if there is none
