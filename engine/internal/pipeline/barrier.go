@@ -7,9 +7,9 @@ import (
 )
 
 // barrier makes the routes of a source wait for each other: a route does not read until all routes
-// have opened their reader or ended, or until it has waited for openBound (for example because the
-// sink of another route is slow). Some sources choose the id of a partition when they first find
-// its data, and must then know the progress of all routes.
+// have opened their reader or ended, or until it has waited for openBound. So a route with a slow
+// sink delays the others only for a while. Some sources choose the id of a partition when they
+// first find its data, and must then know the progress of all routes.
 type barrier struct {
 	missing atomic.Int32
 	open    chan struct{} // closed when the last route arrives

@@ -92,7 +92,7 @@ type Engine struct {
 	pool      *supervise.Supervisor
 	end       context.CancelCauseFunc // ends the pool; nil unless the pool runs
 	ended     map[*pipe]bool          // pipes that have ended and will not restart
-	held      bool                    // set by hold: the engine does not end when all pipes have ended
+	held      bool                    // set by hold, which keeps the engine from ending
 	draining  bool
 	reloaded  *status.Reload  // copy on write
 	replaying *pipe           // the running replay; nil if there is none
