@@ -127,8 +127,8 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	}, o)
 }
 
-// writeMarkedDead writes dead letters for the records that the reader or a processor has marked as
-// dead. It is called before the batch is sent.
+// writeMarkedDead writes dead letters for the records of b that are marked as dead: by the reader,
+// by a processor, or because processors died of them. It is called before the batch is sent.
 func (r *letterWriter) writeMarkedDead(ctx context.Context, b *stream.Batch) error {
 	if b.Untouched() {
 		return nil
