@@ -268,9 +268,9 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 //
 //   - Keys or the dispatch policy bind items to lanes, or items wait for a faster lane. Up to
 //     Config.Ahead new items may then wait without a free lane.
-//   - The breakers or the global backoff keep the lanes from taking items, and no new item waits. A
+//   - No new item waits, and the breakers or the global backoff keep the lanes from taking items. A
 //     probe can then use an item that never failed. Config.Waiting does not apply in this case.
-//   - Failed items are ready to be sent, and no new item waits. A new one keeps them from taking
+//   - No new item waits, and failed items are ready to be sent. A new one keeps them from taking
 //     all places (see freshFirst).
 func (m *Machine) Room() bool {
 	behind := m.backlog.blockedByFailed()

@@ -148,10 +148,8 @@ const defaultStall = 5 * time.Minute
 // as well. There are three exceptions:
 //
 //   - With Options.Once, routes and pipelines do not restart.
-//   - A route that the guard has stopped, because of too many dead letters, restarts only after its
-//     input has changed.
-//   - A route does not restart after an error about which an operator must decide first, such as
-//     lost progress.
+//   - A route that the guard has stopped restarts only after its input has changed.
+//   - A route does not restart if an operator must decide first, for example about lost progress.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
 	if !e.started.CompareAndSwap(nil, &now) {
