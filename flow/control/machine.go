@@ -20,10 +20,11 @@ type Config struct {
 	Seed     uint64           // of every random choice
 	Window   window.Algorithm // makes one window per worker; nil means window.Linear{}
 	Dispatch dispatch.Policy  // nil means dispatch.LeastCompletion{}
-	// time after which an attempt is overdue, and counts against its worker. 0 means the timeout of
-	// RFC 6298 for each worker; negative: none
+	// time after which an attempt is overdue, and usually counts against its worker. 0 means a
+	// timeout as in RFC 6298 for each worker; negative: none
 	Timeout time.Duration
-	// wait of an item before its next attempt; nil means full jitter from 250 ms to 30 s
+	// wait of a suspect, and of a failed item that no other lane can take; nil means exponential
+	// backoff from 250 ms to 30 s with full jitter
 	Retry backoff.Policy
 	// maximum bytes of the items that a crash can repeat: in flight, or settled and not yet Saved;
 	// one item is always allowed; 0: no bound
@@ -47,14 +48,14 @@ type Config struct {
 // Breaker configures when a failing worker is paused and how it is probed. The zero value means the
 // defaults.
 type Breaker struct {
-	// Failures is the minimum number of consecutive failures that opens the breaker. With bad data
-	// or errors by chance, more failures are needed. 0 means 3; negative: only Misconfigured opens
-	// it.
+	// Failures is the number of consecutive failures that opens the breaker. With bad data or
+	// errors by chance, more failures are needed. Soon after the breaker of another lane has
+	// opened, fewer are enough. 0 means 3; negative: only Misconfigured opens it.
 	Failures int
 	// Probe is the time for which the breaker stays open before each probe. Nil means 0.5 s * 2^k
 	// with equal jitter, at most 1 s in the first minute of an outage and 30 s later. While other
 	// lanes deliver, nil means a common schedule of all lanes with an open breaker. With bad data,
-	// other probes follow a failed one at once.
+	// further probes follow a failed one at once.
 	Probe backoff.Policy
 }
 
@@ -262,12 +263,15 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// Room reports whether the machine has room for an Offer: the replay bound leaves room, and a lane
-// would take the item. Up to Config.Ahead items may wait without a free lane if keys or hash
-// dispatch bind items to lanes, or if items wait for a faster lane. Only Config.Waiting bounds
-// items that wait for another attempt, and the later items of their keys. While no lane is open
-// there is room for one item, so that a probe can use an item that never failed. The same holds
-// while failed items can be sent, so that they do not take all places (see freshFirst).
+// Room reports whether the machine has room for an Offer: the replay bound and Config.Waiting leave
+// room, and a lane would take the item. If no lane would take it, there is room in these cases:
+//
+//   - Keys or the dispatch policy bind items to lanes, or items wait for a faster lane. Up to
+//     Config.Ahead new items may then wait without a free lane.
+//   - No new item waits, and the breakers or the global backoff keep the lanes from taking items. A
+//     probe can then use an item that never failed. Config.Waiting does not apply in this case.
+//   - No new item waits, and failed items are ready to be sent. A new one keeps them from taking
+//     all places (see freshFirst).
 func (m *Machine) Room() bool {
 	behind := m.backlog.blockedByFailed()
 	fresh := m.backlog.fresh.len() - behind.n
@@ -292,6 +296,7 @@ func (m *Machine) Room() bool {
 	return fresh < min(m.lanes.places, max(m.group.room(), 0))+m.lanes.ready
 }
 
-// Idle reports whether every item has settled: none waits, is in flight, or is being cut or
-// dead-lettered. Attempts of settled items may still be running.
+// Idle reports whether the machine has no unsettled item: none waits, is in flight, or is being cut
+// or dead-lettered. Items that the owner keeps (Config.Defer) do not count. Attempts of settled
+// items may still be running.
 func (m *Machine) Idle() bool { return m.backlog.items.n == 0 }

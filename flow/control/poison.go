@@ -14,9 +14,10 @@ import "fmt"
 // the earlier deaths.
 //
 // An item that fails although its workers deliver others is a suspect, see ADR 17. A suspect waits
-// as configured by Config.Retry before each further attempt, counts against no worker's window or
-// breaker, and is not hedged. All suspects together take at most 5 % of the workers' time. If
-// Refuse is true, suspects are refused. Otherwise Config.End decides.
+// as configured by Config.Retry before each further attempt, and is not hedged. Its failures count
+// against no worker's window or breaker, except those of a probe. All suspects together take at
+// most about 5 % of the workers' time, or more while no other item is in flight. If Refuse is true,
+// suspects are refused. Otherwise Config.End decides.
 type Poison struct {
 	Deaths   int  // 0 means 3; negative: deaths are failures like others
 	Failures int  // minimum failures of a suspect; 0 means 2; negative: there are no suspects
@@ -63,9 +64,9 @@ func (s *settlement) refuseAsPoison(it *item, out []Command) []Command {
 	return s.reject(it, out)
 }
 
-// retryPiece withdraws the refusal of a piece of poison that cannot be cut, and sends the piece
-// again. It reports whether it did so. It does not if the item is no such piece, was given up, or
-// has failed or killed often enough by itself. The piece then stays refused.
+// retryPiece revokes the refusal of a piece of poison that cannot be cut, and makes the piece wait
+// for another attempt. It reports whether it did so. It does not if the item is no such piece, was
+// given up, or has failed or killed often enough by itself.
 func (s *settlement) retryPiece(it *item) bool {
 	r := &it.account
 	if !it.poison || !r.piece || r.indivisible || r.givenUp {

@@ -44,10 +44,11 @@ func (d *dispatcher) sendGlobalProbe(out []Command) []Command {
 	return out
 }
 
-// probeItem returns an item for a probe of l, or nil. If an Ordered lane must begin its next run
-// with an item, it returns this item. Otherwise it returns one that was never sent, else the one
-// with the fewest failures that may be sent again, else a suspect. Failed items that must wait
-// before another attempt at l begin their waits, so that a later probe can use them.
+// probeItem returns an item for a probe of l, or nil. If l must begin its next run with a certain
+// item, it returns this item. Otherwise it returns one that was never sent. If there is none, it
+// returns the item with the fewest failures of those that may be sent again, else a suspect. Failed
+// items that must wait before another attempt at l begin their waits, so that a later probe can use
+// them.
 func (d *dispatcher) probeItem(l *lane) (best *item) {
 	if it := l.run.first; it != nil {
 		if only, ok := it.mayStart(); ok && (only == nil || only == l) {
@@ -102,8 +103,9 @@ func (d *dispatcher) probeFits(it *item, l *lane) bool {
 	return !d.lanes.policy.binds || d.lanes.bound(it, l)
 }
 
-// chooseGlobalProbe chooses the probe of the global backoff: of the lanes for which there is an
-// item, the lane that was sent nothing for the longest time.
+// chooseGlobalProbe chooses the lane and the item for the probe of the global backoff: of the lanes
+// that have an item to send and no attempt in their window, the lane that was sent nothing for the
+// longest time.
 func (d *dispatcher) chooseGlobalProbe() (best *lane, it *item) {
 	for _, l := range d.lanes.up {
 		if l.gates.shut(d.now, forGlobalProbe) || l.win.load.n > 0 || best != nil &&

@@ -2,8 +2,8 @@
 
 package control
 
-// dispatch starts as many items as the lanes have room for: first probes, then items sent before
-// (oldest first), then new items, then suspects. During the global backoff it only sends a probe.
+// dispatch starts as many items as the lanes have room for: first probes, then items sent before,
+// then new items, then suspects. During the global backoff it only sends a probe.
 func (d *dispatcher) dispatch(out []Command) []Command {
 	d.settlement.replay.shut, d.backlog.bucket.awaited, d.hold.active = false, false, false
 	if len(d.backlog.suspects.toGiveUp) > 0 {
@@ -55,7 +55,7 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 }
 
 // freshFirst reports whether the first new item can start at any lane. If so, a lane that got a
-// failed item last gets this item next, before another failed one. So failing data takes at most
+// failed item last gets a new item next, before another failed one. So failing data takes at most
 // every second place of a lane.
 func (d *dispatcher) freshFirst() bool {
 	if d.backlog.fresh.ready.len() == 0 {
@@ -86,7 +86,7 @@ func (d *dispatcher) sendFirsts(out []Command) []Command {
 	return out
 }
 
-// maxScan bounds the items that one call of drain passes over because they wait for a lane.
+// maxScan bounds the items of redo or redoWithToken that one scan of the queue passes over.
 const maxScan = 64
 
 // drain starts items of q in order. It passes over up to most items that must wait for a lane.
@@ -125,7 +125,8 @@ func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 }
 
 // choose returns the lane for the next attempt of the item. If l is nil, the item must wait: for
-// its retry policy if delay is true, else for a lane or for the budget.
+// its retry policy if delay is true, else for a lane, for the budget, or for an earlier item of its
+// keys.
 func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 	if it.needsToken && d.backlog.outOfTokens() {
 		return nil, false
@@ -166,7 +167,8 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 }
 
 // mayReturn reports whether an item may return to l, which did not deliver it. It may if l did not
-// fail the item, or if all other open lanes have failed it, too.
+// fail the item, or if every other open lane has failed it, too, or runs it. A dispatch policy that
+// assigns items to lanes decides this itself.
 func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 	switch {
 	case d.lanes.policy.binds:

@@ -26,9 +26,9 @@ func newSettlement(ev *evidence) *settlement {
 	}
 }
 
-// reject notes that no worker will accept the item. The item is cut into pieces or dead-lettered
-// once none of its attempts is running. reject does nothing if the item has settled, is withdrawn,
-// or is already being cut or dead-lettered.
+// reject makes the item refused: once none of its attempts is running, it is cut into pieces or
+// dead-lettered, unless one of them has delivered it. reject does nothing if the item has settled,
+// is withdrawn, or is already being cut or dead-lettered.
 func (s *settlement) reject(it *item, out []Command) []Command {
 	if it.state == isDone || it.state == isPending || it.decision == withdrawn {
 		return out
@@ -205,8 +205,7 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 
 // cancelOthers cancels the other running attempts of an item that attempt a has just settled.
 // Attempts at Ordered lanes continue. Overdue attempts continue, too, since their late answers are
-// samples of their workers' times. If the item was settled by a hedge, the first attempt continues
-// as well.
+// samples of their workers' times. If a hedge has settled the item, no attempt is canceled.
 func (s *settlement) cancelOthers(a *attempt, out []Command) []Command {
 	for _, o := range a.item.running {
 		if o != a && !a.isHedge && !o.overdue && !o.ordered && !o.canceled {

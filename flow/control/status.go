@@ -15,7 +15,7 @@ type Status struct {
 	Retrying      int     // part of Waiting: items that wait for another attempt
 	Deferred      int     // part of Retrying: items that the owner keeps
 	WaitingCost   float64 //
-	InFlight      int     // items with an attempt in flight
+	InFlight      int     // items with an attempt in flight that do not wait for another one
 	InFlightCost  float64
 	ReplayBytes   int64 // in flight, or settled and not yet Saved
 	Settled       uint64

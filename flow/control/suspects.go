@@ -5,11 +5,11 @@ package control
 import "time"
 
 // suspects holds the suspects: items that fail although their workers deliver others. Each waits as
-// configured by Config.Retry before each attempt, and its attempts do not count against the limit
-// of a window.
+// configured by Config.Retry before each further attempt, and its attempts do not count against the
+// limit of a window.
 //
-// Attempts of suspects take at most 5 % of the time that all attempts take, so a slow failure costs
-// more than a quick one. At least one may run if no other item needs the workers. Every second
+// Attempts of suspects take at most about 5 % of the time that all attempts take, so a slow failure
+// costs more than a quick one. One may always run while no other item is in flight. Every second
 // attempt is for the suspect with the least evidence against it, so that a good item that became a
 // suspect by mistake is delivered soon. The other attempts are for the suspects in the order of
 // their due times.
@@ -111,7 +111,7 @@ func (b *backlog) waitAsSuspect(it *item, due time.Duration) {
 	b.retrying.deferred.addWait(b, it)
 }
 
-// sendSuspects starts attempts of suspects, or refuses them if Poison.Refuse is true.
+// sendSuspects starts attempts of suspects, or refuses the suspects if Poison.Refuse is true.
 func (d *dispatcher) sendSuspects(out []Command) []Command {
 	q := &d.backlog.suspects
 	if d.cfg.Poison.Refuse {
@@ -145,7 +145,7 @@ func (d *dispatcher) sendSuspects(out []Command) []Command {
 }
 
 // suspectLane returns the lane for an attempt of a suspect, preferably one that has not failed it.
-// It returns nil if no lane has room.
+// It returns nil if no lane may take it now.
 func (d *dispatcher) suspectLane(it *item) (best *lane) {
 	only, ok := it.mayStart()
 	if !ok {

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// drain schedules probes that narrow a window to measure the round trip of the drained worker.
+// drain schedules probes that narrow a window to measure the round trip of the worker without a
+// queue.
 type drain struct {
 	prober window.Prober // nil if the window does not measure
 	on     bool          // a probe runs
@@ -17,13 +18,15 @@ type drain struct {
 	widen  float64       // windowGate.widen while a probe runs
 }
 
-// probeRounds bounds the duration of a probe, in round trips of its lane.
+// A probe ends at the latest after probeRounds round trips of its lane, or after a second if that
+// is longer.
 const probeRounds = 40
 
 // over reports whether the current probe is complete, or has taken too long.
 func (d *drain) over(now time.Duration) bool { return !d.prober.Probing() || now >= d.ends }
 
-// due reports whether a probe may begin now. The first call plans it at a random time.
+// due reports whether a probe may begin now. If no probe is planned, due plans one at a random
+// time.
 func (d *drain) due(now time.Duration, jitter func(d time.Duration, from,
 	to float64) time.Duration) bool {
 	within := d.prober.ProbeWithin()

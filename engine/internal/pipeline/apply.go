@@ -57,9 +57,8 @@ func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	return d.start(e)
 }
 
-// hold makes the engine continue to run until release is called, even if all its pipelines have
-// ended. It returns an error if the engine is not running, is draining, or runs with
-// Options.Once.
+// hold keeps the engine from ending when all its pipelines have ended, until release is called. It
+// returns an error if the engine is not running, is draining, or runs with Options.Once.
 func (e *Engine) hold() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,8 +88,8 @@ func (e *Engine) hasEnded(p *pipe) bool {
 	return e.ended[p]
 }
 
-// hold makes the pipeline continue to run until release is called, even if all its routes have
-// ended. It returns false if the pipeline is already ending.
+// hold keeps the pipeline from ending when all its routes have ended, until release is called. It
+// returns false if the pipeline is already ending.
 func (p *pipe) hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,8 +115,8 @@ type difference struct {
 	changed     []*changedPipe
 }
 
-// changedPipe is a running pipeline to which Apply adds routes, or from which it removes routes.
-// Apply has called the pipeline's method hold, so the pipeline cannot end before it is changed.
+// changedPipe is a pipeline that has not ended and gets a new list of routes. Its method hold was
+// called, which keeps it from ending when all its routes have ended.
 type changedPipe struct {
 	*pipe
 	to          []*slot // all routes of the config, in its order
@@ -154,10 +153,10 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline for the config c. old is the running pipeline with the same name,
-// or nil. If the source is unchanged, pipeline plans the changes to the routes of old, and returns
-// old. Otherwise it returns a new pipeline: if old is nil, if the source has changed, or if routes
-// have changed but old has already ended.
+// pipeline returns the pipeline for the config c. old is the engine's present pipeline with the
+// same name, or nil. pipeline returns a new pipeline in three cases: old is nil, its source has
+// changed, or its routes have changed and it has already ended. In all other cases, pipeline plans
+// the changes to the routes of old, and returns old.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)
@@ -174,8 +173,8 @@ func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, e
 	return p, nil
 }
 
-// routes plans the changes to the routes of a running pipeline. It returns false if routes have
-// changed but the pipeline has ended. The caller then replaces the whole pipeline.
+// routes plans the changes to the routes of a pipeline. It returns false if routes have changed but
+// the pipeline has ended or is ending. The caller then replaces the whole pipeline.
 func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, error) {
 	running := p.routes()
 	change := &changedPipe{pipe: p}
@@ -250,7 +249,8 @@ func (p *pipe) leave(s *slot) {
 // drain has ended, or when the drain is interrupted because the context of Apply has ended.
 const removeBound = pipelineShutdown + 10*time.Second
 
-// remove waits until the route has drained. If ctx ends first, it stops the route.
+// remove waits until the route has drained or ctx has ended. Then it removes the route from the
+// supervisor, which stops it if it still runs.
 func (p *pipe) remove(ctx context.Context, s *slot) error {
 	s.awaitDrained(ctx)
 	p.mu.Lock()
@@ -265,7 +265,8 @@ func (p *pipe) remove(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// remove waits until the routes of a pipeline have drained. If ctx ends first, it stops them.
+// remove waits until the routes of a pipeline have drained or ctx has ended. Then it removes the
+// pipeline from the supervisor, which stops it if it still runs.
 func (e *Engine) remove(ctx context.Context, p *pipe) error {
 	for _, s := range p.routes() {
 		s.awaitDrained(ctx)
@@ -285,7 +286,8 @@ func (e *Engine) remove(ctx context.Context, p *pipe) error {
 	return nil
 }
 
-// removeChild stops the child with the given name. It returns nil if the child was never started.
+// removeChild stops the child with the given name. It returns an error if the child has not stopped
+// within removeBound, and nil if the child was never started.
 func removeChild(ctx context.Context, tree *supervise.Supervisor, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeBound)
 	defer cancel()
@@ -304,8 +306,8 @@ func (s *slot) awaitDrained(ctx context.Context) {
 	}
 }
 
-// discard closes the checkpoint and dead letters of a route that was prepared but never started. It
-// does nothing if the route was started.
+// discard closes a route that was prepared but never started, so that its dead-letter file does not
+// stay open. It does nothing in all other cases.
 func (s *slot) discard() {
 	s.mu.Lock()
 	r, started := s.route, s.starts > 0

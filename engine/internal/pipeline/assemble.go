@@ -70,8 +70,8 @@ func construct[T any](u config.Use, h stream.Host) (T, error) {
 	return c, nil
 }
 
-// newRoute builds a route from the config in s, with new instances of the sink and the processors.
-// A route runs once. The slot s stands for it across restarts.
+// newRoute builds a route from the config in s, with a new sink. A route runs once: for each
+// restart, s builds another one.
 func newRoute(s *slot) (*route, error) {
 	c, o := s.cfg, s.o
 	co := &core{
@@ -142,10 +142,10 @@ func newRoute(s *slot) (*route, error) {
 	return r, err
 }
 
-// makeParking sets r.parking. A sink that parks records (stream.ParkingSink)
-// keeps them in a store of this node and delivers them later. If a broker assigns the partitions,
-// makeParking returns an error. A partition may then continue at another node, which has no access
-// to the parked records.
+// makeParking sets r.parking if the sink parks records (stream.ParkingSink): it keeps them in a
+// store of this node and delivers them later. makeParking returns an error if a broker also assigns
+// the partitions of the source: a partition may continue at another node, which has no access to
+// the parked records.
 func (r *route) makeParking() error {
 	r.parking, _ = r.sink.(stream.ParkingSink)
 	if r.parking != nil && r.assigned != nil {
@@ -194,7 +194,7 @@ func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
 	return &host{log: log, fs: fs, counter: counter, faults: new(faultlog.Log)}
 }
 
-// prepare opens the files of the route: its progress in the checkpoint, and its dead letters.
+// prepare opens the store of the route's progress, and the file of its dead letters.
 func (r *route) prepare(state *state, fs vfs.FS) error {
 	store, err := r.pipe.positions(r.key, state)
 	if err != nil {

@@ -22,19 +22,20 @@ func markOfOffer(o *stream.PartitionOffer) stream.Mark {
 	return stream.Mark{Part: o.Part, Watermark: o.Watermark, Above: o.Above}
 }
 
-// resumeAt decides at which position an assigned partition resumes. The source (a broker) offers
-// the position that is stored at the broker. The sink's ledger may have another one. In the table,
-// the broker's position is "ours" if Penstock has committed it.
+// resumeAt decides at which position an assigned partition resumes. The source offers a position:
+// usually the one that the broker stores. The sink's ledger may have another one. In the table, the
+// offered position is "ours" if a commit of Penstock has stored it at the broker, and "others'" if
+// other software has.
 //
-//	the sink's ledger     position at the broker        resume at
-//	does not exist        any                           the broker's position
-//	has the partition     below the ledger's, not ours  error: somebody has reset it
+//	the sink's ledger     offered position              resume at
+//	does not exist        any                           the offered position
+//	has the partition     others', below the ledger's   error: somebody has reset it
 //	has the partition     any other                     the ledger's position
-//	lacks the partition   ours                          error: the ledger was lost
-//	lacks the partition   not ours, or none             the broker's position
+//	lacks the partition   ours, with progress           error: the ledger was lost
+//	lacks the partition   any other                     the offered position
 //
-// behind reports that the ledger's position is below a position that Penstock has committed at the
-// broker. This happens after the ledger was restored from a backup.
+// behind reports whether the ledger's position is below a position that Penstock has committed at
+// the broker. This happens, for example, after the ledger was restored from a backup.
 func resumeAt(o *stream.PartitionOffer, taken *stream.Taken) (at stream.Mark, behind bool, err error) {
 	if taken == nil {
 		return markOfOffer(o), false, nil

@@ -14,10 +14,10 @@ import (
 )
 
 // assignments implements stream.Assignments for one route. The source calls it when a broker
-// assigns partitions to this process or revokes them. The books of the route hold the counts and
-// the progress of each assignment. The type assignments calls the sink and the broker, waits for
-// them, and reports errors. It is safe for concurrent use. A goroutine that needs both locks takes
-// assignments.mu before the route's mu.
+// assigns partitions to this process or revokes them. The books of the route hold the progress of
+// each assignment. The type assignments calls the sink and the broker, waits for them, and reports
+// errors. It is safe for concurrent use. A goroutine that locks both assignments.mu and the route's
+// mu locks assignments.mu first.
 type assignments struct {
 	r      *route
 	ledger stream.PartitionLedger // nil if only the source keeps positions
@@ -70,8 +70,8 @@ func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*a
 // stores them.
 func (a *assignments) commits() bool { return a == nil || !a.bound }
 
-// keepBooks changes the books k: from now on, they keep a separate account (counts and progress)
-// for each assignment of a partition.
+// keepBooks changes the books k: from now on, they have one account for each assignment of a
+// partition.
 func (a *assignments) keepBooks(k *books) {
 	k.assigned = &assigned{stores: a.ledger == nil, ended: make(map[uint32]*endedAssignment)}
 	k.resume = k.startOf
@@ -186,12 +186,12 @@ func (a *assignments) endTaking(offers []stream.PartitionOffer) {
 	}
 }
 
-// takeBackoff is the wait between attempts to take partitions while the sink cannot be reached.
+// takeBackoff is the wait between failed attempts to take partitions in the sink's ledger, or to
+// ask the broker whether this process owns them.
 var takeBackoff = backoff.Exponential(250*time.Millisecond, 2, 5*time.Second).Full()
 
 // take makes this process the owner of the offered partitions in the sink's ledger. After that, the
-// ledger rejects writes of other processes for these partitions. take does nothing if there is no
-// ledger.
+// ledger rejects writes of their earlier owners. take does nothing if there is no ledger.
 func (a *assignments) take(ctx context.Context, offers []stream.PartitionOffer, first uint32) ([]*stream.Taken, error) {
 	out := make([]*stream.Taken, len(offers))
 	if a.ledger == nil {
@@ -227,9 +227,10 @@ func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]str
 	})
 }
 
-// checkAllOwned returns an error if this process does not own all offered partitions. The whole
-// call of Assign then fails. It would not be enough to set [stream.Assignment.Err] for one
-// partition, because the source would not offer that partition again.
+// If the sink has a ledger, checkAllOwned returns an error unless the broker confirms that this
+// process owns all offered partitions. The whole call of Assign then fails. It would not be enough
+// to set [stream.Assignment.Err] for one partition, because the source would not offer that
+// partition again.
 func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.PartitionOffer) error {
 	for i := range offers {
 		if err := a.checkOwned(ctx, offers[i].Part.ID); err != nil {
@@ -239,9 +240,9 @@ func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.Partiti
 	return nil
 }
 
-// begin opens the account (counts and progress) of one assigned partition, and returns the position
-// at which the source must resume. If the sink has a ledger, the caller has just asked the broker,
-// which has confirmed that this process owns the partition.
+// begin opens the account of one assigned partition, and returns the position at which the source
+// must resume. If the sink has a ledger, the caller has just asked the broker, which has confirmed
+// that this process owns the partition.
 func (a *assignments) begin(o *stream.PartitionOffer, number uint32,
 	taken *stream.Taken) (stream.Mark, error) {
 	at, behind, err := resumeAt(o, taken)
@@ -384,8 +385,8 @@ func (a *assignments) Lost(partitionIDs []string) {
 		"partitions", len(numbers))
 }
 
-// settled ends the wait of each revocation if its partition has no more batches in the sender. It
-// is called when batches have settled or were withdrawn.
+// settled ends the wait of each revocation whose partition has no more batches in the sender, or
+// was lost. It is called after each change that may end such a wait.
 func (a *assignments) settled() {
 	if a == nil {
 		return
@@ -404,9 +405,9 @@ func (a *assignments) settled() {
 	}
 }
 
-// fenced is called with the error of a delivery. A FencedError means that another process has
-// become the owner of the partition in the sink's ledger. fenced then starts renew for the
-// assignment, unless renew is already running for it.
+// fenced is called with the error of a delivery or of storing spans. A FencedError usually means
+// that another process has become the owner of the partition in the sink's ledger. fenced then
+// starts renew for the assignment, unless renew is already running for it.
 func (a *assignments) fenced(err error) {
 	if a == nil || a.ledger == nil {
 		return
@@ -432,12 +433,12 @@ func (a *assignments) fenced(err error) {
 	})
 }
 
-// renew is called after another process has become the owner of a partition in the sink's ledger.
-// It asks the broker which process owns the partition. If this process owns it, the other process
-// was too late, and renew makes this process the owner in the ledger again. Otherwise the
-// assignment is lost. While the broker or the sink is unavailable, renew retries with backoff. If
-// the ledger no longer has the partition, renew ends the route. The next start of the route then
-// decides where its partitions resume.
+// renew is called after a FencedError: usually, another process has become the owner of a partition
+// in the sink's ledger. renew asks the broker whether this process still owns the partition. If so,
+// the other process was too late, and renew makes this process the owner in the ledger again.
+// Otherwise the assignment is lost. While the broker or the sink is unavailable, renew retries with
+// backoff. If the ledger no longer has the partition, renew ends the route. The next start of the
+// route then decides where its partitions resume.
 func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	current := func() bool {
 		a.r.mu.Lock()
@@ -498,9 +499,9 @@ func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	return err
 }
 
-// withdrawal decides about a batch in the sender. If the assignment of the batch is ending, the
-// sender must withdraw the batch instead of delivering it. The result also states whether running
-// attempts are canceled.
+// withdrawal decides about a batch in the sender. If the assignment of the batch is ending or has
+// ended, the sender must withdraw the batch instead of delivering it. The result also states
+// whether running attempts are canceled.
 func (a *assignments) withdrawal(it stream.Item) flow.Withdrawal {
 	a.r.mu.Lock()
 	defer a.r.mu.Unlock()
@@ -517,8 +518,8 @@ func (a *assignments) send(b *stream.Batch) {
 	a.r.books.addSent(b, 1)
 }
 
-// withdraw is called when the sender has withdrawn b, because b's assignment is ending. It removes
-// b from the books. The next owner of the partition reads the records of b.
+// withdraw is called when the sender has withdrawn b, because b's assignment is ending or has
+// ended. It subtracts b from the counts. The next owner of the partition reads the records of b.
 func (a *assignments) withdraw(b *stream.Batch) {
 	a.r.mu.Lock()
 	a.r.books.withdraw(b)
@@ -559,8 +560,8 @@ func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 }
 
 // stored is called when the source's reader has stored the marks (the progress of partitions) at
-// the broker. The bytes up to these marks then no longer count as unsaved. If the sink's ledger
-// stores the progress, stored does nothing.
+// the broker. The bytes that these marks cover then no longer count as unsaved. If the sink's
+// ledger stores the progress, stored does nothing.
 func (a *assignments) stored(marks []stream.Mark) {
 	if a == nil || a.ledger != nil {
 		return

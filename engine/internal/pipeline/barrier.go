@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// barrier makes the routes of a source wait for each other: no route reads before all routes have
-// opened their reader or ended. Some sources need this, because they choose the id of a partition
-// when they first find its data. They must then know the progress of all routes. If a route takes
-// long to open, for example because of a slow sink, the other routes wait at most openBound.
+// barrier makes the routes of a source wait for each other: a route does not read until all routes
+// have opened their reader or ended, or until it has waited for openBound. So a route with a slow
+// sink delays the others only for a while. Some sources choose the id of a partition when they
+// first find its data, and must then know the progress of all routes.
 type barrier struct {
 	missing atomic.Int32
 	open    chan struct{} // closed when the last route arrives

@@ -12,15 +12,16 @@ import (
 )
 
 // books are the accounts of one route. They count the records that were read and their outcomes
-// (delivered, dead-lettered or dropped), and have the progress that is not yet in the checkpoint. A
-// record with an outcome is "settled". Methods of books do no I/O. The route's mutex guards them.
+// (delivered, dead-lettered or dropped). They also keep the progress of the partitions, and know
+// which part of it is not yet in the checkpoint. A record with an outcome is "settled". Methods of
+// books do no I/O. The route's mutex guards them.
 type books struct {
 	parts       map[string]*partition
 	resume      func(id string) (stream.Mark, bool) // progress before this run
 	dirty       []*partition                        // with progress to save since the last takeUnsaved
 	unannounced []*partition                        // new since the last takeNew; no earlier progress
-	// ends is set if the source has no Finish method. The books then decide when a partition is
-	// finished: when it has been read to its end, and all its data is settled.
+	// ends is set if the engine does not call Finish of the source. A partition is then finished
+	// when it has been read to its end and all its data is settled.
 	ends   bool
 	places map[string]string // by lane: the sink's resume tokens since the last takeUnsaved
 
@@ -34,12 +35,13 @@ type books struct {
 	unsavedBytes int64 // settled by workers since the last takeUnsaved
 	unsavedParts int   // new partitions since the last takeUnsaved
 	assigned     *assigned
-	// inherited counts the records and bytes that an earlier run of the route read but did not
-	// settle. They are already in counts, and this run reads them again.
+	// inherited counts the records and bytes that the previous run of the route read and did not
+	// settle, and that this run has not read again yet. They are already in counts.
 	inherited counts
 }
 
-// counts are numbers of source records and source bytes, since the process started.
+// counts are numbers of source records, source bytes, batches and partitions. They continue when
+// the route restarts.
 type counts struct {
 	readRecords, readBytes           int64
 	delivered, deliveredBytes        int64
@@ -104,7 +106,7 @@ func (k *books) dropInherited() {
 
 // open counts the records of a batch that was read. It adds the batch's spans to the unsettled
 // ranges of their partitions. It returns an error if a span does not follow the previous span of
-// its partition.
+// its partition, and errNotAssigned if the assignment of the batch is ending or has ended.
 func (k *books) open(b *stream.Batch) error {
 	if k.assigned != nil {
 		if err := k.accept(b); err != nil {
@@ -173,7 +175,8 @@ func (k *books) partition(part *stream.Partition) (*partition, error) {
 	return p, nil
 }
 
-// takeNew returns the progress of the partitions that were first seen since the last takeNew.
+// takeNew returns the progress of the partitions that are new since the last takeNew: no progress
+// of them was stored before.
 func (k *books) takeNew() []stream.Mark {
 	marks := make([]stream.Mark, 0, len(k.unannounced))
 	for _, p := range k.unannounced {
@@ -235,8 +238,9 @@ type batchOutcome struct {
 }
 
 // settle settles the spans of b: it adds their ranges to the settled ranges of the partitions.
-// Records in state stream.Kept count as delivered or, if end.deadLettered is set, as dead. settle
-// returns the number of source records by outcome.
+// Records in state stream.Kept count as delivered or, if end.deadLettered is set, as dead. If the
+// assignment of b has ended, only the counts change. settle returns the number of source records by
+// outcome.
 func (k *books) settle(b *stream.Batch, end batchOutcome) (delivered, dead, dropped int64,
 	err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)
@@ -295,8 +299,8 @@ func (k *books) settleRange(p *partition, r stream.Range) {
 	}
 }
 
-// watermarkAge returns the longest time for which a watermark with unsettled data above it has not
-// advanced. It returns 0 if no data is unsettled.
+// watermarkAge returns the longest time for which a partition has had unsettled data and its
+// watermark has not advanced. It returns 0 if no data is unsettled.
 func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 	for p := range k.pending {
 		age = max(age, now-p.stood)
@@ -334,7 +338,7 @@ func countOutcomes(b *stream.Batch, deadLettered bool) (delivered, dead, dropped
 }
 
 // takeUnsaved returns the progress that is not in the checkpoint. From then on, this progress
-// counts as saved. If the caller then fails to write it, it must call restore.
+// counts as saved. If writing it fails, the caller must call restore.
 func (k *books) takeUnsaved() saving {
 	s := saving{bytes: k.unsavedBytes}
 	k.unsavedBytes, k.unsavedParts = 0, 0
@@ -406,8 +410,9 @@ func (k *books) mark(p *partition) stream.Mark {
 	}
 }
 
-// finish is called when the source has finished a partition. It returns false if the source has
-// since read more data of the partition, which is not settled yet.
+// finish is called when the source has finished a partition. It does nothing and returns false if
+// the account of the partition is closed, or if the source has since read more of it that is not
+// settled yet.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

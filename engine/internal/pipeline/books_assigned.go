@@ -12,10 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file has the accounts (counts and progress) of partitions that a broker assigns to this
-// process and revokes. Each assignment has its own number and its own account. If a partition is
-// revoked and assigned again, late batches of the first assignment do not change the account of
-// the second one.
+// This file has the accounts of partitions that a broker assigns to this process and revokes. Each
+// assignment has its own number and its own account. If a partition is revoked and assigned again,
+// late batches of the first assignment do not change the account of the second one.
 
 // errNotAssigned means that the assignment of a batch is ending or has ended. The next owner of the
 // partition reads the batch's records.
@@ -37,7 +36,7 @@ type storedRange struct {
 	bytes int64
 }
 
-// endedAssignment is an assignment that has ended while batches of it are in the sender.
+// endedAssignment is an assignment that has ended and still has batches in the sender.
 type endedAssignment struct {
 	id   string // of the partition
 	sent int64
@@ -142,9 +141,9 @@ func (k *books) addSent(b *stream.Batch, sign int64) {
 	}
 }
 
-// withdrawal decides whether the sender must withdraw b because the assignment of b is ending. If
-// the partition was lost, running attempts are canceled. If it is only being revoked, they may
-// finish.
+// withdrawal decides whether the sender must withdraw b because the assignment of b is ending or
+// has ended. If the partition was lost, running attempts are canceled. If it is being revoked or
+// was revoked, they may finish.
 func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
 	s := &b.Spans[0]
 	if s.Assignment == 0 {
@@ -168,8 +167,9 @@ func (k *books) withdraw(b *stream.Batch) {
 }
 
 // settleAssigned updates two things for a settled batch: the count of positions that are in the
-// sender, and the list of ranges that the broker has not stored yet. It does not settle the batch's
-// ranges. late reports that the batch's assignment has ended.
+// sender, and the settled bytes that still count as unsaved. It changes neither for a batch that
+// was not sent. It never settles the batch's ranges. late reports whether the batch's assignment
+// has ended.
 func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 	late = k.current(&b.Spans[0]) == nil
 	if end.unsent {
@@ -186,8 +186,7 @@ func (k *books) settleAssigned(b *stream.Batch, end batchOutcome) (late bool) {
 }
 
 // stored is called when the source has stored marks (the progress of partitions) at the broker. It
-// returns the number of bytes that a kill would have repeated until then, and now no longer
-// repeats.
+// returns the number of bytes that a kill no longer repeats, now that the marks are stored.
 func (k *books) stored(marks []stream.Mark) (bytes int64) {
 	for i := range marks {
 		m := &marks[i]
@@ -229,7 +228,7 @@ func (k *books) revoke(id string) uint32 {
 	return p.assignment.number
 }
 
-// end closes the account of an assignment. lost means that the broker has already given the
+// end closes the account of an assignment. lost means that the broker may already have given the
 // partition to another process, so running attempts are canceled.
 //
 // out is the number of positions of the assignment that are still in the sender, where a worker may
@@ -251,10 +250,10 @@ func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	return p.assignment.sent, true
 }
 
-// lose ends the current assignment of a partition, because the broker has given the partition to
-// another process. It returns the number of the assignment, or 0 if there is none. The sender must
-// then cancel the batches of this assignment, and those of earlier assignments of the partition.
-// cancels reports whether there may be such batches.
+// lose ends the current assignment of a partition, because the broker may have given the partition
+// to another process. It returns the number of the assignment, or 0 if there is none. The sender
+// must then cancel the batches of this assignment, and those of earlier assignments of the
+// partition. cancels reports whether there may be such batches.
 func (k *books) lose(id string) (number uint32, cancels bool) {
 	for _, e := range k.assigned.ended {
 		if e.id == id {

@@ -32,8 +32,8 @@ func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	}
 }
 
-// abandon settles ranges that waited for a retry, after the source has deleted their data. Their
-// records no longer count as read.
+// abandon settles ranges that waited for a retry, after their data was deleted. Their records no
+// longer count as read.
 func (k *books) abandon(ranges []waiting.Range) error {
 	for i := range ranges {
 		k.counts.readRecords -= ranges[i].Records

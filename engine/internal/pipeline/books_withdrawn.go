@@ -8,12 +8,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file is about batches that the reader withdraws before a worker gets them. They count
-// neither as read nor as settled, so they are removed from the accounts (counts and progress).
+// This file is about batches that the reader withdraws before a worker gets them. Their records are
+// counted neither as read nor as settled.
 //
-// This takes three steps. First, the accounts of partitions that the source may read again are
-// removed. Then the reader's method Withdrawn is called. Last, the withdrawn ranges of the other
-// partitions are settled, as if they had been delivered:
+// A withdrawal takes three steps. First, the accounts of partitions that the source may read again
+// are removed. Then the reader's method Withdrawn is called. Last, the withdrawn ranges of the
+// other partitions are marked as settled, so that the watermarks can move past them:
 //
 //	withdrawAccounts ─▶ Withdrawn ─▶ settleRange
 //	                    │            └ from here on, marks contain the withdrawn ranges as settled
@@ -29,8 +29,8 @@ func canWithdraw(b *stream.Batch) bool {
 
 // withdrawAccounts subtracts b from the counts of k. It removes the accounts of partitions that the
 // source may read again (readsAgain returns true), and returns the spans of all other partitions.
-// The caller then calls the reader's method Withdrawn, and after that settles the returned spans.
-// It must not settle spans of the removed accounts: their partitions may have new accounts by then.
+// The caller then calls the reader's method Withdrawn, and after that settles the returned spans,
+// but no others: partitions with removed accounts may have new accounts by then.
 func withdrawAccounts(
 	k *books, b *stream.Batch, readsAgain func(id string) bool,
 ) (closing []stream.Span) {

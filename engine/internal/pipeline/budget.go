@@ -10,8 +10,8 @@ import (
 // budget bounds the memory of a route's batches. Before a batch is read, the reader waits until
 // there is room for its estimated size, and the batch is charged the estimate. After the batch was
 // read, the charge is corrected to its actual size, without a wait. So no batch waits while it uses
-// memory, and batches cannot deadlock. The total may exceed its bound by the difference between the
-// actual and the estimated sizes.
+// memory, and batches cannot deadlock. The memory in use may exceed the bound by the difference
+// between the actual and the estimated sizes.
 type budget struct {
 	total int64
 

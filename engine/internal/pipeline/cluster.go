@@ -75,7 +75,8 @@ func (r *route) checkShared() error {
 func (p *pipe) isStandby() bool { return p.sharing.on && p.sharing.tenure.Load() == nil }
 
 // runShared runs the pipeline each time this process becomes its owner. It returns when the
-// pipeline ends for another reason than the loss of ownership.
+// pipeline ends while this process owns it, when all routes are draining and this process does not
+// own it, or when ctx ends.
 func (p *pipe) runShared(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -127,8 +128,8 @@ func (p *pipe) confirm(ctx context.Context) error {
 }
 
 // canRestart removes supervise.ErrStop from err, so that the supervisor starts the route again. It
-// does so if the pipeline is shared, and another process has become its owner or ctx has ended.
-// Otherwise it returns err unchanged.
+// does so if the pipeline is shared, and either another process has taken over the sink's ledger or
+// ctx has ended. Otherwise it returns err unchanged.
 func (p *pipe) canRestart(ctx context.Context, err error) error {
 	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {
 		return err

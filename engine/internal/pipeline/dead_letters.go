@@ -32,7 +32,7 @@ type refuser struct {
 	attempts int
 }
 
-// refused stores by, the worker of the last failed attempt, for each of the batches.
+// refused records the worker of the last failed attempt for each of the batches.
 func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
 	r.by.Lock()
 	defer r.by.Unlock()
@@ -52,8 +52,8 @@ func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 
 // writeRefused writes the kept records of a refused batch as dead letters. It returns when the
 // letters are durable. If the sink has a ledger (the progress in its own database), writeRefused
-// also stores the spans of the letters there. Otherwise the records would be repeated after a
-// crash. writeRefused runs on a goroutine of the sender.
+// also stores the spans of the batch there. Without them, a crash would repeat the batch.
+// writeRefused runs on a goroutine of the sender.
 func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
 	refusal error) error {
 	if ctx.Err() != nil { // the route may have been stopped because of too many dead letters
@@ -105,8 +105,8 @@ func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
 // the sink.
 var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// storeSpans calls store, which puts spans into the sink's ledger, until it succeeds. It also ends
-// when the broker has assigned the spans' partition to another process.
+// storeSpans calls store, which puts spans into the sink's ledger, until it succeeds or ctx ends.
+// It returns nil without success if the assignment of the spans' partition has ended.
 func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	store func(context.Context) error) error {
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1,
@@ -127,8 +127,8 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	}, o)
 }
 
-// writeMarkedDead writes dead letters for the records that the reader or a processor has marked as
-// dead. It is called before the batch is sent.
+// writeMarkedDead writes dead letters for the records of b that are marked as dead: by the reader,
+// by a processor, or because processors died of them. It is called before the batch is sent.
 func (r *letterWriter) writeMarkedDead(ctx context.Context, b *stream.Batch) error {
 	if b.Untouched() {
 		return nil

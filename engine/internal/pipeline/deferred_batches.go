@@ -28,7 +28,7 @@ import (
 // Some routes keep waiting batches in memory instead. A route does so if its sink is ordered,
 // `flow.order` is partition, or its checkpoint has two layers. It also does so if a broker assigns
 // the partitions, a cluster shares the pipeline, or the source cannot read ranges. A replay of dead
-// letters does so too. It leaves the store, with the batches in it, to the route.
+// letters does so too: the store, with the batches in it, belongs to the replayed route.
 type waits struct {
 	*core
 	letters *letterWriter
@@ -158,8 +158,9 @@ func (w *waits) begin(reader stream.Reader) error {
 }
 
 // resume returns the stored progress m with the waiting ranges added to its settled ranges. So the
-// reader skips them, and the method Next reads them when they are due. If no progress is stored, m
-// is zero and known is false. The second result is false if there are no waiting ranges either.
+// reader skips them, and the method Next reads them when they are due. If no progress is stored,
+// known is false and m has only the id of the partition. The second result is then false if no
+// ranges wait either.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known
@@ -310,9 +311,10 @@ func (w *waits) Held() (n int, cost float64, bytes int64) {
 	return int(ranges), float64(records), size
 }
 
-// reopen opens the accounts of partitions that the reader has not read in this run. It must be
-// called before their ranges are removed from the store: an account begins with the stored
-// progress, which includes the waiting ranges only while the store has them.
+// reopen opens the accounts of those partitions of the spans that have none, for example because
+// this run has not read them. It must be called before their ranges are removed from the store: an
+// account begins with the stored progress, which includes the waiting ranges only while the store
+// has them.
 func (w *waits) reopen(spans []stream.Span) {
 	if w.store == nil {
 		return
@@ -344,7 +346,7 @@ func (w *waits) settled(b *stream.Batch) {
 	}
 }
 
-// save writes the changes of the store. They survive kill -9, but not a power loss.
+// save writes the changes of the store. They then survive kill -9, but not a power loss.
 func (w *waits) save() error {
 	if w.store == nil {
 		return nil
@@ -451,7 +453,8 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range,
 		return nil, err
 	}
 	w.found(ranges)
-	// The number differs if, for example, rows were changed or deleted while the batch waited.
+	// The number of records differs if, for example, rows were changed or deleted while the batch
+	// waited.
 	if other := int64(b.Origins) - records; other != 0 {
 		w.mu.Lock()
 		w.books.counts.readRecords += other
@@ -487,7 +490,7 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 // postpone handles ranges of a waiting batch that could not be read. If their data is deleted,
 // postpone removes them from the store, reports them as lost, and returns true for lost. Otherwise
 // the ranges wait for another attempt to read them. Data counts as deleted if the source reports
-// that (ErrRangeGone), or if it was missing for the time missingFor.
+// that (ErrRangeGone), or if the data was missing and the reader idle for the time missingFor.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History,
 	cause error) (lost bool, err error) {
 	gone := errors.Is(cause, stream.ErrRangeGone)

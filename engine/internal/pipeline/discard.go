@@ -13,9 +13,10 @@ import (
 )
 
 // DiscardLetters marks the dead letters in the file at path as settled without delivering them, if
-// they match the filter and are not settled yet. It returns their number, and the number of bytes of
-// their records. The store is the checkpoint, key is the route's name in it, and boot is the result
-// of Boot. The sink of the route is not needed, and its ledger does not change.
+// they match the filter and are not settled yet. It returns their number, and the number of bytes
+// of their records, each with a line end. The store is the checkpoint, key is the route's name in
+// it, and boot is the result of Boot. The sink of the route is not needed, and its ledger does not
+// change.
 func DiscardLetters(
 	ctx context.Context, store *checkpoint.Store, boot, key string, fs vfs.FS, path string,
 	filter deadletter.Filter,

@@ -13,8 +13,7 @@
 //   - A ledger is a sink's own record of the progress, which the sink stores in its database
 //     together with the data.
 //
-// Package flow/control decides when and to which worker a batch is sent. This package never reads
-// the content of a record.
+// Package flow/control decides when and to which worker a batch is sent.
 package pipeline
 
 import (
@@ -78,14 +77,14 @@ type Options struct {
 
 // Engine runs the pipelines of one config. Its methods are safe for concurrent use.
 type Engine struct {
-	cfg     *config.Config // as given to New; Apply changes neither its State nor its Admin
+	cfg     *config.Config // as given to New; Apply does not change it
 	o       Options
 	state   *state   // set by Run before the pipelines start
 	tail    live.Log // the end of the log
 	started atomic.Pointer[time.Time]
 	tree    atomic.Pointer[supervise.Supervisor]
-	apply   sync.Mutex // held during an Apply
-	stuck   error      // error with which an Apply stopped halfway; guarded by apply
+	apply   sync.Mutex // held during an Apply or a replay
+	stuck   error      // error with which an Apply or a replay stopped halfway; guarded by apply
 	reload  sync.Mutex // held during a Reload
 
 	mu        sync.Mutex // guards the fields below; released before a pipe's mu is locked
@@ -93,7 +92,7 @@ type Engine struct {
 	pool      *supervise.Supervisor
 	end       context.CancelCauseFunc // ends the pool; nil unless the pool runs
 	ended     map[*pipe]bool          // pipes that have ended and will not restart
-	held      bool                    // Apply is changing pipes: the engine does not end
+	held      bool                    // set by hold, which keeps the engine from ending
 	draining  bool
 	reloaded  *status.Reload  // copy on write
 	replaying *pipe           // the running replay; nil if there is none
@@ -146,8 +145,11 @@ const defaultStall = 5 * time.Minute
 //
 // If a part of the engine fails, Run restarts it after a wait that grows with each failure. A route
 // restarts from its checkpoint, and a pipeline restarts with a new source. The admin pages restart
-// as well. There are two exceptions. With Options.Once, nothing restarts. A route that the guard
-// has stopped, because of too many dead letters, restarts only after its input has changed.
+// as well. There are three exceptions:
+//
+//   - With Options.Once, routes and pipelines do not restart.
+//   - A route that the guard has stopped restarts only after its input has changed.
+//   - A route does not restart if an operator must decide first, for example about lost progress.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
 	if !e.started.CompareAndSwap(nil, &now) {
@@ -206,8 +208,8 @@ func (e *Engine) withRemedy(err error) error {
 const LockName = "penstock.lock"
 
 // prepare opens the checkpoint and the dead letters of every route, except those of shared
-// pipelines: these open them when this process becomes their owner. If a route fails, prepare
-// closes all routes.
+// pipelines: these open them when this process becomes their owner. If this fails for a route,
+// prepare closes all these routes.
 func (e *Engine) prepare() error {
 	var errs []error
 	for _, p := range e.pipelines() {
@@ -330,8 +332,8 @@ func (e *Engine) pipeEvent(_ context.Context, event supervise.Event) {
 	e.endIfDone()
 }
 
-// endIfDone ends the pool of pipelines when every pipeline has ended, unless Apply is changing
-// them. The caller holds e.mu.
+// endIfDone ends the pool of pipelines if every pipeline has ended, unless hold keeps the engine
+// from ending. The caller holds e.mu.
 func (e *Engine) endIfDone() {
 	if e.held || e.end == nil || slices.ContainsFunc(e.pipes, func(p *pipe) bool { return !e.ended[p] }) {
 		return
@@ -341,8 +343,8 @@ func (e *Engine) endIfDone() {
 	end(errAllEnded)
 }
 
-// Drain makes every route stop reading and finish its in-flight batches within the time `drain:`.
-// Run then returns.
+// Drain makes every route stop reading and finish its in-flight batches, for at most the time
+// `drain:` of the route. Run then returns.
 func (e *Engine) Drain() {
 	e.mu.Lock()
 	e.draining = true

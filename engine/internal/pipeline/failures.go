@@ -13,9 +13,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// failures keeps the last failure of each worker and processor, and logs failures. It logs a
-// failure with a new text immediately, and a repeated text at most once per failureEvery, with the
-// number of repetitions. A worker that fails fast therefore does not fill the log.
+// failures keeps the last failure of each worker and processor, and logs failures. A failure is
+// logged at once if its text differs from the last text in the log for the same worker or
+// processor. Otherwise it is logged at most once per failureEvery, with the number of repetitions.
+// So a worker that fails often for one reason does not fill the log.
 type failures struct {
 	log *slog.Logger
 
@@ -38,9 +39,9 @@ const (
 )
 
 // recordFailure records a failure of a worker or processor, which is named by the first argument.
-// due reports whether the caller must log the failure: its text is new, or the last log line about
-// the same worker or processor is older than failureEvery. times is the number of its failures
-// since that line, including this one.
+// due reports whether the caller must log the failure: its text differs from that of the last log
+// line about the same worker or processor, or this line is older than failureEvery. times is the
+// number of its failures since that line, including this one.
 func (f *failures) recordFailure(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -78,8 +79,8 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 		"worker", e.Lane, "attempt", e.Number, "times", times, "error", text)
 }
 
-// countDeadLetters counts new dead letters and logs them at most once per failureEvery. reportDead
-// logs the rest.
+// countDeadLetters counts new dead letters, and logs their number at most once per failureEvery. A
+// later call of reportDead logs the rest.
 func (f *failures) countDeadLetters(letters []deadletter.Letter, path string) {
 	f.mu.Lock()
 	f.dead.more += len(letters)

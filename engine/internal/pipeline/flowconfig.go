@@ -18,10 +18,10 @@ import (
 // flight.
 //
 // The config value "auto" means the algorithm "queue", with one exception. It means a fixed window
-// if all lanes are ordered, and the first one has an in-flight limit of its own. The lane of a file
-// is of this kind. It writes all its in-flight batches with one fsync. Its round trip therefore
-// grows with the window although no queue has formed, and "queue" would shrink the window for no
-// reason.
+// if all lanes are ordered and the first one has an in-flight limit of its own, which is then the
+// size of the window. An example is the lane of sink file. It writes all its in-flight batches with
+// one fsync. Its round trip therefore grows with the window although no queue has formed, and
+// "queue" would shrink the window for no reason.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
 	name := f.Window
 	if name == "" || name == "auto" {
@@ -64,8 +64,9 @@ func budgetOf(f config.Flow) control.Budget {
 }
 
 // poisonOf converts two options. flow.poison is the number of workers that a batch must kill to
-// count as poison. If it is 0, no batch does. flow.poisoned tells whether to dead-letter a batch
-// that fails at workers that deliver other batches.
+// count as poison. If it is 0, no batch does, and flow.poisoned has no effect. Otherwise
+// flow.poisoned states whether to dead-letter a batch that fails at workers that deliver other
+// batches.
 func poisonOf(f config.Flow) control.Poison {
 	if f.Poison == 0 {
 		return control.Poison{Deaths: -1, Failures: -1}

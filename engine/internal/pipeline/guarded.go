@@ -11,9 +11,9 @@ import (
 )
 
 // guardPauses are the minimum waits before the restart of a route that the guard has stopped
-// because of too many dead letters. They grow with each stop: about 1 s, 4 s, 16 s, up to 10
-// minutes. This is for the case of a wrong config and an input that grows, such as a log: with
-// short waits, each restart would turn more of its records into dead letters.
+// because of too many dead letters. They grow with each stop: 1 s, 4 s, 16 s, up to 10 minutes.
+// This is for the case of a wrong config and an input that grows, such as a log: with short waits,
+// frequent restarts would turn many of its records into dead letters.
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
 // guardForgets is the running time after which a route counts as healthy. If the guard stops a

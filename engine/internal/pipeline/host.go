@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host implements stream.Host for the source's reader, the processors and the sink of a route.
+// host implements stream.Host for the processors and the sink of a route. It is also the base of a
+// sourceHost.
 type host struct {
 	log     *slog.Logger
 	fs      vfs.FS
@@ -64,8 +65,8 @@ func (h *host) stopped() error {
 	return nil
 }
 
-// scoped returns a copy of the host for one instance of a component. If the instance starts
-// goroutines with this copy, they end with the instance.
+// scoped returns a copy of the host for the processors of one processing goroutine. If they start
+// goroutines with this copy, those end with the processing goroutine.
 func (h *host) scoped(g *supervise.Group) *host {
 	own := &host{log: h.log, fs: h.fs, counter: h.counter, faults: h.faults}
 	own.group.Store(g)

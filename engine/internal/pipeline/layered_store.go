@@ -13,17 +13,18 @@ import (
 
 // layeredStore stores the progress of one route in the checkpoint. Usually it has one layer.
 //
-// It has two layers if the sink acknowledges data before the data is durable (`fsync: interval`).
-// With one layer, data could be lost in a power loss: the operating system might have written the
-// checkpoint to disk, but not yet the sink's data.
+// It has two layers if the sink appends to an output (stream.AppendSink) and the boot id is known.
+// Such a sink may acknowledge data before the data is durable (`fsync: interval`). With one layer,
+// data could be lost in a power loss: the operating system might have written the checkpoint to
+// disk, but not yet the sink's data.
 //
 //	layer  saved                      valid                        survives
 //	upper  often                      until the system restarts    kill -9
 //	lower  after the sink has synced  always                       power loss
 //
-// The upper layer always has at least the progress of the lower one. In the checkpoint log, each
-// layer has a route name of its own. The name of the upper layer ends in the boot id. See
-// docs/adr/0004-two-layers-of-checkpoint.md.
+// If the upper layer has progress of a partition, it is at least the progress in the lower layer.
+// In the checkpoint log, each layer has a route name of its own. The name of the upper layer ends
+// in the boot id. See docs/adr/0004-two-layers-of-checkpoint.md.
 type layeredStore struct {
 	store positionStore
 	lower string
@@ -35,8 +36,8 @@ type layeredStore struct {
 }
 
 // newLayeredStore returns the layered store of a route. It has two layers if lazy is set and boot
-// is not "". lazy means that the sink acknowledges data before the data is durable. An empty boot
-// means that the boot id is unknown.
+// is not "". lazy means that the sink may acknowledge data before the data is durable. An empty
+// boot means that the boot id is unknown.
 //
 // If an earlier process was killed before its sink had synced, its last progress is in the upper
 // layer only. The new store copies that progress to the lower layer after the first sync. Otherwise

@@ -40,7 +40,8 @@ func maskAttrs(attrs []slog.Attr) []slog.Attr {
 	return masked
 }
 
-// maskAttr masks secrets in strings, and in values that are logged as strings.
+// maskAttr masks the secrets of URLs in strings, in groups, and in the text of other values
+// (fmt.Sprint).
 func maskAttr(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()
 	switch a.Value.Kind() {

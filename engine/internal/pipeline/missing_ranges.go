@@ -35,10 +35,10 @@ func keyOf(r *waiting.Range) missingKey { return missingKey{r.Part.ID, r.Range} 
 
 var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
-// failed is called after a failed attempt to read r. notFound means that the source has no data at
-// the positions of r. After any other error, it is unknown whether the data exists. failed returns
-// the wait until the next attempt. since is the time for which all attempts have failed with
-// notFound.
+// failed is called after a failed attempt to read r. notFound means that the source found no data
+// at the positions of r. After any other error, it is unknown whether the data exists. failed
+// returns the wait until the next attempt. since is the time for which all attempts have failed
+// with notFound.
 func (m *missingRanges) failed(r *waiting.Range, now time.Time,
 	notFound bool) (wait, since time.Duration) {
 	if *m == nil || len(*m) >= missingMost {

@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// begin opens the sink and the reader of the route. Then it waits until the other routes of the
-// source have opened theirs. If the route drains before that, begin returns false and a nil error:
-// no batch is in flight yet, so there is nothing to finish. A finite run fails if opening takes
-// longer than the option Stall.
+// begin opens the sink and the reader of the route. Then it waits for the other routes of the
+// source, see barrier. If the route drains before that, begin returns false and a nil error: no
+// batch is in flight yet, so there is nothing to finish. A finite run fails if opening takes longer
+// than the option Stall.
 func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, err error) {
 	opening, end := context.WithCancelCause(ctx) // a sink may keep it; only the route ends it
 	late := fmt.Errorf("it has not opened within %v", r.slot.o.Stall)

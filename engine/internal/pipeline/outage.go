@@ -49,8 +49,8 @@ func (h *outageDetector) reached(r *route) bool {
 // refusing is not set, any other worker can.
 //
 // If refusing is set, other workers may be unable, too. l.Fault is the fault that opened the
-// worker's breaker, or 0 if the breaker is closed. After a timeout, the worker may still deliver.
-// Otherwise it cannot deliver in each of three cases:
+// worker's breaker, or 0 if the breaker is closed. If this fault is a timeout, the worker may still
+// deliver. Otherwise it counts as unable in each of three cases:
 //
 //   - The fault was a retryable failure.
 //   - The worker has failed at least drainStreak times in a row, and has never timed out.

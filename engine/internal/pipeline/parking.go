@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// parkedBase belongs to a route with a parking sink (stream.ParkingSink), which keeps records in a
-// store of its own and delivers them later. It has the counts of the store from the time when the
-// first run of the route opened it.
+// parkedBase has the counts of the store in which a parking sink (stream.ParkingSink) keeps records
+// that it delivers later. They are from the time when the first run of the route opened the store.
+// Dead letters that a replay parks later are added.
 type parkedBase struct {
 	mu       sync.Mutex // guards the fields below
 	opener   *route     // the run that has opened its sink last; nil if none
@@ -53,7 +53,7 @@ func (b *parkedBase) store(r *route) stream.DeliveryStore {
 // show corrects the counts of s. The route counts a record as delivered when the sink has parked
 // it. show replaces this count by the numbers of records that the sink has since delivered,
 // cancelled or dead-lettered, and of those that are still parked. While the sink of a restarting
-// route is not open, it uses the last counts of the previous one, which is closed.
+// route is not open, show uses the last counts of the previous sink, which is closed.
 func (b *parkedBase) show(s *status.Route) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

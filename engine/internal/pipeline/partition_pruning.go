@@ -10,7 +10,7 @@ import (
 )
 
 // addMetadata adds the reader's metadata (such as a fingerprint of a file) to the saved progress of
-// each partition. It omits metadata that is too long. A partition without metadata is correct, too:
+// each partition. It omits metadata that is too long. Progress without metadata is valid, too:
 // metadata only saves work or detects mistakes.
 func (r *saver) addMetadata(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
@@ -25,7 +25,8 @@ func (r *saver) addMetadata(marks []stream.Mark) {
 }
 
 // forget deletes the progress of partitions that the source reports as deleted. A partition with
-// unsettled or unsaved data stays for now, and a later call deletes its progress.
+// unsettled, waiting or unsaved data stays for now, and a later call deletes its progress. If the
+// sink has a ledger, keepFinished may keep other partitions, too.
 func (r *saver) forget() error {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -53,8 +54,8 @@ func (r *saver) forget() error {
 
 // lateTransaction is the time between the deletion of a partition from the checkpoint and from the
 // sink's ledger. After this time, no transaction of this run with data of the partition can still
-// be open and commit. The time is ample, because databases end the sessions of vanished clients
-// after about a minute.
+// be open and commit. The time is ample: the sinks make their databases end the session of a
+// vanished client after about a minute.
 const lateTransaction = time.Hour
 
 // prunedPartition is a partition that the source has deleted. Its progress was removed from the
@@ -86,9 +87,9 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	return ids
 }
 
-// maxKeptFinished is the maximum number of deleted partitions that have progress in the checkpoint.
-// This progress stays there while the sink's ledger still has rows of them. Above this number, the
-// progress of the oldest partition is deleted first.
+// maxKeptFinished is the maximum number of deleted partitions whose progress stays in the
+// checkpoint because the sink's ledger still has rows of them. Above this number, the progress of
+// the oldest partition is deleted first.
 const maxKeptFinished = 10_000
 
 // keepFinished is called with deleted partitions whose accounts are closed (the first argument). It
@@ -125,11 +126,11 @@ const pruneAtOnce = 200
 // been deleted from the checkpoint durably before. In the opposite order, the ledger could have
 // less progress than the checkpoint after a crash.
 //
-// Partitions that Load returned and that this run has not read are in r.prunable at once. Load
-// prevents all transactions of earlier runs from committing, so no late transaction can add rows of
-// these partitions. Other partitions follow after lateTransaction (see pruneLate) or in a later
-// run. If the process is killed, the next run notices the deleted partitions and deletes their
-// rows.
+// Deleted partitions that Load returned and that this run has not read enter r.prunable at once.
+// Load prevents all transactions of earlier runs from committing, so no late transaction can add
+// rows of these partitions. Other partitions follow after lateTransaction (see pruneLate) or in a
+// later run. If the process is killed, the next run notices the deleted partitions and deletes
+// their rows.
 func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // the partition was put back
@@ -149,8 +150,8 @@ func (r *saver) prune(ctx context.Context) error {
 	return nil
 }
 
-// pruneAll prunes all remaining partitions at the end of a run, because a short run may not have
-// called prune at all.
+// pruneAll prunes the partitions that are still in r.prunable at the end of a run, because a short
+// run may not have called prune at all.
 func (r *saver) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
@@ -164,10 +165,9 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget closes the accounts (counts and progress) of deleted partitions, and returns their ids in
-// the result now. Partitions with unsettled, waiting or unsaved data keep their accounts, and are
-// returned in the result later. The result idle has those ids in now of which this run has read no
-// data.
+// forget closes the accounts of deleted partitions, and returns their ids in the result now.
+// Partitions with unsettled, waiting or unsaved data keep their accounts, and are returned in the
+// result later. The result idle has those ids in now of which this run has read no data.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -192,7 +192,7 @@ func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts
 // accounts without unsettled or unsaved data.
 const maxIdleAccounts = 1024
 
-// closeIdle closes accounts (counts and progress) of partitions without unsettled or unsaved data,
+// closeIdle closes accounts of those partitions in saved that have no unsettled or unsaved data,
 // until at most maxIdleAccounts are open. So a hundred thousand files do not need a hundred
 // thousand accounts in memory. When a closed account is needed again, it is opened with the
 // progress in the checkpoint.

@@ -38,7 +38,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 }
 
 // ping returns a channel that is closed when the event loop of the route's sender responds. It
-// returns nil if the route is not running.
+// returns nil if the route is not running, or has not opened its sink and reader yet.
 func (s *slot) ping() <-chan struct{} {
 	s.mu.Lock()
 	r, running := s.route, s.running
