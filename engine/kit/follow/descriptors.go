@@ -10,7 +10,7 @@ import (
 const minOpen = 4
 
 // openLimit is the maximum number of open files of a source: open_files, or less if the process may
-// not open that many. It never grows. It is safe for concurrent use.
+// not open enough files. It never grows. It is safe for concurrent use.
 type openLimit struct{ n atomic.Int64 }
 
 func (l *openLimit) get() int { return int(l.n.Load()) }
@@ -34,8 +34,8 @@ func outOfDescriptors(err error) bool {
 }
 
 // CheckLimit lowers the limit of open files so that the source uses at most half of the descriptors
-// of the process: sinks and directories need descriptors as well. Run calls it if files may grow;
-// other sources call it when they start.
+// of the process: sinks and directories need descriptors as well. Run calls it if files may grow.
+// Otherwise, the source calls it when it starts.
 func (c *Catalogue) CheckLimit() {
 	process := descriptorLimit()
 	if process == 0 {
