@@ -111,8 +111,8 @@ type Growing struct {
 	PartialWait time.Duration
 	GoneWait    time.Duration // a file without a listed name ends after this long without change
 	// CopyWait is the time for which a file with the same content as another one is held back,
-	// because it may be a copy that a rotation makes. An awaiting file waits equally long for its
-	// successor.
+	// because it may be a copy that a rotation makes. An awaiting file waits at least as long for
+	// its successor.
 	CopyWait      time.Duration
 	DeletedMax    int64  // bytes that deleted files may hold
 	DeletedBeyond Beyond // the action when they hold more

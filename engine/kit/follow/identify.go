@@ -262,8 +262,8 @@ func (n *identifier) recall(f *file) bool {
 	return true
 }
 
-// recallable returns the identity of the file with the given stat, if this stat alone proves that
-// every route has read all of the file. Otherwise it returns nil.
+// recallable returns the identity of the file with the given stat, if the stat and the stored
+// progress prove that every route has read all of the file. Otherwise it returns nil.
 func (n *identifier) recallable(info stat) *Entry {
 	if !info.Birth.known() || len(n.c.readers) == 0 {
 		return nil
