@@ -39,9 +39,9 @@ const (
 	budgetOver
 )
 
-// deleted returns the deleted files that are held open because a route has not read them. If it
-// finds such a file for the first time, and no other file has its data, it adds the file to the
-// counters files_deleted_unread and bytes_deleted_unread of the routes that have not read it.
+// deleted returns the deleted files that are held open because a route has not read them. It counts
+// each file once in files_deleted_unread and bytes_deleted_unread, for the routes that have not
+// read it, unless another file has its data.
 func (g *growing) deleted() (all deletedFiles) {
 	var oldest *file
 	for _, f := range g.c.table.byKey {

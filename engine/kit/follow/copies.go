@@ -159,10 +159,10 @@ func (k *copies) holdBack(f *file) bool {
 	return isHeld
 }
 
-// mayCompareAgain reports whether to compare a held-back file with others once more: if the file
-// has changed since the last comparison, if a listing since then has found any file new, renamed,
-// deleted or shorter, or after PollMax. PollMax matters because a listing does not show every
-// change.
+// mayCompareAgain reports whether to compare a held-back file with others once more. It returns
+// true if the file has changed since the last comparison, or if a listing since then has found any
+// file new, renamed, deleted or shorter. It also returns true after PollMax, because a listing does
+// not show every change.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	a := f.ensureExtras()
 	at := a.compared + k.c.o.PollMax

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// counted are the counters that each opened route shows with the value 0 from the start, so that
-// the first event of a kind is seen as a change of its counter. docs/operating.md has the meaning
+// counted are the counters that each opened route shows from the start, with the value 0. The first
+// event of a kind is therefore seen as a change of its counter. docs/operating.md has the meaning
 // of each.
 var counted = []string{
 	"files_vanished", "bytes_vanished", "files_replaced", "files_doubtful", "files_rotated",
