@@ -10,7 +10,7 @@ import (
 )
 
 // deletedFiles are the deleted files that a source holds open because a route has not read them.
-// When all routes have read such a file, the source closes it, and the operating system then frees
+// After all routes have read such a file, the source closes it, and the operating system then frees
 // its space.
 type deletedFiles struct {
 	files []*file
@@ -18,7 +18,7 @@ type deletedFiles struct {
 	since time.Duration // when the oldest lost its name
 }
 
-// Held returns the deleted files that are kept until all routes have read them, as of the last
+// Held describes the deleted files that are kept until all routes have read them, as of the last
 // listing.
 func (c *Catalogue) Held() stream.Held {
 	all := c.held.Load()
@@ -30,8 +30,7 @@ func (c *Catalogue) Held() stream.Held {
 	return out
 }
 
-// budgetUse is the use of the budget deleted_max, the bytes that deleted files may hold. A rise
-// above half of the budget, or above all of it, is logged.
+// budgetUse is the used part of the budget deleted_max, the bytes that deleted files may hold.
 type budgetUse uint8
 
 const (
@@ -40,9 +39,9 @@ const (
 	budgetOver
 )
 
-// deleted returns the deleted files that are held open because a route has not read them. It adds
-// those that it finds for the first time to the counters files_deleted_unread and
-// bytes_deleted_unread.
+// deleted returns the deleted files that are held open because a route has not read them. It counts
+// each file once in files_deleted_unread and bytes_deleted_unread, for the routes that have not
+// read it, unless another file has its data.
 func (g *growing) deleted() (all deletedFiles) {
 	var oldest *file
 	for _, f := range g.c.table.byKey {
@@ -79,8 +78,8 @@ func (g *growing) deleted() (all deletedFiles) {
 }
 
 // keepBudget enforces deleted_max, the limit on the bytes of the source's deleted files. Beyond it,
-// the source logs a warning, stops or gives up files, depending on deleted_beyond. A file counts
-// once, however many routes read it.
+// keepBudget logs a warning, stops the routes or gives up files, depending on deleted_beyond. A
+// file counts once, however many routes read it.
 func (g *growing) keepBudget() {
 	c, all := g.c, g.deleted()
 	bytes := all.held.Bytes
@@ -120,7 +119,8 @@ func (g *growing) keepBudget() {
 }
 
 // warnBudget logs the held deleted files. It is called each time their size rises above half of the
-// budget, or above all of it.
+// budget, but not above all of it. With deleted_beyond: keep, it is also called for a rise above
+// all of it.
 func (g *growing) warnBudget(all deletedFiles, use budgetUse) {
 	if use == budgetOver {
 		g.c.h.Count("deleted_over_budget", 1)

@@ -14,12 +14,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Catalogue tracks the files of a source for all of its routes. Its methods are safe for concurrent
-// use.
+// Catalogue tracks the files of a source for all of its routes. Its exported methods are safe for
+// concurrent use.
 //
-// The lock mu guards the files. The route that reads holds mu, and releases it while it waits or
-// delivers. State that the source or the writer of checkpoints needs has small locks of its own, so
-// that neither of them waits for a read.
+// The lock mu guards the files. A route holds mu while it reads, but not while it waits or
+// delivers. State that the Finisher or the writer of checkpoints needs has small locks of its own,
+// so that neither of them waits for a read.
 type Catalogue struct {
 	o     Options
 	place Place
@@ -60,7 +60,7 @@ type Catalogue struct {
 	head        [fileid.MaxHead + fileid.MaxBefore]byte
 }
 
-// New returns the catalogue of a source. Messages go to log. It starts no goroutine.
+// New returns the catalogue of a source. Messages go to log. New starts no goroutine.
 func New(place Place, o Options, h stream.Host, log *slog.Logger) *Catalogue {
 	c := &Catalogue{
 		o: o, place: place, h: h, log: log, start: time.Now(), clock: clock{settle: o.Settle}, ids: newIdentities(),
@@ -148,7 +148,7 @@ func (c *Catalogue) join(r *Reader) {
 		if old != nil && f.by(old) != nil {
 			// old, the route's previous reader, may still have had bytes of this file to skip. r
 			// skips them, too, unless it has progress in the file. If old was never opened, it may
-			// have lacked stored progress of the route. If r has some, it then skips nothing.
+			// have lacked progress that r has. In that case, r skips nothing.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.entry == f.by(old).entry &&
 				(old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo
@@ -203,7 +203,7 @@ func (c *Catalogue) files() []*file {
 	return out
 }
 
-// leave removes a reader. The last one closes the files, unless Run is running.
+// leave removes a reader. If no reader is left, it closes the files, unless Run is running.
 func (c *Catalogue) leave(r *Reader) error {
 	if r.activity == gone {
 		return nil

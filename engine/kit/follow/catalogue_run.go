@@ -15,10 +15,10 @@ import (
 const idleSpacing = 3 * scanSpacing
 
 // Run lists the files while no route does so, until ctx is done. Rotations, deletions and
-// compressions are therefore followed while the routes are stopped, for example during an outage of
-// the receiver. Files are opened before they disappear. While Run is running, files stay open for
-// the routes that wait for their restart. Call it once per Catalogue. Run returns at once unless
-// files may grow.
+// compressions are therefore followed while the routes do not read, for example during an outage of
+// the receiver. Run also opens changed files, so that they can be read after they are deleted.
+// While Run is running, files stay open for the routes that wait for their restart. Call it once
+// per Catalogue. Run returns at once unless files may grow.
 func (c *Catalogue) Run(ctx context.Context) error {
 	if c.o.Growing == nil {
 		return nil
@@ -65,9 +65,10 @@ func (c *Catalogue) stop() {
 	}
 }
 
-// listIfDue lists the files and looks at the changed ones. It lists nothing if a waiting route does
-// so itself, or if the last listing was too recent. The minimum time since then is the parameter
-// least, or idleSpacing times the duration of the last listing if that is longer.
+// listIfDue lists the files and looks at the changed ones. It lists nothing if all routes are done,
+// if a waiting route lists the files itself, or if the last listing was too recent. The minimum
+// time since the last listing is the parameter least, or idleSpacing times the duration of that
+// listing if this is longer.
 func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,10 +102,10 @@ func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	}
 }
 
-// updateRoutes adds a reader for each route of the source without one, and removes those of routes
-// that the source no longer has. An added reader stands for a route that has not called Open yet.
-// It has the stored progress of the route, so that a listing recognises all files that any route
-// has read. updateRoutes does nothing unless files may grow.
+// updateRoutes adds a reader for each route of the source that has none and is not done. It removes
+// the absent readers of routes that the source no longer has. An added reader stands for a route
+// that is not open yet. It has the stored progress of the route, so that a listing recognises all
+// files that any route has read. updateRoutes does nothing unless files may grow.
 func (c *Catalogue) updateRoutes() error {
 	h, ok := c.h.(stream.SourceHost)
 	if !ok || c.o.Growing == nil {

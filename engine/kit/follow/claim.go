@@ -3,9 +3,9 @@ package follow
 import "github.com/penstock-io/penstock/stream"
 
 // claim gives a newly joined route its cursors in files that have one id in the catalogue and
-// another id in the progress of the route. The ids differ in three cases:
+// another id in the progress of the route. The ids may differ in three cases:
 //
-//   - The route was added while the source runs.
+//   - The route was added while the source was running.
 //   - The progress was only in a sink's ledger, and not in the checkpoint, when the file was found.
 //   - A state of an old version has several ids for a file.
 func (n *identifier) claim(r *Reader, stored []*Entry) {

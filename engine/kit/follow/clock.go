@@ -15,12 +15,13 @@ const (
 )
 
 // clock decides whether a file is quiet, that is, unchanged for a while. It uses two observations.
-// The modification time of the file is a wall time of the file system's clock. It is trusted only
-// as long as no clock is stepped (set to another time). The time at which this process has seen a
-// change is monotonic time, and always trusted.
+// The modification time of the file is a wall time of the file system's clock. It is not used for
+// the time settle after a step of the local clock (a change to another time), and never if the two
+// clocks are unrelated (see skewMax). The time at which this process has seen a change is
+// monotonic, and always used.
 //
 // A clock step cannot be detected if it happens before startup, between the last write to a file
-// and this process's first look at the file. The file then seems quiet too early. Lines that the
+// and this process's first look at the file. The file may then seem quiet too early. Lines that the
 // writer adds later are found when the file is finished.
 type clock struct {
 	settle  time.Duration

@@ -32,20 +32,20 @@ func (p Packed) of(head []byte) unpack.Kind {
 }
 
 const (
-	// packedWait is the time for which a followed compressed file must be unchanged before it is
-	// read. Compressors write a file in one go, and until they finish it ends in the middle of a
-	// record.
+	// packedWait is the time for which a compressed file must be unchanged before it is read, if
+	// files may grow. A compressor writes a file in one go. Until it has finished, the file may end
+	// in the middle of a record.
 	packedWait = time.Second
 	// packedAhead is the number of bytes that are decompressed in addition to a batch, so that
 	// the last record of the batch is usually complete.
 	packedAhead = 64 << 10
-	// packedBack is how much decompressed data before the read position is kept.
+	// packedBack is the number of decompressed bytes before the read position that are kept.
 	packedBack = 512 << 10
 	// markSize is the length of the prefix that determines a file's character encoding.
 	markSize = 4
-	// searchFrom is added to max_record. With Rules.DeadLetter, a record longer than the sum
-	// becomes a dead letter with its first bytes. Its other bytes are not kept in memory: only its
-	// end is searched for.
+	// searchFrom is added to max_record. With Rules.DeadLetter, a record longer than max_record
+	// becomes a dead letter with its first bytes. If it is longer than the sum, its other bytes are
+	// not kept in memory: only its end is searched for.
 	searchFrom = 4 << 20
 )
 
@@ -138,9 +138,9 @@ func (u *unpacker) hasNothing(f *file, head []byte) bool {
 	return true
 }
 
-// isBroken reports whether reading a compressed file has failed. It logs truncated or damaged data
-// once for each version of the file. Such a file stays in place, and is tried again when it has
-// changed. cur is nil if the file is not identified yet.
+// isBroken reports whether reading a compressed file has failed, and logs the failure. A truncated
+// or damaged file is tried again when it has changed, or is given up if only its handle leads to
+// it. cur is nil if the file is not identified yet.
 func (u *unpacker) isBroken(f *file, cur *cursor) bool {
 	view := f.view
 	if cur != nil {
@@ -248,7 +248,8 @@ func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.R
 	}
 }
 
-// framingOf returns the framing of a file. ByHead may derive it from the first bytes.
+// framingOf returns the framing of a file. If ByHead is set, it derives the framing from the first
+// bytes.
 func (u *unpacker) framingOf(f *file) (lines.Framing, error) {
 	if u.c.o.ByHead == nil {
 		return u.c.o.Rules.Framing, nil

@@ -13,8 +13,8 @@ import (
 // new file is compared with.
 const maxRelated = 32
 
-// copies detects the results of a rotation of files that were read: copytruncate, a move to another
-// file system, compression.
+// copies detects copies that a rotation makes of known files: by copytruncate, by a move to another
+// file system, or by compression.
 //
 // As long as two files with the same content exist, they are different files, and both are read. A
 // copy therefore takes the place of its original only if the original was deleted or rewritten.
@@ -22,7 +22,7 @@ const maxRelated = 32
 // app.log.1 may be a file of its own. Therefore app.log.1 is held back (not read) for CopyWait.
 type copies struct {
 	c     *Catalogue
-	until time.Duration // the last end of a hold of a possible copy
+	until time.Duration // when no possible copy will be held back any more
 }
 
 // verdict is the result of comparing a new file with related ones.
@@ -34,8 +34,8 @@ type verdict struct {
 }
 
 // findPredecessor determines whether f, which no route knows, continues a known file. The result
-// done reports that f continues a known file, or that f may continue one and is held back. The
-// result read reports that f can be read now.
+// done is false if f counts as a new file. If done is true, read reports whether f continues a
+// known file and can be read now. If read is false, f is looked at again later.
 func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if k.c.handles.keep != nil {
 		return false, false // no nested comparison
@@ -44,9 +44,9 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	defer func() { k.c.handles.keep = nil }()
 	v := verdict{}
 	for _, e := range k.relatedEntries(f, head) {
-		// v.hold is set if f equals an existing file that some route has not read
-		// completely: f may be a copy of that file. Files that follow in the list were read
-		// by all routes, and f is not compared with them.
+		// Files that some route has not read completely come first in the list. If f may be a copy
+		// of one file in the list (v.hold), it is held back, and not compared with later files that
+		// all routes have read.
 		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f) {
 			return true, false
 		}
@@ -71,8 +71,9 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	return false, false
 }
 
-// compare compares f, which begins with head, with the file of e, and collects the result in v. The
-// results done and read have the same meaning as in findPredecessor.
+// compare compares f, which begins with head, with the file of e, and adds the result to v. If done
+// is true, no other file needs to be compared, and done and read are the results of
+// findPredecessor.
 func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read bool) {
 	c := k.c
 	g, w := e.file, awaited(e)
@@ -144,8 +145,8 @@ func awaited(e *Entry) *file {
 }
 
 // holdBack holds back f, a possible copy, until it has not changed for CopyWait, and a route has
-// called Open. It reports whether f is still held back. If f was deleted meanwhile, and another file
-// has all its data, f is never read: the next listing gives it up.
+// opened. It reports whether f is still held back. If f was deleted meanwhile, and another file has
+// all its data, f is never read: the next listing gives it up.
 func (k *copies) holdBack(f *file) bool {
 	c, now := k.c, k.c.now()
 	f.ensureExtras().compared = now
@@ -158,10 +159,10 @@ func (k *copies) holdBack(f *file) bool {
 	return isHeld
 }
 
-// mayCompareAgain reports whether to compare a held-back file with others once more. They are
-// compared again if the file has changed since the last comparison, or if a listing since then has
-// found any file new, renamed, deleted or emptied. They are also compared again after PollMax,
-// because a listing does not show every change.
+// mayCompareAgain reports whether to compare a held-back file with others once more. It returns
+// true if the file has changed since the last comparison, or if a listing since then has found any
+// file new, renamed, deleted or shorter. It also returns true after PollMax, because a listing does
+// not show every change.
 func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	a := f.ensureExtras()
 	at := a.compared + k.c.o.PollMax
@@ -172,8 +173,9 @@ func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	return true
 }
 
-// isIntact reports whether g still contains its delivered data at this moment. If g holds other
-// data, the identity of g awaits a copy of the delivered data from now on.
+// isIntact reports whether g still contains its delivered data at this moment. It returns false,
+// too, if g cannot be read now. If g holds other data, the identity of g awaits a copy of the
+// delivered data from now on.
 func (k *copies) isIntact(g *file) bool {
 	if !k.c.handles.refreshNow(g) {
 		return false
@@ -197,7 +199,7 @@ func (k *copies) logNew(f *file, why string) {
 //
 // Several files may hold the same data, but f can be the copy of only one. Files that some route
 // has not read completely come first: without their copies, their unread data would be lost. Within
-// each group, files with longer common names come first.
+// each group, files with longer stems come first.
 func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 	var needed, others []*Entry
 	k.c.dormant.reactivateRelated(f.label)
@@ -235,9 +237,9 @@ func (k *copies) mayBegin(g *file, head []byte) bool {
 	return len(head) < id.Len || id.MatchHead(head)
 }
 
-// continueFrom makes f the successor of the awaiting file w if f contains the read data of w, and
-// reports whether it does. w has fingerprints at several positions, because routes have read
-// different parts. f continues w at the last position with a fingerprint that matches f.
+// continueFrom makes f the successor of the awaiting file w if f contains the read data of w, or
+// the beginning of this data. It reports whether it has done so. w may have fingerprints at several
+// positions. f continues w at the last position with a fingerprint that matches f.
 func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 	c := k.c
 	if a := f.extras; a != nil && a.equal == w.entry && a.equalTo < w.read() {

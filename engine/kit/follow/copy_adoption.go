@@ -121,7 +121,7 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 		cur.entry.file = f
 	}
 	if id, err := fileid.Parse(cur.entry.text); err == nil {
-		// an inode may be reused immediately
+		// by birth time as well: an inode may be reused immediately
 		cur.r.notes.move(cur.note, f.seen(nil, false), !isOf(id, f.info))
 	}
 	if cur.original != nil {
@@ -143,8 +143,8 @@ func (k *copies) adoptPart(f, w *file, head []byte, to int64) {
 // separate gives a route another cursor, with a partition of its own, in a copy. With cur, the
 // route has read the bytes of the copy before a position (the parameter to), and then bytes that
 // the copy lacks. Bytes that the copy has after that position, now or later, are other data. The
-// new cursor skips the bytes before that position, once the saved progress of cur shows that they
-// are settled, and cur is sealed then. If the route restarts before that, it reads with cur again.
+// new cursor skips the bytes before that position once the saved progress of cur shows that they
+// are settled. Then cur is sealed. If the route restarts earlier, it reads with cur again.
 func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	f, r := cur.f, cur.r
 	f.cursors = slices.DeleteFunc(f.cursors, func(o *cursor) bool { return o == cur })
@@ -180,7 +180,7 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 
 // endOriginal ends the cursor that cur has replaced in a copy (see separate), so that the route
 // hands out the seal of its partition. When no route reads that partition any more, the copy gets
-// the id of its own partition.
+// the id of the partition of cur.
 func (k *copies) endOriginal(cur *cursor) {
 	f, r, original := cur.f, cur.r, cur.original
 	if original == nil {

@@ -115,8 +115,8 @@ func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 		len(head) < id.Len && w.entry.phase == known
 }
 
-// grewAsCopy reports whether f has grown since it was compared with its possible original. If so,
-// only the fingerprints show how much of the original f contains.
+// grewAsCopy reports whether f may have more bytes than were equal when it was compared with its
+// possible original. If so, only the fingerprints show how much of the original f contains.
 func (k *copies) grewAsCopy(f *file) (bool, error) {
 	if f.view != nil {
 		return f.info.Size != f.extras.equalSize, nil
@@ -129,8 +129,8 @@ func (k *copies) grewAsCopy(f *file) (bool, error) {
 	return f.info.Size > f.extras.equalTo, nil
 }
 
-// isUnfinished reports whether f begins like the awaiting file w, but is compressed and
-// incomplete, because it is still being written.
+// isUnfinished reports whether f begins like the awaiting file w, but is compressed and incomplete,
+// probably because it is still being written.
 func (k *copies) isUnfinished(f, w *file, head []byte) bool {
 	p := w.fingerprint()
 	if f.view == nil || len(head) < p.Head || !p.FitsHead(head) {

@@ -15,8 +15,8 @@ import (
 type cursor struct {
 	r *Reader
 	f *file
-	// identity of the cursor's partition. It differs from that of the file only if the state of
-	// an old version has a second id for the file
+	// identity of the cursor's partition. It may differ from that of the file (see claim,
+	// copies.gather and copies.separate)
 	entry *Entry
 	part  *stream.Partition
 	pos   lines.Cursor
@@ -155,13 +155,14 @@ func (cur *cursor) atEnd() bool {
 	return end && cur.pos.Next == size && (cur.view() == nil || cur.view().Err() == nil)
 }
 
-// allRead reports whether a finished file has nothing more to read.
+// allRead reports whether the route has read at least as many bytes as the file has.
 func (cur *cursor) allRead() bool {
 	size, end := cur.known()
 	return end && cur.pos.Next >= size
 }
 
-// shorter reports whether the file is shorter than the data delivered from it.
+// shorter reports whether the file is shorter than the data delivered from it. A compressed file is
+// compared with its size at the last verification.
 func (cur *cursor) shorter() bool {
 	if cur.view() != nil {
 		return cur.verified.ok && cur.f.info.Size < cur.verified.size
@@ -172,14 +173,15 @@ func (cur *cursor) shorter() bool {
 // isInCopy reports whether the file is a copy of the file that the id of the partition names.
 func (cur *cursor) isInCopy() bool { return isCopyOf(cur.entry.text, cur.f) }
 
-// isCopyOf reports whether f is not the growing file that an id (text) names, but a copy of it.
+// isCopyOf reports whether f, which has the data of an id (text), is a copy of the file that the id
+// names.
 func isCopyOf(text string, f *file) bool {
 	id, err := fileid.Parse(text)
 	return err == nil && (id.Ino != f.info.Ino || id.Birth != int64(f.info.Birth))
 }
 
-// isBeyond reports whether the file is a copy that was read to its end, and lacks data that the
-// route has read, now or in an earlier run.
+// isBeyond reports whether the file is a growing copy that lacks data that the route has read, in
+// this run or an earlier one.
 func (cur *cursor) isBeyond() bool {
 	size, end := cur.known()
 	return end && cur.pos.Next > size && cur.r.c.strategy.grows() && cur.isInCopy()
@@ -229,7 +231,7 @@ func (cur *cursor) dropView() {
 func (cur *cursor) skipping() bool { return cur.skipTo > cur.pos.Next }
 
 // waitsForOriginal reports whether data that cur has to skip may still be in flight. After a kill,
-// this data must be read again, and only the copy has it.
+// such data would have to be read again, and only the copy has it.
 func (cur *cursor) waitsForOriginal() bool {
 	return cur.original != nil && cur.skipping() &&
 		!cur.r.notes.isSaved(cur.original.note, cur.skipTo)
@@ -309,8 +311,8 @@ func fingerprintOf(m stream.Mark) fileid.Fingerprint {
 	return fingerprint
 }
 
-// highest returns the position after the last settled (delivered, dead or dropped) byte of a file.
-// There may be unsettled bytes before it.
+// highest returns the position after the last settled (delivered, dead-lettered or dropped) byte of
+// a file. There may be unsettled bytes before it.
 func highest(m stream.Mark) int64 {
 	high := m.Watermark.Num
 	if n := len(m.Above); n > 0 {

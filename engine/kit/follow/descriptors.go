@@ -9,8 +9,8 @@ import (
 // minOpen is the lowest number of open files to which the process's limit reduces a source.
 const minOpen = 4
 
-// openLimit is the maximum number of open files of a source: open_files, or less if the process may
-// not open that many. It never grows. It is safe for concurrent use.
+// openLimit is the maximum number of open files of a source: open_files, or less if too few
+// descriptors are available. It never grows. It is safe for concurrent use.
 type openLimit struct{ n atomic.Int64 }
 
 func (l *openLimit) get() int { return int(l.n.Load()) }
@@ -33,9 +33,9 @@ func outOfDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// CheckLimit lowers the limit of open files so that the source uses at most half of the descriptors
-// of the process: sinks and directories need descriptors as well. Run calls it if files may grow;
-// other sources call it when they start.
+// CheckLimit lowers the limit of open files to half of the descriptors of the process (at least
+// minOpen): sinks and directories need descriptors as well. Run calls it if files may grow.
+// Otherwise, the source calls it when it starts.
 func (c *Catalogue) CheckLimit() {
 	process := descriptorLimit()
 	if process == 0 {

@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// dormant follows the files that every route has delivered completely, according to the stored
-// progress of every route. These are files that stay in place after their ends (finished: keep),
-// and growing files that are not held open. A dormant file is only listed until it is changed,
-// renamed or deleted, or until a possible copy of it appears. Then it is recognised by its stored
-// progress, as after a restart.
+// dormant follows the files that every route has delivered completely, according to its stored
+// progress. These are files that stay in place after their ends (finished: keep), and growing files
+// that are not held open. A dormant file is only listed until it is changed, renamed or deleted, or
+// until a possible copy of it appears. Then it is recognised by its stored progress, as after a
+// restart.
 type dormant struct {
 	c           *Catalogue
 	table       dormantTable
@@ -103,7 +103,7 @@ func (z *dormant) reactivate(d *dormantFile) *Entry {
 	return e
 }
 
-// awaitSuccessor waits for the successor of a dormant file that was deleted.
+// awaitSuccessor makes a deleted dormant file an awaiting file.
 func (z *dormant) awaitSuccessor(d *dormantFile) {
 	if e := z.reactivate(d); e != nil {
 		z.c.rotation.awaitStored(e, "its name is gone and it was not held open")
@@ -169,7 +169,7 @@ func (z *dormant) joined(r *Reader) {
 		if z.c.strategy.grows() {
 			z.followAgain(d)
 		} else {
-			z.reactivate(d) // the next listing meets it
+			z.reactivate(d) // the next listing finds it
 		}
 		return true
 	})
@@ -232,8 +232,10 @@ func (z *dormant) retireFile(f *file) {
 	c.release(f)
 }
 
-// retireIdle looks, after each save of progress, at the growing files that were closed to make room
-// for others. It makes those dormant that all routes have delivered and saved completely.
+// retireIdle looks, after progress was saved, at the growing files without an open handle
+// (handles.closedForRoom). It makes those dormant that all routes have delivered and saved
+// completely. It does nothing while a route is not open, a file awaits a successor, or a possible
+// copy is held back.
 func (z *dormant) retireIdle() {
 	c := z.c
 	saved := false

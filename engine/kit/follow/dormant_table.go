@@ -113,7 +113,8 @@ func (t *dormantTable) each(found func(*dormantFile) bool) {
 	}
 }
 
-// ofStem appends the records with stem name to dst, at most most of them.
+// ofStem appends records of files with the given stem (name) to dst. The parameter most limits
+// their number.
 func (t *dormantTable) ofStem(dst []dormantFile, name string, most int) []dormantFile {
 	i, ok := t.stems[hashOf(name)]
 	if !ok {

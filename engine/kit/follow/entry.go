@@ -8,13 +8,13 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// maxPrefix is the length of the prefix of a file's data that is kept in memory. A new file may be
-// an incomplete copy of a deleted or rewritten file, and shorter than the bytes that an id or a
-// fingerprint hashes. The prefix then distinguishes a possible copy from an unrelated file.
+// maxPrefix is the maximum length of the prefix of a file's data that is kept in memory. A new file
+// may be an incomplete copy of a deleted or rewritten file, and shorter than the bytes that an id
+// or a fingerprint hashes. The prefix then distinguishes a possible copy from an unrelated file.
 const maxPrefix = 32
 
 // Entry is the identity of a file, for all routes. Catalogue.mu guards id, phase, file and prefix;
-// identities.mu guards the other fields, and writes of id and phase.
+// identities.mu guards the other fields. Writes of id and phase need both locks.
 type Entry struct {
 	id      fileid.ID // with the inode that holds the data now
 	given   fileid.Key
@@ -50,12 +50,13 @@ type sealing struct {
 	when time.Duration // of the last look at it
 }
 
-// generation belongs to an inode and a birth time. If several files have had both, one after the
-// other, their ids differ only by a number (fileid.ID.Gen). next is the number for the next file.
+// generation belongs to an inode and a birth time. Several files may have both, one after the
+// other. Their ids then have different numbers (fileid.ID.Gen). next is the number for the next
+// file.
 type generation struct{ birth, next int64 }
 
 // identities holds the ids of a source's files, shared by all routes. Its methods are safe for
-// concurrent use.
+// concurrent use, but those that use Entry.file need Catalogue.mu.
 type identities struct {
 	mu    sync.Mutex
 	byID  map[string]*Entry
@@ -149,7 +150,7 @@ func (s *identities) noteDormant(e *Entry) {
 	e.dormant = true
 }
 
-// reserve reserves the id of a dormant file that was deleted, so that no later file gets this id.
+// reserve reserves the id of a file that is no longer dormant, so that no later file gets this id.
 func (s *identities) reserve(d *dormantFile) {
 	id, err := fileid.Parse(d.text)
 	if err != nil {
@@ -160,7 +161,7 @@ func (s *identities) reserve(d *dormantFile) {
 	s.reserveLocked(fileid.ID{Dev: d.key.Dev, Ino: d.key.Ino, Birth: int64(d.birth), Gen: id.Gen})
 }
 
-// drop removes the identity e, unless a route has a cursor in its file.
+// drop removes the identity e, unless a route has a cursor of its partition.
 func (s *identities) drop(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +179,8 @@ func (s *identities) get(text string) *Entry {
 }
 
 // ref counts one more cursor of e. e.sealed may have entries of closed readers that have read the
-// file to its end. ref removes these entries: when the next reader of the same route reaches the
-// end of the file, it adds an entry again.
+// file to its end. ref removes these entries, and no longer counts their cursors: when the next
+// reader of the same route reaches the end of the file, it adds an entry again.
 func (s *identities) ref(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +196,8 @@ func (s *identities) ref(e *Entry) {
 	e.refs += 1 - (before - len(e.sealed))
 }
 
-// close removes identities without a file and detaches the others from their files.
+// close removes identities that need not be kept (see withoutFile), and detaches the others from
+// their files.
 func (s *identities) close() {
 	for _, e := range s.withoutFile() {
 		s.drop(e)

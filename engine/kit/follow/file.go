@@ -29,8 +29,8 @@ type file struct {
 	handle      vfs.File
 	refreshedAt time.Duration // when the handle was last asked for its size
 	used        uint64        // sequence number of the handle's last use
-	// decompressor of the file; nil if the file is not compressed. All offsets and sizes refer
-	// to decompressed bytes, except in the types stat and version
+	// decompressor of the file; nil if the file is not compressed. Positions of a compressed file
+	// count decompressed bytes. The types stat and version have its compressed size
 	view   *unpack.File
 	viewAt stamp // the last change when the view was attached
 
@@ -38,8 +38,8 @@ type file struct {
 	// none
 	unread   time.Duration
 	nameless time.Duration // its name is gone since then
-	// time until which the file is held back as a possible copy, or awaits a successor; 0 if it
-	// was not compared with other files yet
+	// time until which the file is held back as a possible copy, or awaits a successor; 0 if
+	// neither is the case
 	held    time.Duration
 	trouble *trouble // nil: it could be read
 	extras  *extras  // nil: nothing of it was needed
@@ -59,7 +59,7 @@ func newFile(s Listed, info stat, now time.Duration, scan uint32) *file {
 	}
 }
 
-// extras holds the state that few files need, to keep the other hundred thousand small.
+// extras holds the state that few files need, so that the records of all others stay small.
 type extras struct {
 	framing       lines.Framing // its own; nil: the source's
 	folderMissing bool          // awaiting, and its folder is not there
@@ -182,8 +182,8 @@ func (f *file) fingerprint() fileid.Fingerprint {
 func (f *file) blank() bool { return f.all((*cursor).blank) }
 
 // unchanged reports whether the delivered data is still in the file: the head matches the id, and
-// the bytes before the cursor are the ones that were read. If the head has grown, its new bytes are
-// recorded.
+// the bytes before the cursor are the ones that were read. If the head has grown, the hash of the
+// longer head is recorded.
 func (cur *cursor) unchanged(id fileid.ID, buf []byte) (bool, error) {
 	f := cur.f
 	head, err := f.readHead(buf)
@@ -252,7 +252,8 @@ func (f *file) close() error {
 	return err
 }
 
-// isEmpty reports whether a compressed file without an id had no content and has not changed since.
+// isEmpty reports whether a compressed file without an id was empty or damaged and has not changed
+// since.
 func (f *file) isEmpty() bool { return f.view != nil && f.entry == nil && f.isNothingNew() }
 
 // isNothingNew reports whether a compressed file that was empty or damaged has not changed since.
@@ -305,8 +306,8 @@ func (f *file) isDeleted() bool {
 }
 
 // isBeingMade reports whether f, a possible copy of w, is still being written: at the last look it
-// had fewer bytes than were read of w, and it has more now. Without another look, f would continue
-// w at too early a position.
+// had fewer bytes than were read of w, and it has grown since. Without another look, f would
+// continue w at too early a position.
 func (f *file) isBeingMade(w *file) bool {
 	if f.info.Size >= w.read() || f.view != nil {
 		return false

@@ -8,23 +8,24 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Finisher finishes the files of a Catalogue for its source. Its methods are safe for concurrent
-// use.
+// Finisher is used by a source that finishes (renames, moves or deletes) the files of a Catalogue.
+// Its exported methods are safe for concurrent use.
 type Finisher struct{ c *Catalogue }
 
 // NewFinisher returns the Finisher of c.
 func NewFinisher(c *Catalogue) Finisher { return Finisher{c} }
 
-// Do calls the function finish, which renames and deletes files for a source. Until the function
-// has returned, the catalogue ignores changed names, so that these files do not count as rotated.
+// Do calls the function finish, which renames and deletes files for a source. Until it has
+// returned, the catalogue does not act on missing names, so that these files do not count as
+// deleted.
 func (n Finisher) Do(finish func() error) error {
 	n.c.finishing.Lock()
 	defer n.c.finishing.Unlock()
 	return finish()
 }
 
-// Lookup returns the entry of a partition and its last seen name. over reports that the file is
-// finished, or that the inode of the file holds other data. e is nil if no reader has the
+// Lookup returns the entry of a partition and the last seen name of its file. over reports that the
+// file is finished or lost, or that its inode holds other data. e is nil if no reader has the
 // partition.
 func (n Finisher) Lookup(id string) (e *Entry, name string, over bool) {
 	s := &n.c.ids
@@ -65,8 +66,8 @@ func (n Finisher) Sealed(e *Entry) (untouched bool, err error) {
 	return untouched, nil
 }
 
-// Check returns an error unless every route has read the file up to size. Before it returns an
-// error, it schedules another look at the file.
+// Check returns an error unless size is the position up to which every route has read the file.
+// Before it returns an error, it schedules another look at the file.
 func (n Finisher) Check(e *Entry, size int64) error {
 	s := &n.c.ids
 	s.mu.Lock()
@@ -95,7 +96,7 @@ func (n Finisher) touchedLocked(e *Entry) {
 	n.c.wakes.wake()
 }
 
-// Moved notes the name of a file that is not finished yet and could not be renamed back.
+// Moved notes the name of a file that could not be finished.
 func (n Finisher) Moved(e *Entry, name string) { n.c.ids.noteName(e, name) }
 
 // isStillThere reports whether f exists although the last listing lacks it. This happens if the
@@ -125,7 +126,8 @@ func (n Finisher) isStillThere(f *file) bool {
 // Awaiting returns the files that are about to be finished, by name, each with its last stat. A
 // listing uses this stat and saves a system call. The stat is at most poll_max old. A run with Once
 // accepts older ones, because it reads only the data that was there at its start. In any case, the
-// file is checked for changes when it is finished.
+// file is checked for changes when it is finished. (These files are not awaiting files, which wait
+// for a successor.)
 func (n Finisher) Awaiting() map[string]vfs.Info {
 	s := &n.c.ids
 	s.mu.Lock()

@@ -1,34 +1,36 @@
 // Package follow reads many files as the batches of several routes, for sources that read files in
-// directories. In spool_dir each file is complete at some time. In tail, files grow and are
+// directories. In spool_dir, each file becomes complete at some time. In tail, files grow and are
 // rotated.
 //
 // A [Catalogue] tracks the files of a source, once for all of its routes. It lists them and gives
 // each an identity independent of its name (package fileid). It notices files that grow, shrink,
-// are rewritten, renamed, copied away or deleted, and keeps disappearing files open. A [Reader]
-// belongs to one route. It has a cursor in each file (an identity and a position), cuts the data
-// into aligned batches (package lines), and seals files that are complete.
+// are rewritten, renamed, copied away or deleted. An open file that is deleted stays open, so that
+// the rest of it can be read. A [Reader] belongs to one route. It has a cursor (an identity and a
+// position) in each file, cuts the data into batches (package lines), and seals files that are
+// complete.
 //
 // Terms of this package:
 //
 //   - The label of a file is its name as users see it, such as a/b.log. A listed name is one that
 //     the source reads. An unlisted name is any other, such as app.log.1 if the source reads *.log.
-//   - The id of a file (its identity) has its inode, birth time and a hash of its head, the
-//     first 1024 bytes. A file is identified when it gets an id, or when its earlier id is found.
+//   - The id of a file (its identity) has its inode, birth time and a hash of its head (at most its
+//     first 1024 bytes). A file is identified when it gets an id, or when its earlier id is found.
 //   - A mark is the stored progress of one route in one file. It has the watermark, the position up
-//     to which all data is settled (delivered, dead or dropped), and the settled ranges above it.
+//     to which all data is settled (delivered, dead-lettered or dropped), and the settled ranges
+//     above it.
 //   - A sealed file was handed out to its end. Its seal is the span that ends there, with Last set.
-//   - A finished file is one that its source has renamed, moved or deleted after its end.
+//   - A finished file is one that its source has renamed, moved or deleted after every route has
+//     settled all of it.
 //   - An awaiting file has lost its name or its content. It waits for a successor: another file
 //     that holds the same data, such as a copy that a rotation has made.
 //   - A file is quiet if it has not changed for the time Options.Settle.
 //   - A fingerprint identifies the data that was read of a file. It has a position, and hashes of
 //     the file's first bytes and of the last bytes before the position.
-//   - With Once, a reader ends when it has read everything.
+//   - With Once (see stream.OpenOptions), a reader ends when it has read the existing data.
 //
-// Each of the two kinds of files has its own strategy. A Catalogue belongs to a source, which
-// supplies the locations of files ([Place]) and handles finished ones. The package opens only names
-// from its Place, changes nothing in any directory, and hides nothing: a file that cannot be read
-// to its end is reported.
+// A Catalogue belongs to a source, which lists the files ([Place]) and finishes them. The package
+// opens only files that the source lists (also through Growing.Siblings), and changes nothing in
+// any directory. It reports each file that it cannot read to its end.
 package follow
 
 import (
@@ -78,10 +80,10 @@ type Options struct {
 	PollMax   time.Duration // the longest such wait
 	Watch     time.Duration // how long a finished file is checked again, at growing intervals
 	OpenFiles int           // maximum number of files held open
-	// Keep means that files stay where they are after their ends. A sealed file that has not
-	// changed need not be read again.
+	// Keep is set if the source leaves complete files where they are (finished: keep). A sealed
+	// file that has not changed need not be read again.
 	Keep     bool
-	Forget   time.Duration // how long a file has to be gone before its progress is dropped
+	Forget   time.Duration // how long a file has to be gone before its progress is dropped; 0: never
 	Identity Identity      // how a file of an earlier run is recognised
 
 	// ByHead returns the framing of a file that begins with head. The function is nil if all files
@@ -90,24 +92,27 @@ type Options struct {
 	Packed Packed // how compressed files are read
 
 	// Growing is set if files may grow without end. A file is then sealed when it has had no listed
-	// name and no change for Growing.GoneWait. If Growing is nil, it is sealed when it is quiet.
+	// name and no change for Growing.GoneWait. If Growing is nil, a file is sealed when it is
+	// quiet.
 	Growing *Growing
 }
 
 // Growing are the options for files that grow.
 type Growing struct {
-	// Siblings calls found with every regular file in the directory of a label, whether the source
-	// reads it or not. A missing directory counts as empty.
+	// Siblings calls found with every regular file in the directory of the file with this label,
+	// whether the source reads it or not. A missing directory counts as empty.
 	Siblings func(label string, found func(Listed)) error
 	// FromEnd means that a route without any progress begins at the ends of the files that
 	// exist when it starts.
 	FromEnd bool
 	// PartialWait is the time without a change after which an unterminated last line becomes a
-	// record. Zero means never.
+	// record before the file is sealed. Zero means never. For a compressed file, zero means
+	// GoneWait.
 	PartialWait time.Duration
 	GoneWait    time.Duration // a file without a listed name ends after this long without change
 	// CopyWait is the time for which a file with the same content as another one is held back,
-	// because a rotation may be copying it.
+	// because it may be a copy that a rotation makes. An awaiting file waits at least as long for
+	// its successor.
 	CopyWait      time.Duration
 	DeletedMax    int64  // bytes that deleted files may hold
 	DeletedBeyond Beyond // the action when they hold more
@@ -119,19 +124,17 @@ type Beyond uint8
 // The choices when deleted files hold more than their budget.
 const (
 	KeepDeleted Beyond = iota // they are still read to their ends
-	DropDeleted               // the largest are given up, unread
-	StopDeleted               // the route stops
+	DropDeleted               // the largest are given up before they are read to their ends
+	StopDeleted               // the routes stop
 )
 
-// strategy holds the behavior that differs between files that are complete at some time and files
-// that may grow without end.
+// strategy holds the behavior that differs between files that become complete and files that may
+// grow without end.
 type strategy interface {
-	// grows reports whether files may grow for ever. If so, an empty compressed file is skipped
-	// instead of being finished like any empty file. If too many files are open, those with names
-	// are closed before those that can be reached only by their handles.
+	// grows reports whether files may grow without end.
 	grows() bool
-	// ready reports whether a route has something to do in a file now; if not, it schedules a
-	// listing for the time when the route may have.
+	// ready reports whether a route has something to do in a file now. If the route may have
+	// something to do at a known later time, ready schedules a listing for that time.
 	ready(r *Reader, f *file, now time.Duration) bool
 	// endOf returns the state of a file's end. ok is false if another file has replaced f, or f was
 	// closed.
@@ -153,7 +156,7 @@ type strategy interface {
 	listed(now time.Duration)
 }
 
-// Input returns a hash for stream.InputReader. The hash covers the name, size, modification time
+// Input returns a hash for stream.InputReader. The hash covers the label, size, modification time
 // and inode of each file that is to be read.
 func Input(p Place) (uint64, error) {
 	var sum uint64 // of the files' hashes, since a listing has no order

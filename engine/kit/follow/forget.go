@@ -19,10 +19,10 @@ type forgets struct {
 	mu   sync.Mutex // guards list
 	list []string
 
-	// ended has partitions of files that were read to their ends or given up. Their last spans may
-	// be in the batch that Read is filling. publish moves them to list when the engine has this
-	// batch. Otherwise the engine would delete their progress before it knows these spans. Only the
-	// reader uses ended.
+	// ended has partitions of files that were read to their ends, given up or deleted. Their last
+	// spans may be in the batch that Read is filling. publish moves them to list when the engine
+	// has this batch. Otherwise the engine would delete their progress before it knows these spans.
+	// Guarded by Catalogue.mu.
 	ended []string
 
 	stored  map[string]bool          // partitions of earlier runs without a file so far
@@ -33,7 +33,8 @@ type forgets struct {
 // add notes that a partition has ended and its progress may be dropped.
 func (g *forgets) add(id string) { g.ended = append(g.ended, id) }
 
-// publish makes the ended partitions available once the engine has all of their batches.
+// publish makes the ended partitions available to Deleted. It is called when the engine has all of
+// their batches.
 func (g *forgets) publish() {
 	if len(g.ended) == 0 {
 		return
@@ -59,7 +60,7 @@ func (r *Reader) Deleted() []string {
 
 // sweep finds the partitions of deleted files, which Deleted returns later. A file counts as
 // deleted if it has been missing for the time Forget: it is not listed, not held open, and not an
-// existing finished file.
+// existing finished file. Files in missing folders do not count as deleted.
 func (r *Reader) sweep(now time.Duration) {
 	g, c := &r.forgets, r.c
 	if c.o.Forget <= 0 || now-g.swept < max(sweepMin, c.o.Forget/4, 100*c.pace.took) {
@@ -122,8 +123,8 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 }
 
 // partitions returns, for each partition that the route has stored or reads, the inode that has its
-// data. It omits the partitions of awaiting files, and of files that the route has read to their
-// ends. It also omits those of files that can no longer be read and are not sealed yet.
+// data. It omits the partitions of awaiting files, and those for which awaitDone was called. It
+// also omits those of files that can no longer be read and are not sealed yet.
 func (r *Reader) partitions() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	for id := range r.forgets.stored {
@@ -165,11 +166,11 @@ func (r *Reader) partitions() map[string]fileid.Key {
 	return out
 }
 
-// completions lists the files that all routes have read to their ends, until their progress is
-// deleted. The progress of all routes is deleted together, when every route has saved that it has
-// read the file. Example: route 1 has saved this, and the process crashes before route 2 has. If
-// the progress of route 1 were deleted already, the next process would treat the file as new for
-// route 1.
+// completions lists the files that all routes have read to their ends, or that are lost, until
+// their progress is deleted. The progress of all routes is deleted together, when every route has
+// saved that it has read the file. Example: route 1 has saved this, and the process crashes before
+// route 2 has. If the progress of route 1 were deleted already, the next process would treat the
+// file as new for route 1.
 type completions []completion
 
 type completion []progressOf
@@ -208,9 +209,9 @@ func (r *Reader) awaitsDone(id string) bool {
 	return ok
 }
 
-// add adds the file f, which all routes have read to its end. Its progress is deleted once all of
-// them have saved this. Routes with progress but without a cursor in f have read it in an earlier
-// run.
+// add adds the file f, which all routes have read to its end or which is lost. Its progress is
+// deleted once all of them have saved this. Routes with progress but without a cursor in f have
+// read it in an earlier run.
 func (d *completions) add(c *Catalogue, f *file) {
 	var all completion
 	for _, cur := range f.cursors {
@@ -242,9 +243,9 @@ func (d *completions) withdraw(cur *cursor) {
 	delete(cur.r.done, cur.part.ID)
 }
 
-// rejoin replaces the closed reader of a route by its new reader r. m is the stored progress of the
-// route in a partition that was read to its end. rejoin returns true if r need not read the
-// partition: m has Finished set, or the file was read to its end or given up.
+// rejoin replaces the closed reader of a route by its new reader r, if d has the partition of m,
+// the stored progress of the route. It returns true if r need not read this partition: m has
+// Finished set, or the file was read to its end or given up.
 func (d completions) rejoin(r *Reader, m stream.Mark) bool {
 	id := m.Part.ID
 	for _, all := range d {

@@ -13,13 +13,13 @@ import (
 // onceWait is the upper limit of GoneWait if a reader has Once.
 const onceWait = time.Second
 
-// growing is the strategy for files that may grow for ever: each is read to its end again and
+// growing is the strategy for files that may grow without end: each is read to its end again and
 // again, followed through rotations, and sealed some time after its listed name is gone (see end).
 type growing struct {
 	c    *Catalogue
 	o    *Growing
 	use  budgetUse
-	kept int // sealed unlisted files that stay open until their routes have saved that
+	kept int // sealed unlisted files that stay open until all routes have saved their ends
 }
 
 func (g *growing) grows() bool { return true }
@@ -130,8 +130,8 @@ func (g *growing) endEmpty(f *file, now time.Duration) {
 	g.c.end(f)
 }
 
-// reach stats a file without a listed name by its handle. If it was closed, reach reopens it by its
-// unlisted name, or awaits a successor if that name is gone.
+// reach stats a file without a listed name by its handle, and reports whether it could. A closed
+// file is reopened by its unlisted name. If that name is gone, the file becomes an awaiting file.
 func (g *growing) reach(f *file) bool {
 	if g.c.handles.restat(f) {
 		return true
@@ -142,7 +142,7 @@ func (g *growing) reach(f *file) bool {
 	return false
 }
 
-// await waits for a successor of f, which is gone.
+// await makes f, which is gone, an awaiting file.
 func (g *growing) await(f *file, why string) {
 	g.c.handles.unfollow(f, deleted)
 	g.c.rotation.unindex(f)
@@ -171,9 +171,9 @@ func (g *growing) resumed(cur *cursor, m stream.Mark) {
 	}
 }
 
-// lastLine returns the offset at which the unterminated last line of a file begins. If the last
-// line is complete, it returns the size of the file. A route that starts there does not split a
-// record.
+// lastLine returns the offset at which the unterminated last line of a file begins, so that a route
+// that starts there does not split a record. It returns the size of the file if the last line is
+// complete, or longer than a record may be.
 func (g *growing) lastLine(f *file) (int64, error) {
 	if f.handle == nil && !g.c.handles.refresh(f) {
 		return 0, fs.ErrNotExist
@@ -238,7 +238,7 @@ func (g *growing) nameGone(f *file) {
 	}
 }
 
-// readByHandle continues to read a file after its name was deleted.
+// readByHandle continues to read a file after its listed name is gone.
 func (g *growing) readByHandle(f *file) {
 	if f.state != nameless {
 		f.nameless = g.c.now()
@@ -254,13 +254,12 @@ func (g *growing) readByHandle(f *file) {
 	g.c.count("files_orphaned", 1)
 }
 
-// keepUnread is called if a file has lost its name and no route has read any of it. It reports
-// whether it keeps the file. It does not if the file is already read by its handle. Any other open
-// file is read by its handle from now on, unless it was held back as a possible copy or another
-// file has its data. The rest become awaiting files, because the inode may be found under an
-// unlisted name. These include a file that was last seen empty, because it may have been written to
-// in the meantime. They include a held-back file, because its new name may show whether it is a
-// copy.
+// keepUnread handles a file that has lost its name before it was identified. If the file is already
+// read by its handle, keepUnread does nothing and returns false. Any other open file is read by its
+// handle from now on, unless it was held back as a possible copy or another file has its data. All
+// others become awaiting files, because the inode may be found under an unlisted name. Examples: a
+// file that was last seen empty may have been written to since, and the new name of a held-back
+// file may show whether it is a copy.
 func (g *growing) keepUnread(f *file) bool {
 	c := g.c
 	if f.isUnlisted() && f.handle != nil {

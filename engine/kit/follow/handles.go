@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// lookSpacing is the time for which a stat of a file's handle stays valid. It applies to growing
-// files with an id. It applies to other files only while all routes are far from the file's end.
+// lookSpacing is the time for which a stat of a file's handle stays valid. It applies to
+// uncompressed files: to growing ones with an id, and to others while all routes are far from the
+// file's end.
 const lookSpacing = 5 * time.Millisecond
 
 // handles are the open files of a source, once for all routes. If there are too many, the least
@@ -127,7 +128,7 @@ func (h *handles) add(f *file, handle vfs.File) {
 
 // makeRoom closes the least recently used handles when too many are open. A deleted or renamed file
 // may be reachable only by its handle. makeRoom closes such a handle only if open_files is reached.
-// If files may grow, there must be no other handles, either.
+// If files may grow, it closes other handles first.
 func (h *handles) makeRoom() {
 	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
 		continue
@@ -176,8 +177,9 @@ func (h *handles) noteClosed(f *file) {
 	}
 }
 
-// openFewer closes the least recently used files until half of them are left, and lowers the limit
-// to that number. It reports whether it has closed any.
+// openFewer closes the least recently used files until half of them (at least minOpen) are left,
+// and lowers the limit to that number. It keeps files that only a handle leads to. It reports
+// whether it has closed any.
 func (h *handles) openFewer() bool {
 	before := len(h.open)
 	most := max(minOpen, before/2)

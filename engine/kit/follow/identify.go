@@ -33,8 +33,8 @@ func (n *identifier) marks(e *Entry) []storedMark {
 }
 
 // file identifies f and finds the routes' positions in it. A non-nil l may keep the bytes that were
-// read for this, so that they need not be read again. The method file returns false if there is
-// nothing to read.
+// read for this, so that they need not be read again. The method file returns false if f cannot be
+// read now.
 func (n *identifier) file(f *file, l *filler) bool {
 	c := n.c
 	head, err := c.unpacker.firstHead(f, l)
@@ -245,8 +245,8 @@ func (n *identifier) displaced(f *file, seen fileid.File) {
 	}
 }
 
-// recall recognises a file of earlier runs by its stat alone if every route has read all of it. A
-// start therefore need not open such files.
+// recall recognises a file of earlier runs by its stat alone if every route has read all of it.
+// Such files therefore need not be opened at startup.
 func (n *identifier) recall(f *file) bool {
 	c := n.c
 	e := n.recallable(f.info)
@@ -262,8 +262,8 @@ func (n *identifier) recall(f *file) bool {
 	return true
 }
 
-// recallable returns the identity of the file with the given stat, if this stat alone proves that
-// every route has read all of the file. Otherwise it returns nil.
+// recallable returns the identity of the file with the given stat, if the stat and the stored
+// progress prove that every route has read all of the file. Otherwise it returns nil.
 func (n *identifier) recallable(info stat) *Entry {
 	if !info.Birth.known() || len(n.c.readers) == 0 {
 		return nil
@@ -327,9 +327,10 @@ const recogniseTries = 3
 // reused or if it was rewritten. A file that matches none is identified only after all others,
 // because it may be a copy of one of them.
 //
-// If a file was deleted since it was listed, it awaits its successor from now on. It does not wait
-// for the next listing, because its copy may be listed already. If a file cannot be matched now, it
-// is looked at again after the next listing. A copy of such a file is read as a new file meanwhile.
+// If a file was deleted since it was listed, it awaits its successor from now on. recogniseAll does
+// not leave this to the next listing, because the copy may be listed already. If a file cannot be
+// matched now, it is looked at again after the next listing. A copy of such a file is read as a new
+// file meanwhile.
 func (n *identifier) recogniseAll(files []*file) {
 	c := n.c
 	n.meeting = true
@@ -366,8 +367,8 @@ func (n *identifier) lostKnown(f *file) {
 		if w == nil {
 			continue
 		}
-		// The size of f must count the bytes of w. If w was compressed, f has the
-		// compressed size.
+		// w gets the size of f, unless w was compressed: then its positions count decompressed
+		// bytes.
 		if e.phase == known && w.fingerprint().Packed == 0 {
 			w.info.Size, w.dataElsewhere = f.info.Size, false
 		}

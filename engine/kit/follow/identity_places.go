@@ -38,14 +38,15 @@ func (s *identities) matching(key fileid.Key, is func(fileid.ID) bool) []*Entry 
 }
 
 // liesAt reports whether the given function returns true for any inode that may hold the data of e.
-// It calls the function with the id of e, once with each of these inodes in it.
+// The argument of the function is the id of e with that inode.
 func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
 	return is(e.id) || slices.ContainsFunc(e.others, is)
 }
 
 // store returns the identity for stored progress. It returns nil if the file was read to its end or
 // given up. given is the id that the file got first. moved is the same id, but with the inode of
-// the file that has the data now. It equals given unless this is another file, such as a copy.
+// the file that has the data now. It equals given unless the data is in another file, such as a
+// copy.
 func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 }
 
 // placeOf returns two ids for stored progress: the id that the file got first, and the same id with
-// the inode that has the data now. They differ if a rotation has copied the file.
+// the inode that has the data now. They differ if the data is in another file, such as a copy.
 func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {

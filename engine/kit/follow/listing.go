@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// counted are the counters of a route's reader; docs/operating.md has the meaning of each. They are
-// shown with the value 0 from the start, so that the first event of a kind is seen as a change of
-// its counter.
+// counted are the counters that each opened route shows from the start, with the value 0. The first
+// event of a kind is therefore seen as a change of its counter. docs/operating.md has the meaning
+// of each.
 var counted = []string{
 	"files_vanished", "bytes_vanished", "files_replaced", "files_doubtful", "files_rotated",
 	"files_orphaned", "files_grown",
@@ -180,8 +180,9 @@ func Kind(t fs.FileMode) string {
 }
 
 // todo returns the files in which r has something to do, in the order in which they are read.
-// Unidentified files are checked in the order of their labels: the check of one may affect the next
-// one, and the result must not depend on the random order of a map.
+// Growing files that are unidentified or unlisted are checked in the order of their labels: the
+// check of one may affect the next one, and the result must not depend on the random order of a
+// map.
 func (l *lister) todo(r *Reader, now time.Duration) []*file {
 	var out, odd []*file
 	for _, f := range l.c.table.byKey {
@@ -316,7 +317,7 @@ func (c *Catalogue) giveUp(f *file) {
 	c.release(f)
 }
 
-// end stops following f, of which every route has read all, or none anything.
+// end stops following f, which every route has read completely or no route has read at all.
 func (c *Catalogue) end(f *file) {
 	c.handles.unfollow(f, ends)
 	c.release(f)
@@ -364,8 +365,8 @@ func (c *Catalogue) vanished(f *file) {
 }
 
 // replaced is called if the data of f was replaced by other data in the same inode or under the
-// same name. It makes f a new file. A separate file, with the old identity, then awaits a copy with
-// the read data.
+// same name. It makes f a new file. A separate record gets the old identity. If files may grow,
+// this record awaits a copy with the read data.
 func (c *Catalogue) replaced(f *file, why string) {
 	if f.state == finished { // it was delivered; later changes of it do not matter
 		c.watched.drop(f)

@@ -11,7 +11,7 @@ import (
 )
 
 // IsFolderMissing reports whether folder, beneath the source's own dir, is missing but may come
-// back:
+// back. This is so in two cases:
 //
 //   - It, or the deepest existing folder of its path, cannot be read.
 //   - The deepest existing folder of its path is empty and on another device than dev. A mount
