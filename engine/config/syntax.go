@@ -154,9 +154,9 @@ func (d *document) cut(n *yaml.Node) string {
 }
 
 // checkCut adds an error for a value that is cut off by ` #`, where YAML starts a comment. In an
-// expression, ` #` is always an error. In a secret, it is an error if no space follows the #. In
-// any other value, it is an error only if the value has an unclosed bracket or quote, because
-// comments after values are common.
+// expression, ` #` is always an error. In any other value, it is an error if the value has an
+// unclosed bracket or double quote, and in a secret also if no space follows the #. The other cases
+// are no error, because comments after values are common.
 func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	whole := d.cut(n)
 	if whole == "" {
