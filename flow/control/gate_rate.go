@@ -10,12 +10,13 @@ import (
 // limiter is the gate that paces a lane with a worker that limits the rate (429). It remembers the
 // refused rate. After a refusal, the rate falls to 0.7 of the delivered rate. It then grows as in
 // CUBIC (RFC 9438, with the constants of the AWS SDKs' adaptive mode) to just below the refused
-// rate, and stays there. The limiter tries a higher rate only after a long wait, which doubles each
-// time the higher rate is refused. Rates are in attempts per second.
+// rate, and stays there. The limiter tries a higher rate only after a further wait (retest), which
+// doubles each time the higher rate is refused. Rates are in attempts per second.
 //
 // Refusals may also have causes that pacing does not change. For example, a worker may refuse each
 // seventh request at any rate. So the limiter compares the shares of refused attempts with and
-// without the limit. If the limit does not halve the share, it ends. See [limiter.refused].
+// without the limit. If the limit does not halve the share, it ends, unless the share is high (see
+// maxRateChance).
 type limiter struct {
 	rate      float64       // after the last cut; 0: there is no limit
 	ceiling   float64       // rate that was last refused
@@ -65,7 +66,7 @@ const (
 	// share of random refusals from which refusals say nothing about a rate
 	rateChance = 0.15
 	rateForget = 2.0 // multiple of the ceiling at which the limit ends if nothing is refused
-	rateTested = 10  // intervals at the ceiling for which higher rates are tested before that
+	rateTested = 10  // intervals at the ceiling for which higher rates are tested before it ends
 
 	rateGap = 2 * time.Second // time without refusals that ends a series of refusals
 	// deliveries since the last refusal from which a refusal only lowers the ceiling a little
@@ -257,7 +258,8 @@ func (r *limiter) testedFor(now time.Duration) float64 {
 	return (now - r.cut - r.retest).Seconds() - r.regrowth()
 }
 
-// spaceNext sets the earliest start of the next attempt. There is no burst: unused time is lost.
+// spaceNext sets the earliest start of the next attempt. After a pause, two attempts may start at
+// once. Other unused time is lost.
 func (r *limiter) spaceNext(now time.Duration) {
 	p := r.paced(now)
 	if p <= 0 {
