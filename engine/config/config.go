@@ -23,8 +23,8 @@ import (
 // directory.
 type Config struct {
 	Path string // file or directory, as given to Load or Parse; empty if built in Go
-	// State is the directory of checkpoints and, by default, of dead letters. It is created if
-	// missing. It must not be empty.
+	// State is the path of the directory of checkpoints and, by default, of dead letters. The path
+	// must not be "". The directory is created if missing.
 	State     string
 	Cluster   Cluster    // processes that share these pipelines; the zero value means no cluster
 	Admin     Admin      // address of metrics, health and status; the zero value serves none

@@ -55,8 +55,8 @@ func (d *document) failAt(line, column int, format string, args ...any) *Error {
 // match parts of ordinary words.
 const leastHidden = 4
 
-// hide masks value in all messages about d. For example, an error of a component may quote a secret
-// option.
+// hide masks value in messages about d, unless it is shorter than leastHidden. For example, an
+// error of a component may quote a secret option.
 func (d *document) hide(value string) {
 	if len(value) >= leastHidden {
 		d.hidden = append(d.hidden, value)

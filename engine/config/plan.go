@@ -51,7 +51,7 @@ func (c *Config) Plan() []byte {
 }
 
 // escapeVariables writes each ${ in a value as $${, because the reader of a config replaces
-// variables. It leaves out the values of the given keys, in which the reader replaces none.
+// variables. It leaves out the values of the given keys, where the reader replaces no variables.
 func escapeVariables(n *yaml.Node, except ...string) {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -221,9 +221,9 @@ func unbalanced(s string) bool {
 // quoted returns the single-quoted YAML form of a text.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// plainRest returns the value without quotes at the start of rest, which is a part of a line. The
-// value ends at a comment. If rest begins within brackets, the value also ends at the next comma,
-// or at the bracket that closes them. Example: of `a b, c]` it returns `a b`.
+// plainRest returns the unquoted value at the start of rest, which is a part of a line. The value
+// ends at a comment. If rest begins within brackets, the value also ends at the next comma, or at
+// the bracket that closes them. Example: of `a b, c]` it returns `a b`.
 func plainRest(rest string) string {
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = rest[:i]

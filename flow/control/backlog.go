@@ -122,8 +122,8 @@ func (b *backlog) unblockAll() {
 	}
 }
 
-// buffer is a sorted queue of items. Adding at the end and removing index 0 take O(1). Elsewhere,
-// adding or removing moves the pointers on one side of the index, usually the shorter one.
+// buffer is a sorted queue of items. Adding at the end and removing at index 0 take O(1). At other
+// indexes, adding or removing moves the pointers on one side of the index, usually the shorter one.
 type buffer struct {
 	s    []*item
 	head int

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// breaker pauses a lane after several failures (it opens), and then probes the lane with one item
-// at a time until the lane delivers again (it closes).
+// breaker pauses a failing lane (it opens), and then probes the lane with one item at a time until
+// the lane delivers again (it closes).
 type breaker struct {
 	streak int // consecutive failures, at most one per round trip
 	// time of the first failure of the streak: a delivery of an attempt sent later ends the streak

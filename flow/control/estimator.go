@@ -9,7 +9,7 @@ import "time"
 // The round trip is fitted as a + b*cost, and srtt and rttvar are relative to the fit, so that
 // items of different cost can be compared. When the fit moves, srtt and rttvar are rescaled. So for
 // items of equal cost, srtt and rttvar times the fit are exactly those of RFC 6298. The timeout is
-// srtt + 4 rttvar as in the RFC, but with a larger minimum margin (minMargin) and times
+// srtt + 4 rttvar as in the RFC, but with a larger minimum margin (minMargin), and multiplied by
 // timeoutFactor.
 type estimator struct {
 	n, c, r, cc, cr float64 // decayed sums: samples, cost, round trip, cost^2, cost*round trip

@@ -25,7 +25,7 @@ const (
 	// Offer is a new item, the next in sequence. It has Seq, Cost, Bytes and Keys, and History if
 	// the item was deferred.
 	Offer Kind = iota + 1
-	// Answer means that the Deliver of attempt ID has returned. It has Outcome, After and Report.
+	// Answer means that the Deliver of attempt ID has returned. It has Outcome, After, Died and Report.
 	// With Outcome Split, Cost is the cost of the delivered or rejected parts, and Pieces is the
 	// number of Piece events that must follow at once. Pieces is 0, and none follow, if the item
 	// was settled before or is being cut or dead-lettered. The machine ignores an ID that is not

@@ -124,8 +124,9 @@ func (r *limiter) countRefusal() {
 // refused handles a 429 for an attempt that was sent after the last 429. The parameter opened is
 // the time at which the throttle has opened after the last 429. The parameter stated reports
 // whether the worker has stated how long to wait. Such a worker limits the rate, so a limit begins
-// at once. Without a stated time, a limit begins when refusals recur for a second, because a worker
-// may have accepted a burst before the first refusal:
+// at once, if there were enough deliveries to know the rate. Without a stated time, a limit begins
+// when refusals recur for a second, because a worker may have accepted a burst before the first
+// refusal:
 //
 //	deliveries, 429 |--- deliveries and 429s, for 1 s ---| limit: 0.7 of the deliveries per second
 func (r *limiter) refused(now, opened time.Duration, stated bool) {

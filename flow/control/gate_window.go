@@ -14,7 +14,8 @@ import (
 const maxRaise = 16
 
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the
-// window, which means that they count against its limit. Suspects and attempts that hang have none.
+// window, which means that they count against its limit. Attempts of suspects have no place, and
+// attempts that hang give up theirs.
 type windowGate struct {
 	fixed
 	window.Window

@@ -13,10 +13,11 @@ import (
 // in flight.
 //
 // The rank of an attempt is the number of attempts that the worker held when it was sent: those
-// sent earlier and delivered later. The outcomes are counted by rank, over about the last 100
-// deliveries. A likelihood ratio test looks for a level: the rank from which attempts hang with a
-// much higher probability, if two probabilities explain the outcomes better than one. The rank does
-// not depend on whether the data of the attempt is bad, so bad data rarely looks like a level.
+// sent before that time and delivered after it. The outcomes are counted by rank, over about the
+// last 100 deliveries. A likelihood ratio test looks for a level: the rank from which attempts hang
+// with a much higher probability, if two probabilities explain the outcomes better than one. The
+// rank does not depend on whether the data of the attempt is bad, so bad data rarely looks like a
+// level.
 //
 // Example: a worker drops attempts above 5 in flight. Of 12 sent at once, five are delivered (ranks
 // 0 to 4), and seven hang (all of rank 5, because only five were delivered). The logarithm of the
