@@ -217,9 +217,9 @@ func (b *backlog) put(it *item, failed *lane) {
 	b.again(it, failed)
 }
 
-// again makes an item, or a piece of an item that was sent, wait for its next attempt: for a lane,
-// among the suspects, or for the time that Config.Retry demands. The caller has made sure that all
-// running attempts of the item are overdue.
+// again makes an item that was sent, or a piece of one, wait for its next attempt. The item waits
+// for a lane, among the suspects, or for the time that Config.Retry demands. The caller has made
+// sure that all running attempts of the item are overdue.
 func (b *backlog) again(it *item, failed *lane) {
 	if it.state != inFlight {
 		return

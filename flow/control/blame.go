@@ -436,7 +436,7 @@ func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 
 // acknowledge counts the delivery of the item by attempt a as the outcome of its first or second
 // attempt. It counts no pieces, and no items with two or more failures that are evidence. It does
-// not count a first attempt that is the first delivery of its lane: the earlier failures of the
+// not count a first attempt that is the first delivery of its lane. The earlier failures of the
 // lane count only from then on, so a lane that has not failed yet would make the share of failures
 // too low (inverse binomial sampling).
 func (b *blame) acknowledge(it *item, a *attempt) {

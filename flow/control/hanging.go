@@ -9,8 +9,8 @@ import (
 )
 
 // hanging handles attempts of a lane that hang while later ones are delivered. The cause is not the
-// worker's queue, but usually bad data, whose attempts return late or never. So such attempts do
-// not count as load of the worker, and their timeouts do not narrow the window.
+// worker's queue, but usually bad data: its attempts return late or never. So such attempts do not
+// count as load of the worker, and their timeouts do not narrow the window.
 //
 // If attempts hung recently, later ones give up their places in the window (they no longer count
 // against its limit) long before they are overdue. An attempt does so when three attempts sent
