@@ -12,18 +12,18 @@ import (
 // Admin configures the HTTP server for metrics, health and status. In a config, the value of the
 // key `admin` is an address, "off", or a mapping of these settings.
 type Admin struct {
-	// Address is host:port; port 0 uses a free port. The host must not be a name other than
-	// localhost. Without a token it must be localhost or a loopback address. Empty or AdminOff
-	// disables the server.
+	// Address is host:port; port 0 uses a free port. The only host name that is allowed is
+	// localhost. Without a token, the host must be localhost or a loopback address. Empty or
+	// AdminOff disables the server.
 	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070, or off to disable the server"`
-	// Token is the required bearer token. Empty means none.
+	// Token is the bearer token that requests need, except for health pages. Empty means none.
 	Token string `yaml:"token" secret:"true" doc:"required bearer token; mandatory unless the address is a loopback address"`
 	// DeliveryTokens is the path of a JSON file with the receivers of notifications and their
 	// tokens: {"NAME": {"token": "...", "hosts": ["..."]}}. A receiver in this file may query the
 	// parked deliveries to its hosts. The file is read again when it changes.
 	DeliveryTokens string `yaml:"delivery_tokens" path:"true" doc:"JSON file with tokens of receivers"`
-	// Hosts are values of the Host header that are accepted in addition to localhost. If a token is
-	// set and Hosts is empty, any value is accepted.
+	// Hosts are the host names that a Host header may have, in addition to localhost and loopback
+	// addresses. If a token is set and Hosts is empty, any host is accepted.
 	Hosts []string `yaml:"hosts" doc:"accepted host names besides localhost"`
 	// Pprof enables /debug/pprof.
 	Pprof bool `yaml:"pprof" doc:"also serve /debug/pprof"`
@@ -41,7 +41,7 @@ func (a *Admin) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Check returns an error if the address is not valid.
+// Check returns an error if the address is not valid, or if DeliveryTokens is set without Token.
 func (a *Admin) Check() error {
 	if !a.On() {
 		return nil
@@ -53,8 +53,9 @@ func (a *Admin) Check() error {
 	return CheckAddress(a.Address, a.Token != "")
 }
 
-// CheckAddress returns an error if address is not host:port, or if the host is a name other than
-// localhost. Without a token, the host must be localhost or a loopback address.
+// CheckAddress returns an error if address is not host:port with a numeric port, or if the host is
+// a name other than localhost. If token is false (no token is set), the host must be localhost or a
+// loopback address.
 func CheckAddress(address string, token bool) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -85,7 +86,7 @@ func (l *loader) admin(n *yaml.Node, f *Config) {
 	}
 }
 
-// plan returns the value of the key as YAML. It is a plain address if no other setting is set.
+// plan returns the value of the key as YAML: AdminOff or a mapping.
 func (a *Admin) plan() *yaml.Node {
 	if !a.On() {
 		return text(AdminOff, false)

@@ -15,7 +15,7 @@ const (
 	maxBatchBytes   = stream.Size(1 << 30)
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
-	minTrace        = stream.Size(64 << 10) // the trace would contain nothing below this size
+	minTrace        = stream.Size(64 << 10) // a smaller trace would end after few events
 
 	leastRedeliverRate = 0.1
 	mostRedeliverRate  = 10_000
@@ -260,7 +260,7 @@ func (c check) retry() {
 }
 
 // retryEnd checks the options for exhausted batches, which have failed too often or for too long.
-// It also checks the limits on batches that wait for a retry.
+// It also checks the limit on records that wait for a retry.
 func (c check) retryEnd(r *Retry) {
 	ends := r.Attempts > 0 || r.MaxElapsed > 0
 	switch {

@@ -30,7 +30,7 @@ type Cluster struct {
 	Node string `yaml:"node" doc:"name of this process; default: the host's name"`
 	// Credentials is the path of a file with a JWT and its key (.creds).
 	Credentials string `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
-	// User and Password are the login. Token is used instead of them.
+	// User and Password are the login. Token replaces them.
 	User     string `yaml:"user" doc:"name of a user"`
 	Password string `yaml:"password" secret:"true" doc:"password of the user"`
 	Token    string `yaml:"token" secret:"true" doc:"token, in place of user and password"`

@@ -1,9 +1,10 @@
 // Package config has the configuration of an engine and reads it from YAML.
 //
 // [Load] reads a config from a file or directory, and [Parse] from memory. Both check the whole
-// config before anything starts. An error contains file, line, column, an excerpt and a hint. A
-// config can also be built in Go: begin each route with [DefaultRoute] and call [Config.Validate].
-// [Config.Plan] prints a config with all defaults. [JSONSchema] returns a schema for editors.
+// config before anything starts. An error contains file, line, column and, if possible, an excerpt
+// and a hint. A config can also be built in Go: begin each route with [DefaultRoute] and call
+// [Config.Validate]. [Config.Plan] returns the YAML of a config with its defaults. [JSONSchema]
+// returns a schema for editors.
 //
 // The package reads the config and the files that it names with ${file:...}. The components' checks
 // of their options may read other files, such as certificates. No files are created.
@@ -17,24 +18,24 @@ import (
 )
 
 // Config is a whole configuration. Load and Parse return it with all defaults set and all paths
-// resolved. In Go, set State before you add routes, because DefaultRoute derives a route's
-// directory for dead letters from State. A later change of State does not change this directory.
+// resolved. In Go, set State before you add routes, and pass it to DefaultRoute, which derives a
+// route's directory for dead letters from it. A later change of State does not change this
+// directory.
 type Config struct {
 	Path string // file or directory, as given to Load or Parse; empty if built in Go
-	// State is the directory of checkpoints and, by default, of dead letters. It is created if
-	// missing. It must not be empty.
+	// State is the path of the directory of checkpoints and, by default, of dead letters. The path
+	// must not be "". The directory is created if missing.
 	State     string
 	Cluster   Cluster    // processes that share these pipelines; the zero value means no cluster
 	Admin     Admin      // address of metrics, health and status; the zero value serves none
 	Telemetry Telemetry  // receiver of metrics and traces; the zero value pushes none
 	Pipelines []Pipeline // at least one, with distinct names
-	Notices   Errors     // former names of keys in the file, in order of position
+	Notices   Errors     // advice about a valid config, such as former names of keys
 	Tests     []Test     // tests of processors; `penstock test` runs them, an engine ignores them
 }
 
-// Pipeline is a source and the routes that read it. The names of checkpoints and metrics contain
-// the name of the pipeline. So a pipeline with a new name starts without a checkpoint, and reads
-// its data from the beginning. The same holds for a route.
+// Pipeline is a source and the routes that read it. A checkpoint belongs to the names of a pipeline
+// and a route. So a renamed pipeline or route starts without a checkpoint.
 type Pipeline struct {
 	Name   string // 1 to 64 of a-z, 0-9, - and _
 	Source Use
@@ -104,13 +105,14 @@ type Place struct {
 	Line, Column int // from 1; the column counts characters; line 0 means the whole file
 }
 
-// Batch limits the size of a batch. Its key in a config is `batch`. A batch ends as soon as it
-// reaches one of these limits.
+// Batch limits the size of a batch. Its key in a config is `batch`. A batch ends at the first limit
+// that it reaches.
 type Batch struct {
-	// Bytes limits the bytes of a batch, 1B to 1GiB. A batch of a file ends at the first record end
-	// at or after a multiple of Bytes. Example: with 256KiB, the first batch ends with the record
-	// that reaches offset 256 KiB, and the next batch with the record that reaches 512 KiB.
-	// Default: the sink's preference, else 256KiB.
+	// Bytes limits the bytes of a batch, 1B to 1GiB. A batch of a file usually ends at the first
+	// record end at or after a multiple of Bytes (package lines lists the exceptions). Example:
+	// with 256KiB, the first batch ends with the record that reaches offset 256 KiB, and the next
+	// batch with the record that reaches 512 KiB. Default: the sink's preference, as far as the
+	// route's Memory and Checkpoint.Replay allow it, else 256KiB.
 	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file ends at the first record end at or after a multiple of this"`
 	// Records limits the records of a batch, 1 to 16777216. Default: the sink's preference, else
 	// 5000.
@@ -130,18 +132,18 @@ type Flow struct {
 	Initial int `yaml:"initial" doc:"initial size of an adaptive window, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
 	Max int `yaml:"max" doc:"maximum size of an adaptive window, in batches"`
-	// Threshold is a round-trip time: "auto" or a duration such as "200ms". If the round trip of a
-	// batch is longer, a linear window shrinks. Default auto.
+	// Threshold is a round-trip time: "auto" or a duration such as "200ms". If round trips are
+	// longer, a linear window shrinks. With auto, the default, the queue at the worker decides.
 	Threshold string `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
-	// Step is how often a linear window changes. With per_ack, it changes after each acknowledged
-	// batch. With per_round, it changes after as many acknowledged batches as the window allows in
-	// flight. Default per_round.
+	// Step is how often a linear window may change. With per_ack, it may change after each
+	// acknowledged batch. With per_round, it may change after as many acknowledged batches as the
+	// window allows in flight. Default per_round.
 	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window changes"`
 	// Dispatch chooses the worker of the next batch. Default least_completion.
 	Dispatch string `yaml:"dispatch" names:"@dispatch" doc:"how the worker of a batch is chosen"`
 	// Timeout is the time that a batch may be in flight to one worker. After this time, the batch
-	// is sent to another worker as well. Timeout is "auto" or a duration shorter than Abandon.
-	// Default auto.
+	// is also sent to another worker, if one may take it. Timeout is "auto" or a duration shorter
+	// than Abandon. Default auto.
 	Timeout string `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	// Abandon is the maximum duration of one attempt. It must be positive. Default 1m.
 	Abandon time.Duration `yaml:"abandon" doc:"time after which an attempt is abandoned"`
@@ -149,8 +151,7 @@ type Flow struct {
 	// TieBand is used by the dispatch least_completion, which computes for each worker the expected
 	// time until the batch is delivered. It chooses at random among the workers whose time exceeds
 	// the shortest time by at most this share, 0 to 1. Example: with 0.1 and the times 100, 108 and
-	// 150 ms, it chooses among the first two workers. Default 0: always the worker with the
-	// shortest time.
+	// 150 ms, it chooses among the first two workers. Default 0: the worker with the shortest time.
 	TieBand float64 `yaml:"tie_band" doc:"for least_completion: choose at random among workers slower than the best by at most this share"`
 	// Redeliver limits retries: it is the number of failed retries that are allowed for each
 	// delivered batch, 0 to 1. Example: 0.1 allows one failed retry for ten delivered batches. 0
@@ -176,7 +177,8 @@ type Flow struct {
 	// their deaths, and is bisected. 0 means no limit; Poisoned then has no effect. Default 3.
 	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
 	// Poisoned is the treatment of a batch that fails at workers that deliver other batches. With
-	// keep, the batch is retried. With dead_letter, it is dead-lettered. Default keep.
+	// keep, the batch is retried. With dead_letter, it is bisected, and the part that fails is
+	// dead-lettered. Default keep.
 	Poisoned string `yaml:"poisoned" enum:"keep,dead_letter" doc:"handling of a batch that fails at workers which deliver others"`
 
 	// Order is "partition" or "none". With "partition", the batches of each partition are delivered
@@ -193,8 +195,9 @@ type Flow struct {
 
 // Retry configures how long a failed batch waits for its next attempt: the key `retry`.
 type Retry struct {
-	// Backoff is exponential, fixed, or a policy in the syntax of `penstock backoff`. The fields
-	// Base, Max and Jitter apply only to exponential and fixed. Default exponential.
+	// Backoff is exponential, fixed, or a policy in the syntax of `penstock backoff`. The field
+	// Base applies only to exponential and fixed. Max and Jitter apply only to exponential. Default
+	// exponential.
 	Backoff string `yaml:"backoff" doc:"how the wait of a batch grows: exponential, fixed, or a policy as penstock backoff takes it"`
 	// Base is the first wait. It must be positive. Default 250ms.
 	Base time.Duration `yaml:"base" doc:"first wait"`
@@ -204,9 +207,8 @@ type Retry struct {
 	// computed wait. Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
 	// Attempts is the number of failed attempts after which a batch is exhausted, and treated as
-	// the option Exhausted states. A failure counts only if its worker delivers another batch that
-	// it got within two round trips after the failure, or the next batch that it gets.
-	// Zero, the default, means no limit.
+	// the option Exhausted states. A failure counts only if its worker delivers batches that it got
+	// after the failed one (see ADR 17). Zero, the default, means no limit.
 	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
 	// MaxElapsed is the time after which a failing batch is exhausted. The time begins with the
 	// first failure that counts for Attempts. It does not include the time in which no worker could
@@ -222,7 +224,7 @@ type Retry struct {
 // Waiting limits the batches that wait for another attempt: the key `retry.waiting`.
 type Waiting struct {
 	// Bytes is the maximum size of all waiting batches together, in source bytes. Zero, the
-	// default, means that only the options memory and checkpoint.replay limit this size.
+	// default, means no such limit.
 	Bytes stream.Size `yaml:"bytes" doc:"source bytes of these batches; 0: limited only by memory and checkpoint.replay"`
 	// Records is the maximum number of records in all waiting batches together, 1 to 100000000.
 	// Default 2000000.
@@ -248,9 +250,9 @@ type Guard struct {
 	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
 	Share float64 `yaml:"share" doc:"tolerated share of dead-lettered records, 0 to 1"`
 	// Records is the number of delivered and dead records in a run, 1 to 100000, after which the
-	// guard begins to check Share. A run that has delivered nothing is stopped earlier: by
-	// Records/10 dead records or, once 10 s have passed, by Records/100. Example: with 1000, these
-	// are 100 and 10 dead records. Default 1000.
+	// guard begins to check Share. A run that begins without settled data is stopped earlier while
+	// it has delivered nothing: by Records/10 dead records or, once 10 s have passed, by
+	// Records/100. Example: with 1000, these are 100 and 10 dead records. Default 1000.
 	Records int `yaml:"records" doc:"minimum number of records before the guard stops a route; a tenth if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`

@@ -30,9 +30,9 @@ type option struct {
 }
 
 // expression is implemented by types of options that are expressions. In YAML, ` #` starts a
-// comment, which would silently cut off the rest of an expression. So ` #` in the value of such an
-// option is an error. A type needs only this method to implement expression, and a connector need
-// not import this package.
+// comment, which would silently cut off the rest of an unquoted expression. So ` #` in the unquoted
+// value of such an option is an error. A type needs only this method to implement expression, and a
+// connector need not import this package.
 type expression interface{ Expression() }
 
 var (
@@ -315,9 +315,9 @@ func (l *loader) resolve(path string) string {
 	return filepath.Join(l.dir, path)
 }
 
-// isRelativeGlob reports whether a glob is a path relative to the config's directory. A glob
-// without a slash is compared with names. A glob that begins with **/ matches in all directories.
-// A slash at the end is a mistake that the component reports.
+// isRelativeGlob reports whether a glob is a path, which may be relative to the config's directory.
+// A glob without a slash is compared with names. A glob that begins with **/ matches in all
+// directories. A slash at the end is a mistake that the component reports.
 func isRelativeGlob(glob string) bool {
 	glob = filepath.ToSlash(glob)
 	return strings.Contains(glob, "/") && !strings.HasSuffix(glob, "/") &&

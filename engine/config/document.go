@@ -55,8 +55,8 @@ func (d *document) failAt(line, column int, format string, args ...any) *Error {
 // match parts of ordinary words.
 const leastHidden = 4
 
-// hide masks value in all messages about d. For example, an error of a component may quote a secret
-// option.
+// hide masks value in messages about d, unless it is shorter than leastHidden. For example, an
+// error of a component may quote a secret option.
 func (d *document) hide(value string) {
 	if len(value) >= leastHidden {
 		d.hidden = append(d.hidden, value)
@@ -82,7 +82,8 @@ func (d *document) hideSecrets(n *yaml.Node, secret bool) {
 	}
 }
 
-// maskQuoted masks the further lines of a quoted secret, regardless of their indentation.
+// maskQuoted masks the lines of a quoted secret after its first one, regardless of their
+// indentation.
 func (d *document) maskQuoted(n *yaml.Node) {
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 		return
@@ -189,8 +190,9 @@ func (d *document) parse(text []byte) *yaml.Node {
 	return root
 }
 
-// isText reports whether text is UTF-8 without the characters that YAML forbids. If it is not,
-// isText records an error with the position. The YAML parser would report no position.
+// isText reports whether text is UTF-8 without ASCII control characters, except for tabs and line
+// ends. If it is not, isText records an error, with the position of the wrong character. The YAML
+// parser would report no position.
 func (d *document) isText(text []byte) bool {
 	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
 		d.failAt(0, 0, "is UTF-16; save it as UTF-8")
@@ -216,8 +218,8 @@ func (d *document) isText(text []byte) bool {
 }
 
 // tidy resolves aliases and merge keys in n. It rejects YAML features that a config must not use:
-// tags, repeated keys, and keys that are not text. The argument open has the mappings and lists
-// that enclose n, so that tidy detects an alias within its own anchor.
+// tags other than !!str, repeated keys, and keys that are lists or mappings. The argument open has
+// the mappings and lists that enclose n, so that tidy detects an alias within its own anchor.
 func (d *document) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if d.nodes++; d.nodes == maxNodes+1 {
 		d.fail(n, "more than %d values after aliases are expanded; a %s is written by hand, so "+
@@ -257,8 +259,8 @@ func (d *document) follow(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	return d.tidy(n.Alias, open)
 }
 
-// pairs returns the keys and values of a mapping. Keys from a merge key (<<) come last. If the
-// mapping itself has such a key, the merged one is omitted.
+// pairs returns the keys and values of a mapping. Keys from a merge key (<<) come last. A key that
+// the mapping itself has is not merged.
 func (d *document) pairs(n *yaml.Node, open []*yaml.Node) []*yaml.Node {
 	out := make([]*yaml.Node, 0, len(n.Content))
 	seen := map[string]*yaml.Node{}

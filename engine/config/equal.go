@@ -37,10 +37,10 @@ func (a *Admin) Equal(other *Admin) bool {
 		(!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
 }
 
-// sameValue reports whether two values of an option are equal. Values with a text form are compared
-// as text. Of structs, only the fields that a config can set are compared. The other fields are
-// derived from these and may differ although the options are equal, for example two compilations of
-// the same expression.
+// sameValue reports whether two values of an option are equal. Of a struct with fields that a
+// config can set, only these fields are compared. The other fields are derived from them and may
+// differ although the options are equal, for example two compilations of the same expression. Any
+// other value with a text form is compared as text.
 func sameValue(a, b reflect.Value) bool {
 	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid()

@@ -44,8 +44,8 @@ func excerpt(lines []string, line, column int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// window returns a part of a line: at most excerptWidth characters, of which from is the index of
-// the first. A terminal must show each of them as one character, so window replaces tabs and
+// window returns at most excerptWidth characters of a line, beginning with the character at index
+// from. A terminal must show each of them as one character, so window replaces tabs and
 // nonprintable characters.
 func window(line string, from int) string {
 	r := []rune(line)
@@ -69,8 +69,8 @@ var (
 	bareUser = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@")
 )
 
-// masked returns the lines of a config with all secrets masked: secrets in URLs, and values of
-// secret keys. Such a value is on the line of its key, or on indented lines below. The text may be
+// masked returns the lines of a config with secrets masked: secrets in URLs, and values of secret
+// keys. The value of a key is on the line of the key, or on indented lines below. The text may be
 // invalid YAML, so masked also masks a value if it is uncertain whether it is secret.
 func masked(lines []string, secrets map[string]bool) []string {
 	out := make([]string, len(lines))

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxIncluded is the maximum size of a file that is included with ${file:...}. Such a file usually
-// contains a token.
+// maxIncluded is the maximum size of a file that is included with ${file:...}. Usually the file
+// contains only a token.
 const maxIncluded = 64 << 10
 
 // expand replaces ${VAR}, ${VAR:-default} and ${file:/path} in a value. $${ stands for a literal

@@ -21,7 +21,8 @@ const (
 // Files returns the files of the config at path. If path is a directory, these are the files *.yaml
 // and *.yml in it, followed by those in its subdirectory conf.d. Each of the two groups is sorted
 // by name. Hidden files are omitted. If path is a file, it is the only one. All files together form
-// one config: a pipeline, a list of processors, `state` or `admin` must not be in two of them.
+// one config. So two files must not both have the key `state`, `admin` or `telemetry`, or define
+// pipelines or lists of processors of the same name.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -138,8 +139,9 @@ func (s *set) report() error {
 	return all
 }
 
-// claimFirst notes that key defines a name of the given kind, such as a pipeline. It records an
-// error if another file already defines the name.
+// claimFirst notes that key defines a name of the given kind, such as a pipeline. An empty kind
+// means a top-level key. If another file already has the name or key, claimFirst records an error
+// and returns false.
 func claimFirst(l *loader, kind string, key *yaml.Node) bool {
 	id := kind + " " + key.Value
 	if at, ok := l.set.firsts[id]; ok {
@@ -207,8 +209,8 @@ func readPipelines(l *loader) {
 	}
 }
 
-// mayHavePipelines reports whether the file has the key `pipelines`, or a key that is probably a
-// misspelling of it, such as `pipeline`.
+// mayHavePipelines reports whether the file has the key `pipelines`, or a mistake that hides it: a
+// misspelling such as `pipeline`, or a file that is no mapping.
 func mayHavePipelines(l *loader) bool {
 	return l.top["pipelines"] != nil || l.meant["pipelines"] || l.root.Kind != yaml.MappingNode
 }

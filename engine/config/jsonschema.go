@@ -14,8 +14,8 @@ import (
 
 // JSONSchema returns the JSON Schema (draft 2020-12) of configs with these components. Editors use
 // it for completion and checks. It is generated from the tags of the option structs and covers
-// names, types and values. It does not cover the rules in Validate methods, or rules for
-// combinations of options. These are checked only by Load.
+// names, types and values. It does not cover the rules in Validate methods, nor most rules for
+// combinations of options, which [Load] checks.
 func JSONSchema(components []stream.Component) ([]byte, error) {
 	s := schemas{components}
 	var out bytes.Buffer
@@ -146,8 +146,7 @@ func (s schemas) defs() object {
 
 // route returns the schema of a mapping that has the keys of a route, and additional keys, which
 // are the argument more. For an element of `routes`, the additional key is `otherwise`. For a
-// pipeline with one route, these are the other keys of a pipeline. The keys in required must be
-// present.
+// pipeline, these are `source` and `routes`. The keys in required must be present.
 func (s schemas) route(more object, required []string) object {
 	d := DefaultRoute(MainRoute, "state")
 	d.DeadLetters.Dir = ""

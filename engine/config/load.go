@@ -88,7 +88,7 @@ type loader struct {
 	meant   map[string]bool       // known keys that were probably misspelled as unknown ones
 }
 
-// claim is the component that owns a resource which only one component may use.
+// claim is the component or option that owns a resource, which no other may use.
 type claim struct {
 	what  string
 	where Place
@@ -102,7 +102,7 @@ func (l *loader) load(text []byte) (*Config, error) {
 	return s.load()
 }
 
-// secretKeys returns the keys that any component marks as secret.
+// secretKeys returns the keys that a component or a top-level key marks as secret.
 func secretKeys(cs []stream.Component) map[string]bool {
 	out := map[string]bool{}
 	var visit func(t reflect.Type, depth int)
@@ -148,9 +148,9 @@ func (l *loader) pipelines(n *yaml.Node, f *Config) {
 	}
 }
 
-// keys returns the values of a mapping by key. It records an error for each unknown key. For each
-// of them, meant contains the known key that is most similar. If this is a required key, it was
-// probably misspelled, and the caller must not also report it as missing.
+// keys returns the values of a mapping by key. It records an error for each unknown key. If a known
+// key is similar to the unknown one, meant contains the known key. It was probably misspelled, so
+// the caller must not also report it as missing.
 func (l *loader) keys(n *yaml.Node, of string,
 	known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// remark runs note. The errors that note records in l become notices. A config with notices is
-// valid.
+// remark runs note. The errors that note records in l become notices. Notices do not make a config
+// invalid.
 func remark(l *loader, note func()) {
 	before := len(l.errs)
 	note()

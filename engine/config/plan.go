@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Plan returns the effective config as YAML. It has every pipeline and route with all options,
-// including defaults. Paths are resolved, and secrets are masked. Apart from the masked secrets, it
-// is a valid config.
+// Plan returns the effective config as YAML. It has every pipeline and route with its options,
+// including defaults, but without options that have no effect. Paths are resolved, and secrets are
+// masked. Apart from the masked secrets, it is a valid config.
 func (c *Config) Plan() []byte {
 	root := mapping()
 	add(root, "state", c.statePlan())
@@ -51,7 +51,7 @@ func (c *Config) Plan() []byte {
 }
 
 // escapeVariables writes each ${ in a value as $${, because the reader of a config replaces
-// variables. It leaves out the values of the given keys, in which the reader replaces none.
+// variables. It leaves out the values of the given keys, where the reader replaces no variables.
 func escapeVariables(n *yaml.Node, except ...string) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -132,8 +132,8 @@ func (r *Route) plan() *yaml.Node {
 	return n
 }
 
-// unused returns, by part of the route, the keys that have no effect with the values of others. A
-// plan omits them.
+// unused returns, by part of the route, the keys that have no effect because of the values of other
+// keys. A plan omits them.
 func (r *Route) unused() map[string][]string {
 	out := map[string][]string{"flow": {limitKey, workerLimitKey}} // they are keys of the route
 	fixed := r.Flow.Window == "fixed"

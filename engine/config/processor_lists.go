@@ -114,8 +114,9 @@ type selector interface {
 }
 
 // addOtherwise returns the processors of the route with `otherwise: true`. These are the route's
-// own processors, and a processor that negates the conditions of the other routes. It is inserted
-// at the index at which the other routes have their first condition. ok is false after an error.
+// own processors, and one more that negates the conditions of the other routes. The additional
+// processor has the index at which the other routes have their first condition. ok is false after
+// an error.
 func addOtherwise(
 	l *loader, at *yaml.Node, own []Use, others []Route, what string,
 ) (all []Use, ok bool) {

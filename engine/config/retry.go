@@ -121,7 +121,7 @@ func backoffSchema(retry object) object {
 	return out
 }
 
-// retryPolicy checks a policy in text form. The first two waits must not both be 0, because a
+// retryPolicy checks a policy in text form. The first two waits must not both be 0. Otherwise a
 // failed batch would be sent again without a pause.
 func (c check) retryPolicy(spec string) {
 	name := "backoff"

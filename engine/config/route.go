@@ -244,7 +244,7 @@ func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 }
 
 // preferredInMemory is a number of batches. If the sink of a route prefers a batch size, the
-// route's default memory has room for at least this many batches.
+// route's default memory is at least that size times preferredInMemory.
 const preferredInMemory = 16
 
 // prefer replaces the default batch limits by those that a sink prefers.
@@ -259,7 +259,7 @@ func (r *Route) prefer(b stream.BatchLimits) {
 }
 
 // yield reduces the batch size (Batch.Bytes) that a sink prefers, so that several batches fit into
-// checkpoint.replay and into memory. The size is reduced to an eighth of the smaller of the two.
+// checkpoint.replay and into memory. The size becomes at most an eighth of the smaller of the two.
 // Example: a sink prefers 2 MiB. With a checkpoint.replay of 4 MiB, the batch size is 512 KiB. The
 // size is not reduced below the default of 256 KiB, unless checkpoint.replay or memory is smaller
 // than that.
@@ -279,9 +279,8 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 	return readUses(l, n, what)
 }
 
-// shape passes the schema of the records from each processor to the next one, and from the last one
-// to the sink. It stops at a component with invalid options, because the schema after that
-// component is unknown.
+// shape passes the schema of the records from the source through the processors to the sink. It
+// stops at a component with invalid options, because the schema after that component is unknown.
 func (l *loader) shape(r *Route) {
 	all := append(slices.Clone(r.Processors), r.Sink.ends()...)
 	if _, ok := l.source.Options.(stream.Shaper); ok {

@@ -153,7 +153,7 @@ func wanted(t reflect.Type) string {
 	return "text"
 }
 
-// setScalar parses text into v. Errors quote shown instead of text, which may be secret.
+// setScalar parses text into v. Its own errors quote shown instead of text, which may be secret.
 func setScalar(v reflect.Value, text, shown string) error {
 	if v.Type() == durationType {
 		d, err := parseDuration(text, shown)
@@ -227,7 +227,7 @@ var (
 )
 
 // parseDuration parses a duration, which must not be negative. If the unit is missing, the error
-// has a hint.
+// suggests units.
 func parseDuration(text, shown string) (time.Duration, error) {
 	if bareNumber.MatchString(text) && text != "0" {
 		return 0, fmt.Errorf("%s has no unit; write %ss or %sms", shown, text, text)

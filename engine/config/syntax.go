@@ -154,9 +154,9 @@ func (d *document) cut(n *yaml.Node) string {
 }
 
 // checkCut adds an error for a value that is cut off by ` #`, where YAML starts a comment. In an
-// expression, ` #` is always an error. In a secret, it is an error if no space follows the #. In
-// any other value, it is an error only if the value has an unclosed bracket or quote, because
-// comments after values are common.
+// expression, ` #` is always an error. In any other value, it is an error if the value has an
+// unclosed bracket or double quote, and in a secret also if no space follows the #. The other cases
+// are no error, because comments after values are common.
 func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
 	whole := d.cut(n)
 	if whole == "" {
@@ -221,9 +221,9 @@ func unbalanced(s string) bool {
 // quoted returns the single-quoted YAML form of a text.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// plainRest returns the value without quotes at the start of rest, which is a part of a line. The
-// value ends at a comment. If rest begins within brackets, the value also ends at the next comma,
-// or at the bracket that closes them. Example: of `a b, c]` it returns `a b`.
+// plainRest returns the unquoted value at the start of rest, which is a part of a line. The value
+// ends at a comment. If rest begins within brackets, the value also ends at the next comma, or at
+// the bracket that closes them. Example: of `a b, c]` it returns `a b`.
 func plainRest(rest string) string {
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = rest[:i]

@@ -28,7 +28,7 @@ type Test struct {
 	// contain this text.
 	Dead []string `yaml:"dead" doc:"a part of the reason of each dead letter, in order"`
 
-	Where Place // of its name; zero if built in Go
+	Where Place // of the test; zero if built in Go
 }
 
 // Value is a value in a test: text, a number, true, false, null, a list or a mapping. Variables

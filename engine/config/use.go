@@ -301,9 +301,8 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	}
 }
 
-// columnsTo returns the number of columns from the start of n to its character with index nth. n
-// must be a text on one line. If the text is written differently in the file, with escapes,
-// variables or several lines, columnsTo returns 0.
+// columnsTo returns the number of columns from the start of n to its character with index nth. It
+// returns 0 if n is not text, or if the file has the text with escapes or on several lines.
 func (l *loader) columnsTo(n *yaml.Node, nth int) int {
 	if nth <= 0 || n.Kind != yaml.ScalarNode {
 		return 0

@@ -9,10 +9,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Validate checks a config that was built or changed in Go. It applies the rules of [Load]. It also
-// calls the Validate method of all options that were not read from a file. A config that Load has
-// returned is already valid. The error is an [*Error], or [Errors] if there are several independent
-// mistakes.
+// Validate checks a config that was built or changed in Go. It applies the rules of [Load], except
+// those for Telemetry and for resources that only one component may use. Of components that were
+// not read from a file, it checks the options only with their Validate methods. A config that Load
+// has returned is already valid. The error is an [*Error], or [Errors] if there are several
+// independent mistakes.
 func (c *Config) Validate() error {
 	v := validation{places: map[string]bool{}}
 	if c.State == "" {
@@ -190,7 +191,8 @@ type routePart struct {
 	value    reflect.Value // addressable
 }
 
-// parts returns those keys of a route that have their own field in Route, in the order of a plan.
+// parts returns the keys of a route and their values, in the order of a plan, except for the
+// processors, the sink, the limits and `otherwise`.
 func (r *Route) parts() []routePart {
 	return []routePart{
 		{"batch", "", reflect.ValueOf(&r.Batch).Elem()},

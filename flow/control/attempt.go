@@ -16,17 +16,17 @@ type attempt struct {
 	sent     time.Duration
 	previous time.Duration // when the lane's previous attempt was sent
 	deadline time.Duration
-	// time before the deadline at which the attempt has taken longer than nearly all others; 0 if
+	// earlier than deadline: time from which the attempt may give up its place in the window; 0 if
 	// passed or unused
 	earlyDeadline time.Duration
 	cost          float64
 	ahead         float64 // cost in flight at the lane just after it was sent
 	progress      float64 // cost that the lane had delivered when it was sent
 	epoch         uint32  // of the window
-	// attempts in flight at the lane just after it was sent, except those presumed lost
+	// attempts that the worker held just after it was sent, except those presumed lost
 	level           int
 	limited         bool // the window was the limit
-	raised          bool // sent beyond the window, or before the first delivery, because of maxRaise
+	raised          bool // sent beyond the window, or before the first delivery, see maxRaise
 	missed          bool // counted in estimator.missed
 	overdue         bool
 	hedgeAt         time.Duration // earliest time of a hedge
@@ -38,7 +38,7 @@ type attempt struct {
 	ofSuspect       bool // of a suspect (see suspects): takes no place in the window
 	failureRecorded bool // evidence.recordFailure has handled its failure
 	placed          bool // has a place in the window: counts against its limit
-	partial         bool // its answer, a Split, settled a part of it
+	partial         bool // its answer, a Split, settled a part of its item
 	late            bool // was overdue when it was answered
 
 	// The lane's list of running attempts.
@@ -192,8 +192,8 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	return out
 }
 
-// occupy adds attempt a to the attempts that the window of its lane counts, and sets its deadline.
-// It returns the deadline, at which the attempt becomes overdue, or 0 for never.
+// occupy notes the state of the window when attempt a, which has a place in it, is sent. It also
+// sets the deadline at which the attempt becomes overdue, and returns it. 0 means never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
 	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)

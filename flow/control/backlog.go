@@ -43,12 +43,13 @@ func newBacklog(e *env, l *lanes) *backlog {
 //
 // Items with the same key start in order. An item is blocked while an earlier item of one of its
 // keys must start or return first. A blocked item is not in ready, and is not checked again until
-// it is unblocked. Only three events unblock items:
+// it is unblocked. Only three events unblock an item:
 //
 //   - the previous item of one of its keys starts at an Ordered lane or leaves (countInFlight,
 //     unlink),
-//   - no item of a key is in flight any more (countInFlight),
-//   - a lane comes up, perhaps with items of a key still in flight (unblockAll).
+//   - it is the oldest item of a key, and no item of this key is in flight any more
+//     (countInFlight),
+//   - a lane comes up, perhaps with items of its keys still in flight (unblockAll).
 //
 // So an answer checks few items for each key of the answered item, however many are waiting.
 type queue struct {
@@ -121,8 +122,8 @@ func (b *backlog) unblockAll() {
 	}
 }
 
-// buffer is a sorted queue of items. Removing the first item and adding at the end take O(1). Other
-// operations take a binary search, and move the pointers on the shorter side of the index.
+// buffer is a sorted queue of items. Adding at the end and removing at index 0 take O(1). At other
+// indexes, adding or removing moves the pointers on one side of the index, usually the shorter one.
 type buffer struct {
 	s    []*item
 	head int
@@ -216,9 +217,9 @@ func (b *backlog) put(it *item, failed *lane) {
 	b.again(it, failed)
 }
 
-// again makes an item that was sent before wait for its next attempt: for a lane, among the
-// suspects, or for the time that Config.Retry demands. The caller has made sure that all running
-// attempts of the item are overdue.
+// again makes an item that was sent, or a piece of one, wait for its next attempt. The item waits
+// for a lane, among the suspects, or for the time that Config.Retry demands. The caller has made
+// sure that all running attempts of the item are overdue.
 func (b *backlog) again(it *item, failed *lane) {
 	if it.state != inFlight {
 		return

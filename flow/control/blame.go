@@ -15,8 +15,8 @@ import (
 // has failed k times is then bad with odds of b/(1-b) to p^k. Example: b = 1 %, p = 5 %. One
 // failure gives odds of 0.2, two give 4, three give 81.
 //
-// The counts cover about the last 500 first attempts, or 100 repeats. Only failures that are
-// evidence count, see [evidence.recordFailure].
+// The counts cover about the last 500 first attempts and the last 100 repeats. Only failures that
+// are evidence count, see [evidence.recordFailure].
 type blame struct {
 	first  float64 // first attempts
 	atOnce float64 // first attempts that delivered their items
@@ -90,7 +90,7 @@ func (b *blame) observeSecond(delivered bool) {
 }
 
 // chance returns the probability that an attempt of good data fails, estimated from items that
-// failed once. Items that their second attempt delivers are good. The estimate is the number of
+// failed once. An item is good if its second attempt delivers it. The estimate is the number of
 // good items that failed at first, divided by the number of items delivered at once. Until a repeat
 // fails, all failures count as chance.
 func (b *blame) chance() float64 { return max(minChance, b.observed()) }
@@ -227,7 +227,7 @@ const (
 	// weight with which a failed repeat of an item counts against the breaker if there is bad data.
 	// In an outage new items fail, too, and they count in full.
 	repeatWeight    = 0.25
-	minFailingShare = 0.005 // least share of failing first attempts for repeatWeight
+	minFailingShare = 0.005 // least share of failing attempts for repeatWeight
 )
 
 // count adds a failure with this weight, and reports whether the sum is enough to count one
@@ -249,9 +249,9 @@ type evidence struct {
 }
 
 // countFailure notes that attempt a failed or became overdue. The results window and breaker
-// report whether the failure counts against the window and the breaker of its lane. It counts
-// against neither if the data is to blame. But a failed first attempt of a new item always counts
-// against the breaker, see [blame.streak].
+// report whether the failure counts against the window and the breaker of its lane. A failed probe
+// counts against both. Any other failure counts against neither if the data is to blame. But a
+// failed first attempt of a new item always counts against the breaker, see [blame.streak].
 func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool) {
 	evident := ev.recordFailure(a, why)
 	r, d := &a.item.account, &a.lane.failures
@@ -435,9 +435,10 @@ func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 }
 
 // acknowledge counts the delivery of the item by attempt a as the outcome of its first or second
-// attempt. It counts no pieces, and no items that needed more than two attempts. It does not count
-// the first delivery of a lane, because earlier failures at this lane only count from then on:
-// without failures, the lane shows nothing about their share (inverse binomial sampling).
+// attempt. It counts no pieces, and no items with two or more failures that are evidence. It does
+// not count a first attempt that is the first delivery of its lane. The earlier failures of the
+// lane count only from then on, so a lane that has not failed yet would make the share of failures
+// too low (inverse binomial sampling).
 func (b *blame) acknowledge(it *item, a *attempt) {
 	switch r := &it.account; {
 	case it.rank.width != 0: // the first attempt of a piece is not that of an offered item

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// breaker pauses a lane after several failures (it opens), and then probes the lane with one item
-// at a time until the lane delivers again (it closes).
+// breaker pauses a failing lane (it opens), and then probes the lane with one item at a time until
+// the lane delivers again (it closes).
 type breaker struct {
 	streak int // consecutive failures, at most one per round trip
 	// time of the first failure of the streak: a delivery of an attempt sent later ends the streak
@@ -79,9 +79,10 @@ const (
 	earlyFor            = time.Minute
 )
 
-// probeSchedule is the schedule of the lanes that are paused while others deliver. They are probed
-// in turn, at intervals that double, so that the cost of probes does not grow with the number of
-// lanes. When the first lane has recovered, all others are probed at once.
+// probeSchedule is the common schedule of the lanes with an open breaker while others deliver. They
+// are probed in turn, at intervals that double, so that the cost of probes does not grow with the
+// number of lanes. When the first of them has recovered, all others are probed at once, except for
+// misconfigured ones.
 type probeSchedule struct {
 	until  time.Duration // end of the mass failure: other lanes may fail for the same reason
 	since  time.Duration
@@ -333,8 +334,8 @@ func (bs *breakers) startGlobalBackoff() {
 	bs.lanes.refreshAll()
 }
 
-// endGlobalBackoff ends the global backoff because the worker of l is alive. Every lane with an
-// open breaker gets its probe at once, unless it is misconfigured.
+// endGlobalBackoff ends the global backoff because the worker of l is alive. Every other lane that
+// its breaker pauses gets its probe at once, unless it is misconfigured.
 func (bs *breakers) endGlobalBackoff(l *lane) {
 	bs.lanes.global = global{}
 	for _, o := range bs.lanes.up {

@@ -13,8 +13,9 @@ import (
 // left overdue, takes one token. Every delivery adds Share tokens, and every second adds PerSecond.
 // If an attempt that took a token (a paid attempt) delivers, it returns the token, as in the AWS
 // SDKs' retry quota. So the backlog of an outage is delivered quickly afterwards. While the bucket
-// is empty, failed items wait and new ones are sent before them; nothing is dropped. Retries after
-// a receiver's Retry-After, probes and hedges take no tokens: they have separate bounds.
+// is empty, failed items wait and new ones are sent before them; nothing is dropped. Attempts that
+// end Throttled or Misconfigured, probes, hedges and attempts of suspects cost no tokens: they have
+// separate bounds.
 //
 // In any t seconds with n deliveries, at most Burst + Share*n + PerSecond*t paid attempts have
 // failed or are still running. The zero value means the defaults, which are those of gRPC (A6) and

@@ -76,10 +76,9 @@ func (h *deadlines) up(i int, d deadline) {
 	d.a.at = i
 }
 
-// excuse extends the deadlines of attempts that became overdue while the process was held up,
-// because their answers may be queued. Each deadline is moved once, to now plus the delay of the
-// process (late, at most a second). After a long delay, the windows discard their current
-// round-trip samples.
+// excuse extends the deadlines that have passed while the process was held up, because the answers
+// may be queued. Each deadline is moved once, to now plus the delay of the process (late, at most a
+// second). After a long delay, the windows discard their current round-trip samples.
 func (t *attempts) excuse(late time.Duration) {
 	t.lateAt = t.now
 	late = min(late, time.Second)
@@ -103,7 +102,7 @@ func (t *attempts) excuse(late time.Duration) {
 }
 
 // expire makes the attempts that have reached their deadlines overdue, see [attempts.timeout].
-// Attempts that have reached only their early deadlines give up their places in the window, see
+// Attempts that have reached only their early deadlines may give up their places in the window, see
 // [hanging].
 func (t *attempts) expire() {
 	for len(t.overdue) > 0 && t.overdue[0].at <= t.now {
@@ -143,9 +142,9 @@ func (t *attempts) rto(l *lane) time.Duration {
 	return l.est.rto(l.est.mean, t.minRTO())
 }
 
-// timeoutOf returns the timeout of attempt a, which was just sent. During a start-up, the last step
-// of the window may exceed the worker's slots, and the timeout allows for items that wait for a
-// slot. If attempts have hung recently, the measured round trips may be few and old. If the
+// timeoutOf returns the timeout of attempt a, which was just sent. During a start-up, the window
+// may exceed the worker's capacity. So the timeout is longer, to allow for items that wait at the
+// worker. If attempts have hung recently, the measured round trips may be few and old. If the
 // worker's queue is shorter now than it was then, the timeout is reduced in proportion.
 func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	least := t.minRTO()
@@ -159,8 +158,9 @@ func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	return d
 }
 
-// startTimeouts is the maximum number of timeouts in a row that say nothing about a worker before
-// its first delivery.
+// startTimeouts is the number of timeouts in a row that say nothing about a worker before its first
+// delivery. The number is lower if fewer failures open the breaker, and higher if bad data explains
+// more timeouts.
 const startTimeouts = 8
 
 // explainable returns the number of timeouts in a row at l that bad data explains. Such timeouts

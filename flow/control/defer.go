@@ -223,7 +223,7 @@ func (d *deferring) resume(b *backlog, it *item, h *History) {
 }
 
 // Returns reports whether one more deferred item that is due may be offered again: a suspect if the
-// argument is true, else an item that is no suspect. The reason is a bound on the items that were
+// argument is true, else an item that is no suspect. It may not if too many items of its kind were
 // offered again and not sent since.
 func (m *Machine) Returns(suspect bool) bool {
 	class := returnedAs(suspect)

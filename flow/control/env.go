@@ -51,8 +51,8 @@ func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Du
 	return e.jitter(d, 0.5, 1)
 }
 
-// outage is the schedule of the probes during an outage. The intervals are 0.5 s * 2^k with equal
-// jitter, at most 1 s in the first minute and 30 s later.
+// outage is the schedule of the probes during an outage. By default, the intervals are 0.5 s * 2^k
+// with equal jitter, at most 1 s in the first minute and 30 s later.
 type outage struct {
 	active bool
 	since  time.Duration

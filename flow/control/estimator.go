@@ -7,9 +7,10 @@ import "time"
 // estimator learns one lane's round trip, timeout and rate. Times are in seconds.
 //
 // The round trip is fitted as a + b*cost, and srtt and rttvar are relative to the fit, so that
-// items of different cost can be compared (research/flowcontrol 2.4). The timeout is that of RFC
-// 6298 for the relative round trip: srtt + 4 rttvar. When the fit moves, srtt and rttvar are
-// rescaled. So for items of equal cost, the timeout is exactly that of RFC 6298.
+// items of different cost can be compared. When the fit moves, srtt and rttvar are rescaled. So for
+// items of equal cost, srtt and rttvar times the fit are exactly those of RFC 6298. The timeout is
+// srtt + 4 rttvar as in the RFC, but with a larger minimum margin (minMargin), and multiplied by
+// timeoutFactor.
 type estimator struct {
 	n, c, r, cc, cr float64 // decayed sums: samples, cost, round trip, cost^2, cost*round trip
 	a, b            float64
@@ -180,7 +181,7 @@ func (e *estimator) spurious() {
 }
 
 // inTime notes a delivery in time: the timeout is no longer doubled, and timeoutFactor falls
-// slowly towards the timeout of the RFC.
+// slowly. Below 1, it counts as 1.
 func (e *estimator) inTime() {
 	e.shift = 0
 	e.timeoutFactor *= timeoutFactorDecay

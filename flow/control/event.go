@@ -1,18 +1,18 @@
 //penstock:pure
 
-// Package control implements all decisions of a sender as one pure state machine: each event
-// returns commands.
+// Package control implements all decisions of a sender as one pure state machine. Machine.Step
+// takes an event and returns commands.
 //
 // A [Machine] decides how much may be in flight to each worker (package window) and which worker
 // gets the next item (package dispatch). It decides when an attempt has timed out, when an item is
 // retried and which breaker is open. It holds items back for the replay bound, their keys and
-// ordered lanes. flow.Sender, the simulator, the fuzzers, the model checker and --replay only feed
-// it events and carry out its commands, so tests run the shipped code.
+// ordered lanes. flow.Sender, the simulator (also with --replay), the fuzzers and the model checker
+// only feed it events and carry out its commands, so tests run the shipped code.
 //
-// A Machine never depends on a clock, a private random source or the order of a map. It starts no
+// A Machine never depends on a clock, an unseeded random source or the order of a map. It starts no
 // goroutine, takes no lock and does no I/O. It is not safe for concurrent use: its owner calls it
-// from one goroutine. The same seed and the same events give the same commands, bit for bit on one
-// GOARCH. So the package runs under testing/synctest.
+// from one goroutine at a time. The same seed and the same events give the same commands, bit for
+// bit on one GOARCH.
 package control
 
 import "time"
@@ -25,7 +25,7 @@ const (
 	// Offer is a new item, the next in sequence. It has Seq, Cost, Bytes and Keys, and History if
 	// the item was deferred.
 	Offer Kind = iota + 1
-	// Answer means that the Deliver of attempt ID has returned. It has Outcome, After and Report.
+	// Answer means that the Deliver of attempt ID has returned. It has Outcome, After, Died and Report.
 	// With Outcome Split, Cost is the cost of the delivered or rejected parts, and Pieces is the
 	// number of Piece events that must follow at once. Pieces is 0, and none follow, if the item
 	// was settled before or is being cut or dead-lettered. The machine ignores an ID that is not
@@ -102,8 +102,8 @@ type Limits struct {
 	InFlight int  // hard limit of attempts in flight; 0: only the window limits them
 	Ordered  bool // attempts take effect and settle in the order of Attempt.Index within a Run
 	// Standby above 0 means that the lane takes items only while the breakers of all lanes with a
-	// lower number are open. It does not work with a dispatch policy that assigns items to lanes,
-	// as hash does.
+	// lower Standby are open or pause them. It does not work with a dispatch policy that assigns
+	// items to lanes, as hash does.
 	Standby int
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // gate is one limit on the attempts that may start at a lane, such as its window or its breaker.
-// The number that may start now is the minimum over all gates of the lane. Each kind of gate has
-// its own state and file; gates.go lists the kinds.
+// The number that may start now is the minimum over the gates of the lane that apply to such an
+// attempt. gates.go lists all kinds of gates.
 type gate interface {
 	// name is the gate's name in a [LaneStatus].
 	name() string
@@ -53,8 +53,9 @@ func (g *flagGate) room(time.Duration) int {
 	return unlimited
 }
 
-// gates are the gates of one lane, or the gates that all lanes share. The other lists are
-// selections from the list all, made in advance because every start and every answer reads them.
+// gates are the gates of one lane, or the gates that all lanes share. The lists items, loads and
+// counting are selections from the list all, made in advance because every start and every answer
+// reads them.
 type gates struct {
 	all      []laneGate
 	items    gateList // gates that apply to forItem

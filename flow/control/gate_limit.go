@@ -27,9 +27,9 @@ func (l Limit) validate() error {
 	return nil
 }
 
-// bucketGate lets attempts start while its bucket holds a token. An attempt may take more tokens
+// bucketGate lets attempts start while its bucket is not empty. An attempt may take more tokens
 // than the bucket holds; later attempts then wait until the debt is paid. So in t seconds, attempts
-// take at most perSecond * (t + burst) tokens, plus those of one attempt.
+// take at most perSecond * t tokens, plus the capacity of the bucket and the tokens of one attempt.
 type bucketGate struct {
 	label  string
 	bucket rate.Bucket
@@ -37,7 +37,7 @@ type bucketGate struct {
 }
 
 const (
-	burst     = 0.1  // capacity of the bucket, in seconds of tokens
+	burst     = 0.1  // capacity of the bucket, in seconds of tokens; at least one token
 	minTokens = 1e-6 // fraction of a token that counts as none
 )
 

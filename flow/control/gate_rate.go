@@ -10,12 +10,13 @@ import (
 // limiter is the gate that paces a lane with a worker that limits the rate (429). It remembers the
 // refused rate. After a refusal, the rate falls to 0.7 of the delivered rate. It then grows as in
 // CUBIC (RFC 9438, with the constants of the AWS SDKs' adaptive mode) to just below the refused
-// rate, and stays there. The limiter tries a higher rate only after a long wait, which doubles each
-// time the higher rate is refused. Rates are in attempts per second.
+// rate, and stays there. The limiter tries a higher rate only after a further wait (retest), which
+// doubles each time the higher rate is refused. Rates are in attempts per second.
 //
 // Refusals may also have causes that pacing does not change. For example, a worker may refuse each
 // seventh request at any rate. So the limiter compares the shares of refused attempts with and
-// without the limit. If the limit does not halve the share, it ends. See [limiter.refused].
+// without the limit. If the limit does not halve the share, it ends, unless the share is high (see
+// maxRateChance).
 type limiter struct {
 	rate      float64       // after the last cut; 0: there is no limit
 	ceiling   float64       // rate that was last refused
@@ -65,7 +66,7 @@ const (
 	// share of random refusals from which refusals say nothing about a rate
 	rateChance = 0.15
 	rateForget = 2.0 // multiple of the ceiling at which the limit ends if nothing is refused
-	rateTested = 10  // intervals at the ceiling for which higher rates are tested before that
+	rateTested = 10  // intervals at the ceiling for which higher rates are tested before it ends
 
 	rateGap = 2 * time.Second // time without refusals that ends a series of refusals
 	// deliveries since the last refusal from which a refusal only lowers the ceiling a little
@@ -123,8 +124,9 @@ func (r *limiter) countRefusal() {
 // refused handles a 429 for an attempt that was sent after the last 429. The parameter opened is
 // the time at which the throttle has opened after the last 429. The parameter stated reports
 // whether the worker has stated how long to wait. Such a worker limits the rate, so a limit begins
-// at once. Without a stated time, a limit begins when refusals recur for a second, because a worker
-// may have accepted a burst before the first refusal:
+// at once, if there were enough deliveries to know the rate. Without a stated time, a limit begins
+// when refusals recur for a second, because a worker may have accepted a burst before the first
+// refusal:
 //
 //	deliveries, 429 |--- deliveries and 429s, for 1 s ---| limit: 0.7 of the deliveries per second
 func (r *limiter) refused(now, opened time.Duration, stated bool) {
@@ -257,7 +259,8 @@ func (r *limiter) testedFor(now time.Duration) float64 {
 	return (now - r.cut - r.retest).Seconds() - r.regrowth()
 }
 
-// spaceNext sets the earliest start of the next attempt. There is no burst: unused time is lost.
+// spaceNext sets the earliest start of the next attempt. After a pause, two attempts may start at
+// once. Other unused time is lost.
 func (r *limiter) spaceNext(now time.Duration) {
 	p := r.paced(now)
 	if p <= 0 {

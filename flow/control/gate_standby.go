@@ -4,9 +4,9 @@ package control
 
 import "time"
 
-// standby selects the lanes that may take items by their Limits.Standby. The number that decides is
-// the lowest one of a lane that is not down. Lanes with that number or a lower one may take items.
-// A lane is down while its breaker is open or pauses it briefly.
+// standby selects the lanes that may take items. Limits.Standby gives each lane a number. The
+// number that decides is the lowest one of a lane that is not down. Lanes with that number or a
+// lower one may take items. A lane is down while its breaker is open or pauses it briefly.
 //
 //	Standby 0: A down, B up   B takes items, A gets probes
 //	Standby 1: C up           C takes nothing until B is down, too

@@ -13,9 +13,9 @@ import "time"
 //	        1 to 2 ms         2 to 4 ms           4 to 8 ms    next: 4 ms       2 ms       none
 type throttle struct {
 	until time.Duration
-	wait  time.Duration // the last wait, less the deliveries since; 0: none
+	wait  time.Duration // the last wait, halved by each delivery since; 0: none
 	first time.Duration // the shortest wait
-	since time.Duration // time of the first refusal since the last delivery
+	since time.Duration // time of the last delivery, or of the refusal that began the waits
 	last  time.Duration // time of the last refusal, without those of attempts sent before it
 	trial *attempt      // the attempt in flight while one at a time is allowed
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// maxRaise bounds the attempts in flight at a worker that delivers nothing. Their limit grows by one
-// with each timeout that bad data explains, until the next delivery.
+// maxRaise bounds the raised limit on attempts in flight at a worker that delivers nothing. The
+// raised limit is one, plus one for each timeout that bad data explains, until the next delivery.
 const maxRaise = 16
 
 // windowGate is the gate of a lane's window. It counts the attempts that have a place in the
-// window, which means that they count against its limit. Suspects and attempts that hang have none.
+// window, which means that they count against its limit. Attempts of suspects have no place, and
+// attempts that hang give up theirs.
 type windowGate struct {
 	fixed
 	window.Window
@@ -169,8 +170,8 @@ func (g *windowGate) started(_ time.Duration, a *attempt) (timed bool) {
 	return false
 }
 
-// ended frees the place of attempt a, if the attempt still has one. It was answered, is overdue, or
-// has taken longer than nearly all others.
+// ended frees the place of attempt a, if the attempt still has one. The attempt was answered, is
+// overdue, or gives up its place (see [hanging]).
 func (g *windowGate) ended(a *attempt) {
 	if !a.placed {
 		return

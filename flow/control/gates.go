@@ -21,10 +21,10 @@ const (
 
 // gateKinds lists all gates, in the order in which they are checked. If each lane has the gate, the
 // field lane makes it. If all lanes share one, the field shared makes it. Both functions return nil
-// if the gate is not needed. The other gates have the function binds: they apply to the whole
-// machine and keep it from requesting items. The text in means explains a shut gate to an operator.
-// It is empty if the explanation needs figures of the lane; package explain then provides it. If
-// several entries have the same name, at most one has this text.
+// if the gate is not needed. Gates with the function binds apply to the whole machine: binds
+// reports whether the gate holds items back now. The text in means explains a shut gate to an
+// operator. It is empty if the explanation needs figures of the lane; package explain then provides
+// it. If several entries have the same name, at most one has this text.
 var gateKinds = []struct {
 	name   string
 	means  string
@@ -169,7 +169,7 @@ func (ls *lanes) addLaneGates(l *lane) {
 }
 
 // binding returns the name of the first gate that keeps l from taking an item. If no gate of l
-// does, it is a gate that keeps the whole machine from requesting items, or "none".
+// does, it returns the name of a gate of the whole machine that holds items back, or "none".
 func (m *Machine) binding(l *lane) string {
 	if l.at < 0 {
 		return gateNone

@@ -8,8 +8,8 @@ import (
 )
 
 // End configures when the machine gives up an item that keeps failing: it is dead-lettered whole,
-// or cut first if Poison.Refuse is true. Only evidence against the item counts (see ADR 17), so no
-// item is given up because of an outage. The zero value means never.
+// or cut first if Poison.Refuse is true. Only evidence against the item counts (see ADR 17), and
+// most failures in an outage are no evidence. The zero value means never.
 type End struct {
 	Attempts int // failures that are evidence; 0: any number
 	// time since the first such failure; only time in which a lane was open counts; 0: no limit

@@ -47,7 +47,7 @@ type group struct {
 	nextAt         time.Duration // when the next experiment may begin
 	interval       time.Duration // last interval between experiments, which doubles
 	began          time.Duration
-	drained        bool          // nearly all in-flight batches of paused lanes have returned
+	drained        bool          // most in-flight attempts of paused lanes have returned
 	from           time.Duration // attempts sent earlier do not count for the phase
 	ends           time.Duration // latest end of the phase
 	pausedInFlight int           // attempts of paused lanes that are still in flight
@@ -73,8 +73,8 @@ const (
 	// about its mean, and each sample resembles its neighbours. So with fewer samples, independent
 	// lanes would be taken for a group.
 	groupSamples = 128
-	// minimum limit of the group, or one batch for each open lane if there are fewer. That many in
-	// flight keep a nearby server busy.
+	// minimum limit of the group, or the number of open lanes if that is lower. That many in flight
+	// keep a nearby server busy.
 	minGroupLimit = 10
 	// elasticity below which an experiment ends at once: three times its standard error
 	groupClear   = 0.15
@@ -330,7 +330,8 @@ func (g *group) compare() {
 }
 
 // endExperiment ends the experiment. If more is true, its result contradicts the present state (a
-// group, or none). Then another experiment follows, or, after enough of them, the state changes.
+// group, or none). Then another experiment follows. After enough of them, the state changes if the
+// elasticity of all together is high enough.
 func (g *group) endExperiment(more bool) {
 	paused := g.phase > wholePhase
 	took := g.now - g.began

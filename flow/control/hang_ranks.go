@@ -13,14 +13,15 @@ import (
 // in flight.
 //
 // The rank of an attempt is the number of attempts that the worker held when it was sent: those
-// sent earlier and delivered later. The outcomes of about the last 200 attempts are counted by
-// rank. A likelihood ratio test looks for a level: two probabilities explain the outcomes better
-// than one, and the probability is much higher from some rank on. The rank does not depend on
-// whether the data of the attempt is bad, so bad data rarely looks like a level.
+// sent before that time and delivered after it. The outcomes are counted by rank, over about the
+// last 100 deliveries. A likelihood ratio test looks for a level: the rank from which attempts hang
+// with a much higher probability, if two probabilities explain the outcomes better than one. The
+// rank does not depend on whether the data of the attempt is bad, so bad data rarely looks like a
+// level.
 //
-// Example: a worker drops attempts above 5 in flight. Of 12 sent at once, those of the ranks 0 to 4
-// are delivered, and those of the ranks 5 to 11 hang. The logarithm of the likelihood is 0 with a
-// step at rank 5, and 7 log(7/12) + 5 log(5/12) = -8.2 without.
+// Example: a worker drops attempts above 5 in flight. Of 12 sent at once, five are delivered (ranks
+// 0 to 4), and seven hang (all of rank 5, because only five were delivered). The logarithm of the
+// likelihood is 0 with a step at rank 5, and 7 log(7/12) + 5 log(5/12) = -8.2 without.
 type hangRanks struct {
 	ranks [rankBuckets]hangCount
 	level int       // bucket of the known level; 0: none
@@ -30,8 +31,8 @@ type hangRanks struct {
 	// attempts counted as hung that are overdue and were not delivered (overdue), and those that
 	// were delivered after all (slow); decayed
 	overdue, slow float64
-	// Attempts are counted in the order in which they were sent. Hanging ones are recognized later
-	// than deliveries, which would look like a level.
+	// Attempts are counted in the order in which they were sent. Otherwise deliveries would be
+	// counted before earlier attempts that hang, and the difference would look like a level.
 	uncounted []rankedAttempt
 }
 
@@ -214,7 +215,7 @@ func (h *hangRanks) findLevel() (rank int, found bool) {
 // dropLevel forgets the level and its outcomes.
 func (h *hangRanks) dropLevel() { h.level, h.above = 0, hangCount{} }
 
-// refuted reports whether attempts below the known level hang as often as those above it.
+// refuted reports whether attempts below the known level hang about as often as those above it.
 func (h *hangRanks) refuted() bool {
 	return h.level > 0 && stepOf(h.below(), h.above) < stepEvidence/4
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// hanging handles attempts of a lane that hang while later ones are delivered. The cause is bad
-// data that fails late or never, not the worker's queue. So such attempts do not count as load of
-// the worker, and their timeouts do not narrow the window.
+// hanging handles attempts of a lane that hang while later ones are delivered. The cause is not the
+// worker's queue, but usually bad data: its attempts return late or never. So such attempts do not
+// count as load of the worker, and their timeouts do not narrow the window.
 //
 // If attempts hung recently, later ones give up their places in the window (they no longer count
 // against its limit) long before they are overdue. An attempt does so when three attempts sent
@@ -173,7 +173,8 @@ func (t *attempts) giveUpOvertaken(l *lane) {
 	}
 }
 
-// giveUpPlace makes attempt a, which probably hangs, give up its place in the window.
+// giveUpPlace makes attempt a, which probably hangs, give up its place in the window, within the
+// limit that [hanging] describes.
 func (t *attempts) giveUpPlace(a *attempt) {
 	l := a.lane
 	if !a.placed {

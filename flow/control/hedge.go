@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// Hedge configures hedges: second attempts of the item that holds the watermark, the oldest
-// unsettled one. An item is hedged if its attempt takes longer than nearly all attempts at its
-// worker, and longer than twice the expected time of another worker. That worker gets the hedge
-// (Dean and Barroso, The Tail at Scale, 2013).
+// Hedge configures hedges: second attempts of the oldest unsettled item, which holds the watermark
+// back. This item is hedged if its attempt takes longer than nearly all attempts at its worker, and
+// longer than twice the expected time of another worker. That worker gets the hedge (Dean and
+// Barroso, The Tail at Scale, 2013).
 //
 // Both attempts may deliver. So hedging suits only receivers that accept a second copy without
 // harm, and the zero value means no hedges. Items with keys, suspects, pieces of poison, retried

@@ -37,9 +37,9 @@ const (
 	withdrawn                 // it settles undelivered
 )
 
-// item is one item from its Offer or Piece event until it has settled and none of its attempts
-// runs. The memory of items is reused. In comments of this package, "the item" is usually the
-// argument named it.
+// item is one item from its Offer or Piece event until it has settled (or is deferred) and none of
+// its attempts runs. The memory of items is reused. In comments of this package, "the item" is
+// usually the argument named it.
 type item struct {
 	seq   uint64
 	rank  rank
@@ -189,7 +189,8 @@ func (b *backlog) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	return it
 }
 
-// finish removes an item that has settled, or was replaced by its pieces, from the sequence.
+// finish removes an item that has settled, was replaced by its pieces or is kept by the owner, from
+// its queue and the sequence.
 func (b *backlog) finish(it *item) {
 	b.leave(it)
 	it.state = isDone

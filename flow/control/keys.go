@@ -106,9 +106,10 @@ func (b *backlog) markHolding(it *item) {
 	}
 }
 
-// blockedByFailed returns the amount of all new items that are blocked by the order of their keys,
-// or 0 if no item is failed or overdue (see markHolding). These new items count against
-// Config.Waiting instead of Config.Ahead, so that the machine still requests items of other keys.
+// blockedByFailed returns the amount of all new items that are blocked by the order of their keys.
+// It returns 0 if no item with keys has failed or is overdue (see markHolding). These new items
+// count against Config.Waiting instead of Config.Ahead, so that the machine still requests items of
+// other keys.
 func (b *backlog) blockedByFailed() (a amount) {
 	if b.holding > 0 {
 		a = b.fresh.blocked

@@ -48,7 +48,8 @@ type lane struct {
 }
 
 // orderedRun is the current run of an Ordered lane: attempts that take effect in the order of their
-// indexes, until one of them fails. The next run begins with the failed item.
+// indexes, until one of them fails. The next run begins with the failed item, if the item is to be
+// sent again.
 type orderedRun struct {
 	num, index uint32   // of the next attempt
 	oldest     *attempt // first of the attempts not yet concluded, in the order of their indexes

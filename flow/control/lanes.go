@@ -289,8 +289,8 @@ func one(is bool) int {
 }
 
 // probe begins or ends a measurement of the drained round trip of l (the round trip without a queue
-// at the worker), if that is due. At most one lane, or a tenth of the lanes, measures at a time.
-// Only a lane that is used to its limit (limited) needs this: the queues of other lanes drain
+// at the worker), if that is due. At most a tenth of the lanes, but always one, may measure at a
+// time. Only a lane that is used to its limit (limited) needs this: the queues of other lanes drain
 // anyway.
 func (ls *lanes) probe(l *lane, limited bool) {
 	d := &l.win.drain
@@ -324,7 +324,7 @@ func (ls *lanes) endProbe(l *lane) {
 	}
 }
 
-// uptime is the total time in which at least one lane was open.
+// uptime is the total time in which at least one lane was open and no global backoff was active.
 type uptime struct {
 	total, since time.Duration
 	up           bool

@@ -9,8 +9,8 @@ import "time"
 //
 // An attempt with a place in the window is presumed lost if it has run longer than nearly all
 // others and was overtaken (as in RACK, RFC 8985): attempts sent later have been delivered. Its
-// item is still not sent again before the timeout. But a window does not grow while its lane has
-// attempts presumed lost, and these do not count as load of the worker.
+// item is still not sent again before the timeout. But a window that measures delay does not grow
+// while many attempts are presumed lost, and these do not count as load of the worker.
 type onTimeAttempts struct {
 	first, last *attempt
 	firstPlaced *attempt // first attempt with a place in the window; nil: there is none
@@ -116,8 +116,8 @@ func (o *onTimeAttempts) markLost(now time.Duration, e *estimator) {
 	}
 }
 
-// overdueSoon returns the round trip that hardly any item of mean cost exceeds: RFC 6298's timeout
-// without its minimum.
+// overdueSoon returns the round trip that hardly any item of mean cost exceeds: RFC 6298's timeout,
+// but with minLostAge round trips as its minimum.
 func (e *estimator) overdueSoon() time.Duration {
 	if e.srtt == 0 {
 		return initialRTO
