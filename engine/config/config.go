@@ -225,7 +225,7 @@ type Retry struct {
 type Waiting struct {
 	// Bytes is the maximum size of all waiting batches together, in source bytes. Zero, the
 	// default, means no such limit.
-	Bytes stream.Size `yaml:"bytes" doc:"source bytes of these batches; 0: limited only by memory and checkpoint.replay"`
+	Bytes stream.Size `yaml:"bytes" doc:"source bytes of these batches; 0: no limit"`
 	// Records is the maximum number of records in all waiting batches together, 1 to 100000000.
 	// Default 2000000.
 	Records int `yaml:"records" doc:"records in these batches"`

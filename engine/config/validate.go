@@ -10,7 +10,7 @@ import (
 )
 
 // Validate checks a config that was built or changed in Go. It applies the rules of [Load], except
-// those for Telemetry and for resources that only one component may use. Of components that were
+// those for resources that only one component may use. Of components that were
 // not read from a file, it checks the options only with their Validate methods. A config that Load
 // has returned is already valid. The error is an [*Error], or [Errors] if there are several
 // independent mistakes.
@@ -24,6 +24,9 @@ func (c *Config) Validate() error {
 	}
 	if err := c.Admin.Check(); err != nil {
 		v.fail(Place{File: c.Path}, "admin: %v", err)
+	}
+	if err := c.Telemetry.Check(); err != nil {
+		v.fail(Place{File: c.Path}, "telemetry: %v", err)
 	}
 	if len(c.Pipelines) == 0 {
 		v.fail(Place{File: c.Path}, "there is no pipeline; a config has at least one, with a "+

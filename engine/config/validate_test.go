@@ -44,6 +44,9 @@ func TestValidate(t *testing.T) {
 		{"admin",
 			func(c *Config, _ *Route) { c.Admin.Address = "0.0.0.0:1" },
 			"admin: 0.0.0.0:1 can be reached from other machines"},
+		{"telemetry",
+			func(c *Config, _ *Route) { c.Telemetry = Telemetry{OTLP: "http://127.0.0.1:4318"} },
+			"telemetry: interval is 0s"},
 		{"no pipelines", func(c *Config, _ *Route) { c.Pipelines = nil }, "there is no pipeline"},
 		{"name", func(c *Config, _ *Route) {
 			c.Pipelines[0].Name = "A b"
