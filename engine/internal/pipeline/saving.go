@@ -60,9 +60,9 @@ func (r *saver) synced() time.Time {
 
 // Run saves the progress until ctx ends. lastSave then saves the rest. Run does the following:
 //
-//   - Soon after records have settled, it reports them to a source whose clients wait for that
-//     (see settlerOf). With other sources, it writes the checkpoint if writesSoon is true, and
-//     pauses between such writes.
+//   - Soon after records have settled, it reports them if clients of the source wait for that.
+//     With other sources, it writes the checkpoint if writesSoon is true, and pauses between such
+//     writes.
 //   - Soon after the store of waiting batches has changed, it saves the store.
 //   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes at once. If a broker
 //     assigns the partitions, it syncs instead.

@@ -23,9 +23,9 @@ const (
 var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 
 // relocate recognises copies of files of earlier runs, made when the directory was copied to
-// another machine or restored. A stored id is moved to the listed file of the same name if the
-// inode of the id is not listed, and the listed file has no id and is a copy (see isCopy). Growing
-// files do not need this method, because their copies are found as after a rotation.
+// another machine or restored. If the inode of a stored id is not listed, the id is moved to the
+// listed file of the same name. This file must have no id and be a copy (see isCopy). Growing files
+// do not need this method, because their copies are found as after a rotation.
 func (q *quiet) relocate() {
 	c, moved := q.c, 0
 	for _, e := range c.ids.withoutFile() {

@@ -157,7 +157,8 @@ func (t *rotation) unwait(w *file) {
 }
 
 // follow processes the awaiting files. It searches their directories for successors, and gives up
-// files whose waiting time is over. It also searches for files of earlier runs that are not listed.
+// the files after their waiting time. It also searches for files of earlier runs that are not
+// listed.
 func (t *rotation) follow(now time.Duration) {
 	c := t.c
 	if c.lister.searchStored {
