@@ -41,7 +41,7 @@ type pipe struct {
 	tree      *supervise.Supervisor   // supervisor of the routes; nil if none is running
 	end       context.CancelCauseFunc // ends tree
 	over      map[*slot]bool          // routes that have ended and will not restart
-	held      bool                    // Apply is changing the routes, so the run must not end
+	held      bool                    // the routes are being changed, so the run must not end
 	closing   bool                    // all routes have ended, and the run is ending
 	finishing map[string]*finishing
 	order     []string // keys of finishing, oldest first
@@ -49,13 +49,14 @@ type pipe struct {
 	waits     bool     // the pipeline waits for a restart
 }
 
-// errAllEnded ends the context of a pipeline after all its routes have ended, and the context of
-// the engine after all pipelines have.
+// errAllEnded ends the context of a pipeline's routes after all of them have ended, and the context
+// of the pipelines after all of those have ended.
 var errAllEnded = errors.New("pipeline: every route has ended")
 
 // atOnce is the value of supervise.Spec.Shutdown with which a supervisor stops all its children at
-// the same time. A supervisor stops one child after the other. When the time Shutdown has passed,
-// it stops all remaining children together. As atOnce is so short, these are practically all.
+// the same time. Usually, a supervisor stops one child after the other. When the time Shutdown has
+// passed, it stops all remaining children together. As atOnce is so short, these are practically
+// all.
 const atOnce = time.Nanosecond
 
 // run runs the routes concurrently until all have ended. It starts the source's goroutines before
@@ -96,7 +97,8 @@ func (p *pipe) run(ctx context.Context) error {
 	return noRestart(err)
 }
 
-// draining reports whether all routes are draining and Apply is not changing the routes.
+// draining reports whether all routes are draining, and neither Apply nor a replay is changing the
+// routes.
 func (p *pipe) draining() bool {
 	p.mu.Lock()
 	slots, held := p.slots, p.held
@@ -104,7 +106,7 @@ func (p *pipe) draining() bool {
 	return !held && !slices.ContainsFunc(slots, func(s *slot) bool { return !s.isDraining() })
 }
 
-// begin creates the supervisor of the routes. It omits routes that Apply is removing.
+// begin creates the supervisor of the routes. It omits routes that are being removed.
 func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,8 +155,8 @@ func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 	p.endIfDone()
 }
 
-// endIfDone ends the run when every route has ended, unless Apply is changing the routes. The
-// caller holds p.mu.
+// endIfDone ends the run if every route has ended and none will restart. It does not end the run
+// while Apply or a replay is changing the routes. The caller holds p.mu.
 func (p *pipe) endIfDone() {
 	if p.held || p.tree == nil || slices.ContainsFunc(p.slots, func(s *slot) bool { return !p.over[s] }) {
 		return
@@ -190,7 +192,7 @@ func (p *pipe) child() supervise.Child {
 	}
 }
 
-// wake starts a route that waits for its restart immediately.
+// wake immediately starts a route that waits for its restart.
 func (p *pipe) wake(route string) {
 	p.mu.Lock()
 	tree := p.tree

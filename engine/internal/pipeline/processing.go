@@ -43,7 +43,7 @@ func newLine() *line {
 	}
 }
 
-// processorCount returns the number of processing goroutines: one for each CPU, up to
+// processorCount returns the number of processing goroutines: GOMAXPROCS, but at most
 // maxProcessors.
 func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 
@@ -51,14 +51,14 @@ func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 const maxProcessors = 64
 
 // jobsAtOnce is the maximum number of jobs (batches) that are not processed yet. With n processing
-// goroutines, there are n jobs in the channel jobs, n in the channel work, and one at each
+// goroutines, there are at most n jobs in the channel jobs, n in the channel work, and one at each
 // goroutine. The reader and the sender have one each. Two more may be batches that waited for a
 // retry and were read again. The channel line.again has this capacity, so a send never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
 // Run runs the processing goroutines. If one of them panics, Run stops the goroutines and child
-// processes that this goroutine has started. Then Run starts another processing goroutine, with new
-// instances of every processor in the config.
+// processes that the processors of this goroutine have started. Then Run starts another processing
+// goroutine, with new instances of every processor in the config.
 func (r *processors) Run(ctx context.Context) error {
 	children := make([]supervise.Child, processorCount())
 	for n := range children {
@@ -80,8 +80,8 @@ func (r *processors) Run(ctx context.Context) error {
 // processorRestarts decides how long to wait before a dead processing goroutine is replaced. Most
 // likely a record has killed it. This record is then found by processing the batch again in smaller
 // and smaller ranges (see trial), which kills more goroutines. So the first freeDeaths restarts do
-// not wait. Further restarts wait with exponential backoff, until a goroutine has finished a batch
-// or a range.
+// not wait. Further restarts wait with exponential backoff, until the new goroutine has finished a
+// batch or a range.
 type processorRestarts struct{ deaths atomic.Int32 }
 
 const freeDeaths = 16
@@ -150,7 +150,7 @@ func (r *processors) nextJob(ctx context.Context) *job {
 		return j
 	case j := <-r.line.late:
 		return j
-	case j := <-r.line.work: // nil if closed; again and late may still get jobs
+	case j := <-r.line.work: // nil if closed
 		return j
 	case <-ctx.Done():
 		return nil
@@ -215,8 +215,8 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 }
 
 // steps passes the batch to every processor of the chain, and then to the encoder. After that, it
-// writes dead letters for the records that the processors have marked as dead. If processors have
-// died of the batch before, steps processes it in ranges of records (see trial).
+// writes dead letters for the records that are marked as dead. If maxDeaths processors have died of
+// the batch before, steps processes it in ranges of records (see trial).
 func (p *processor) steps(ctx context.Context, j *job) error {
 	b := j.batch
 	if !j.suspect {
@@ -295,7 +295,8 @@ func show(b *stream.Batch, s recordRange, states []stream.State) {
 	}
 }
 
-// recordDeath notes that a processor has died of the job j, and gives j to another processor.
+// recordDeath notes that a processor has died of the job j. It gives j to another processing
+// goroutine, unless the batch must fail (see trial.died).
 func (r *processors) recordDeath(j *job, died error, idle *processorRestarts) {
 	j.batch.RollbackTo(j.saved)
 	deadLetter, giveUp := j.died(j.batch)

@@ -25,7 +25,7 @@ type reader struct {
 	pool      *stream.Pool
 	budget    *budget
 	reads     scope
-	left      atomic.Int64 // last known unread bytes if the source cannot estimate; -1 if unknown
+	left      atomic.Int64 // unread bytes when the reader was closed; -1 if unknown
 	reading   atomic.Int64 // start of the running call of Read, in ns since started; 0 if none
 
 	reader      stream.Reader // set before Run
@@ -62,7 +62,8 @@ func (r *reader) leftBytes() int64 {
 	return r.left.Load()
 }
 
-// announcer saves the progress of new partitions before the sink gets their data.
+// announcer gets the progress of new partitions before the sink gets their data. See
+// saver.announce.
 type announcer interface {
 	announce(met []stream.Mark, b *stream.Batch)
 }
@@ -126,10 +127,10 @@ func (s *scope) end(cause error) {
 	}
 }
 
-// Run reads batches until the data ends or the route drains. It passes them to the processors and
-// then closes the line. If the source returns an error, the sender gets it after the batches that
-// were read before, so these are still delivered. If ctx ends, Run does not release the batches
-// that it has read. The garbage collector frees them.
+// Run reads batches until the data ends or the route drains. It passes each batch to the processors
+// and to the sender. At the end, it closes line.jobs. If the source returns an error, the sender
+// gets it after the batches that were read before, so these are still delivered. If ctx ends, Run
+// does not release the batches that it has read. The garbage collector frees them.
 func (r *reader) Run(ctx context.Context) error {
 	defer close(r.line.jobs)
 	// Without a store of waiting batches, no batch comes after the last one that was read, and
@@ -224,8 +225,8 @@ func isClosed(c <-chan struct{}) bool {
 // thousand small files would need a thousand keys, and oneKey replaces them.
 var oneKey = []string{"all"}
 
-// opened counts b, which was just read, in the books. If b has data of new partitions, it saves
-// their progress in the checkpoint. It returns the batch's job.
+// opened counts b, which was just read, in the books. If b has data of new partitions, opened
+// passes their progress to the announcer. It returns the batch's job.
 func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.recordRead(ctx, b)
 	if len(met) > 0 {

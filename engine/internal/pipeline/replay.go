@@ -16,8 +16,8 @@ const replaySource = "dead_letters"
 
 // ReplayConfig returns a config that delivers the dead letters of one route of c again. Its source
 // reads the letters that match the filter, each once. They pass through the processors and the sink
-// of the route. The route's checkpoint records which letters were delivered. A letter that is
-// refused again becomes a new letter.
+// of the route. The route's checkpoint records which letters are settled. A letter that is refused
+// again becomes a new letter.
 //
 // Run the config with Options.Once, while no other process uses the state directory.
 func ReplayConfig(

@@ -18,9 +18,9 @@ import (
 // route is paused during the replay.
 const replayStall = time.Minute
 
-// ReplayLetters delivers the dead letters of a route that match the filter again, each once,
-// through the route's processors and sink. If discard is set, it only marks them as settled: then
-// the route keeps running.
+// ReplayLetters takes the dead letters of a route that match the filter, and delivers each of them
+// once more, through the route's processors and sink. If discard is set, it only marks the letters
+// as settled, and the route keeps running.
 //
 // The replay uses the route's checkpoint. So the route drains before the replay and restarts after
 // it. Other routes continue.

@@ -20,8 +20,8 @@ func settlerOf(r *saver) stream.SettledReader {
 // After a crash, an answered record could be missing in the output in two cases. The first case is
 // a sink that appends to a file: the restart truncates the file to the offset in the checkpoint.
 // The second case is a sink that acknowledges data before the data is durable. In both cases,
-// reportSettled first syncs the sink and writes the checkpoint. Batches that settle during a sync
-// share the next sync.
+// reportSettled first syncs the sink and the checkpoint. Batches that settle during a sync share
+// the next sync.
 func reportSettled(ctx context.Context, r *saver, reader stream.SettledReader) error {
 	r.mu.Lock()
 	marks, placed := r.books.marks(), len(r.books.places) > 0

@@ -19,12 +19,12 @@ import (
 //
 // The progress in the ledger is used even if it is behind the checkpoint, because the database may
 // have been restored from a backup. But if the ledger is empty and the checkpoint has progress,
-// checkLedger returns an error. The ledger has no names and metadata of partitions. load takes these
+// checkLedger returns an error. The ledger has no names or metadata of partitions. load takes these
 // from the checkpoint. The checkpoint alone has the progress of discarded dead letters.
 //
 // If o.Keep is set (see stream.SinkOptions), several processes use the same ledger. Then load
-// ignores the partitions of other processes, and accepts an empty ledger. If o.OwnLetters is set,
-// the ledger has only the progress of replayed dead letters.
+// accepts an empty ledger. It ignores the partitions of other processes, except requests and dead
+// letters. If o.OwnLetters is set, the ledger has only the progress of replayed dead letters.
 func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
@@ -80,7 +80,8 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 // checkLedger returns an error if the sink's ledger is empty and the checkpoint has progress, except
 // for ranges that wait for a retry: the checkpoint counts them as settled, although they were not
 // delivered. It must be called after the store of waiting batches was opened. A replay of dead
-// letters does not open that store. It accepts an empty ledger if ranges of each partition wait.
+// letters does not open that store. In a replay, checkLedger therefore accepts an empty ledger if,
+// according to the checkpoint, ranges of each partition wait.
 func (r *saver) checkLedger() error {
 	if r.resumed == nil || !r.resumed.ledgerEmpty {
 		return nil
@@ -98,7 +99,7 @@ func (r *saver) checkLedger() error {
 }
 
 // amount is the amount of data that was delivered, dead-lettered or dropped according to the
-// checkpoint. It is used in an error message.
+// checkpoint.
 type amount struct {
 	partitions int
 	positions  int64 // bytes of files, key values of tables
@@ -134,8 +135,8 @@ type resumed struct {
 	// the ledger has no progress, and the checkpoint has some; see saver.checkLedger
 	ledgerEmpty bool
 
-	// Only the checkpoint's goroutine uses the fields below. Both are ordered from oldest to
-	// newest.
+	// The fields below are used during saves only, one save at a time. Both are ordered from oldest
+	// to newest.
 	late []prunedPartition // deleted partitions that this run has read data of
 	kept []string          // deleted partitions that the sink's ledger still has
 }

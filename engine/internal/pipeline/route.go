@@ -14,14 +14,14 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// ErrDraining is the cause with which a reader's context ends when the route drains.
+// ErrDraining is the cause with which the context for opening or reading ends when the route drains
+// or ends.
 var ErrDraining = errors.New("pipeline: draining")
 
 // route passes batches from a source through processors to a sink. It owns everything that it needs
 // while it runs. It runs once. After a failure, its slot creates a new route.
 //
-// The work is done by a reader, processors, a sender and a saver. Each has its own goroutines. They
-// share a core.
+// The work is done by a reader, processors, a sender and a saver, which share a core.
 type route struct {
 	*core
 	pipe  *pipe
@@ -242,8 +242,8 @@ func (r *route) watchDrain(ctx context.Context) error {
 }
 
 // sourceFailed is called when nothing more can be read, because the source or a processor has
-// failed with err. The batches that were read before may still settle, in the time of a drain. Then
-// the route fails with err.
+// failed with err. The batches that were read before may still settle, within the maximum time of a
+// drain. Then the route fails with err.
 func (r *route) sourceFailed(err error) {
 	r.waits.stop() // waiting batches remain in the store for the next start
 	r.host.Go("source failed", func(ctx context.Context) error {
@@ -251,7 +251,7 @@ func (r *route) sourceFailed(err error) {
 	})
 }
 
-// awaitSettled returns when ctx is done, because the route has ended. It stops the route if this
+// awaitSettled waits until the route has ended, so that ctx is done. It stops the route if the wait
 // takes longer than the maximum time of a drain, or if no worker can deliver. The function cause
 // gets the reason, and returns the error with which the route fails.
 func (r *route) awaitSettled(ctx context.Context, cause func(why error) error) error {
@@ -279,7 +279,8 @@ func (r *route) awaitSettled(ctx context.Context, cause func(why error) error) e
 	}
 }
 
-// watchStall stops a finite run if data waits and none settles for too long.
+// watchStall stops a finite run if data waits and none settles for too long, or if every worker is
+// misconfigured.
 func (r *route) watchStall(ctx context.Context) error {
 	tick := time.NewTicker(min(max(r.stall/20, 10*time.Millisecond), outageTick))
 	defer tick.Stop()

@@ -27,7 +27,7 @@ type core struct {
 	assigned *assignments // nil unless a broker assigns the source's partitions
 
 	started  time.Time    // set under mu, before the route's goroutines start
-	progress atomic.Int64 // time when a batch last settled, in ns since started
+	progress atomic.Int64 // when a batch last settled, or the route was idle; in ns since started
 
 	mu    sync.Mutex // guards the fields below; never held during calls to other components
 	books *books

@@ -34,11 +34,13 @@ type saver struct {
 	// a quarter of checkpoint.replay, or when many partitions are new.
 	urgent chan struct{}
 
-	syncedAt atomic.Int64 // start of the last successful sync, in ns since 1970; 0 if none
+	// syncedAt is the start of the last successful sync at the interval checkpoint.sync, in ns
+	// since 1970; 0 if none.
+	syncedAt atomic.Int64
 
 	soon chan struct{} // wakes Run to write soon; nil if it must not
 
-	deleted  []string // deleted partitions; used by the checkpoint's goroutine only
+	deleted  []string // deleted partitions; used during saves only, one save at a time
 	prunable []string // for the sink to delete, once deleted from the checkpoint
 	// unreported has the progress that was saved since the last report to the source and the sink,
 	// by partition id. It is nil if there is none.
@@ -47,7 +49,8 @@ type saver struct {
 	finisher []stream.Partition // settled partitions that the source must finish; core.mu guards it
 }
 
-// synced returns the start of the last successful sync, or the zero time if there was none.
+// synced returns the start of the last successful sync at the interval checkpoint.sync, or the zero
+// time if there was none.
 func (r *saver) synced() time.Time {
 	if at := r.syncedAt.Load(); at > 0 {
 		return time.Unix(0, at)
@@ -57,15 +60,18 @@ func (r *saver) synced() time.Time {
 
 // Run saves the progress until ctx ends. lastSave then saves the rest. Run does the following:
 //
-//   - Soon after records have settled, it writes the checkpoint if writesSoon is true. It pauses
-//     between such writes.
-//   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes at once.
+//   - Soon after records have settled, it reports them if clients of the source wait for that.
+//     With other sources, it writes the checkpoint if writesSoon is true, and pauses between such
+//     writes.
+//   - Soon after the store of waiting batches has changed, it saves the store.
+//   - When the unsaved bytes reach a quarter of checkpoint.replay, it writes at once. If a broker
+//     assigns the partitions, it syncs instead.
 //   - When manyParts partitions are new, it syncs at once.
 //   - At every interval checkpoint.sync, it syncs the checkpoint to disk. Then the source may
 //     finish (for example rename) settled files.
 //
 // A write may fail with an error that passes, such as a full disk. Run then retries it with growing
-// waits. No data is lost, because deliveries stop when the unsaved bytes reach checkpoint.replay.
+// waits. Meanwhile, deliveries stop when the unsaved bytes reach checkpoint.replay.
 //
 // After any other failure, Run returns the error. For example, after a failed sync neither the
 // sink's data nor the log can be trusted. The route then ends and restarts from the checkpoint. In
@@ -146,14 +152,15 @@ const bucketPause = 100 * time.Millisecond
 
 // writesSoon reports whether the route writes the checkpoint soon after records have settled,
 // instead of once every checkpoint.sync. It does so if a kill would otherwise repeat these records,
-// and if a write only appends to the log.
+// and if a write does not need a sync of the sink first.
 func (r *saver) writesSoon() bool {
 	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.layers.layered())
 }
 
 // saveBackoff is the wait between failed attempts to save the progress and to report it to the
 // source and the sink. A successful write alone does not reset the wait, because the report may
-// still fail. Only a successful sync, which includes the report, resets it.
+// still fail. Only a successful sync at the interval checkpoint.sync, which includes the report,
+// resets it.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
 // After a write, the minimum pause is markPause times the number of marks in the write. A mark is
@@ -175,7 +182,7 @@ func (e *laterError) Unwrap() error { return e.err }
 
 // writeOffAfter is the time after which missing records count as deleted. These are records that an
 // earlier run has read and not settled, and that this run has not read again. The time begins when
-// the source last returned data.
+// the reader begins to wait for data.
 const writeOffAfter = 10 * time.Second
 
 // take returns the progress that is not in the checkpoint. From then on, the accounts of the route
@@ -318,8 +325,8 @@ func (r *saver) sync(ctx context.Context) error {
 	return r.forget()
 }
 
-// report reports all progress saved since the last report to the source and the sink. The progress
-// must be durable.
+// report reports to the source and the sink all progress that was saved since the last report. The
+// progress must be durable.
 func (r *saver) report(ctx context.Context) error {
 	if len(r.unreported) == 0 {
 		return nil
@@ -368,10 +375,10 @@ func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 	}
 }
 
-// manyParts is the number of new partitions after which the checkpoint is synced before the next
-// interval. The source uses some kilobytes of memory for each new file until it learns that the
-// progress of the file is saved. In a folder of many small files, this memory would grow until the
-// interval ends.
+// manyParts is the number of new partitions after which the checkpoint is synced at once, before
+// the interval checkpoint.sync ends. The source uses some kilobytes of memory for each new file
+// until it learns that the progress of the file is saved. In a folder of many small files, this
+// memory would grow until the interval ends.
 const manyParts = 4096
 
 // wake wakes Run to save immediately if the unsaved bytes reach a quarter of checkpoint.replay, or
@@ -407,7 +414,7 @@ func wake(c chan<- struct{}) {
 // sink commits the data and the watermark of a partition id together, but only the checkpoint
 // records which file belongs to this id. Without announce, a kill could come between the sink's
 // commit and the first save of the checkpoint. The ledger would then have progress of an unknown
-// file. If saving fails, the checkpoint's goroutine retries it or reports the error.
+// file. If saving fails, the next save of Run includes the partitions.
 func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
@@ -431,9 +438,9 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 // data. A resume token is a position in the output, such as a file and its length. The argument
 // saved has the resume tokens in the checkpoint.
 //
-// saveToken also removes the tokens of lanes with other names. They remain if the name of the
-// output file was changed in the config. If the old name were used again later, the old token would
-// truncate the file to the old offset.
+// saveToken also removes the tokens of lanes with other names. Such tokens are left when the name
+// of the output file was changed in the config. If the old name were used again later, the old
+// token would truncate the file to the old offset.
 func (r *saver) saveToken(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil

@@ -30,8 +30,8 @@ type sender struct {
 	stability   stability
 
 	trace *trace.File // nil if tracing is disabled
-	// tracer returns a tracer for a sender with the given start time. It is nil if telemetry.traces
-	// is 0.
+	// tracer returns a tracer for a sender with the given start time. It is nil if telemetry is
+	// disabled or telemetry.traces is 0.
 	tracer func(started time.Time) *telemetry.Tracer
 
 	laneOrder sync.Mutex // serializes changes of laneSet; taken before core.mu
@@ -102,8 +102,8 @@ func (r *sender) lanes() []stream.Lane {
 	return r.laneSet
 }
 
-// setLanes changes the workers. The sink calls it, perhaps before the sender exists. The sender
-// then starts with these lanes.
+// setLanes changes the workers. The sink calls it. If the sender does not exist yet, it will start
+// with these lanes.
 func (r *sender) setLanes(lanes []stream.Lane) {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
@@ -121,8 +121,8 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 	}
 }
 
-// settled is called with the outcome of a batch, or of a piece of a split batch, which has some of
-// its records. It records the outcome. The sender's event loop calls it.
+// settled records the outcome of a batch, or of a piece of a split batch. (A piece has some of the
+// batch's records.) The sender's event loop calls it.
 func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if s.Withdrawn {
 		r.withdrew(it.Value)
@@ -141,9 +141,8 @@ func (r *sender) settleUnsent(b *stream.Batch) {
 	b.Release()
 }
 
-// recordSettled notes the outcome of a batch and wakes the saver. If the unsaved bytes have
-// reached a quarter of checkpoint.replay, the saver writes the checkpoint immediately, otherwise
-// soon.
+// recordSettled notes the outcome of a batch, and wakes the saver if necessary (see saver.wake). It
+// stops the route if there are too many dead letters (see deadletter.Guard).
 func (r *sender) recordSettled(b *stream.Batch, end batchOutcome) {
 	r.progress.Store(int64(r.now()))
 	r.observed.settled(b, end.deadLettered)
@@ -193,8 +192,8 @@ func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.F
 	r.failures.failed(it, f)
 }
 
-// released releases a batch. The sender's event loop calls it when the last attempt of the batch
-// has returned.
+// released releases a batch. The sender's event loop calls it when the sender no longer uses the
+// batch (see flow.Options.Released).
 func (r *sender) released(it flow.Item[*stream.Batch]) {
 	r.letters.takeRefuser(it.Value)
 	it.Value.Release()
@@ -211,8 +210,8 @@ func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*strea
 }
 
 // producer passes batches to the sender in read order. If the route needs no processing goroutines,
-// producer also reads the batches itself. Each batch then goes from the source to a worker without
-// a switch between goroutines.
+// producer also reads the batches itself. Each batch then goes from the source to the sender
+// without a switch between goroutines.
 type producer struct{ r *sender }
 
 // Next implements flow.Producer.

@@ -20,8 +20,8 @@ import (
 )
 
 // slot stands for one route of a pipeline across restarts. For each start it creates a new route,
-// which begins from the checkpoint. So nothing of a failed route remains in memory. The slot itself
-// keeps the counts and the last error across restarts.
+// which begins from the checkpoint. So no batch of a failed route remains in memory. The slot keeps
+// the counts and the last error across restarts.
 type slot struct {
 	key           string // "pipeline/route"
 	pipe          *pipe
@@ -34,7 +34,7 @@ type slot struct {
 	parkedBase *parkedBase
 	failures   *failures
 	arrived    atomic.Bool   // it has entered the pipeline's barrier
-	leaving    bool          // Apply is removing it; guarded by the pipeline's mu
+	leaving    bool          // it is being removed; guarded by the pipeline's mu
 	left       chan struct{} // closed when the route has ended after drain
 	leftOnce   sync.Once
 
@@ -142,10 +142,11 @@ func (s *slot) run(ctx context.Context) error {
 	return err
 }
 
-// runReopening runs r. When r ends, runReopening runs a new route at once in two cases:
+// runReopening runs r. In two cases it then runs a new route, without a restart by the supervisor:
 //
-//   - The sink asked to be opened again, after r had opened it.
-//   - The guard stopped r because of too many dead letters, and the input has changed since.
+//   - The sink asked to be opened again, after r had opened it. The new route runs at once.
+//   - The guard stopped r because of too many dead letters. The new route runs when the input has
+//     changed (see inputChanges).
 //
 // In all other cases, runReopening returns the result of r. The supervisor may then restart the
 // route after a wait.
@@ -369,8 +370,8 @@ func (s *slot) forgetUnstable(r *route) {
 	}
 }
 
-// result returns the route's error with its name, or nil if the route ended normally or is still
-// running.
+// result returns the error of the route's last run that has ended, with the name of the route. It
+// returns nil if this run ended normally, or if no run has ended.
 func (s *slot) result() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -394,7 +395,8 @@ func (s *slot) letters() (c counts, parks bool) {
 	return c, r.parking != nil
 }
 
-// snapshot returns the status of the route. It includes the counts of the slot's earlier routes.
+// snapshot returns the status of the route, with the counts of the slot's earlier routes (see
+// addPast).
 func (s *slot) snapshot() status.Route {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ func (e *Engine) elapsed() time.Duration {
 	return 0
 }
 
-// snapshot returns a consistent status of r, and the error with which r stopped. Earlier runs of
-// the slot had other routes, and the status does not include their counts. addPast adds them.
+// snapshot returns the status of r, and the error with which r stopped. The counts of attempts and
+// of workers are those of r alone. addPast adds those of the slot's earlier routes.
 func (r *route) snapshot() (s status.Route, err error) {
 	s = status.Route{
 		Pipeline: r.pipe.name, Name: r.cfg.Name, Source: r.source, Sink: r.cfg.Sink.Component.Name,
@@ -80,8 +80,9 @@ func (r *route) snapshot() (s status.Route, err error) {
 	return s, err
 }
 
-// addPast adds the counts of the slot's earlier routes to s. It omits those counts that r has
-// already taken over from the earlier route (see continueFrom).
+// addPast adds to s the attempts, redeliveries, duplicates and counts of workers of the slot's
+// earlier routes (past). The counts of records in s already include those of the earlier routes
+// (see continueFrom).
 func addPast(s *status.Route, past status.Route) {
 	s.Attempts += past.Attempts
 	s.Redelivered += past.Redelivered

@@ -44,8 +44,8 @@ type goroutine struct {
 	run  func(context.Context) error
 }
 
-// sourceShutdown is the maximum time for stopping the goroutines of a source. pipelineShutdown is
-// the maximum time for stopping a pipeline: first its routes, then its source.
+// pipelineShutdown is the maximum time for stopping a pipeline: first its routes, then the
+// goroutines of its source. It includes sourceShutdown for these goroutines.
 const (
 	sourceShutdown   = 10 * time.Second
 	pipelineShutdown = routeShutdown + sourceShutdown + time.Second
@@ -150,8 +150,8 @@ func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) 
 }
 
 // stop stops the goroutines, waits for them and closes the state directory. It returns the first
-// error of a goroutine. It must be called after all routes have stopped. It does nothing if the
-// host is not running.
+// error of a goroutine. It must be called after all routes have stopped. If the host was not
+// running, stop only sets its state.
 func (h *sourceHost) stop() error {
 	h.mu.Lock()
 	was := h.phase

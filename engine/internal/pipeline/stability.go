@@ -16,8 +16,7 @@ type stability struct {
 	ended  time.Time  // zero if the run has not ended
 }
 
-// stableAfter is the time after which a run is stable even if it has settled no batch. After this
-// time without a failure, the waits before restarts start over, too.
+// stableAfter is the time after which a run is stable even if it has settled no batch.
 const stableAfter = 30 * time.Second
 
 // open notes that sink and reader have opened.

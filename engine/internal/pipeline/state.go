@@ -96,7 +96,7 @@ func WaitingDir(pipeline, route string) string {
 const maxFileName = 100
 
 // fileName returns a file name for the name of a pipeline or route. All bytes except a-z, 0-9, -
-// and _ are escaped as %XX. Names that a config accepts have no such bytes. Embedders may use other
+// and _ are escaped as %XX. Names that a config accepts need no escapes. Embedders may use other
 // names. If the result is longer than maxFileName, its end is replaced by a hash. Different names
 // have different file names.
 func fileName(name string) string {
@@ -118,9 +118,9 @@ func fileName(name string) string {
 	return b.String()
 }
 
-// present returns an error if the state directory, or the checkpoint in it, has been deleted or
-// replaced since it was opened. Further writes would go to deleted files and be lost. The error is
-// final, because only a restart of the process creates a new checkpoint.
+// present returns an error if the state directory has been deleted or replaced since it was opened,
+// or if the checkpoint in it has been deleted. Further writes would go to deleted files and be
+// lost. The error is final, because only a restart of the process creates a new checkpoint.
 func (s *state) present(files vfs.FS) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

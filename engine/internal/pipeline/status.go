@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Version returns the version of this build, or "devel" for a build from a checkout.
+// Version returns the version of this build, or "devel" if the build has none.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version

@@ -58,9 +58,9 @@ func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
 }
 
 // tapSink samples the records of a batch after an attempt of the batch, or after the batch has
-// settled. It omits a batch that is not split into records, because sampling began after the batch
-// was read. The batch cannot be split now, as workers may still be reading it. tapSink calls
-// outcome for the sample of each record that is neither dropped nor dead.
+// settled. If sampling began after the batch was read, the batch may not be split into records.
+// tapSink omits such a batch: it cannot be split now, because workers may still be reading it.
+// tapSink calls outcome for the sample of each record that is neither dropped nor dead.
 func (c *core) tapSink(b *stream.Batch, outcome func(*tap.Sample)) {
 	c.observed.tap.Offer(tap.Stage{Index: -1}, len(b.Records), func(i int) tap.Sample {
 		s := sampleOf(b, i, "")

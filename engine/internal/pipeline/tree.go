@@ -7,7 +7,7 @@ import (
 // senderName is the name of the goroutine of a route that is the parent of its workers.
 const senderName = "sender"
 
-// Tree returns the running parts of the engine as a tree: its pipelines, their routes and all
+// Tree returns the parts of the engine as a tree: its pipelines, their routes and the supervised
 // goroutines by name, each with its restarts and last error. The parts are read one after the
 // other, not at one instant. The method String of the result draws the tree.
 func (e *Engine) Tree() supervise.Status {
@@ -30,8 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill adds the routes of p and their workers to the tree. The supervisors, from which the tree was
-// made, know only the routes that are running. fill creates nodes for the other routes.
+// fill adds the routes of p and their workers to the tree. The tree was made from the supervisors,
+// which do not have the routes of a pipeline that is not running. fill creates nodes for them.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {

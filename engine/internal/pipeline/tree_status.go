@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// treeStatus returns the tree of the engine's running parts for the admin pages. It takes the state
-// and reason of each worker from routes.
+// treeStatus returns the tree of the engine's parts for the admin pages. It takes the state and
+// reason of each worker from routes.
 func (e *Engine) treeStatus(now time.Time, routes []status.Route) *status.Child {
 	root := childStatus(e.Tree(), now)
 	for i := range routes {

@@ -10,8 +10,8 @@ import (
 
 // reportUnknownState logs that the checkpoint has state of routes that are not in the config c. It
 // also logs the routes of c that start from the beginning, because one of them may be a renamed
-// route. A reload often removes a route, so it logs nothing if all routes of c run already or have
-// state. A replay logs nothing, because its config has only one route.
+// route. A reload often removes a route. So on a reload, nothing is logged if all routes of c run
+// already or have state. In a replay, nothing is logged, because its config has only one route.
 func (e *Engine) reportUnknownState(store *checkpoint.Store, c *config.Config, reload bool) {
 	var running, configured, fresh, strays []string
 	if reload {

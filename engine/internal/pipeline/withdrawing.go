@@ -58,9 +58,10 @@ func (w *withdrawals) wants(b *stream.Batch) bool {
 	return w.reader != nil && canWithdraw(b) && w.reader.Unwanted(b)
 }
 
-// withdrawUnsent withdraws the batches that the reader no longer wants to be delivered. Those that
-// have not reached the sender are withdrawn at once. Those in the sender are withdrawn soon after
-// withdrawUnsent has returned.
+// withdrawUnsent withdraws the batches that the reader no longer wants to be delivered. Processed
+// batches that have not reached the sender are withdrawn at once. Those that wait in the sender for
+// their first attempt are withdrawn soon after withdrawUnsent has returned. A batch that is still
+// being processed is withdrawn when it reaches the sender.
 func (r *sender) withdrawUnsent() {
 	w := r.withdrawals
 	w.mu.Lock()

@@ -12,8 +12,8 @@ import (
 // Progress at a removed position is saved with the fingerprint of an earlier position.
 const maxEarlier = 64
 
-// notes are the fingerprints that a route's checkpoint stores, by partition. The reader writes
-// them, and the goroutine that writes checkpoints reads them.
+// notes are the fingerprints that a route's checkpoint stores, by partition. The reader and the
+// goroutine that writes checkpoints use them concurrently.
 type notes struct {
 	mu   sync.Mutex // guards the content of the notes, except suffix
 	byID map[string]*note
@@ -77,8 +77,8 @@ func (n *notes) grow(t *note, head []byte) {
 	t.fingerprint = t.fingerprint.WithHead(head)
 }
 
-// await keeps the earlier fingerprints of t until move is called, even if they are below the
-// watermark. They show how many bytes of the file a copy has.
+// await keeps the earlier fingerprints of t until move or shorten is called, even if they are below
+// the watermark. They show how many bytes of the file a copy has.
 func (n *notes) await(t *note) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -189,7 +189,8 @@ func (f *file) fingerprintAt(at int64, head []byte) (fileid.Fingerprint, error) 
 	return p.WithPlace(at, before), nil
 }
 
-// remember records the data of the last Fill, which began at a given position (before). That data
+// remember records the data of the last Fill, which began at a given position (before). The filler
+// has this data if Fill has decoded or joined records (see lines.Filler.Seen). Otherwise, the data
 // is at the end of b's data, unless a line end was added, a record was cut or a range was skipped.
 // In these three cases the file's bytes before the cursor are unknown.
 func (cur *cursor) remember(b *stream.Batch, before int64) {

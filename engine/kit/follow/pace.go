@@ -7,11 +7,12 @@ import (
 )
 
 // scanSpacing bounds the cost of listings: the wait between two listings is at least scanSpacing
-// times the duration of the first one, unless a notification comes or a file is due before.
+// times the duration of the first one. It is shorter if a notification comes, if a file is due, or
+// if a reader with Once has read everything.
 const scanSpacing = 10
 
 const (
-	// wakeSpacing is the least wait between two listings.
+	// wakeSpacing is the minimum wait between two listings.
 	wakeSpacing = 5 * time.Millisecond
 	// wakePerFile is the minimum wait between two listings for each file in which the last listing
 	// has found data. These waits add up, to at most wakeMost. A read costs several system calls
@@ -42,7 +43,7 @@ func (p *pace) dueAt(at time.Duration) {
 // soon schedules a listing as early as possible.
 func (p *pace) soon() { p.dueAt(1) }
 
-// spacing returns the least wait between the last listing and the next one.
+// spacing returns the minimum wait between the last listing and the next one.
 func (p *pace) spacing() time.Duration {
 	return max(wakeSpacing, 2*p.took, min(time.Duration(p.found)*wakePerFile, wakeMost))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// With Once: the number of attempts to read an unreadable file, and the wait for files that are
-// still being written. The wait is a multiple of Options.Settle, but at least finalWaitMin.
+// With Once: the number of attempts to read an unreadable file, and the longest wait for files that
+// are still being written. This wait is a multiple of Options.Settle, but at least finalWaitMin.
 const (
 	onceTries       = 3
 	finalWaitSettle = 10
@@ -86,7 +86,7 @@ func (r *Reader) count(name string, n int64) {
 	r.c.h.Count(name, n)
 }
 
-// Remaining implements stream.Estimator. It returns the unread bytes as of the last listing.
+// Remaining implements stream.Estimator. It returns the unread bytes of the files as last listed.
 func (r *Reader) Remaining() int64 { return max(0, r.left.Load()) }
 
 // Read implements stream.Reader.

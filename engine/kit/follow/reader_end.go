@@ -36,8 +36,9 @@ func (r *Reader) isAtEnd(f *file) bool {
 	return f.info.Size == cur.drained && !cur.changed()
 }
 
-// ended reports whether a reader with Once has reached its end, and returns the result: io.EOF, or
-// an error that names the remaining data.
+// ended reports whether a reader has ended, and returns the result. If the routes have to stop
+// (Catalogue.over), the result is the reason. Otherwise the reader has Once, and the result is
+// io.EOF or an error about unread files.
 func (r *Reader) ended() (bool, error) {
 	c := r.c
 	if c.over != nil {

@@ -117,8 +117,9 @@ func CheckGlobs(key string, globs []string) error {
 }
 
 // CheckExcluded returns an error for the first glob of include that matches only excluded files. It
-// checks globs of exclude without a slash and with * as the only wildcard. Such a glob excludes all
-// files of another glob if it matches the text of that glob. Example: *.gz matches app*.gz.
+// checks only the globs of exclude that have no slash and no wildcard other than *. Such a glob
+// excludes all files of another glob if it matches the text of that glob. Example: *.gz matches
+// app*.gz.
 func CheckExcluded(include, exclude []string) error {
 	for i, in := range include {
 		for _, ex := range exclude {

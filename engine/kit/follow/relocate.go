@@ -12,8 +12,8 @@ import (
 type Identity uint8
 
 const (
-	// ByInode recognises a file by device, inode, birth time and content. If a file is a copy that
-	// kept the modification time, only its content counts.
+	// ByInode recognises a file by device, inode, birth time and content. A copy that has kept the
+	// modification time is recognised by its name and content.
 	ByInode Identity = iota
 	// ByContent recognises a file by its name and content if its inode is not found.
 	ByContent
@@ -22,10 +22,10 @@ const (
 // Identities are the values of the option identity.
 var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 
-// relocate recognises copies of complete files of earlier runs, made when the directory was copied
-// to another machine or restored. A stored id is moved to the listed file of the same name under
-// two conditions. The inode of the id is not listed, and the file matches the fingerprint. Growing
-// files do not need this method, because their copies are found as after a rotation.
+// relocate recognises copies of files of earlier runs, made when the directory was copied to
+// another machine or restored. If the inode of a stored id is not listed, the id is moved to the
+// listed file of the same name. This file must have no id and be a copy (see isCopy). Growing files
+// do not need this method, because their copies are found as after a rotation.
 func (q *quiet) relocate() {
 	c, moved := q.c, 0
 	for _, e := range c.ids.withoutFile() {
@@ -54,7 +54,7 @@ func (q *quiet) relocate() {
 }
 
 // warnMissing reports that the rest of a partly delivered file of an earlier run cannot be read. It
-// does so once for each route, even if the route is restarted.
+// does so once for each file and route, even if the route is restarted.
 func (q *quiet) warnMissing(e *Entry, marks []storedMark) {
 	for _, m := range marks {
 		key := missing{m.r.o.Route, e.text}
@@ -81,8 +81,8 @@ func (q *quiet) isCopy(f *file, marks []storedMark) bool {
 
 // mayBeCopy reports whether f can be a copy of the file that m belongs to, by size and times. A
 // copy of a completely read file has the same size and the same time, perhaps truncated to seconds.
-// Any other copy has a modification time before its creation. With ByContent, size and times do not
-// count.
+// A copy of any other file has a modification time before its creation. With ByContent, size and
+// times do not count.
 func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
 	fingerprint := fingerprintOf(m)
 	if fingerprint.At == 0 || f.info.Size == 0 {
@@ -124,8 +124,8 @@ type born struct {
 
 // renumber recognises files of earlier runs on a file system that has another device number now: it
 // was remounted, the machine was restarted, or the whole file system was copied. A stored id gets
-// the new device number if a listed file has the same inode and birth time, and if no listed file
-// is on the old device. The head and the fingerprint are compared later, as for any other file.
+// the new device number if a listed file has the same inode and birth time, and if no known file is
+// on the old device. The head and the fingerprint are compared later, as for any other file.
 // Files without a birth time are skipped: inode numbers alone are weak evidence.
 func (c *Catalogue) renumber() {
 	devices := make(map[uint64]bool)

@@ -12,8 +12,9 @@ import (
 )
 
 // rotation follows growing files through rotations: a file is renamed (perhaps to an unlisted
-// name), or copied away and truncated. A file without its name or content becomes an awaiting file.
-// It waits for a successor, a file that holds the same data.
+// name), or copied away and truncated. A file that has lost its name or its content, and can no
+// longer be read, becomes an awaiting file. It waits for a successor, a file that holds the same
+// data.
 type rotation struct {
 	c *Catalogue
 	// files with an id, including awaiting ones, by the stem of their label
@@ -28,7 +29,8 @@ type rotation struct {
 }
 
 // tried is the state of an unlisted file when it was last looked at, and was not found to continue
-// an awaiting file. The file is looked at again only if it has changed or could not be read.
+// an awaiting file. The file is looked at again only if it has changed, if it could not be read, or
+// if there are other awaiting files since.
 type tried struct {
 	size    int64
 	time    time.Time
@@ -154,9 +156,9 @@ func (t *rotation) unwait(w *file) {
 	delete(t.awaiting, w)
 }
 
-// follow processes files that have lost their names. It searches their directories for successors,
-// and gives up files of which the waiting time is over. It also searches for files of earlier runs
-// that are not listed.
+// follow processes the awaiting files. It searches their directories for successors, and gives up
+// the files after their waiting time. It also searches for files of earlier runs that are not
+// listed.
 func (t *rotation) follow(now time.Duration) {
 	c := t.c
 	if c.lister.searchStored {
@@ -260,7 +262,7 @@ func (t *rotation) logRewritten(w *file) {
 }
 
 // sawAll is called when f was read to its end. Awaiting files may have had the inode of f. Since f
-// has other data than they, their data is no longer searched for in this inode.
+// has other data, the data of these files is no longer searched for in this inode.
 func (t *rotation) sawAll(f *file) {
 	for w := range t.awaiting {
 		if w.entry != nil && isOf(w.entry.id, f.info) &&

@@ -106,8 +106,9 @@ func (t *rotation) newUnlisted(s Listed) *file {
 	return f
 }
 
-// tryUnlisted follows the unlisted file f if it continues an awaiting file. The parameter at lists
-// the awaiting files that had the inode number of f.
+// tryUnlisted follows the unlisted file f if it continues an awaiting file, or if it is one that
+// was rewritten (see isRewritten). The parameter at lists the awaiting files that had the inode of
+// f.
 func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	c := t.c
 	if c.table.byKey[keyOf(f.info)] != nil {
@@ -213,8 +214,8 @@ func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 	return len(same) > 0
 }
 
-// continueRelated makes f the successor of the first awaiting file of a related name with data that
-// f contains.
+// continueRelated makes f the successor of an awaiting or held file (see isHeld) with a related
+// name, if f contains the data of that file.
 func (t *rotation) continueRelated(f *file, head []byte) outcome {
 	k, v := &t.c.copies, verdict{unlisted: true}
 	for _, e := range k.relatedEntries(f, head) {
@@ -266,8 +267,8 @@ func (t *rotation) hasRelated(f *file) bool {
 }
 
 // lateMost is the maximum additional time for which a nameless or awaiting file waits after its
-// normal waiting time. It applies as long as another file that is still incomplete may be the
-// successor.
+// normal waiting time. It applies while another file may still be the successor (see
+// mayHaveSuccessor).
 const lateMost = 10 * packedWait
 
 // mayHaveSuccessor reports whether one of the listed files may be the successor of w. The file w is
@@ -303,9 +304,9 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 }
 
 // isUnreadIn reports whether the awaiting file w is still needed to recognise the file in which w
-// was rewritten in place. It is needed while some route has delivered nothing of the new content,
-// and so has no mark of it. If the file then gets an unlisted name, the next process can find it
-// only by the inode in the mark of w.
+// was rewritten in place. It is needed while some route has read nothing of the new content, and so
+// has no mark of it. If the file then gets an unlisted name, the next process can find it only by
+// the inode in the mark of w.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
 	return w.state == awaiting && w.entry.phase != known && f != nil &&

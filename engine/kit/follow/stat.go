@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stat is the reader's compact form of a vfs.Info, less than half its size: a source may keep a
-// hundred thousand of them.
+// stat is the catalogue's compact form of a vfs.Info. It has less than half the size, because a
+// source may keep a hundred thousand of them.
 type stat struct {
 	Size           int64
 	ModTime, Birth stamp
@@ -65,9 +65,9 @@ func IsOf(id fileid.ID, info vfs.Info) bool { return isOf(id, statOf(info)) }
 
 func compareTimes(a, b *file) int { return cmp.Compare(a.info.ModTime, b.info.ModTime) }
 
-// byLabel orders files by label, and files of one label by their identity. The identification of
-// one file may affect that of another, so wherever several are identified, the order must depend on
-// the files alone.
+// byLabel orders files by label, and files of one label by their identity. The order depends on the
+// files alone. It is used where several files are identified, because the identification of one may
+// affect that of another.
 func byLabel(a, b *file) int {
 	return cmp.Or(strings.Compare(a.label, b.label), strings.Compare(a.id(), b.id()),
 		cmp.Compare(a.info.Ino, b.info.Ino),

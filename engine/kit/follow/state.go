@@ -3,7 +3,7 @@
 package follow
 
 // state is the stage of a file between its first listing and its end. A file is created as listed,
-// unlisted or awaiting.
+// unlisted, awaiting or finished.
 //
 //	from      event       to        when
 //	listed    renamed     listed    its inode has another listed name

@@ -19,8 +19,8 @@ type ending struct {
 	at     time.Duration // when either may become true; 0: an event will show it
 }
 
-// take fills b from f. stay reports whether b is complete and f, which has more data, stays first
-// in the queue.
+// take fills b from f. stay reports whether b is complete and f, which may have more data, stays
+// first in the queue.
 func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	defer r.filler.release()
 	end, ok := r.c.establish(f, &r.filler)
@@ -107,7 +107,7 @@ func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 // the reason.
 const rereading = "it is read from its beginning, unread data of the old content is lost"
 
-// verify reports whether the route can go on reading the file. If the file has changed, verify
+// verify reports whether the route can continue to read the file. If the file has changed, verify
 // checks that the delivered data is still in the file. If the parameter later is set, the caller
 // makes this check after its read instead. verify returns false if the file was replaced, cannot be
 // read, or was sealed and has not grown.

@@ -51,9 +51,9 @@ func (r *Reader) takeUnsaved(id string) readEnd {
 	return end
 }
 
-// reportUnsaved reports lost data: an earlier reader of the route has read it, it was not settled,
-// and its file is not searched for. The data of an awaited file is reported when that file is given
-// up.
+// reportUnsaved reports lost data: an earlier reader of the route has read it, but it was not
+// settled, and its file is not searched for. The data of an awaiting file is reported when that
+// file is given up.
 func (r *Reader) reportUnsaved() {
 	r.c.ids.mu.Lock()
 	ids := slices.Sorted(maps.Keys(r.unsaved))

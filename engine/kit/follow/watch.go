@@ -14,20 +14,21 @@ const (
 	maxWatches = 512
 	// watchAgain is how often the list of directories is updated.
 	watchAgain = 5 * time.Second
-	// eventsAtOnce is the maximum number of notifications taken at once. They collect during
+	// eventsAtOnce is the size of the buffer for notifications. They collect there during
 	// wakeSpacing, the minimum wait between two listings. Constantly growing files cause a
 	// notification per write, and a wake-up for each costs more than reading the written bytes.
 	eventsAtOnce = 1024
-	// busyFor is the time after which watching stops if every listing in that time has found
-	// bytes to read. Readers that always find data list the files at regular intervals anyway.
-	// Notifications would only cost time, in the writer and in the reader.
+	// busyFor is the time after which watching stops if every listing in that time has found bytes
+	// to read for every reader. Readers that always find data list the files at regular intervals
+	// anyway. Notifications would only cost time, in the writer and in the reader.
 	busyFor = time.Second
 )
 
 // Watch wakes the readers at each change in the directories that dirs returns. ours reports whether
 // the changed path belongs to the source. Its argument written is true if bytes of the file
-// changed, and false if a name changed. Watch returns when ctx is done or stop is closed. Nothing
-// is watched while all readers are busy.
+// changed, and otherwise false, for example if a name changed. Watch returns when ctx is done or
+// stop is closed, or with an error if the system does not allow another watcher. Nothing is watched
+// while all readers are busy.
 //
 // Notifications only save time: polling finds every change as well, and on network mounts it is the
 // only way.
