@@ -23,14 +23,15 @@ type estimator struct {
 	doubled time.Duration // time of the last doubling
 
 	delivered float64 // cost delivered since the lane came up
-	rate      float64 // cost per second under a backlog; 0: not known
-	service   float64 // round trip of an item of mean cost at the drained worker; 0: not known
-	serviceN  int
-	sampled   time.Duration // when a round trip was last measured
-	known     bool          // the lane has delivered since it came up
-	missed    int           // timeouts in a row since the last delivery
-	raise     int           // missed while bad data explained the timeouts
-	tail      tail
+	// averages over attempts under a backlog; 0: not known
+	done, span float64 // cost delivered between sending and answer; that time
+	service    float64 // round trip of an item of mean cost at the drained worker; 0: not known
+	serviceN   int
+	sampled    time.Duration // when a round trip was last measured
+	known      bool          // the lane has delivered since it came up
+	missed     int           // timeouts in a row since the last delivery
+	raise      int           // missed while bad data explained the timeouts
+	tail       tail
 }
 
 const (
@@ -111,6 +112,16 @@ func (e *estimator) normal(rtt, cost float64) float64 {
 	return rtt * e.expected(e.mean) / x
 }
 
+// rate returns the cost per second under a backlog, or 0 if it is not known. It is a ratio of
+// averages. The average of the ratios would be too high, because short round trips would dominate
+// it: at a worker with exponential service times and two items in flight, twice the true rate.
+func (e *estimator) rate() float64 {
+	if e.span == 0 {
+		return 0
+	}
+	return e.done / e.span
+}
+
 // progress updates rate and service from an attempt that was delivered in time. The parameter ahead
 // is the lane's cost in flight when the attempt was sent. The parameter done is the cost delivered
 // since then. Both include the attempt.
@@ -124,15 +135,15 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 		rtt = 1e-9
 	}
 	if ahead >= 2*cost {
-		if r := done / rtt; e.rate == 0 {
-			e.rate = r
-		} else {
-			e.rate += weight * (r - e.rate)
+		if e.span == 0 {
+			e.done, e.span = done, rtt
 		}
+		e.done += weight * (done - e.done)
+		e.span += weight * (rtt - e.span)
 	}
 	s := rtt
-	if e.rate > 0 {
-		s = max(minOfSample*rtt, rtt-(ahead-cost)/e.rate)
+	if rate := e.rate(); rate > 0 {
+		s = max(minOfSample*rtt, rtt-(ahead-cost)/rate)
 	}
 	s = e.normal(s, cost)
 	if e.serviceN < serviceStart {
@@ -158,10 +169,11 @@ func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 // by the smoothed round trip. The result is at most 1, and it is 1 if the rate is unknown.
 func (e *estimator) relativeRoundTrip(ahead float64) float64 {
 	usual := e.expected(e.mean) * e.srtt
-	if e.rate == 0 || usual == 0 {
+	rate := e.rate()
+	if rate == 0 || usual == 0 {
 		return 1
 	}
-	return min(1, (e.service+ahead/e.rate)/usual)
+	return min(1, (e.service+ahead/rate)/usual)
 }
 
 // double doubles the timeout, because an attempt that was sent at the given time has become

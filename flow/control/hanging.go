@@ -112,8 +112,8 @@ func (s *hanging) returned(a *attempt) {
 // was just sent to a lane with the estimates e.
 func hangingAfter(a *attempt, e *estimator) time.Duration {
 	d := e.overdueSoon()
-	if e.rate > 0 && e.service > 0 {
-		d = toDuration(hangingTimes * (e.service + a.ahead/e.rate))
+	if rate := e.rate(); rate > 0 && e.service > 0 {
+		d = toDuration(hangingTimes * (e.service + a.ahead/rate))
 	}
 	return max(d, minHangingTime)
 }

@@ -101,8 +101,8 @@ func TestRateAndService(t *testing.T) {
 		e.sample(0.1, 1)
 		e.progress(now, 0.1, 1, 10, 10)
 	}
-	if math.Abs(e.rate-100) > 1 {
-		t.Errorf("rate %v, want 100", e.rate)
+	if math.Abs(e.rate()-100) > 1 {
+		t.Errorf("rate %v, want 100", e.rate())
 	}
 	if math.Abs(e.service-0.01) > 0.001 {
 		t.Errorf("service %v, want what is left of 100 ms after nine others at 100/s", e.service)
@@ -111,8 +111,30 @@ func TestRateAndService(t *testing.T) {
 	for range 50 {
 		alone.progress(now, 0.2, 1, 1, 1)
 	}
-	if alone.rate != 0 || math.Abs(alone.service-0.2) > 1e-9 {
-		t.Errorf("one at a time gives rate %v, service %v; want 0 (not known) and 0.2", alone.rate, alone.service)
+	if alone.rate() != 0 || math.Abs(alone.service-0.2) > 1e-9 {
+		t.Errorf("one at a time gives rate %v, service %v; want 0 (not known) and 0.2", alone.rate(), alone.service)
+	}
+}
+
+// TestRateOfRandomTimes checks that the estimated rate is on average the true one if service times
+// are exponential and few items are in flight.
+func TestRateOfRandomTimes(t *testing.T) {
+	const seed, inFlight, rate, samples = 5, 2, 100.0, 20_000
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	var e estimator
+	var now, sum float64
+	sent := make([]float64, inFlight) // when the items in flight were sent, oldest first
+	for i := range samples {
+		now += rnd.ExpFloat64() / rate
+		e.sample(now-sent[0], 1)
+		e.progress(toDuration(now), now-sent[0], 1, inFlight, inFlight)
+		sent = append(sent[1:], now)
+		if i >= samples/10 {
+			sum += e.rate()
+		}
+	}
+	if mean := sum / (samples - samples/10); math.Abs(mean/rate-1) > 0.1 {
+		t.Errorf("the mean of the estimates is %.1f, want about %v", mean, rate)
 	}
 }
 

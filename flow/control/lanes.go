@@ -242,7 +242,7 @@ func (ls *lanes) refresh(l *lane) {
 	c := &ls.cands[l.at]
 	c.Known, c.Failures = l.est.known, l.failureRate
 	c.Mean, c.Rate, c.Service,
-		c.Base = l.est.mean, l.est.rate, toDuration(l.est.service), l.win.cached.base
+		c.Base = l.est.mean, l.est.rate(), toDuration(l.est.service), l.win.cached.base
 	ls.policy.changed(l.at, ls.cands)
 }
 

@@ -54,8 +54,8 @@ func (l *lane) fits(group []*delivery) int {
 }
 
 // rotate renames the file to the next number and creates a new file. Before the rename, it syncs
-// the old file and, with fsync: ack, answers its deliveries. Both names are durable before the first
-// write: a place in the checkpoint thus never refers to a file that a crash could remove.
+// the old file and, with fsync: ack, answers its deliveries. Both names are durable before the
+// first write: a place in the checkpoint thus never refers to a file that a crash could remove.
 func (l *lane) rotate() error {
 	if l.ack {
 		l.syncGroup()
