@@ -64,7 +64,7 @@ type result struct {
 	entry      parked.Entry
 	operation  parked.Operation // set with the event Start
 	retryAfter time.Duration
-	down       bool // the attempt indicates that the host is down
+	host       evidence
 }
 
 // attempt makes one request: the record's own, or a poll of an operation that the receiver has
@@ -99,11 +99,13 @@ func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 		return out
 	}
 	if err != nil {
-		out.down = true
+		out.host = hostDown
 		return fail(err)
 	}
 	s.judge(d, r, &out)
-	out.entry.Status, out.down = r.status, isDown(r.status) && out.event == failed
+	if out.entry.Status, out.host = r.status, hostUp; isDown(r.status) && out.event == failed {
+		out.host = hostDown
+	}
 	out.entry.Body = strings.ToValidUTF8(string(r.body[:min(len(r.body), maxExcerpt)]), "?")
 	if advice, ok := rate.ParseHeaders(
 		map[string][]string{"Retry-After": r.header["Retry-After"]}, time.Now(),
