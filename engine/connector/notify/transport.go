@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	nethttp "net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strings"
@@ -162,8 +163,8 @@ func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
 	}
 }
 
-// cause returns err without the URL, which net/http puts before the reason. For a timeout, it
-// returns a text of its own.
+// cause returns err without the URL, which net/http puts before the reason. For a timeout and for a
+// closed connection, it returns a text of its own.
 func cause(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*egress.RefusedError](err); ok {
 		return refused
@@ -173,6 +174,9 @@ func cause(ctx context.Context, err error) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errors.New("no response in time")
+	}
+	if errors.Is(err, io.EOF) {
+		return errNoResponse
 	}
 	return err
 }
@@ -187,8 +191,7 @@ func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Reques
 	if err != nil {
 		return nil, errors.New("the URL is malformed")
 	}
-	req.GetBody = nil // with GetBody, net/http would repeat requests itself
-	if len(d.Body) == 0 {
+	if req = repeatable(req); len(d.Body) == 0 {
 		req.Body = nethttp.NoBody
 	}
 	req.Header.Set("User-Agent", "penstock")
@@ -198,6 +201,29 @@ func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Reques
 	}
 	req.Header.Set("Idempotency-Key", d.Key)
 	return req, s.o.Sign.sign(req.Header, d.Key, d.Signer, d.Body, time.Now())
+}
+
+var errNoResponse = errors.New("the receiver closed the connection without a response")
+
+// repeatable returns a request that net/http repeats only if the receiver has certainly not
+// processed it. Over HTTP/2 the receiver reports this (GOAWAY, REFUSED_STREAM), for example
+// whenever it ends a connection after a fixed number of requests. Over HTTP/1 it cannot, and
+// net/http would also repeat requests that may have been processed.
+func repeatable(req *nethttp.Request) *nethttp.Request {
+	isHTTP2, body := false, req.GetBody
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(i httptrace.GotConnInfo) {
+			c, ok := i.Conn.(*tls.Conn)
+			isHTTP2 = ok && c.ConnectionState().NegotiatedProtocol == "h2"
+		},
+	}))
+	req.GetBody = func() (io.ReadCloser, error) {
+		if !isHTTP2 {
+			return nil, errNoResponse
+		}
+		return body()
+	}
+	return req
 }
 
 // setHeaders sets the headers in stored, a JSON object from the store.
