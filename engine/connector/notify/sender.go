@@ -493,8 +493,13 @@ func (s *sender) notifyIdle(now time.Time) {
 	defer s.mu.Unlock()
 	isBusy := s.slots.busy() > 0 || s.storing > 0 || len(s.held) > 0 || len(s.added) > 0 ||
 		s.round.isBusy(&s.lanes, now)
-	if isBusy || len(s.due) > 0 && !s.due[0].due.After(now) {
+	if isBusy || len(s.due) > 0 && !s.due[0].due.After(now) || len(s.waiting) == 0 {
 		return
+	}
+	for _, l := range s.lanes.byID {
+		if l.full { // its deliveries wait for the rate limit
+			return
+		}
 	}
 	for _, quiet := range s.waiting {
 		close(quiet)

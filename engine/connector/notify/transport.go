@@ -127,6 +127,10 @@ func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, e
 		return nil, cause(ctx, err)
 	}
 	defer res.Body.Close()
+	if res.StatusCode == nethttp.StatusSwitchingProtocols {
+		// the body is the connection, and the end of ctx would not end a read of it
+		return &response{status: res.StatusCode, header: res.Header}, nil
+	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	if err != nil {
 		return nil, fmt.Errorf("response %d: %w", res.StatusCode, cause(ctx, err))

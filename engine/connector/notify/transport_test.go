@@ -96,6 +96,39 @@ func TestGoingAway(t *testing.T) {
 	}
 }
 
+// TestSwitchedProtocol checks that an attempt ends if the receiver responds with 101, and then leaves
+// the connection open.
+func TestSwitchedProtocol(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(nethttp.HandlerFunc(
+		func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			c, _, err := w.(nethttp.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			const header = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+			if _, err := io.WriteString(c, header); err != nil {
+				t.Error(err)
+			}
+			t.Cleanup(func() { c.Close() })
+		},
+	))
+	defer server.Close()
+	o := overNetwork(t, server.URL)
+	o.Async, o.Accept = DefaultOptions().Async, ""
+	f := newFixture(t, t.TempDir(), o, nil, false)
+	defer f.stop()
+	if err := f.deliver("order-1"); err != nil {
+		t.Fatal(err)
+	}
+	d := awaitDelivery(t, f.Deliveries(), "order-1",
+		func(d stream.Delivery) bool { return len(d.Attempts) > 0 })
+	if d.State != "waiting" || d.Last.Status != nethttp.StatusSwitchingProtocols {
+		t.Errorf("the delivery is %+v, its last attempt %+v", d, d.Last)
+	}
+}
+
 // TestBrokenConnection checks that a request is not repeated if the receiver closes a connection
 // over HTTP/1 without a response, because it may have processed the request.
 func TestBrokenConnection(t *testing.T) {

@@ -178,10 +178,10 @@ func (e *Exporter) post(ctx context.Context, path string, request any) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // only for the message
 	if res.StatusCode/100 != 2 {
 		return fmt.Errorf("POST %s: %s", url, res.Status)
 	}
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // only for a partial success
 	if partial := rejectedIn(answer); partial.count > 0 {
 		return fmt.Errorf("POST %s: %w", url, partial)
 	} else if partial.message != "" {
