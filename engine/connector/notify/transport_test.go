@@ -100,6 +100,7 @@ func TestGoingAway(t *testing.T) {
 // the connection open.
 func TestSwitchedProtocol(t *testing.T) {
 	t.Parallel()
+	over := make(chan struct{})
 	server := httptest.NewServer(nethttp.HandlerFunc(
 		func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 			c, _, err := w.(nethttp.Hijacker).Hijack()
@@ -111,7 +112,8 @@ func TestSwitchedProtocol(t *testing.T) {
 			if _, err := io.WriteString(c, header); err != nil {
 				t.Error(err)
 			}
-			t.Cleanup(func() { c.Close() })
+			<-over
+			c.Close()
 		},
 	))
 	defer server.Close()
@@ -119,6 +121,7 @@ func TestSwitchedProtocol(t *testing.T) {
 	o.Async, o.Accept = DefaultOptions().Async, ""
 	f := newFixture(t, t.TempDir(), o, nil, false)
 	defer f.stop()
+	defer close(over)
 	if err := f.deliver("order-1"); err != nil {
 		t.Fatal(err)
 	}
