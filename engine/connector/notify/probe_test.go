@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +108,36 @@ func TestProbesOfDeadHosts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRetryAtDownHost checks that a host is up again as soon as an operator's retry succeeds.
+func TestRetryAtDownHost(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dir string) {
+		var up atomic.Bool
+		f := newFixture(t, dir, options(), newMerchants(
+			func(*nethttp.Request, int) (int, string, time.Duration) {
+				if up.Load() {
+					return 200, "success", 0
+				}
+				return 503, "", 0
+			},
+		), false)
+		defer f.stop()
+		if err := f.deliver("m1 order-1", "m1 order-2", "m1 order-3", "m1 order-4"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		up.Store(true)
+		if _, err := f.Deliveries().Retry(t.Context(), "order-2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if log := f.host.Logged(); !strings.Contains(log, "host is up again") {
+			t.Errorf("log %s\nwant that the host is up again", log)
+		}
+	})
 }
 
 // TestUnsentAttempts checks that an attempt whose request cannot be made leaves the state of its

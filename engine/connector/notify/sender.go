@@ -447,6 +447,8 @@ func (s *sender) end(e ended) {
 	outcome := l.end(e.delivery.ID, e.result.host, e.probe, e.result.entry.Detail, now)
 	if e.counted {
 		l.settle(s.lanes.since(now), e.ticket, outcome)
+	} else if outcome == breaker.Success {
+		l.circuit = nil // a forced or last attempt shows that the host is up
 	}
 	if e.result.host != noEvidence {
 		l.slow = e.result.host == hostDown || took > slowAfter
