@@ -31,7 +31,9 @@ var faults = map[string]struct {
 	}},
 	"ledger without recognition": {"keeps a ledger", func(t *testing.T) {
 		connectortest.Sink(t, connectortest.SinkCase{
-			Start: func(*testing.T) connectortest.Receiver { return (&table{forgets: true}).receiver() },
+			Start: func(*testing.T) connectortest.Receiver {
+				return (&table{forgets: true}).receiver()
+			},
 		})
 	}},
 }
@@ -48,7 +50,8 @@ func TestFaults(t *testing.T) {
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
 			check := strings.ReplaceAll(f.check, " ", "_")
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFaults$/^"+check+"$")
+			run := "-test.run=^TestFaults$/^" + check + "$"
+			cmd := exec.CommandContext(t.Context(), os.Args[0], run)
 			cmd.Env = append(os.Environ(), faultVariable+"="+name)
 			out, err := cmd.CombinedOutput()
 			if _, failed := errors.AsType[*exec.ExitError](err); !failed {
@@ -158,7 +161,9 @@ func (s *tableSink) Deliver(_ context.Context, a stream.Attempt) (stream.Report,
 	return stream.Report{}, s.commit(b.Spans, rows)
 }
 
-func (s *tableSink) Store(_ context.Context, spans []stream.Span) error { return s.commit(spans, nil) }
+func (s *tableSink) Store(_ context.Context, spans []stream.Span) error {
+	return s.commit(spans, nil)
+}
 
 func (s *tableSink) commit(spans []stream.Span, rows []string) error {
 	s.mu.Lock()
@@ -280,11 +285,12 @@ func (t *failedTest) Fatalf(string, ...any) {
 // TestSharedDoesNotStart checks that no test gets a shared server that has not started.
 func TestSharedDoesNotStart(t *testing.T) {
 	recipes := t.TempDir()
-	if err := os.Mkdir(filepath.Join(recipes, "broken"), 0o700); err != nil {
+	dir := filepath.Join(recipes, "broken")
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	script := []byte("#!/bin/sh\nexit 1\n")
-	if err := os.WriteFile(filepath.Join(recipes, "broken", "start.sh"), script, 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "start.sh"), script, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PENSTOCK_RECIPES", recipes)

@@ -19,9 +19,16 @@ func TestLongResponse(t *testing.T) {
 		status           int
 		want             stream.ParkedCounts
 	}{
-		"status":   {accept: `status == 200`, status: 200, want: stream.ParkedCounts{Delivered: 1}},
-		"body":     {accept: `body contains "x"`, status: 200, want: stream.ParkedCounts{Waiting: 1}},
-		"location": {location: `headers.location ?? "/op"`, status: 202, want: stream.ParkedCounts{Waiting: 1}},
+		"status": {
+			accept: `status == 200`, status: 200, want: stream.ParkedCounts{Delivered: 1},
+		},
+		"body": {
+			accept: `body contains "x"`, status: 200, want: stream.ParkedCounts{Waiting: 1},
+		},
+		"location": {
+			location: `headers.location ?? "/op"`, status: 202,
+			want: stream.ParkedCounts{Waiting: 1},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dir string) {

@@ -164,7 +164,8 @@ func TestUnsentAttempts(t *testing.T) {
 		defer f.stop()
 		var lines []string
 		for n := range 10 {
-			lines = append(lines, fmt.Sprintf("dead order-%d old", n), fmt.Sprintf("dead order-%d new", 10+n))
+			lines = append(lines, fmt.Sprintf("dead order-%d old", n),
+				fmt.Sprintf("dead order-%d new", 10+n))
 		}
 		if err := f.deliver(lines...); err != nil {
 			t.Fatal(err)

@@ -98,8 +98,8 @@ func TestGoingAway(t *testing.T) {
 	}
 }
 
-// TestSwitchedProtocol checks that an attempt ends if the receiver responds with 101, and then leaves
-// the connection open.
+// TestSwitchedProtocol checks that an attempt ends if the receiver responds with 101 and leaves the
+// connection open.
 func TestSwitchedProtocol(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
@@ -110,8 +110,9 @@ func TestSwitchedProtocol(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			const header = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
-			if _, err := io.WriteString(c, header); err != nil {
+			const status = "HTTP/1.1 101 Switching Protocols\r\n"
+			const header = "Connection: Upgrade\r\nUpgrade: x\r\n\r\n"
+			if _, err := io.WriteString(c, status+header); err != nil {
 				t.Error(err)
 			}
 			<-over

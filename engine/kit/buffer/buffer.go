@@ -430,8 +430,8 @@ func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int,
 	return len(text), nil
 }
 
-// awaitRoom waits while the buffer is full. While routes are slow, each envelope may fill the buffer
-// again, so the log gets at most one line in warnEvery.
+// awaitRoom waits while the buffer is full. While routes are slow, each envelope may fill the
+// buffer again, so the log gets at most one line in warnEvery.
 func (b *Buffer) awaitRoom(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -419,7 +419,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFullAgain checks that a buffer which every envelope fills again logs this once a minute.
+// TestFullAgain checks that a buffer logs only once a minute that it is full, even if each envelope
+// fills it again.
 func TestFullAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := DefaultOptions()

@@ -228,7 +228,7 @@ func TestKeysAreBounded(t *testing.T) {
 	})
 }
 
-// held is a store whose first append waits until release is closed.
+// held is a store. Its appends wait until release is closed.
 type held struct {
 	*kept
 	release chan struct{}

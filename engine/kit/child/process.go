@@ -157,9 +157,9 @@ func (p *Process) UnreadInput() (bytes int, ok bool) {
 // ends. If the child does not end within Spec.Grace after that, Run kills the process group.
 //
 // If the program cannot be started, Run returns a *StartError, or another error if the reason is
-// temporary. If the child exits with status 0 and was neither killed nor terminated, Run returns the
-// error of talk. Otherwise it returns an *ExitError, which includes the error of talk unless this is
-// only a consequence of the child's death. Run wraps these errors: use errors.As.
+// temporary. If the child exits with status 0 and was neither killed nor terminated, Run returns
+// the error of talk. Otherwise it returns an *ExitError, which includes the error of talk unless
+// this is only a consequence of the child's death. Run wraps these errors: use errors.As.
 func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process) error) error {
 	p, err := start(s)
 	if err != nil {

@@ -23,7 +23,8 @@ func TestTemporaryStartFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = output(t, child.Spec{Command: []string{path}}, "")
-	if _, never := errors.AsType[*child.StartError](err); never || !errors.Is(err, syscall.ETXTBSY) {
+	_, never := errors.AsType[*child.StartError](err)
+	if never || !errors.Is(err, syscall.ETXTBSY) {
 		t.Errorf("Run: %v, want %v and no StartError", err, syscall.ETXTBSY)
 	}
 }
