@@ -3,9 +3,7 @@ package child
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"syscall"
 )
 
 // StartError means that a program could not be started, and that a retry does not help. Usually the
@@ -24,16 +22,10 @@ func (e *StartError) Error() string {
 // Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// temporary lists reasons why a start fails and may succeed later: the system has no further
-// process, memory or file descriptor, or the program's file is being written.
-var temporary = []error{
-	syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY,
-}
-
 // startError returns the error for a program that could not be started for the reason err. This is
 // a StartError unless the reason is temporary.
 func startError(program string, err error) error {
-	if slices.ContainsFunc(temporary, func(t error) bool { return errors.Is(err, t) }) {
+	if isTemporary(err) {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
 	return &StartError{Program: program, Err: err}
