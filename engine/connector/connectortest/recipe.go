@@ -60,7 +60,8 @@ type Shared struct {
 	server *Server // nil before the first Get
 }
 
-// Get returns the running server. It skips or fails the test in the same cases as StartServer.
+// Get returns the running server. It skips or fails the test in the same cases as StartServer. If
+// the server did not start for an earlier test, Get fails the test.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
 	s.mu.Lock()
@@ -69,6 +70,9 @@ func (s *Shared) Get(t testing.TB) *Server {
 		server := newServer(t, s.Name, s.Program)
 		s.server = server // even if it does not start: Run removes its files
 		server.Start(t)
+	}
+	if s.server.URL == "" {
+		t.Fatalf("%s did not start for an earlier test", s.Name)
 	}
 	return s.server
 }

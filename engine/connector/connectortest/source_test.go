@@ -89,8 +89,15 @@ func (r *linesReader) Commit(context.Context, []stream.Mark) error { return nil 
 func (r *linesReader) Close() error                                { return nil }
 
 func TestSource(t *testing.T) {
-	var texts lines
-	var want [][]string
+	texts, want := testLines()
+	connectortest.Source(t, connectortest.SourceCase{
+		New:  func(*testing.T, *streamtest.Host) stream.Source { return texts },
+		Want: want,
+	})
+}
+
+// testLines returns a source and its records.
+func testLines() (texts lines, want [][]string) {
 	for part := range 3 {
 		var records []string
 		for i := range 40 * (part + 1) {
@@ -100,8 +107,5 @@ func TestSource(t *testing.T) {
 		want = append(want, records)
 		texts = append(texts, strings.Join(records, "\n")+"\n")
 	}
-	connectortest.Source(t, connectortest.SourceCase{
-		New:  func(*testing.T, *streamtest.Host) stream.Source { return texts },
-		Want: want,
-	})
+	return texts, want
 }

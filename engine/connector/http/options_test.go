@@ -62,6 +62,9 @@ func TestOptions(t *testing.T) {
 		{"our header", "headers.idempotency-key", "remove it", func(o *http.Options) {
 			o.Headers = map[string]string{"idempotency-key": "secret"}
 		}},
+		{"sender header", "headers.penstock-sender", "remove it", func(o *http.Options) {
+			o.Headers = map[string]string{"penstock-sender": "secret"}
+		}},
 		{"header value", "headers.X", "control character 0xa", func(o *http.Options) {
 			o.Headers = map[string]string{"X": "secret\n"}
 		}},

@@ -76,7 +76,7 @@ func (a *Async) plan() (p parked.Polling, err error) {
 
 // operation returns the asynchronous operation that a receiver has started with a 202 response.
 func (s *Sink) operation(d *parked.Delivery, r *response) (o parked.Operation, err error) {
-	b, err := r.batch()
+	b, err := r.batchFor(s.o.programs.location)
 	if err != nil {
 		return o, err
 	}

@@ -91,7 +91,7 @@ func (p *programs) judge(r *response) (parked.Event, string) {
 
 // holds evaluates a condition on a response.
 func holds(condition *expr.Program, r *response) (bool, error) {
-	b, err := r.batch()
+	b, err := r.batchFor(condition)
 	if err != nil {
 		return false, err
 	}
@@ -100,10 +100,10 @@ func holds(condition *expr.Program, r *response) (bool, error) {
 	return e.Holds(0)
 }
 
-// batch returns a batch with a single record, which has the fields of the response. Conditions are
-// evaluated on this record.
-func (r *response) batch() (*stream.Batch, error) {
-	if r.truncated {
+// batchFor returns a batch with a single record, which has the fields of the response. The program
+// is then evaluated on this record. It must not read the body if this was truncated.
+func (r *response) batchFor(p *expr.Program) (*stream.Batch, error) {
+	if r.truncated && p.Reads("body") {
 		return nil, fmt.Errorf("the body is longer than %d bytes", maxResponse)
 	}
 	headers := make(map[string]string, len(r.header))

@@ -226,14 +226,24 @@ func (p *attemptSlots) end(a *attempt) {
 	p.recent = slices.DeleteFunc(p.recent, func(other *attempt) bool { return other == a })
 }
 
+// evidence is the conclusion from an attempt about its host.
+type evidence uint8
+
+const (
+	noEvidence evidence = iota // no request was sent, or the attempt was aborted
+	hostUp                     // the host has responded, even if it has refused the record
+	hostDown                   // no response, or a 5xx
+)
+
 // end updates the lane at the end of an attempt, and returns the outcome for the circuit breaker.
-// id identifies the delivery. down means that the attempt indicates that the host is down. Any
-// other attempt is a success for the breaker, even if the receiver has refused the record. If one
-// delivery fails several times, only its first failure counts, until the next success at the host.
-// Failures of probes always count.
-func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
+// id identifies the delivery. If one delivery fails several times, only its first failure counts,
+// until the next success at the host. Failures of probes always count.
+func (l *lane) end(id int64, e evidence, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
-	if !down {
+	switch e {
+	case noEvidence:
+		return breaker.Ignored
+	case hostUp:
 		l.failed, l.reason = nil, ""
 		return breaker.Success
 	}

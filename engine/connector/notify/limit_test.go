@@ -58,6 +58,29 @@ func TestHostLimit(t *testing.T) {
 	})
 }
 
+// TestHostLimitOnce checks that a finite run makes all first attempts, though the rate limit delays
+// them.
+func TestHostLimitOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		o := options()
+		o.Limit.Rate = 1
+		f := newFixture(t, dir, o, newMerchants(
+			func(*nethttp.Request, int) (int, string, time.Duration) { return 200, "success", 0 },
+		), true)
+		defer f.stop()
+		var lines []string
+		for n := range 10 {
+			lines = append(lines, fmt.Sprintf("m1 order-%d", n))
+		}
+		if err := f.deliver(lines...); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Parked(); got != (stream.ParkedCounts{Delivered: 10}) {
+			t.Errorf("counts %+v when Deliver has returned", got)
+		}
+	})
+}
+
 // ofHost returns the times of all requests to a host, in order.
 func (m *merchants) ofHost(host string) (at []time.Duration) {
 	m.mu.Lock()

@@ -536,8 +536,7 @@ func TestRequest(t *testing.T) {
 		r := f.m.requests[0]
 		if r.Method != "PUT" || r.Header.Get("X-Merchant") != "m1" ||
 			r.Header.Get("Idempotency-Key") != "order-1" ||
-			r.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
-			r.GetBody != nil {
+			r.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("request %s %v", r.Method, r.Header)
 		}
 	})

@@ -3,7 +3,11 @@ package notify
 import (
 	"fmt"
 	nethttp "net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +31,7 @@ func TestProbesADay(t *testing.T) {
 			continue
 		}
 		id++
-		outcome := l.end(id, true, isProbe, "connection refused", time.Unix(0, 0).Add(now))
+		outcome := l.end(id, hostDown, isProbe, "connection refused", time.Unix(0, 0).Add(now))
 		l.settle(now, ticket, outcome)
 		at = append(at, now)
 	}
@@ -104,4 +108,76 @@ func TestProbesOfDeadHosts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRetryAtDownHost checks that a host is up again as soon as an operator's retry succeeds.
+func TestRetryAtDownHost(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dir string) {
+		var up atomic.Bool
+		f := newFixture(t, dir, options(), newMerchants(
+			func(*nethttp.Request, int) (int, string, time.Duration) {
+				if up.Load() {
+					return 200, "success", 0
+				}
+				return 503, "", 0
+			},
+		), false)
+		defer f.stop()
+		if err := f.deliver("m1 order-1", "m1 order-2", "m1 order-3", "m1 order-4"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		up.Store(true)
+		if _, err := f.Deliveries().Retry(t.Context(), "order-2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if log := f.host.Logged(); !strings.Contains(log, "host is up again") {
+			t.Errorf("log %s\nwant that the host is up again", log)
+		}
+	})
+}
+
+// TestUnsentAttempts checks that an attempt whose request cannot be made leaves the state of its
+// host as it is. The host is down for two hours. Meanwhile half of the deliveries cannot be signed,
+// because their key is no longer in the keys file.
+func TestUnsentAttempts(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, dir string) {
+		keys := filepath.Join(dir, "keys.json")
+		write := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(`{"old": ["whsec_b2xk"], "new": ["whsec_bmV3"]}`)
+		o := options()
+		o.Sign = Sign{
+			Webhooks: Webhooks{On: true}, KeysFile: keys, Key: `split(message, " ")[2]`,
+		}
+		f := newFixture(t, dir, o, newMerchants(
+			func(*nethttp.Request, int) (int, string, time.Duration) { return 503, "", 0 },
+		), false)
+		defer f.stop()
+		var lines []string
+		for n := range 10 {
+			lines = append(lines, fmt.Sprintf("dead order-%d old", n),
+				fmt.Sprintf("dead order-%d new", 10+n))
+		}
+		if err := f.deliver(lines...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		write(`{"new": ["whsec_bmV3"]}`)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		log := f.host.Logged()
+		if strings.Count(log, "host is down") != 1 || strings.Contains(log, "host is up again") {
+			t.Errorf("log %s\nwant that the host went down once", log)
+		}
+	})
 }

@@ -435,20 +435,24 @@ func (s *sender) end(e ended) {
 	wasDown := l.isDown()
 	took := e.result.entry.Took
 	switch {
-	case e.result.event == parked.Abort:
+	case e.result.host == noEvidence:
 		e.permit.Done(limit.Ignored)
-	case e.result.down && e.result.entry.Status == 0:
+	case e.result.entry.Status == 0:
 		e.permit.Done(limit.TimedOut)
 	case e.result.entry.Status == 429 || e.result.entry.Status == 503:
 		e.permit.Done(limit.Overloaded)
 	default:
 		e.permit.Done(limit.Success)
 	}
-	outcome := l.end(e.delivery.ID, e.result.down, e.probe, e.result.entry.Detail, now)
+	outcome := l.end(e.delivery.ID, e.result.host, e.probe, e.result.entry.Detail, now)
 	if e.counted {
 		l.settle(s.lanes.since(now), e.ticket, outcome)
+	} else if outcome == breaker.Success {
+		l.circuit = nil // a forced or last attempt shows that the host is up
 	}
-	l.slow = e.result.down || took > slowAfter
+	if e.result.host != noEvidence {
+		l.slow = e.result.host == hostDown || took > slowAfter
+	}
 	if isDown := l.isDown(); isDown != wasDown {
 		if log := s.sink.host.Log(); isDown {
 			s.sink.host.Count("hosts_went_down", 1)
@@ -491,8 +495,13 @@ func (s *sender) notifyIdle(now time.Time) {
 	defer s.mu.Unlock()
 	isBusy := s.slots.busy() > 0 || s.storing > 0 || len(s.held) > 0 || len(s.added) > 0 ||
 		s.round.isBusy(&s.lanes, now)
-	if isBusy || len(s.due) > 0 && !s.due[0].due.After(now) {
+	if isBusy || len(s.due) > 0 && !s.due[0].due.After(now) || len(s.waiting) == 0 {
 		return
+	}
+	for _, l := range s.lanes.byID {
+		if l.full { // its deliveries wait for the rate limit
+			return
+		}
 	}
 	for _, quiet := range s.waiting {
 		close(quiet)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	nethttp "net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strings"
@@ -64,7 +65,7 @@ type result struct {
 	entry      parked.Entry
 	operation  parked.Operation // set with the event Start
 	retryAfter time.Duration
-	down       bool // the attempt indicates that the host is down
+	host       evidence
 }
 
 // attempt makes one request: the record's own, or a poll of an operation that the receiver has
@@ -99,11 +100,13 @@ func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 		return out
 	}
 	if err != nil {
-		out.down = true
+		out.host = hostDown
 		return fail(err)
 	}
 	s.judge(d, r, &out)
-	out.entry.Status, out.down = r.status, isDown(r.status) && out.event == failed
+	if out.entry.Status, out.host = r.status, hostUp; isDown(r.status) && out.event == failed {
+		out.host = hostDown
+	}
 	out.entry.Body = strings.ToValidUTF8(string(r.body[:min(len(r.body), maxExcerpt)]), "?")
 	if advice, ok := rate.ParseHeaders(
 		map[string][]string{"Retry-After": r.header["Retry-After"]}, time.Now(),
@@ -124,6 +127,10 @@ func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, e
 		return nil, cause(ctx, err)
 	}
 	defer res.Body.Close()
+	if res.StatusCode == nethttp.StatusSwitchingProtocols {
+		// the body is the connection, and the end of ctx would not end a read of it
+		return &response{status: res.StatusCode, header: res.Header}, nil
+	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	if err != nil {
 		return nil, fmt.Errorf("response %d: %w", res.StatusCode, cause(ctx, err))
@@ -160,8 +167,8 @@ func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
 	}
 }
 
-// cause returns err without the URL, which net/http puts before the reason. For a timeout, it
-// returns a text of its own.
+// cause returns err without the URL, which net/http puts before the reason. For a timeout and for a
+// closed connection, it returns a text of its own.
 func cause(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*egress.RefusedError](err); ok {
 		return refused
@@ -171,6 +178,9 @@ func cause(ctx context.Context, err error) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errors.New("no response in time")
+	}
+	if errors.Is(err, io.EOF) {
+		return errNoResponse
 	}
 	return err
 }
@@ -185,8 +195,7 @@ func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Reques
 	if err != nil {
 		return nil, errors.New("the URL is malformed")
 	}
-	req.GetBody = nil // with GetBody, net/http would repeat requests itself
-	if len(d.Body) == 0 {
+	if req = repeatable(req); len(d.Body) == 0 {
 		req.Body = nethttp.NoBody
 	}
 	req.Header.Set("User-Agent", "penstock")
@@ -196,6 +205,29 @@ func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Reques
 	}
 	req.Header.Set("Idempotency-Key", d.Key)
 	return req, s.o.Sign.sign(req.Header, d.Key, d.Signer, d.Body, time.Now())
+}
+
+var errNoResponse = errors.New("the receiver closed the connection without a response")
+
+// repeatable returns a request that net/http repeats only if the receiver has certainly not
+// processed it. Over HTTP/2 the receiver reports this (GOAWAY, REFUSED_STREAM), for example
+// whenever it ends a connection after a fixed number of requests. Over HTTP/1 it cannot, and
+// net/http would also repeat requests that may have been processed.
+func repeatable(req *nethttp.Request) *nethttp.Request {
+	isHTTP2, body := false, req.GetBody
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(i httptrace.GotConnInfo) {
+			c, ok := i.Conn.(*tls.Conn)
+			isHTTP2 = ok && c.ConnectionState().NegotiatedProtocol == "h2"
+		},
+	}))
+	req.GetBody = func() (io.ReadCloser, error) {
+		if !isHTTP2 {
+			return nil, errNoResponse
+		}
+		return body()
+	}
+	return req
 }
 
 // setHeaders sets the headers in stored, a JSON object from the store.

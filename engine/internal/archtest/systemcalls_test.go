@@ -34,7 +34,7 @@ var mayCallSystem = map[string]string{
 	"engine/kit/child/sys_bsd.go":                  "process groups",
 	"engine/kit/child/sys_linux.go":                "process groups and their end with the parent",
 	"engine/kit/child/sys_other.go":                "names of signals",
-	"engine/kit/child/sys_unix.go":                 "process groups",
+	"engine/kit/child/sys_unix.go":                 "process groups, and errors of a start",
 	"engine/kit/child/unread_linux.go":             "bytes that a pipe holds",
 	"engine/kit/egress/egress.go":                  "a type of net.Dialer",
 	"engine/kit/follow/descriptors.go":             "names of errors",

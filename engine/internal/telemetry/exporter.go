@@ -100,8 +100,8 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// pushSpans pushes the spans in the queue. If a push fails, its spans are dropped, and the others
-// wait for the next call.
+// pushSpans pushes the spans in the queue. If a push fails, its spans are dropped, or only those
+// that the receiver has rejected. The spans in the queue wait for the next call.
 func (e *Exporter) pushSpans(ctx context.Context) {
 	for {
 		var batch []*span
@@ -111,11 +111,18 @@ func (e *Exporter) pushSpans(ctx context.Context) {
 		if len(batch) == 0 {
 			return
 		}
-		if err := e.push(ctx, "/v1/traces", e.traceRequest(batch)); err != nil {
-			e.dropped.Add(int64(len(batch)))
+		err := e.push(ctx, "/v1/traces", e.traceRequest(batch))
+		lost := int64(0)
+		if partial, ok := errors.AsType[*rejectedError](err); ok {
+			lost = min(partial.count, int64(len(batch)))
+		} else if err != nil {
+			lost = int64(len(batch))
+		}
+		e.dropped.Add(lost)
+		e.sent.Add(int64(len(batch)) - lost)
+		if err != nil {
 			return
 		}
-		e.sent.Add(int64(len(batch)))
 	}
 }
 
@@ -171,25 +178,44 @@ func (e *Exporter) post(ctx context.Context, path string, request any) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, res.Body.Close()) }()
-	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // only for the message
 	if res.StatusCode/100 != 2 {
 		return fmt.Errorf("POST %s: %s", url, res.Status)
 	}
-	var partial struct {
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // only for a partial success
+	if partial := rejectedIn(answer); partial.count > 0 {
+		return fmt.Errorf("POST %s: %w", url, partial)
+	} else if partial.message != "" {
+		e.o.Log.Debug("telemetry receiver warns", "message", partial.message)
+	}
+	return nil
+}
+
+// rejectedError means that the receiver has rejected some of the spans or data points of a push.
+type rejectedError struct {
+	count   int64
+	message string // of the receiver; may be empty
+}
+
+// Error returns the count and the receiver's message.
+func (e *rejectedError) Error() string { return fmt.Sprintf("%d rejected: %q", e.count, e.message) }
+
+// rejectedIn returns the partial success in a response. If the count is 0, the receiver has
+// accepted everything, and the message is a warning.
+func rejectedIn(answer []byte) *rejectedError {
+	var r struct {
 		PartialSuccess struct {
-			RejectedSpans      json.Number `json:"rejectedSpans"`
+			RejectedSpans      json.Number `json:"rejectedSpans"` // a number, or its text
 			RejectedDataPoints json.Number `json:"rejectedDataPoints"`
 			ErrorMessage       string      `json:"errorMessage"`
 		} `json:"partialSuccess"`
 	}
-	if json.Unmarshal(answer, &partial) == nil && partial.PartialSuccess.ErrorMessage != "" {
-		return fmt.Errorf(
-			"POST %s: a part was rejected: %q",
-			url,
-			partial.PartialSuccess.ErrorMessage,
-		)
+	if json.Unmarshal(answer, &r) != nil {
+		return &rejectedError{} // not a response of OTLP
 	}
-	return nil
+	p := &r.PartialSuccess
+	spans, _ := p.RejectedSpans.Int64() // 0 if it is missing
+	points, _ := p.RejectedDataPoints.Int64()
+	return &rejectedError{spans + points, p.ErrorMessage}
 }
 
 // Counters of an Exporter.

@@ -266,8 +266,24 @@ func TestDrops(t *testing.T) {
 	r.status, r.body = 0, `{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too old"}}`
 	r.mu.Unlock()
 	e.pushSpans(t.Context())
-	if f := e.failed.Load(); f != 2 {
-		t.Errorf("a partial success is no failure: %d", f)
+	if s, d, f := e.sent.Load(), e.dropped.Load(), e.failed.Load(); s != maxSpans-2 ||
+		d != 10+maxSpans+2 || f != 2 {
+		t.Errorf("after a partial success: %d sent, %d dropped, %d failed", s, d, f)
+	}
+	for body, failed := range map[string]int64{
+		`{"partialSuccess":{"rejectedSpans":1}}`:                        1,
+		`{"partialSuccess":{"rejectedDataPoints":"3"}}`:                 1,
+		`{"partialSuccess":{"rejectedSpans":"0","errorMessage":"old"}}`: 0,
+		`{"partialSuccess":{}}`:                                         0,
+	} {
+		r.mu.Lock()
+		r.body = body
+		r.mu.Unlock()
+		before := e.failed.Load()
+		e.pushMetrics(t.Context())
+		if n := e.failed.Load() - before; n != failed {
+			t.Errorf("%s: %d failed pushes, want %d", body, n, failed)
+		}
 	}
 	r.mu.Lock()
 	r.body = "{}"

@@ -40,9 +40,14 @@ const (
 	envelopeBytes = 512 << 10
 	// envelopeRecords is the number of records at which an envelope ends.
 	envelopeRecords = 64 << 10
+	// envelopeKeys is the number of requests with a key at which an envelope ends. Their keys take
+	// less than 64 KiB.
+	envelopeKeys = 384
 	// purgeEvery is the interval at which the buffer deletes the envelopes that all routes have
 	// settled (delivered, dead-lettered or dropped), and looks for the oldest unsettled data.
 	purgeEvery = 200 * time.Millisecond
+	// warnEvery is the least time between two log lines about the full buffer.
+	warnEvery = time.Minute
 )
 
 // Buffer is a [stream.Source]: the routes read the received data from a [Store]. Its methods are
@@ -70,8 +75,9 @@ type Buffer struct {
 	known    []stream.Mark // progress in stored requests with a key; nil once the intake has it
 	oldest   time.Time     // when the first unsettled envelope was stored; zero if there is none
 	routes   map[string]*progress
-	draining func() // drains the intake; nil before the intake is read
-	emptied  bool   // the intake has drained, and everything from it is stored
+	warned   time.Time // when the buffer last logged that it is full
+	draining func()    // drains the intake; nil before the intake is read
+	emptied  bool      // the intake has drained, and everything from it is stored
 	changed  chan struct{}
 }
 
@@ -124,7 +130,7 @@ func newBuffer(o Options, io intake.Options, h stream.Host,
 	if b.open == nil {
 		b.open = b.openStore
 	}
-	io.Objects = false
+	io.Objects, io.MaxSpans = false, envelopeKeys
 	io.MaxRequests = min(maxKeys, int(o.Bytes/keyShare/keyRoom))
 	var err error
 	if b.in, err = intake.New(io, innerHost{host}); err != nil {
@@ -424,15 +430,20 @@ func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int,
 	return len(text), nil
 }
 
-// awaitRoom waits while the buffer is full.
+// awaitRoom waits while the buffer is full. While routes are slow, each envelope may fill the
+// buffer again, so the log gets at most one line in warnEvery.
 func (b *Buffer) awaitRoom(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.isFull(time.Now()) {
+	now := time.Now()
+	if !b.isFull(now) {
 		return nil
 	}
 	b.host.Count("buffer_full", 1)
-	b.host.Log().Warn("buffer full; senders wait", "bytes", b.bytes, "since", b.oldest)
+	if now.Sub(b.warned) >= warnEvery {
+		b.warned = now
+		b.host.Log().Warn("buffer full; senders wait", "bytes", b.bytes, "since", b.oldest)
+	}
 	return b.waitWhile(ctx, func() bool { return b.isFull(time.Now()) })
 }
 

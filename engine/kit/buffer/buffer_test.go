@@ -419,6 +419,35 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestFullAgain checks that a buffer logs only once a minute that it is full, even if each envelope
+// fills it again.
+func TestFullAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.Bytes = minBytes
+		p := start(t, new(kept), o, intake.Options{})
+		const records = 40
+		for range records {
+			p.offer(t, "", intake.Lines(append(bytes.Repeat([]byte("x"), 1<<20), '\n')))
+		}
+		r := &route{name: streamtest.Route}
+		r.open(t, p)
+		for range records {
+			_, b, err := r.read(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.commit(t, b)
+			time.Sleep(time.Second)
+		}
+		full := p.host.Counted("buffer_full")
+		p.stop(t)
+		if n := strings.Count(p.log.String(), "buffer full"); n != 1 || full < 10 {
+			t.Errorf("the buffer was full %d times in 40 s and logged it %d times", full, n)
+		}
+	})
+}
+
 // TestDrain submits records during a drain. They must be stored, and the route must read them after
 // the next start.
 func TestDrain(t *testing.T) {

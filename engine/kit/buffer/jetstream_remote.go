@@ -20,8 +20,7 @@ import (
 const (
 	// remotePause is the wait between attempts while the servers do not respond.
 	remotePause = time.Second
-	// envelopeSlack is the assumed maximum size of an envelope without its data: header, ends and
-	// keys.
+	// envelopeSlack is the maximum size of an envelope without its data: header and keys, and ends.
 	envelopeSlack = 64<<10 + envelopeRecords*4
 )
 

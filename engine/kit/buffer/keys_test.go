@@ -228,6 +228,51 @@ func TestKeysAreBounded(t *testing.T) {
 	})
 }
 
+// held is a store. Its appends wait until release is closed.
+type held struct {
+	*kept
+	release chan struct{}
+}
+
+func (h *held) Append(ctx context.Context, number uint64, text []byte) error {
+	<-h.release
+	return h.kept.Append(ctx, number, text)
+}
+
+// TestManyKeys checks that thousands of requests that wait together do not make an envelope that
+// external servers refuse.
+func TestManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &held{new(kept), make(chan struct{})}
+		o := DefaultOptions()
+		p := start(t, store, o, intake.Options{Remember: time.Hour})
+		const requests = 6000
+		for i := range requests {
+			p.offer(t, fmt.Sprintf("%0128d", i), intake.Lines([]byte("x\n")))
+			if i == 0 {
+				synctest.Wait() // until its append waits
+			}
+		}
+		close(store.release)
+		synctest.Wait()
+		total := 0
+		for _, n := range store.numbers() {
+			e, err := decode(store.texts[n])
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += len(e.keys)
+			if most := o.largestEnvelope(); e.size > int(most) {
+				t.Errorf("envelope %d has %d bytes, want at most %v", n, e.size, most)
+			}
+		}
+		if total < requests {
+			t.Errorf("%d requests are stored, want %d", total, requests)
+		}
+		p.stop(t)
+	})
+}
+
 // TestKeysSmallBuffer checks that a small buffer remembers fewer keys.
 func TestKeysSmallBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

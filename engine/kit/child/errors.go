@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// StartError means that a program could not be started. Usually the program does not exist, it is
-// not executable, or its working directory is missing. A retry then does not help.
+// StartError means that a program could not be started, and that a retry does not help. Usually the
+// program does not exist, it is not executable, or its working directory is missing.
 type StartError struct {
 	Program string
 	Err     error
@@ -21,6 +21,15 @@ func (e *StartError) Error() string {
 
 // Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Err }
+
+// startError returns the error for a program that could not be started for the reason err. This is
+// a StartError unless the reason is temporary.
+func startError(program string, err error) error {
+	if isTemporary(err) {
+		return fmt.Errorf("start %s: %w", program, err)
+	}
+	return &StartError{Program: program, Err: err}
+}
 
 // ErrEnded means that a child in a [Slot] ended by itself, with status 0.
 var ErrEnded = errors.New("exited unexpectedly with status 0")

@@ -156,10 +156,10 @@ func (p *Process) UnreadInput() (bytes int, ok bool) {
 // the rest of its group was killed. It closes the child's standard input when talk returns or ctx
 // ends. If the child does not end within Spec.Grace after that, Run kills the process group.
 //
-// If the program cannot be started, Run returns a *StartError, or the error of creating a pipe. If
-// the child exits with status 0 and was neither killed nor terminated, Run returns the error of
-// talk. Otherwise it returns an *ExitError, which includes the error of talk unless this is only a
-// consequence of the child's death. Run wraps these errors: use errors.As.
+// If the program cannot be started, Run returns a *StartError, or another error if the reason is
+// temporary. If the child exits with status 0 and was neither killed nor terminated, Run returns
+// the error of talk. Otherwise it returns an *ExitError, which includes the error of talk unless
+// this is only a consequence of the child's death. Run wraps these errors: use errors.As.
 func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process) error) error {
 	p, err := start(s)
 	if err != nil {
@@ -238,7 +238,7 @@ func start(s Spec) (*Process, error) {
 			p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, errs
 			p.in, p.out, p.stderr = w, r, e
 			if err = p.cmd.Start(); err != nil {
-				err = &StartError{Program: p.name, Err: err}
+				err = startError(p.name, err)
 			}
 		}
 	}

@@ -25,3 +25,6 @@ func limit(_ int, s Spec) error {
 }
 
 func brokenPipe(error) bool { return false }
+
+// isTemporary returns false, because the errors of a start are not known here.
+func isTemporary(error) bool { return false }

@@ -18,6 +18,7 @@ package expr
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr"
@@ -162,6 +163,9 @@ func typed(text string, in stream.Schema, names []string,
 
 // Meta reports whether the program may read meta.
 func (p *Program) Meta() bool { return p.meta }
+
+// Reads reports whether the program may read the given field.
+func (p *Program) Reads(field string) bool { return p.all || slices.Contains(p.names, field) }
 
 // Type returns the type of the result, or [stream.AnyType] if the schema does not determine it.
 func (p *Program) Type() stream.FieldType { return p.result }

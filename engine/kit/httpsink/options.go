@@ -49,7 +49,8 @@ func DefaultOptions() Options {
 // sets them.
 var reserved = []string{
 	"Connection", "Content-Encoding", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive",
-	headerSpans, headerSpanCount, "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	headerSpans, headerSpanCount, stream.SenderHeader, "Te", "Trailer", "Transfer-Encoding",
+	"Upgrade",
 }
 
 // Check returns a [stream.OptionError] for an invalid option. It reads no files.

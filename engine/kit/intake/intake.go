@@ -34,6 +34,8 @@ type Options struct {
 	// MaxRequests bounds the number of identified requests that a route remembers. If there are
 	// more, the route forgets the oldest ones, unless they have unsettled data. Zero means 131,072.
 	MaxRequests int
+	// MaxSpans bounds the spans of a batch. Each identified request is a span. Zero means no limit.
+	MaxSpans int
 }
 
 const (

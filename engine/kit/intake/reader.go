@@ -210,7 +210,7 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 	i := r.in
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for !b.Full() {
+	for !r.isFull(b) {
 		s := i.next(r.At)
 		if s == nil {
 			r.At = i.end // all routes have settled the data after the last submission in the log
@@ -243,7 +243,13 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 	if more := r.At < i.end || len(i.queue) > 0; !more && r.isLast() {
 		return false, nil, io.EOF
 	}
-	return b.Full() || r.awaited, i.changed, nil
+	return r.isFull(b) || r.awaited, i.changed, nil
+}
+
+// isFull reports whether b has reached one of its limits.
+func (r *reader) isFull(b *stream.Batch) bool {
+	most := r.in.o.MaxSpans
+	return b.Full() || most > 0 && len(b.Spans) >= most
 }
 
 // isLast reports whether this route gets no more submissions. If this route drains and some other

@@ -1,0 +1,168 @@
+package notify
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"io"
+	"net"
+	nethttp "net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// goingAway is a listener. At its first connection, it reads a request over HTTP/2, and reports
+// with a GOAWAY frame that no request was processed.
+type goingAway struct {
+	net.Listener
+	config func() *tls.Config
+	once   sync.Once
+}
+
+func (l *goingAway) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	l.once.Do(func() {
+		if err == nil {
+			_ = refuseStreams(tls.Server(c, l.config()))
+			c, err = l.Listener.Accept()
+		}
+	})
+	return c, err
+}
+
+// refuseStreams sends a GOAWAY frame when the first data of a request has arrived.
+func refuseStreams(c *tls.Conn) error {
+	defer c.Close()
+	const preface, header = 24, 9
+	if _, err := io.CopyN(io.Discard, c, preface); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}); err != nil { // SETTINGS
+		return err
+	}
+	for {
+		var h [header]byte
+		if _, err := io.ReadFull(c, h[:]); err != nil {
+			return err
+		}
+		size := int64(h[0])<<16 | int64(h[1])<<8 | int64(h[2])
+		if _, err := io.CopyN(io.Discard, c, size); err != nil {
+			return err
+		}
+		if h[3] == 0 { // DATA
+			// the last processed stream is 0, and the error code is NO_ERROR
+			_, err := c.Write([]byte{0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+			return err
+		}
+	}
+}
+
+// wasAttempted reports whether the first attempt of a delivery has ended.
+func wasAttempted(d stream.Delivery) bool { return d.State == "done" || d.Attempt > 1 }
+
+// TestGoingAway checks that a request is repeated at once if the receiver reports over HTTP/2 that
+// it has not processed it.
+func TestGoingAway(t *testing.T) {
+	t.Parallel()
+	major := make(chan int, 1)
+	server := httptest.NewUnstartedServer(nethttp.HandlerFunc(
+		func(_ nethttp.ResponseWriter, r *nethttp.Request) { major <- r.ProtoMajor },
+	))
+	server.EnableHTTP2 = true
+	server.Listener = &goingAway{
+		Listener: server.Listener, config: func() *tls.Config { return server.TLS },
+	}
+	server.StartTLS()
+	defer server.Close()
+	o := overNetwork(t, server.URL)
+	o.Async, o.Accept, o.CA = DefaultOptions().Async, "", filepath.Join(t.TempDir(), "ca.pem")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(o.CA, ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, t.TempDir(), o, nil, false)
+	defer f.stop()
+	if err := f.deliver("order-1"); err != nil {
+		t.Fatal(err)
+	}
+	d := awaitDelivery(t, f.Deliveries(), "order-1", wasAttempted)
+	if d.State != "done" {
+		t.Fatalf("the delivery is %+v", d)
+	}
+	if n := <-major; n != 2 {
+		t.Errorf("the request came over HTTP/%d, want 2", n)
+	}
+}
+
+// TestSwitchedProtocol checks that an attempt ends if the receiver responds with 101 and leaves the
+// connection open.
+func TestSwitchedProtocol(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	server := httptest.NewServer(nethttp.HandlerFunc(
+		func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			c, _, err := w.(nethttp.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			const status = "HTTP/1.1 101 Switching Protocols\r\n"
+			const header = "Connection: Upgrade\r\nUpgrade: x\r\n\r\n"
+			if _, err := io.WriteString(c, status+header); err != nil {
+				t.Error(err)
+			}
+			<-over
+			c.Close()
+		},
+	))
+	defer server.Close()
+	o := overNetwork(t, server.URL)
+	o.Async, o.Accept = DefaultOptions().Async, ""
+	f := newFixture(t, t.TempDir(), o, nil, false)
+	defer f.stop()
+	defer close(over)
+	if err := f.deliver("order-1"); err != nil {
+		t.Fatal(err)
+	}
+	d := awaitDelivery(t, f.Deliveries(), "order-1", wasAttempted)
+	if d.State != "waiting" || d.Last.Status != nethttp.StatusSwitchingProtocols {
+		t.Errorf("the delivery is %+v, its last attempt %+v", d, d.Last)
+	}
+}
+
+// TestBrokenConnection checks that a request is not repeated if the receiver closes a connection
+// over HTTP/1 without a response, because it may have processed the request.
+func TestBrokenConnection(t *testing.T) {
+	t.Parallel()
+	requests := make(chan string, 10)
+	server := httptest.NewServer(nethttp.HandlerFunc(
+		func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+			key := r.Header.Get("Idempotency-Key")
+			if requests <- key; key == "order-2" {
+				panic(nethttp.ErrAbortHandler)
+			}
+		},
+	))
+	defer server.Close()
+	o := overNetwork(t, server.URL)
+	o.Async, o.Accept = DefaultOptions().Async, ""
+	f := newFixture(t, t.TempDir(), o, nil, false)
+	defer f.stop()
+	var last stream.Delivery
+	for _, key := range []string{"order-1", "order-2"} {
+		if err := f.deliver(key); err != nil {
+			t.Fatal(err)
+		}
+		last = awaitDelivery(t, f.Deliveries(), key, wasAttempted)
+	}
+	if last.State != "waiting" || last.Last.Detail != errNoResponse.Error() {
+		t.Errorf("the delivery is %+v, its last attempt %+v", last, last.Last)
+	}
+	if len(requests) != 2 {
+		t.Errorf("%d requests arrived, want 2", len(requests))
+	}
+}
