@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock/engine/internal/migrate"
+	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
 var update = flag.Bool("update", false, "write what is made into testdata")
@@ -143,6 +143,9 @@ func TestGlobs(t *testing.T) {
 		{`a\.log\.\d+`, true, true}, {`[a-z]*\.log`, true, true},
 		{`a\*b`, false, true}, {`\[x\]`, false, true}, {`(?i)a\.log`, false, true},
 		{`.\.log`, false, true}, {`[^a]\.log`, false, true}, {`^$`, false, true},
+		{`[^.]\.log`, false, true}, {`[^/]\.log`, false, true}, {`[^./]-\w\.out`, false, true},
+		{`[ -0a-z]\.log`, false, true}, {`[!-~]b`, false, true}, {`[^\x00-~]\.log`, false, true},
+		{`a[^ab]?\.log`, false, true}, {`[^\x00-\x{10FFFF}]a`, false, false},
 		{`\bx`, false, false}, {`(?!x).*`, false, false}, {`(ab|c)+`, false, false},
 	} {
 		list, wider, ok := globs(c.pattern)
@@ -152,11 +155,13 @@ func TestGlobs(t *testing.T) {
 		if !ok {
 			continue
 		}
+		if err := follow.CheckGlobs("include", list); err != nil {
+			t.Errorf("%s became %q: %v", c.pattern, list, err)
+		}
 		re := regexp.MustCompile("^(?:" + c.pattern + ")$")
 		for _, name := range names {
 			want := re.MatchString(name)
-			got := slices.ContainsFunc(list,
-				func(g string) bool { m, _ := path.Match(g, name); return m })
+			got := follow.MatchesGlob(list, name)
 			if got != want && (want || !wider) && name != "" {
 				t.Errorf("%s became %q: for %q the expression says %v, they say %v", c.pattern,
 					list, name, want, got)
@@ -184,4 +189,27 @@ func FuzzConvert(f *testing.F) {
 			t.Errorf("%q", r.Config)
 		}
 	})
+}
+
+// TestCombinedHTTPSinks checks that options in which combined HTTP sinks differ are in the notes.
+func TestCombinedHTTPSinks(t *testing.T) {
+	r, err := Convert("a.sources=s\na.channels=c\na.sinks=k l\n"+
+		"a.sources.s.type=spooldir\na.sources.s.spoolDir=/in\na.sources.s.channels=c\n"+
+		"a.channels.c.type=memory\n"+
+		"a.sinks.k.type=http\na.sinks.k.channel=c\na.sinks.k.endpoint=http://a/\n"+
+		"a.sinks.k.acceptHeader=text/html\na.sinks.k.connectTimeout=1000\n"+
+		"a.sinks.l.type=http\na.sinks.l.channel=c\na.sinks.l.endpoint=http://b/\n"+
+		"a.sinks.l.contentTypeHeader=text/csv\na.sinks.l.connectTimeout=1000\n", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{"contentTypeHeader": true, "acceptHeader": true,
+		"connectTimeout": false} {
+		noted := slices.ContainsFunc(r.Notes, func(n migrate.Note) bool {
+			return n.Key == "a.sinks.l."+key && n.Kind == migrate.Differs
+		})
+		if noted != want {
+			t.Errorf("%s: there is a note: %v, want %v: %v", key, noted, want, r.Notes)
+		}
+	}
 }
