@@ -55,6 +55,7 @@ func TestOperatorMessages(t *testing.T) {
 		{"reload open.yaml", exitUsage, "set a token, or listen on 127.0.0.1"},
 		{"reload --timeout -1s admin.yaml", exitUsage, "it must be above zero"},
 		{"tap plain.yaml", exitUnfinished, "add `admin: 127.0.0.1:7070`"},
+		{"tap --timeout 0s admin.yaml", exitUsage, "it must be above zero"},
 		{"tap --rate many admin.yaml", exitUsage, "is not a whole number"},
 		{"top plain.yaml", exitUnfinished, "`admin:`"},
 		{"try two.yaml", exitUsage, "pipeline p has 2 routes: name one"},
