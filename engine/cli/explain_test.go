@@ -218,7 +218,8 @@ func TestExplainProcess(t *testing.T) {
 	status := func() status.Status {
 		s := status.Status{Version: 1, Seconds: 12.4, Routes: []status.Route{{
 			Pipeline: "access", Name: "main", Health: "running",
-			Window: "queue", WindowOptions: json.RawMessage(`{"Max":4}`), ReplayBoundBytes: 32 << 20, LastFault: "worker b: 500",
+			Window: "queue", WindowOptions: json.RawMessage(`{"Max":4}`),
+			ReplayBoundBytes: 32 << 20, LastFault: "worker b: 500",
 			Workers: []status.Worker{
 				{Name: "http://a:1/in", State: "NORMAL", Gate: "window", Window: 4, InFlight: 4, Delivered: 9},
 				{Name: "http://b:1/in", State: "OPEN", Gate: "breaker", Window: 1,

@@ -182,7 +182,8 @@ func TestImportFolders(t *testing.T) {
 	writeFile(t, "filebeat.yml", "filebeat.inputs: [{type: log, paths: [in/**]}]\n"+
 		"output.file: {path: ., filename: out}\n")
 	p := realProgram()
-	if made := p.try(t, "import", "filebeat", "filebeat.yml", "--out", "penstock.yaml"); made.code != exitOK {
+	made := p.try(t, "import", "filebeat", "filebeat.yml", "--out", "penstock.yaml")
+	if made.code != exitOK {
 		t.Fatalf("import: %+v", made)
 	}
 	if ran := p.try(t, "run", "--once", "penstock.yaml"); ran.code != exitOK {

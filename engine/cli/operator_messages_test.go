@@ -100,8 +100,8 @@ func TestUnlockableState(t *testing.T) {
 	}
 }
 
-// TestReplayBesideRun checks the advice if a replay of dead letters cannot lock the state directory.
-// With a state directory of its own, a replay would repeat letters that were replayed before.
+// TestReplayBesideRun checks the advice if a replay of dead letters cannot lock the state
+// directory. With a state directory of its own, a replay would repeat replayed letters.
 func TestReplayBesideRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "penstock.yaml", "state: state\n"+

@@ -279,8 +279,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestSummaryOfNothing checks that the summary of a run that has read nothing does not call the data
-// delivered: records of earlier runs may have been dropped or dead-lettered.
+// TestSummaryOfNothing checks that the summary of a run that has read nothing does not call the
+// data delivered: records of earlier runs may have been dropped or dead-lettered.
 func TestSummaryOfNothing(t *testing.T) {
 	s := engine.Status{Routes: []status.Route{{Pipeline: "p", Name: "main", Health: "finished"}}}
 	if got := summary(s, nil); !strings.HasPrefix(got, "nothing new was read\n") {

@@ -318,7 +318,8 @@ func unfit(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// keptSession checks that a lane keeps its session after it has refused records before sending them.
+// keptSession checks that a lane keeps its session after it has refused records without sending
+// them.
 func keptSession(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	d.exec(t, "CREATE TABLE t (n int)")

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock/engine/internal/migrate"
-	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
 var update = flag.Bool("update", false, "write what is made into testdata")
@@ -155,13 +155,16 @@ func TestGlobs(t *testing.T) {
 		if !ok {
 			continue
 		}
-		if err := follow.CheckGlobs("include", list); err != nil {
-			t.Errorf("%s became %q: %v", c.pattern, list, err)
+		for _, g := range list {
+			if strings.Contains(g, "/") || strings.Contains(g, "[!") {
+				t.Errorf("%s became %q, which has a slash or the class [!", c.pattern, g)
+			}
 		}
 		re := regexp.MustCompile("^(?:" + c.pattern + ")$")
 		for _, name := range names {
 			want := re.MatchString(name)
-			got := follow.MatchesGlob(list, name)
+			got := slices.ContainsFunc(list,
+				func(g string) bool { m, _ := path.Match(g, name); return m })
 			if got != want && (want || !wider) && name != "" {
 				t.Errorf("%s became %q: for %q the expression says %v, they say %v", c.pattern,
 					list, name, want, got)

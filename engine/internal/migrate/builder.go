@@ -113,8 +113,8 @@ func (b *Builder) Add(p Pipeline) {
 	}
 }
 
-// quoteGlobs returns globs as a YAML list. In penstock's globs, ^ negates a class of characters, and
-// ** matches folders but no files.
+// quoteGlobs returns globs as a YAML list. In penstock's globs, ^ negates a class of characters.
+// ** matches folders, and no files.
 func quoteGlobs(globs []string) string {
 	globs = slices.Clone(globs)
 	for i, g := range globs {

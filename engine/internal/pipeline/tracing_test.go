@@ -96,8 +96,8 @@ func replayed(t *testing.T, m *vfstest.Mem, e *Engine) {
 			got.Status.Attempts, got.Status.Settled, got.Ended, want.Attempts)
 	}
 	options := fmt.Sprintf(`"window":%q,"window_options":%s`, want.Window, want.WindowOptions)
-	for _, part := range []string{options, `"route":"p/r0"`, `"name":"worker-2"`, `"outcome":"throttled"`,
-		`"do":"bury"`, `"started":"2000-`} {
+	for _, part := range []string{options, `"route":"p/r0"`, `"name":"worker-2"`,
+		`"outcome":"throttled"`, `"do":"bury"`, `"started":"2000-`} {
 		if !bytes.Contains(text, []byte(part)) {
 			t.Errorf("the trace has no %s", part)
 		}

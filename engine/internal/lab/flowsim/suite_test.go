@@ -162,7 +162,10 @@ worst:
 	for _, c := range []struct {
 		algorithm, dispatch string
 		bounds              int
-	}{{"linear", "round_robin", 1}, {"linear+round_robin", "", 1}, {"linear+least_completion", "", 3}} {
+	}{
+		{"linear", "round_robin", 1}, {"linear+round_robin", "", 1},
+		{"linear+least_completion", "", 3},
+	} {
 		other, err := flowsim.NewPlan(s, []string{c.algorithm}, c.dispatch)
 		if err != nil {
 			t.Fatal(err)
