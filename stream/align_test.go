@@ -86,3 +86,13 @@ func TestAlignPoisons(t *testing.T) {
 		t.Errorf("taken again: %d bytes of %d", len(b.Data), cap(b.Data))
 	}
 }
+
+// TestSize checks that Size counts records and fields with their sizes in memory.
+func TestSize(t *testing.T) {
+	b := new(stream.Batch)
+	b.Records, b.Fields = make([]stream.Record, 7), make([]stream.Field, 9)
+	want := 7*unsafe.Sizeof(stream.Record{}) + 9*unsafe.Sizeof(stream.Field{})
+	if got := b.Size(); got != int64(want) && unsafe.Sizeof(uintptr(0)) == 8 {
+		t.Errorf("Size is %d for 7 records and 9 fields, want %d", got, want)
+	}
+}

@@ -88,8 +88,11 @@ func (b *Batch) Size() int64 {
 	if b.arena.outgrown(b.Data) {
 		data += cap(b.arena)
 	}
-	return int64(data + cap(b.Payload) + cap(b.Records)*72 + cap(b.Fields)*16)
+	return int64(data + cap(b.Payload) + cap(b.Records)*recordSize + cap(b.Fields)*fieldSize)
 }
+
+// Sizes of a Record and a Field in memory, on a 64-bit system.
+const recordSize, fieldSize = 56, 16
 
 // RawBytes returns the number of the batch's raw bytes, line ends included.
 func (b *Batch) RawBytes() int64 {

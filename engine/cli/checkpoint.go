@@ -175,7 +175,7 @@ func (p *program) showCheckpoint(w io.Writer, path string, asJSON bool) error {
 
 func checkpointJSON(w io.Writer, snap *checkpoint.Snapshot, report *checkpoint.Report) error {
 	last := shownResult{
-		OK: report.Damage == "", File: report.File, Version: snap.Version, Routes: len(snap.Routes),
+		OK: report.Damage == "", File: report.File, Version: snap.Version, Routes: report.Routes,
 		Damage: report.Damage, Aside: report.Aside,
 	}
 	for _, r := range snap.Routes {

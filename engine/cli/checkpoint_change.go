@@ -214,7 +214,7 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 			return err
 		}
 	}
-	total, letters := found.parts, len(found.letters)
+	total, letters := len(found.parts), len(found.letters)
 	if c.found && !c.set {
 		total, letters = 0, 0
 	}
@@ -230,15 +230,21 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(w, "%s: changed the progress of %d partitions; the previous checkpoint "+
-		"is kept as %s\n", c.route, total, copied)
+	if c.found {
+		if _, err := fmt.Fprintf(w, "%s: the next start accepts the output in its current state\n",
+			c.route); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(w, "%s: changed the progress of %s; the previous checkpoint is kept as %s\n",
+		c.route, count(int64(total), "partition"), copied)
 	return err
 }
 
 // selection is the progress that a change selects.
 type selection struct {
 	marks   map[string][]stream.Mark // new progress, by the keys of the route in the checkpoint
-	parts   int                      // number of marks, without those counted in letters
+	parts   map[string]bool          // ids of the other partitions
 	letters map[string]bool          // partition ids of dead letters that count as not replayed
 }
 
@@ -251,7 +257,7 @@ func (s *selection) add(key string, part stream.Partition, to int64) {
 	if deadletter.IsPartition(part.ID) && to < 1 {
 		s.letters[part.ID] = true
 	} else {
-		s.parts++
+		s.parts[part.ID] = true
 	}
 }
 
@@ -260,7 +266,8 @@ func (s *selection) add(key string, part stream.Partition, to int64) {
 // and of the dead letters given by id. A replayed letter is stored in the checkpoint like a
 // partition. Replayed letters whose records are delivered again are selected, too.
 func (c *change) find(store *checkpoint.Store) (selection, error) {
-	s := selection{marks: make(map[string][]stream.Mark), letters: make(map[string]bool)}
+	s := selection{marks: make(map[string][]stream.Mark), parts: make(map[string]bool),
+		letters: make(map[string]bool)}
 	again := newRepeated(c)
 	var known []string
 	unmatched := slices.Clone(c.parts)

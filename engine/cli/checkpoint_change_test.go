@@ -31,13 +31,22 @@ func TestChangeOfLetters(t *testing.T) {
 			stream.Mark{Watermark: stream.Position{Num: 7}},
 			change{}, true, "1 dead letters count as not",
 		},
+		"a partition in two layers": {
+			[]string{"p/main", "p/main" + checkpoint.BootMark + "boot"},
+			stream.Mark{Watermark: stream.Position{Num: 7}},
+			change{}, true, "progress of 1 partition;",
+		},
+		"an accepted output": {
+			[]string{"p/main"}, stream.Mark{Watermark: stream.Position{Num: 7}},
+			change{found: true}, false, "the next start accepts the output",
+		},
 		"nothing above the position": {
 			[]string{"p/main"}, stream.Mark{
 				Watermark: stream.Position{Num: 7},
 				Above: []stream.Range{{
 					From: stream.Position{Num: 8}, To: stream.Position{Num: 9},
 				}},
-			}, change{parts: []string{"rows"}, set: true, to: 9}, false, "progress of 1 partitions",
+			}, change{parts: []string{"rows"}, set: true, to: 9}, false, "progress of 1 partition;",
 		},
 		"a letter by its id": {
 			[]string{"p/main"}, stream.Mark{Watermark: stream.Position{Num: 7}},
@@ -45,7 +54,7 @@ func TestChangeOfLetters(t *testing.T) {
 		},
 		"a letter by its id, as settled": {
 			[]string{"p/main"}, stream.Mark{Watermark: stream.Position{Num: 7}},
-			change{parts: []string{letter}, set: true, to: 1}, false, "progress of 1 partitions",
+			change{parts: []string{letter}, set: true, to: 1}, false, "progress of 1 partition;",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

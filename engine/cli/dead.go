@@ -161,6 +161,10 @@ func (f *deadFlags) filter(ids []string) (out deadletter.Filter, err error) {
 			return out, usagef("dead: --%s: %v", bound.flag, err)
 		}
 	}
+	if f.since != "" && f.until != "" && !out.Since.Before(out.Until) {
+		return out, usagef("dead: --since (%s) is not before --until (%s): no letter matches",
+			out.Since.Format(time.RFC3339), out.Until.Format(time.RFC3339))
+	}
 	return out, nil
 }
 

@@ -171,7 +171,10 @@ func (d *play) run(ctx context.Context) error {
 		select {
 		case err := <-ended:
 			d.show(true)
-			return errors.Join(err, group.Wait())
+			if err := errors.Join(err, group.Wait()); err != nil {
+				return err
+			}
+			return d.loss()
 		case <-kill.C:
 			d.act = "the fast receiver was killed"
 			if err := d.fast.Kill(); err != nil {
@@ -186,6 +189,14 @@ func (d *play) run(ctx context.Context) error {
 			d.show(false)
 		}
 	}
+}
+
+// loss returns an error if a record has arrived at no receiver.
+func (d *play) loss() error {
+	if lost, _ := d.tally.Count(); lost > 0 {
+		return fmt.Errorf("%d records were lost", lost)
+	}
+	return nil
 }
 
 // show draws the progress on a terminal. Without a terminal, it prints a line at most once a
@@ -254,8 +265,6 @@ func (d *play) result(err error) demoResult {
 	out.Again = d.tally.Recognised()
 	if err != nil {
 		out.Error = err.Error()
-	} else if out.Lost > 0 {
-		out.OK, out.Error = false, fmt.Sprintf("%d records were lost", out.Lost)
 	}
 	for _, w := range r.Workers {
 		out.Workers = append(out.Workers, workerResult{d.name(w.Name), w.Delivered, w.Failed + w.TimedOut})

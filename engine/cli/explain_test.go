@@ -217,12 +217,14 @@ func TestExplainRefusals(t *testing.T) {
 func TestExplainProcess(t *testing.T) {
 	status := func() status.Status {
 		s := status.Status{Version: 1, Seconds: 12.4, Routes: []status.Route{{
-			Pipeline: "access", Name: "main", Window: "queue", Health: "running",
+			Pipeline: "access", Name: "main", Health: "running",
+			Window: "queue", WindowOptions: json.RawMessage(`{"Max":4}`),
 			ReplayBoundBytes: 32 << 20, LastFault: "worker b: 500",
 			Workers: []status.Worker{
 				{Name: "http://a:1/in", State: "NORMAL", Gate: "window", Window: 4, InFlight: 4, Delivered: 9},
 				{Name: "http://b:1/in", State: "OPEN", Gate: "breaker", Window: 1,
 					Reason: "failures in a row: paused between attempts"},
+				{Name: "http://c:1/in", State: "NORMAL", Gate: "rate", Rate: 87.5},
 			},
 		}}}
 		s.Judge()
@@ -251,8 +253,10 @@ func TestExplainProcess(t *testing.T) {
 		{nil, "route access/main, now, 12.4 s after its start"},
 		{[]string{"--worker", "b:1"}, "the route's latest failure: worker b: 500"},
 		{[]string{"--worker", "a:1", "--json"}, `"window_algorithm":"queue"`},
+		{[]string{"--worker", "a:1"}, "it is at its maximum: raise `flow.max`"},
+		{[]string{"--worker", "c:1"}, "at most 87.5 batches a second are sent"},
 		{[]string{"--json"},
-			`"held_by":"the workers: the windows of 1 of 2 are full, and 1 is paused"`},
+			`"held_by":"the workers: the windows of 2 of 3 are full, and 1 is paused"`},
 	} {
 		got := p.try(t, append([]string{"explain", server.Addr()}, c.args...)...)
 		if got.code != exitOK || !strings.Contains(got.out, c.want) {

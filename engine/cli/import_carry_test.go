@@ -172,3 +172,24 @@ func TestImportDamaged(t *testing.T) {
 		t.Errorf("delivered %q, said %s", got, said)
 	}
 }
+
+// TestImportFolders checks that a glob which ends with ** means the same in the new config: all
+// files in a folder and below it.
+func TestImportFolders(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "in/a.log", "a\n")
+	writeFile(t, "in/b/c.log", "c\n")
+	writeFile(t, "filebeat.yml", "filebeat.inputs: [{type: log, paths: [in/**]}]\n"+
+		"output.file: {path: ., filename: out}\n")
+	p := realProgram()
+	made := p.try(t, "import", "filebeat", "filebeat.yml", "--out", "penstock.yaml")
+	if made.code != exitOK {
+		t.Fatalf("import: %+v", made)
+	}
+	if ran := p.try(t, "run", "--once", "penstock.yaml"); ran.code != exitOK {
+		t.Fatalf("run: %+v", ran)
+	}
+	if got, err := os.ReadFile("out"); err != nil || strings.Count(string(got), "\n") != 2 {
+		t.Errorf("delivered %q, %v; want 2 records", got, err)
+	}
+}

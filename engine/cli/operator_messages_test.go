@@ -4,6 +4,9 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
 
 // TestOperatorMessages checks the messages of operators' commands for bad input. Each message must
@@ -52,6 +55,7 @@ func TestOperatorMessages(t *testing.T) {
 		{"reload open.yaml", exitUsage, "set a token, or listen on 127.0.0.1"},
 		{"reload --timeout -1s admin.yaml", exitUsage, "it must be above zero"},
 		{"tap plain.yaml", exitUnfinished, "add `admin: 127.0.0.1:7070`"},
+		{"tap --timeout 0s admin.yaml", exitUsage, "it must be above zero"},
 		{"tap --rate many admin.yaml", exitUsage, "is not a whole number"},
 		{"top plain.yaml", exitUnfinished, "`admin:`"},
 		{"try two.yaml", exitUsage, "pipeline p has 2 routes: name one"},
@@ -93,6 +97,37 @@ func TestUnlockableState(t *testing.T) {
 	if got.code != exitUnfinished || !strings.Contains(got.stderr, "penstock.lock") ||
 		strings.Contains(got.stderr, "stop the run") {
 		t.Errorf("exit code %d: %s", got.code, got.stderr)
+	}
+}
+
+// TestReplayBesideRun checks the advice if a replay of dead letters cannot lock the state
+// directory. With a state directory of its own, a replay would repeat replayed letters.
+func TestReplayBesideRun(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "penstock.yaml", "state: state\n"+
+		"pipelines: { p: { source: { tail: { include: ['*.log'] } }, sink: drop } }\n")
+	writeFile(t, "state/dead/p.main.ndjson", `{"version":1,"id":"a@1","record":"x"}`+"\n")
+	state, err := osfs.New().OpenDir("state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Close()
+	lock, err := state.Lock(pipeline.LockName, "penstock, process 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	got := realProgram().try(t, "dead", "replay", "penstock.yaml")
+	const want = "stop the other penstock, or replay the letters in its dashboard"
+	if got.code != exitUnfinished || !strings.Contains(got.stderr, want) ||
+		strings.Contains(got.stderr, "of its own") {
+		t.Errorf("exit code %d, %q, want %q", got.code, got.stderr, want)
+	}
+	for _, command := range []string{"list", "replay"} {
+		got := realProgram().try(t, "dead", command, "--since", "1h", "--until", "2h", "penstock.yaml")
+		if got.code != exitUsage || !strings.Contains(got.stderr, ") is not before --until (") {
+			t.Errorf("dead %s with an empty range: exit code %d, %q", command, got.code, got.stderr)
+		}
 	}
 }
 

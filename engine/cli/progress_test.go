@@ -86,3 +86,11 @@ func TestScreen(t *testing.T) {
 		t.Errorf("wrote %q, want %q", out.String(), want)
 	}
 }
+
+// TestDemoLoss checks that a demo fails if a record has arrived at no receiver.
+func TestDemoLoss(t *testing.T) {
+	d := &play{tally: demo.NewTally(2)}
+	if err := d.loss(); err == nil || err.Error() != "2 records were lost" {
+		t.Errorf("loss = %v", err)
+	}
+}

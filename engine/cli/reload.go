@@ -65,8 +65,8 @@ func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error
 	defer cancel()
 	r, err := admin.Reload(ctx, address, token)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no result after %v: the reload continues; `penstock status --json` "+
-			"shows its result", f.timeout)
+		return fmt.Errorf("no result after %v: if the process has got the request, the reload "+
+			"continues; `penstock status --json` shows its result", f.timeout)
 	}
 	if err != nil {
 		return err

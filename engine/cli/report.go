@@ -74,8 +74,8 @@ func writeResult(w io.Writer, v any) error {
 }
 
 // summary returns the table that is printed at the end of a run. If the run failed before it had
-// read anything, summary returns "". once is the flag --once.
-func summary(s engine.Status, once bool, err error) string {
+// read anything, summary returns "".
+func summary(s engine.Status, err error) string {
 	rows := [][]string{{
 		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped",
 		"waiting", "redelivered", "seconds", "MB/s",
@@ -104,8 +104,6 @@ func summary(s engine.Status, once bool, err error) string {
 	switch {
 	case read > 0:
 		b.WriteString(table.Text(rows, 2))
-	case once && met == "":
-		b.WriteString("nothing new: all records have already been delivered\n")
 	case s.Reload != nil: // which resets the counts of the routes that it changes
 		b.WriteString("nothing new was read since the last reload\n")
 	default:

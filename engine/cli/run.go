@@ -159,7 +159,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		write = func() error { return writeResult(out, result(end, time.Since(p.started), err)) }
 	case e != nil:
 		write = func() error {
-			if _, err := io.WriteString(out, summary(end, f.once, err)); err != nil {
+			if _, err := io.WriteString(out, summary(end, err)); err != nil {
 				return fmt.Errorf("write the summary: %w", err)
 			}
 			return nil

@@ -59,6 +59,9 @@ process.`,
 var errEnough = errors.New("enough samples")
 
 func runTap(p *program, cmd *cobra.Command, args []string, f tapFlags) error {
+	if err := checkTimeout(cmd, f.timeout); err != nil {
+		return err
+	}
 	switch {
 	case f.rate < 1 || f.rate > tap.MaxRate:
 		return usagef("tap: --rate is %d; want 1 to %d", f.rate, tap.MaxRate)

@@ -7,6 +7,7 @@
 package status
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -152,8 +153,10 @@ type Route struct {
 	// if it is not opening them.
 	Opening float64 `json:"opening_seconds"`
 	// Window is the algorithm of the workers' windows. It is empty until the sink is open.
-	Window    string `json:"window"`
-	LastFault string `json:"last_fault,omitempty"` // latest failure of a worker
+	Window string `json:"window"`
+	// WindowOptions are the options of this algorithm, as in a trace (docs/formats/trace.md).
+	WindowOptions json.RawMessage `json:"window_options,omitempty"`
+	LastFault     string          `json:"last_fault,omitempty"` // latest failure of a worker
 
 	// The counts below are source records, unless the name or comment says otherwise.
 	ReadRecords    int64 `json:"read_records"`
@@ -229,6 +232,8 @@ type Worker struct {
 	Throttled     uint64  `json:"throttled"`
 	Late          uint64  `json:"late"` // responses after the time Timeout
 	Misconfigured bool    `json:"misconfigured"`
+	// Rate limits the attempts per second after a 429 response. Zero means no limit.
+	Rate float64 `json:"rate_per_second,omitempty"`
 }
 
 const (

@@ -14,7 +14,7 @@ import (
 // Audit implements stream.AuditedSink: the audit compares the table with the source. The user of
 // the database needs the privilege CREATE TEMPORARY TABLES.
 func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, error) {
-	if err := s.configure(o); err != nil {
+	if err := s.configure(o, auditIdle); err != nil {
 		return nil, err
 	}
 	a, err := sqlspan.Audited[*connection]{

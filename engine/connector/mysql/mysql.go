@@ -124,29 +124,35 @@ func New(o Options, h stream.Host) (*Sink, error) {
 // session sets the modes on which the encoder depends: identifiers in double quotes, values in
 // single quotes without escapes, UTF-8 and UTC. With these modes, the server also returns an error
 // for a value that it would otherwise truncate, and for a division by zero (see insertSQL). It
-// stores the value 0 in an AUTO_INCREMENT column, instead of the next number. wait_timeout makes
-// the server release the locks of a vanished client after a minute. innodb_lock_wait_timeout limits
-// the wait for a lock to 5 s.
+// stores the value 0 in an AUTO_INCREMENT column, instead of the next number.
+// innodb_lock_wait_timeout limits the wait for a lock to 5 s.
 var session = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4",
 	"character_set_results": "utf8mb4",
 	"sql_mode": "'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES," +
 		"NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO'",
-	"time_zone":    "'+00:00'",
-	"wait_timeout": "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",
+	"time_zone":                "'+00:00'",
+	"innodb_lock_wait_timeout": "5", "autocommit": "1",
 }
+
+// Values of wait_timeout, in seconds: the server ends a session that has been idle for this time.
+const (
+	deliveryIdle = "60"    // so that the locks of a vanished client are released
+	auditIdle    = "86400" // an audit is idle while the source has no record for the table
+)
 
 // Open creates the lanes. It does not connect.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
-	if err := s.configure(o); err != nil {
+	if err := s.configure(o, deliveryIdle); err != nil {
 		return err
 	}
 	s.connections.Open(o, "mysql", s.to, s.o.Workers)
 	return nil
 }
 
-// configure prepares the settings of connections and sets the name of the ledger.
-func (s *Sink) configure(o stream.SinkOptions) error {
+// configure prepares the settings of connections and sets the name of the ledger. idle is the
+// wait_timeout of the sessions.
+func (s *Sink) configure(o stream.SinkOptions, idle string) error {
 	c, err := parse(s.o.URL)
 	if err != nil {
 		return fmt.Errorf("sink mysql: url: %w", err)
@@ -157,6 +163,7 @@ func (s *Sink) configure(o stream.SinkOptions) error {
 	for k, v := range session {
 		c.Params[k] = v
 	}
+	c.Params["wait_timeout"] = idle
 	c.InterpolateParams, c.ParseTime, c.MultiStatements, c.ClientFoundRows = true, false,
 		false, false
 	c.MaxAllowedPacket = 0 // that of the server

@@ -28,9 +28,9 @@ func numberOf(err error) uint16 {
 }
 
 // isUsableAfter reports whether the connection is still usable after err. This is the case if the
-// server has responded with err, or if err is a Misconfigured, a FencedError or an error that ends
-// the route. Those errors are not from the connection. A connection to a read-only server is not
-// usable: after a failover, the address may belong to another server.
+// server has responded with err, or if err is not from the connection: it is an outcome for refused
+// records, a Misconfigured, a FencedError, or an error that ends the route. A connection to a
+// read-only server is not usable: after a failover, the address may belong to another server.
 func isUsableAfter(err error) bool {
 	switch numberOf(err) {
 	case 0:
@@ -39,9 +39,11 @@ func isUsableAfter(err error) bool {
 	default:
 		return true
 	}
-	_, refused := errors.AsType[*stream.Misconfigured](err)
+	_, rejected := errors.AsType[*stream.Rejected](err)
+	_, split := errors.AsType[*stream.Split](err)
+	_, misconfigured := errors.AsType[*stream.Misconfigured](err)
 	_, fenced := errors.AsType[*stream.FencedError](err)
-	return refused || fenced || sqlspan.Ends(err) != nil
+	return rejected || split || misconfigured || fenced || sqlspan.Ends(err) != nil
 }
 
 // outcome maps an error to the outcome that Deliver returns, based on the server's error number

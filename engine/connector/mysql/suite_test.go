@@ -75,6 +75,8 @@ func TestMariaDB(t *testing.T) {
 	t.Run("whole record", func(t *testing.T) { wholeRecord(t, server) })
 	t.Run("definitions", func(t *testing.T) { definitions(t, server) })
 	t.Run("unfit records", func(t *testing.T) { unfit(t, server) })
+	t.Run("sessions after refusals", func(t *testing.T) { keptSession(t, server) })
+	t.Run("session of an audit", func(t *testing.T) { auditSession(t, server) })
 	t.Run("idle connections", func(t *testing.T) { idle(t, server) })
 	t.Run("read-only server", func(t *testing.T) { readOnly(t, server) })
 }

@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -314,6 +315,56 @@ func unfit(t *testing.T, server *connectortest.Server) {
 	}
 	if err := deliver(lane, next(connectortest.Records(t, `{"n":9}`), 9e6)); err != nil {
 		t.Error(err)
+	}
+}
+
+// keptSession checks that a lane keeps its session after it has refused records without sending
+// them.
+func keptSession(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (n int)")
+	d.exec(t, "CREATE USER keeper")
+	d.exec(t, "GRANT ALL ON *.* TO keeper")
+	o := d.options("t")
+	o.URL = strings.Replace(o.URL, "root@", "keeper@", 1)
+	o.Workers, o.OnNewField = 1, "dead_letter"
+	lane := opened(t, o)[0]
+	sessions := func() []string {
+		return d.column(t, "SELECT id FROM information_schema.processlist "+
+			"WHERE user = 'keeper' ORDER BY id")
+	}
+	var before []string
+	for i, records := range [][]string{{`{"n":1}`}, {`{"m":2}`}, {`{"m":3}`, `{"n":4}`}, {`{"n":5}`}} {
+		err := deliver(lane, next(connectortest.Records(t, records...), 1e6*int64(i)))
+		if refused := strings.Contains(records[0], "m"); (err != nil) != refused {
+			t.Errorf("%s: %v", records, err)
+		}
+		if i == 0 {
+			before = sessions()
+		}
+	}
+	if after := sessions(); !slices.Equal(after, before) {
+		t.Errorf("the sessions are %s, and were %s before the refused records", after, before)
+	}
+}
+
+// auditSession checks that the server does not end the session of an audit after a minute.
+func auditSession(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (n int)")
+	s, err := mysql.New(d.options("t"), connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.Audit(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	db := sql.OpenDB(s.Connector())
+	defer db.Close()
+	if got := connectortest.Column(t, db, "SELECT @@wait_timeout"); got[0] != "86400" {
+		t.Errorf("wait_timeout is %s s, want a day", got[0])
 	}
 }
 

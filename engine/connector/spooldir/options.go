@@ -38,7 +38,7 @@ type Options struct {
 
 	Watch     time.Duration  `yaml:"watch" doc:"how long a finished file is checked for new data, at growing intervals"`
 	OpenFiles int            `yaml:"open_files" doc:"maximum number of open files of a route"`
-	Forget    time.Duration  `yaml:"forget" doc:"time after which the position of a finished, missing file expires; 0: never"`
+	Forget    time.Duration  `yaml:"forget" doc:"time after which the position of a missing file expires; 0: never"`
 	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
 }
 

@@ -55,8 +55,12 @@ func openDB(path string) (*sql.DB, error) {
 
 const day = 24 * 60 * 60 * 1000 // milliseconds
 
-// makeLogs fills the table with rows that are spread over a day. Some rows have the same time.
+// makeLogs creates a database, and fills its table with rows that are spread over a day. Some rows
+// have the same time. If the folder of the database is missing, makeLogs creates it.
 func makeLogs(path string, rows int) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
 	db, err := openDB(path)
 	if err != nil {
 		return err

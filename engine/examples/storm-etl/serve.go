@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
-	"io/fs"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,23 +30,20 @@ func handler(w *environment) http.Handler {
 			before.err = errBroken
 			defer had.end(in.Header.Get("Idempotency-Key"), before)
 			t, parsed := &tuple{packed: time.Now()}, []any(nil)
-			lines := bufio.NewScanner(in.Body)
-			lines.Buffer(nil, 1<<20)
-			for lines.Scan() {
+			for lines := json.NewDecoder(in.Body); ; {
 				var r struct {
 					ID          int64
 					Host, Class string
 					Status      int
 				}
-				if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+				if err := lines.Decode(&r); err == io.EOF {
+					break
+				} else if err != nil {
 					http.Error(out, err.Error(), http.StatusBadRequest)
 					return
 				}
 				t.rows = append(t.rows, row{id: r.ID})
 				parsed = append(parsed, r.ID, r.Host, r.Status, r.Class)
-			}
-			if err := lines.Err(); err != nil {
-				return // the body was incomplete; the batch will be sent again
 			}
 			if before.err = b.serve(in.Context(), parsed, t); before.err != nil {
 				http.Error(out, before.err.Error(), http.StatusServiceUnavailable)
@@ -102,7 +98,7 @@ func serve(s settings) error {
 		return errors.New("-serve needs -dir, the folder of the databases")
 	}
 	logs := filepath.Join(s.dir, "logs.db")
-	if _, err := os.Stat(logs); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(logs); errors.Is(err, os.ErrNotExist) {
 		if err := makeLogs(logs, s.rows); err != nil {
 			return err
 		}

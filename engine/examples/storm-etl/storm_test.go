@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/penstock-io/penstock/engine"
@@ -95,5 +96,30 @@ func TestEngine(t *testing.T) {
 	if total != rows || distinct != rows || classes != 3 {
 		t.Errorf("%d rows of %d classes are stored, %d different ones; want each of %d once, "+
 			"of 3 classes", total, classes, distinct, rows)
+	}
+}
+
+// TestLongLine checks that a bolt stores a record with a line of more than 1 MiB. A response with
+// status 200 promises that.
+func TestLongLine(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	logs := filepath.Join(dir, "logs.db")
+	if err := makeLogs(logs, 1); err != nil {
+		t.Fatal(err)
+	}
+	w, err := openEnvironment(dir, logs, 1, 1, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"id":1,"host":"` + strings.Repeat("a", 1<<20) + `","class":"served","status":200}`
+	in := httptest.NewRequest("POST", "/bolt-01", strings.NewReader(body))
+	out := httptest.NewRecorder()
+	handler(w).ServeHTTP(out, in)
+	var stored int
+	if err := w.stored.QueryRow("SELECT count(*) FROM stored").Scan(&stored); err != nil {
+		t.Fatal(err)
+	}
+	if out.Code != 200 || stored != 1 {
+		t.Errorf("status %d, %d records are stored; want 200 and 1", out.Code, stored)
 	}
 }

@@ -144,7 +144,7 @@ func (t Tenure) Confirm(ctx context.Context) error {
 type work struct {
 	cancel context.CancelCauseFunc
 	ended  chan struct{}
-	lost   bool  // the ownership ended before the work; set before ended is closed
+	lost   bool  // the lease was lost before the work ended; set before ended is closed
 	err    error // result of the work; set before ended is closed
 }
 
@@ -276,8 +276,8 @@ func (k *LeaseHolder) begin(group *supervise.Group, do Work) *work {
 		working, cancel = context.WithCancelCause(ctx)
 		close(started)
 		defer cancel(nil)
-		if w.err = do(working, t); working.Err() != nil {
-			w.lost = true
+		w.err = do(working, t)
+		if w.lost = errors.Is(context.Cause(working), ErrNotOwner); w.lost {
 			k.log.Info("this process lost the lease", "lease", k.name, "epoch", t.Epoch,
 				"starved", k.View().Starved)
 		}

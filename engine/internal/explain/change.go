@@ -142,15 +142,6 @@ func (r *Route) windowChanges(w *Worker) []string {
 	}
 }
 
-// Named returns the algorithm with the given name, or nil if there is none. The algorithm has its
-// default options, not those of a config.
-func Named(name string) window.Algorithm {
-	if e := window.Find(name); e != nil {
-		return e.Algorithm
-	}
-	return nil
-}
-
 // grown reports whether the window of w, the limit on its in-flight batches, has reached its
 // maximum.
 func (r *Route) grown(w *Worker) bool {

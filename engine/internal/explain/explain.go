@@ -30,12 +30,10 @@ type Route struct {
 	Workers   []Worker
 }
 
-// Worker is the state of a worker in flow control at one moment. Opens and Rate are known only from
-// a trace.
+// Worker is the state of a worker in flow control at one moment. Opens is known only from a trace.
 type Worker struct {
 	status.Worker
 	Opens float64 // for OPEN, THROTTLED: remaining time in seconds; 0 if unknown
-	Rate  float64 // after a 429: limit in attempts per second; 0 means no limit
 }
 
 // WorkerStatus returns the status of a worker with the given name and state in flow control.
@@ -45,7 +43,7 @@ func WorkerStatus(name string, l *control.LaneStatus) status.Worker {
 		Window: l.Window, InFlight: l.InFlight,
 		RoundTrip: l.RoundTrip.Seconds(), Base: l.Base.Seconds(), Timeout: l.Timeout.Seconds(),
 		Delivered: l.Delivered, Failed: l.Failed, TimedOut: l.TimedOut, Throttled: l.ThrottledN,
-		Late: l.Late, Misconfigured: l.Fault == control.Misconfigured,
+		Late: l.Late, Misconfigured: l.Fault == control.Misconfigured, Rate: l.Rate,
 	}
 }
 

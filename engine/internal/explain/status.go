@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"github.com/penstock-io/penstock/engine/internal/trace"
 	"github.com/penstock-io/penstock/engine/status"
 )
 
@@ -14,8 +15,10 @@ func FromStatus(s *status.Status) []*Route {
 		r := &Route{
 			Name: from.Pipeline + "/" + from.Name, Replay: from.ReplayBoundBytes,
 			Waiting: from.Waiting, LastFault: from.LastFault,
-			Window: Named(from.Window), Workers: make([]Worker, 0, len(from.Workers)),
+			Workers: make([]Worker, 0, len(from.Workers)),
 		}
+		// An older process reports no options, and its algorithm counts as unknown.
+		r.Window, _ = trace.ReadWindow(from.Window, from.WindowOptions)
 		for k := range from.Workers {
 			r.Workers = append(r.Workers, Worker{Worker: from.Workers[k]})
 		}

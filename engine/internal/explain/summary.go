@@ -90,7 +90,7 @@ func (s *Summary) picture(p *trace.Player) {
 	s.Waiting = int64(status.Waiting)
 	for i := range status.Lanes {
 		l := &status.Lanes[i]
-		w := Worker{Worker: WorkerStatus(nameOf(p, l.Lane), l), Rate: l.Rate}
+		w := Worker{Worker: WorkerStatus(nameOf(p, l.Lane), l)}
 		if l.Until > 0 {
 			w.Opens = max(0, l.Until-s.At).Seconds()
 		}

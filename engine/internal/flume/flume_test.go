@@ -143,6 +143,9 @@ func TestGlobs(t *testing.T) {
 		{`a\.log\.\d+`, true, true}, {`[a-z]*\.log`, true, true},
 		{`a\*b`, false, true}, {`\[x\]`, false, true}, {`(?i)a\.log`, false, true},
 		{`.\.log`, false, true}, {`[^a]\.log`, false, true}, {`^$`, false, true},
+		{`[^.]\.log`, false, true}, {`[^/]\.log`, false, true}, {`[^./]-\w\.out`, false, true},
+		{`[ -0a-z]\.log`, false, true}, {`[!-~]b`, false, true}, {`[^\x00-~]\.log`, false, true},
+		{`a[^ab]?\.log`, false, true}, {`[^\x00-\x{10FFFF}]a`, false, false},
 		{`\bx`, false, false}, {`(?!x).*`, false, false}, {`(ab|c)+`, false, false},
 	} {
 		list, wider, ok := globs(c.pattern)
@@ -151,6 +154,11 @@ func TestGlobs(t *testing.T) {
 		}
 		if !ok {
 			continue
+		}
+		for _, g := range list {
+			if strings.Contains(g, "/") || strings.Contains(g, "[!") {
+				t.Errorf("%s became %q, which has a slash or the class [!", c.pattern, g)
+			}
 		}
 		re := regexp.MustCompile("^(?:" + c.pattern + ")$")
 		for _, name := range names {
@@ -184,4 +192,27 @@ func FuzzConvert(f *testing.F) {
 			t.Errorf("%q", r.Config)
 		}
 	})
+}
+
+// TestCombinedHTTPSinks checks that options in which combined HTTP sinks differ are in the notes.
+func TestCombinedHTTPSinks(t *testing.T) {
+	r, err := Convert("a.sources=s\na.channels=c\na.sinks=k l\n"+
+		"a.sources.s.type=spooldir\na.sources.s.spoolDir=/in\na.sources.s.channels=c\n"+
+		"a.channels.c.type=memory\n"+
+		"a.sinks.k.type=http\na.sinks.k.channel=c\na.sinks.k.endpoint=http://a/\n"+
+		"a.sinks.k.acceptHeader=text/html\na.sinks.k.connectTimeout=1000\n"+
+		"a.sinks.l.type=http\na.sinks.l.channel=c\na.sinks.l.endpoint=http://b/\n"+
+		"a.sinks.l.contentTypeHeader=text/csv\na.sinks.l.connectTimeout=1000\n", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{"contentTypeHeader": true, "acceptHeader": true,
+		"connectTimeout": false} {
+		noted := slices.ContainsFunc(r.Notes, func(n migrate.Note) bool {
+			return n.Key == "a.sinks.l."+key && n.Kind == migrate.Differs
+		})
+		if noted != want {
+			t.Errorf("%s: there is a note: %v, want %v: %v", key, noted, want, r.Notes)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp/syntax"
 	"strings"
+	"unicode"
 )
 
 // maxGlobs is the maximum number of globs for one pattern.
@@ -59,6 +60,9 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		return []string{"?"}, true
 	case syntax.OpCharClass:
+		if len(re.Rune) == 0 {
+			return nil, false // it matches nothing
+		}
 		return []string{classGlob(re.Rune)}, true
 	case syntax.OpCapture:
 		return c.of(re.Sub[0])
@@ -159,22 +163,56 @@ func foldedGlob(runes []rune) string {
 	return b.String()
 }
 
-func classGlob(pairs []rune) string {
+// classGlob returns the glob for a class of characters, which is given as ranges. A class up to the
+// last character is written as a negated one. The glob has no slash, because names have none, and a
+// slash would split the glob.
+func classGlob(ranges []rune) string {
 	var b strings.Builder
 	b.WriteByte('[')
+	if ranges[len(ranges)-1] == unicode.MaxRune {
+		b.WriteByte('^')
+		ranges = complement(ranges)
+	}
+	begin := b.Len()
 	put := func(r rune) {
-		if strings.ContainsRune(`\]^-[`, r) {
+		if strings.ContainsRune(`\]^-[!`, r) {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
 	}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		put(pairs[i])
-		if pairs[i] != pairs[i+1] {
+	putRange := func(first, last rune) {
+		if first > last {
+			return
+		}
+		put(first)
+		if first != last {
 			b.WriteByte('-')
-			put(pairs[i+1])
+			put(last)
 		}
 	}
-	b.WriteByte(']')
-	return b.String()
+	for i := 0; i+1 < len(ranges); i += 2 {
+		first, last := ranges[i], ranges[i+1]
+		if first <= '/' && '/' <= last {
+			putRange(first, '/'-1)
+			first = '/' + 1
+		}
+		putRange(first, last)
+	}
+	if b.Len() == begin {
+		return "?"
+	}
+	return b.String() + "]"
+}
+
+// complement returns the ranges between the given ranges, of which the last one ends at the last
+// character.
+func complement(ranges []rune) (between []rune) {
+	from := rune(0)
+	for i := 0; i+1 < len(ranges); i += 2 {
+		if from < ranges[i] {
+			between = append(between, from, ranges[i]-1)
+		}
+		from = ranges[i+1] + 1
+	}
+	return between
 }

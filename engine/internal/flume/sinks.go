@@ -3,6 +3,7 @@
 package flume
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strconv"
@@ -156,27 +157,40 @@ func (c *converter) fileSink(k *part, depth int, route string) {
 	}
 }
 
+// httpShared are options that all endpoints of an http sink share, with Flume's defaults.
+var httpShared = []struct{ key, header, byDefault string }{
+	{"contentTypeHeader", "Content-Type", "text/plain"},
+	{"acceptHeader", "Accept", "text/plain"},
+	{"connectTimeout", "", "5000"},
+}
+
 func (c *converter) httpSink(sinks []*part, depth int) {
+	sinks = slices.DeleteFunc(slices.Clone(sinks), func(k *part) bool {
+		return sinkKind(k) != "http"
+	})
+	first := sinks[0]
 	var endpoints []string
 	for _, k := range sinks {
-		if sinkKind(k) != "http" {
-			continue
-		}
 		if e := k.get("endpoint"); e != "" {
 			endpoints = append(endpoints, e)
 		} else {
 			c.note(k, "endpoint", migrate.Lost, "%s", "is missing: add the URL to endpoints")
 		}
+		for _, o := range httpShared {
+			if cmp.Or(k.get(o.key), o.byDefault) != cmp.Or(first.get(o.key), o.byDefault) {
+				c.note(k, o.key, migrate.Differs, "the endpoints of the new sink share this "+
+					"option, and have the value of sink %s", first.name)
+			}
+		}
+		c.httpRest(k)
 	}
 	c.put(depth, "http:")
 	c.put(depth+1, "endpoints: %s", quotes(endpoints))
 	c.put(depth+1, "body: raw")
-	first := sinks[0]
 	var headers []string
-	for _, h := range []struct{ key, name string }{{"contentTypeHeader", "Content-Type"},
-		{"acceptHeader", "Accept"}} {
-		if v := first.get(h.key); v != "" {
-			headers = append(headers, h.name+": "+quote(v))
+	for _, o := range httpShared {
+		if v := first.get(o.key); v != "" && o.header != "" {
+			headers = append(headers, o.header+": "+quote(v))
 		}
 	}
 	if len(headers) > 0 {
@@ -185,19 +199,13 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 	if n, err := strconv.Atoi(first.get("connectTimeout")); err == nil && n > 0 {
 		c.put(depth+1, "connect_timeout: %dms", n)
 	}
-	for _, k := range sinks {
-		c.httpRest(k)
-	}
 }
 
 // httpRest handles the remaining options of an HTTP sink. It adds notes about the request timeout
 // and the reactions to status codes, which have no exact equivalent. It marks the other known
 // options as read, because they need no note.
 func (c *converter) httpRest(k *part) {
-	for _, key := range []string{"contentTypeHeader", "acceptHeader", "connectTimeout",
-		"batchSize"} {
-		k.has(key)
-	}
+	k.has("batchSize")
 	if k.has("requestTimeout") {
 		c.note(k, "requestTimeout", migrate.Differs, "%s",
 			"the timeout adapts to the measured round trips; flow.timeout fixes it, and "+

@@ -114,8 +114,16 @@ func (b *Builder) Add(p Pipeline) {
 }
 
 // quoteGlobs returns globs as a YAML list. In penstock's globs, ^ negates a class of characters.
+// ** matches folders, and no files.
 func quoteGlobs(globs []string) string {
-	return strings.ReplaceAll(QuoteList(globs), "[!", "[^")
+	globs = slices.Clone(globs)
+	for i, g := range globs {
+		globs[i] = strings.ReplaceAll(g, "[!", "[^")
+		if strings.HasSuffix(g, "/**") {
+			globs[i] += "/*"
+		}
+	}
+	return QuoteList(globs)
 }
 
 func (b *Builder) processors(list []string, depth int) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +93,24 @@ func TestConvertFilebeatLines(t *testing.T) {
 		if got := r.Config + fmt.Sprint(r.Notes); !strings.Contains(
 			strings.ReplaceAll(got, "inputs[0].", "input."), c.want) {
 			t.Errorf("%s: %s\nwant %s", c.input, got, c.want)
+		}
+	}
+}
+
+// TestConvertFilebeatInputs checks that a config is not runnable if it lacks an input of Filebeat.
+func TestConvertFilebeatInputs(t *testing.T) {
+	for _, lost := range []string{"", "filebeat.modules: [{module: nginx}]\n",
+		"filebeat.autodiscover.providers: [{type: docker}]\n"} {
+		r, err := filebeat.Convert("filebeat.inputs: [{type: log, paths: [x]}]\n"+
+			"output.console.pretty: true\n"+lost, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		noted := slices.ContainsFunc(r.Notes, func(n migrate.Note) bool {
+			return n.Kind == migrate.Lost
+		})
+		if r.Runnable != (lost == "") || noted != (lost != "") {
+			t.Errorf("%q: runnable %v, notes %v", lost, r.Runnable, r.Notes)
 		}
 	}
 }

@@ -191,6 +191,8 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 func (e *Engine) withRemedy(err error) error {
 	remedy := ""
 	switch {
+	case errors.Is(err, vfs.ErrLocked) && slices.ContainsFunc(e.pipelines(), (*pipe).isReplay):
+		remedy = "; stop the other penstock, or replay the letters in its dashboard"
 	case errors.Is(err, vfs.ErrLocked):
 		remedy = "; stop the other penstock, or give this one a `state:` of its own"
 	case errors.Is(err, fs.ErrPermission):

@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/trace"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -38,7 +39,7 @@ type sender struct {
 	// core.mu guards the fields below.
 	sender  *flow.Sender[*stream.Batch]
 	laneSet []stream.Lane
-	window  string // algorithm of the workers' windows; "" before the sender exists
+	window  window.Algorithm // of the workers; nil before the sender exists
 }
 
 // Run delivers until the data ends.
@@ -71,7 +72,7 @@ func (r *sender) open() error {
 	r.mu.Lock()
 	lanes = r.laneSet // the sink may have changed its lanes
 	r.sender = sender
-	r.window = c.Window.Name()
+	r.window = c.Window
 	if r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes) {
 		r.order = byPartition
 		if len(lanes) == 1 && allOrdered(lanes) {

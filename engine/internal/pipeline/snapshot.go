@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -32,8 +33,13 @@ func (r *route) snapshot() (s status.Route, err error) {
 	left := r.reader.leftBytes() // not under mu, because the source may lock a mutex of its own
 	r.mu.Lock()
 	sender := r.sender.sender
-	s.Health, s.Window, err = r.health, r.sender.window, r.err
+	window := r.sender.window
+	s.Health, err = r.health, r.err
 	r.mu.Unlock()
+	if window != nil {
+		s.Window = window.Name()
+		s.WindowOptions, _ = json.Marshal(window) // options are numbers, which have a JSON form
+	}
 	inFlight := int64(0)
 	if sender != nil {
 		now, names := sender.Status()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,7 +50,8 @@ func flakyDeliver(ctx context.Context, a stream.Attempt) error {
 
 // TestTraceOfARun records the trace of a real run, for every window algorithm and dispatch policy.
 // The replay of the trace must give the same commands bit for bit, and the trace must name the
-// workers. The trace of the previous run is kept beside it.
+// workers, and have the same algorithm and options as the status. The trace of the previous run is
+// kept beside it.
 func TestTraceOfARun(t *testing.T) {
 	dispatches := []string{"least_completion", "round_robin", "hash"}
 	for i, name := range []string{"auto", "linear", "aimd", "credit", "queue", "fixed"} {
@@ -93,8 +95,9 @@ func replayed(t *testing.T, m *vfstest.Mem, e *Engine) {
 		t.Errorf("the replay has %d attempts, %d settled, ended %q; the run had %d attempts",
 			got.Status.Attempts, got.Status.Settled, got.Ended, want.Attempts)
 	}
-	for _, part := range []string{`"route":"p/r0"`, `"name":"worker-2"`, `"outcome":"throttled"`,
-		`"do":"bury"`, `"started":"2000-`} {
+	options := fmt.Sprintf(`"window":%q,"window_options":%s`, want.Window, want.WindowOptions)
+	for _, part := range []string{options, `"route":"p/r0"`, `"name":"worker-2"`,
+		`"outcome":"throttled"`, `"do":"bury"`, `"started":"2000-`} {
 		if !bytes.Contains(text, []byte(part)) {
 			t.Errorf("the trace has no %s", part)
 		}

@@ -102,8 +102,8 @@ func orZero[T any](p *T) (v T) {
 	return v
 }
 
-// readWindow returns the window algorithm with the given name and options.
-func readWindow(name string, options []byte) (window.Algorithm, error) {
+// ReadWindow returns the window algorithm with the given name and options.
+func ReadWindow(name string, options []byte) (window.Algorithm, error) {
 	e := window.Find(name)
 	if e == nil {
 		return nil, fmt.Errorf("there is no window algorithm %q", name)
@@ -207,7 +207,7 @@ func (h *header) config() (control.Config, error) {
 	}
 	var err error
 	if h.Window != "" {
-		if c.Window, err = readWindow(h.Window, h.Options); err != nil {
+		if c.Window, err = ReadWindow(h.Window, h.Options); err != nil {
 			return c, err
 		}
 	}

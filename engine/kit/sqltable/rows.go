@@ -184,8 +184,7 @@ func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (ref
 	}
 	c := &r.table.Columns[column]
 	if !r.table.dialect.fits(c.Type, kind, value) {
-		if r.storesExtra() {
-			r.more(name, kind, value)
+		if r.storeExtra(name, kind, value) {
 			return ""
 		}
 		return fmt.Sprintf("field %q has %s, which its column cannot store "+
@@ -216,8 +215,7 @@ func (r *Rows) unknown(name string, kind stream.Kind, value []byte) (refusal str
 	switch {
 	case r.table.New == Ignore:
 		return ""
-	case r.storesExtra():
-		r.more(name, kind, value)
+	case r.storeExtra(name, kind, value):
 		return ""
 	case slices.Contains(r.table.filled, name):
 		return fmt.Sprintf("column %q has a default value, so it is filled only if `columns` "+
@@ -226,18 +224,19 @@ func (r *Rows) unknown(name string, kind stream.Kind, value []byte) (refusal str
 	return fmt.Sprintf("field %q has no column in the table", name)
 }
 
-// storesExtra reports whether the JSON column stores values that fit no other column. If the table
-// should have this column and does not, storesExtra sets needsExtra.
-func (r *Rows) storesExtra() bool {
-	r.needsExtra = r.table.New == JSONColumn && r.table.Extra < 0
-	return r.table.New == JSONColumn && r.table.Extra >= 0
-}
-
 // Refusal returns the refusal of record i with the reason that Row has just returned.
 func (r *Rows) Refusal(i int, reason string) Refusal { return Refusal{i, reason, r.needsExtra} }
 
-// more adds a field to the JSON column.
-func (r *Rows) more(name string, kind stream.Kind, value []byte) {
+// storeExtra adds a field that fits no other column to the JSON column, and returns true. If the
+// policy has no JSON column, it returns false. If the table should have this column and does not,
+// storeExtra sets needsExtra, and returns false.
+func (r *Rows) storeExtra(name string, kind stream.Kind, value []byte) bool {
+	if r.table.New != JSONColumn {
+		return false
+	}
+	if r.needsExtra = r.table.Extra < 0; r.needsExtra {
+		return false
+	}
 	if len(r.extra) == 0 {
 		r.extra = append(r.extra, '{')
 	} else {
@@ -245,6 +244,7 @@ func (r *Rows) more(name string, kind stream.Kind, value []byte) {
 	}
 	r.extra = append(ndjson.AppendString(r.extra, name), ':')
 	r.extra = ndjson.AppendValue(r.extra, kind, value)
+	return true
 }
 
 // cleaned returns value as a text that the database accepts: invalid UTF-8 is replaced. If value

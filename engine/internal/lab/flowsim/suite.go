@@ -1,9 +1,11 @@
 package flowsim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
@@ -153,8 +155,7 @@ func (s *Summary) judge() {
 // is reports whether bounds for the given name apply to s. They do if the name has the same
 // algorithm and the same dispatch policy.
 func (s *Spec) is(name string) bool {
-	if name == s.Name {
-		return s.namesDispatch() || s.Dispatch == DefaultDispatch
-	}
-	return name == s.Name+"+"+s.Dispatch
+	own, _, _ := strings.Cut(s.Name, "+")
+	algorithm, policy, _ := strings.Cut(name, "+")
+	return algorithm == own && cmp.Or(policy, DefaultDispatch) == s.Dispatch
 }

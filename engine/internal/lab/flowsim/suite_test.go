@@ -159,19 +159,27 @@ worst:
 	if err != nil || strings.Join(got, ", ") != want {
 		t.Errorf("verdicts %q, %v\nwant %q", strings.Join(got, ", "), err, want)
 	}
-	other, err := flowsim.NewPlan(s, []string{"linear"}, "round_robin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := flowsim.RunAll(t.Context(), []flowsim.Plan{other}, 1, 1,
-		func(sum *flowsim.Summary) error {
-			if len(sum.Verdicts) != 1 || sum.Verdicts[0].Value != 2 {
-				t.Errorf("linear with --dispatch round_robin is judged by %+v; "+
-					"want the bounds of linear+round_robin", sum.Verdicts)
-			}
-			return nil
-		}); err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		algorithm, dispatch string
+		bounds              int
+	}{
+		{"linear", "round_robin", 1}, {"linear+round_robin", "", 1},
+		{"linear+least_completion", "", 3},
+	} {
+		other, err := flowsim.NewPlan(s, []string{c.algorithm}, c.dispatch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := flowsim.RunAll(t.Context(), []flowsim.Plan{other}, 1, 1,
+			func(sum *flowsim.Summary) error {
+				if len(sum.Verdicts) != c.bounds {
+					t.Errorf("%s with --dispatch %q is judged by %+v; want %d bounds",
+						c.algorithm, c.dispatch, sum.Verdicts, c.bounds)
+				}
+				return nil
+			}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -54,13 +54,17 @@ func (c *converter) convert() {
 		c.input(in, i, routes)
 	}
 	for _, m := range c.top.List("filebeat", "modules") {
-		c.NoteLost(m, "penstock has no modules: add an input for the module's files first")
+		c.NoteLostInput(m, "penstock has no modules: add an input for the module's files first")
+	}
+	if v := c.top.Get("filebeat", "autodiscover"); v != nil {
+		c.NoteLostInput(v, "penstock does not discover containers: add an input for their "+
+			"log files first")
 	}
 	if v := c.top.Get("filebeat", "config"); v != nil {
 		c.NoteLost(v, "files that are loaded from elsewhere are not read: import them "+
 			"one by one")
 	}
-	c.top.Get("filebeat").Ignore("registry", "shutdown_timeout", "autodiscover")
+	c.top.Get("filebeat").Ignore("registry", "shutdown_timeout")
 }
 
 func (c *converter) dropped(v *migrate.Value) {
