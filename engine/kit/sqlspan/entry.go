@@ -6,14 +6,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The types of the arguments of statements, with one letter for each argument: i for an id, t for a
-// text, n for a position's number, k for a position's key.
+// The types of the arguments of statements, with one letter for each argument: t for a text, n for a
+// position's number, k for a position's key.
 const (
-	kindsOfMark     = "itnk" // part, name, num, key
-	kindsOfPosition = "ink"  // part, num, key
-	kindsOfSpan     = "inknk"
-	kindsOfPart     = "i"
-	kindsOfPrune    = "itt" // part, pattern and bound of the name
+	kindsOfMark     = "ttnk" // part, name, num, key
+	kindsOfPosition = "tnk"  // part, num, key
+	kindsOfSpan     = "tnknk"
+	kindsOfPart     = "t"
+	kindsOfPrune    = "ttt" // part, pattern and bound of the name
 )
 
 // over returns statements with the given SQL text and the arguments in rows. There is one statement
@@ -23,14 +23,7 @@ func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))
 		for i, row := range rows {
-			args := append(make([]any, 0, 1+len(row)), l.route)
-			for k, value := range row {
-				if kinds[k] == 'i' {
-					value = l.d.ID(value.(string))
-				}
-				args = append(args, value)
-			}
-			statements[i] = &Statement{SQL: text, Args: args}
+			statements[i] = &Statement{SQL: text, Args: append([]any{l.route}, row...)}
 		}
 		return statements
 	}
@@ -121,7 +114,7 @@ func (e *entry) readMarks() []*Statement {
 
 // marksOf returns the statements that read the watermarks of partitions, and store them in marks.
 func (l *Ledger) marksOf(parts [][]any, marks map[string]stream.Position) []*Statement {
-	statements := l.over(l.d.MarkOf, kindsOfPart, parts)
+	statements := l.over(l.d.markOf, kindsOfPart, parts)
 	for _, s := range statements {
 		s.Row = func(scan func(dest ...any) error) error {
 			var part string

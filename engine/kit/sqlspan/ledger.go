@@ -47,9 +47,8 @@ type Ledger struct {
 	ASCII atomic.Bool
 
 	d     Dialect
-	rows  string // value of the column route; equal to Name unless keep is set
-	route any    // rows, in the form of an argument
-	fence any    // key of the row with the epoch; equal to route unless keep is set
+	route string // value of the column route; equal to Name unless keep is set
+	fence string // key of the row with the epoch; equal to route unless keep is set
 
 	// keep, own and byRoute are set only in a ledger of RequestFormat. keep is the time for which
 	// requests are kept, and own is the id of this process. In RoutesTable, the statements of
@@ -81,18 +80,16 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	if o.OwnLetters {
 		l.whole, l.Name = l.Name, l.Name+lettersSuffix
 	}
-	l.rows = l.Name
-	fence := l.Name
+	l.route, l.fence = l.Name, l.Name
 	if o.Keep > 0 {
 		l.keep, l.own, l.byRoute = o.Keep, o.Own, dialect(l.Name)
 		l.byRoute.complete()
-		l.rows = rowsOfTarget(l.Name, route, table)
-		fence = fenceOf(l.rows, l.own)
+		l.route = rowsOfTarget(l.Name, route, table)
+		l.fence = fenceOf(l.route, l.own)
 		l.host.Count(duplicateRequests, 0)
 	}
-	l.d = dialect(fence)
+	l.d = dialect(l.fence)
 	l.d.complete()
-	l.route, l.fence = l.d.ID(l.rows), l.d.ID(fence)
 }
 
 // lettersSuffix ends the name of a ledger for dead letters that are sent again. Dead letters have
@@ -102,7 +99,7 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 const lettersSuffix = " letters"
 
 // LedgerName implements [stream.TransactionalSink].
-func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.rows) }
+func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.route) }
 
 // Watch waits until the route must end, and returns the reason. For example, another process may
 // have become the owner of the ledger. If ctx ends first, Watch returns nil.
@@ -179,12 +176,12 @@ func (l *Ledger) statement(text string, row func(scan func(dest ...any) error) e
 	return l.statementOf(l.route, text, row)
 }
 
-func (l *Ledger) statementOf(route any, text string,
+func (l *Ledger) statementOf(route, text string,
 	row func(scan func(dest ...any) error) error) *Statement {
 	return &Statement{SQL: l.d.shared(text), Args: []any{route}, Row: row}
 }
 
-func (l *Ledger) readRoute(route any, lock string, format, epoch *int64) *Statement {
+func (l *Ledger) readRoute(route, lock string, format, epoch *int64) *Statement {
 	return l.statementOf(route, routeText+lock, func(scan func(dest ...any) error) error {
 		return scan(format, epoch)
 	})
@@ -237,7 +234,7 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 // advance begins a transaction that waits until those of earlier processes have ended. It raises
 // the epoch of a route, and then runs more. It returns the route's format before more, and the new
 // epoch. alone has the statements of Dialect.Alone for this route.
-func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route any,
+func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route string,
 	more ...*Statement) (format, epoch int64, err error) {
 	if err := s.Begin(ctx, pointers(alone)...); err != nil {
 		return 0, 0, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
@@ -373,13 +370,12 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	statements := pruneRequests(l, requests)
 	if len(ids) > 0 {
 		parts := partsOf(ids)
-		statements = append(statements, append(l.over(l.d.PruneSpans, kindsOfPart, parts),
-			l.over(l.d.PruneMarks, kindsOfPart, parts)...)...)
+		statements = append(statements, append(l.over(l.d.pruneSpans, kindsOfPart, parts),
+			l.over(l.d.pruneMarks, kindsOfPart, parts)...)...)
 	}
 	for _, id := range ids {
 		if l.keep > 0 { // the id is that of an earlier process: delete its epoch
-			statements = append(statements,
-				l.statementOf(l.d.ID(fenceOf(l.rows, id)), forgetText, nil))
+			statements = append(statements, l.statementOf(fenceOf(l.route, id), forgetText, nil))
 		}
 	}
 	return l.change(ctx, s, func() error { return s.Run(ctx, statements...) })
@@ -490,9 +486,9 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 // delivered before the route's ledger got SharedFormat, and would otherwise be delivered again.
 func moveLetters(ctx context.Context, l *Ledger, s Session) error {
 	const letters = " AND part LIKE 'letter.%'"
-	whole := l.d.ID(l.whole)
-	return s.Run(ctx, &Statement{SQL: l.d.shared(moveMarks + letters), Args: []any{l.route, whole}},
-		&Statement{SQL: l.d.shared(moveSpans + letters), Args: []any{l.route, whole}})
+	args := []any{l.route, l.whole}
+	return s.Run(ctx, &Statement{SQL: l.d.shared(moveMarks + letters), Args: args},
+		&Statement{SQL: l.d.shared(moveSpans + letters), Args: args})
 }
 
 // pointers returns pointers to copies of the statements.

@@ -133,7 +133,7 @@ func (l *Ledger) shareEpochs(owned []ownership) (statements []*Statement, seen m
 }
 
 func (l *Ledger) readEpochs(lock string, ids []string, seen map[string]int64) []*Statement {
-	statements := l.over(l.d.EpochOf+lock, kindsOfPart, partsOf(ids))
+	statements := l.over(l.d.epochOf+lock, kindsOfPart, partsOf(ids))
 	for _, s := range statements {
 		s.Row = func(scan func(dest ...any) error) error {
 			var part string

@@ -183,7 +183,7 @@ func (c *claims) read(ctx context.Context, s Session, parts [][]any) error {
 	}
 	marks := make(map[string]stream.Position, len(parts))
 	found, row := rowsOf()
-	statements := c.l.over(c.l.d.SpansOf, kindsOfPart, parts)
+	statements := c.l.over(c.l.d.spansOf, kindsOfPart, parts)
 	for _, statement := range statements {
 		statement.Row = row
 	}
@@ -346,19 +346,19 @@ func (c *claims) overlap() bool {
 // refuse the ledger from then on.
 func adopt(ctx context.Context, l *Ledger, s Session) error {
 	var format, epoch int64
-	name := l.d.ID(l.Name)
-	err := s.Run(ctx, l.readRoute(name, "", &format, &epoch))
+	err := s.Run(ctx, l.readRoute(l.Name, "", &format, &epoch))
 	if err != nil || format == RequestFormat {
 		return err
 	}
-	if format, _, err = advance(ctx, l, s, l.byRoute.Alone, name); err != nil {
+	if format, _, err = advance(ctx, l, s, l.byRoute.Alone, l.Name); err != nil {
 		return err
 	}
 	switch format {
 	case Format:
-		err := s.Run(ctx, l.statementOf(name, requestText, nil),
-			&Statement{SQL: l.d.shared(moveMarks), Args: []any{l.route, name}},
-			&Statement{SQL: l.d.shared(moveSpans), Args: []any{l.route, name}})
+		args := []any{l.route, l.Name}
+		err := s.Run(ctx, l.statementOf(l.Name, requestText, nil),
+			&Statement{SQL: l.d.shared(moveMarks), Args: args},
+			&Statement{SQL: l.d.shared(moveSpans), Args: args})
 		var marks []stream.Mark
 		if err == nil {
 			marks, err = l.read(ctx, s)
@@ -384,8 +384,8 @@ func expire(ctx context.Context, l *Ledger, s Session) error {
 	bound := requestName(begun.Add(-l.keep - expiredFor))
 	for last := ""; ; {
 		var ids []string
-		text := &Statement{SQL: l.d.shared(l.d.Expired),
-			Args: []any{l.route, l.d.ID(last), bound},
+		text := &Statement{SQL: l.d.shared(expiredText + l.d.SkipLocked),
+			Args: []any{l.route, last, bound},
 			Row: func(scan func(dest ...any) error) error {
 				err := scan(&last)
 				ids = append(ids, last)
@@ -448,5 +448,5 @@ func pruneRequests(l *Ledger, ids []string) []*Statement {
 		rows[i] = []any{id, "%" + writtenBy + l.own, expired}
 	}
 	return append(l.over(l.d.PruneRequests, kindsOfPrune, rows),
-		l.over(l.d.PruneOrphans, kindsOfPart, partsOf(ids))...)
+		l.over(l.d.pruneOrphans, kindsOfPart, partsOf(ids))...)
 }

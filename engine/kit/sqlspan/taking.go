@@ -126,7 +126,7 @@ func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	at := make(map[string]stream.Position, len(ids))
 	rows, row := rowsOf()
-	statements := l.over(l.d.SpansOf, kindsOfPart, partsOf(ids))
+	statements := l.over(l.d.spansOf, kindsOfPart, partsOf(ids))
 	for _, statement := range statements {
 		statement.Row = row
 	}
