@@ -231,8 +231,8 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 		return true, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
-	case <-r.pool.stopped:
-		return false, r.pool.stopCause()
+	case <-r.pool.ctx.Done():
+		return false, context.Cause(r.pool.ctx)
 	}
 	return false, nil
 }
