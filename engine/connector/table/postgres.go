@@ -72,21 +72,33 @@ func (d *postgres) connected(ctx context.Context) (*pgconn.PgConn, error) {
 	return c, err
 }
 
-// query runs a query and calls row for each row. The values are texts.
+// query runs a query and calls row for each row. The arguments and values are texts.
 func (d *postgres) query(ctx context.Context,
 	row func(v [][]byte) error, sql string, args ...[]byte) error {
+	return d.run(ctx, func(rr *pgconn.ResultReader) (bool, error) {
+		err := row(rr.Values())
+		return err == nil, err
+	}, sql, args, nil, nil, nil)
+}
+
+// run runs a query and calls row for each row until row returns false. The other parameters are
+// those of [pgconn.PgConn.ExecParams].
+func (d *postgres) run(
+	ctx context.Context, row func(rr *pgconn.ResultReader) (more bool, err error),
+	sql string, args [][]byte, oids []uint32, formats, results []int16,
+) error {
 	c, err := d.connected(ctx)
 	if err != nil {
 		return err
 	}
-	rr := c.ExecParams(ctx, sql, args, nil, nil, nil)
-	for rr.NextRow() {
-		if err == nil {
-			err = row(rr.Values())
+	rr := c.ExecParams(ctx, sql, args, oids, formats, results)
+	for more := true; rr.NextRow(); {
+		if more {
+			more, err = row(rr)
 		}
 	}
 	_, closed := rr.Close()
-	return errors.Join(err, closed)
+	return errors.Join(closed, err)
 }
 
 func (d *postgres) transient(err error) bool {
