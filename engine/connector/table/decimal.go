@@ -120,14 +120,10 @@ func cutNumber(s string) (digits, rest string, ok bool) {
 	if point > maxKeyBytes || point < -maxKeyBytes {
 		return "", s, false
 	}
-	return sign(flip) + placed(string(out), point), s[5+end+1:], true
-}
-
-func sign(flip byte) string {
-	if flip != 0 {
-		return "-"
+	if digits = placed(string(out), point); flip != 0 {
+		digits = "-" + digits
 	}
-	return ""
+	return digits, s[5+end+1:], true
 }
 
 // placed inserts a decimal point into digits: point is the number of digits before it. If digits is

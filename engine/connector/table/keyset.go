@@ -65,12 +65,6 @@ func (k *keyset) fits(key string) bool { return strings.HasPrefix(key, string(k.
 
 const signBit = 1 << 63
 
-func appendInteger(dst []byte, n int64) []byte {
-	return binary.BigEndian.AppendUint64(dst, uint64(n)^signBit)
-}
-
-func appendUnsigned(dst []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(dst, n) }
-
 // appendFloat encodes a float. A negative number is encoded as its complement, so that it sorts
 // correctly. -0 is encoded as 0, because databases treat them as equal.
 func appendFloat(dst []byte, f float64) []byte {
@@ -138,9 +132,9 @@ func floatDigits(f float64) string {
 func (k *keyset) append(dst []byte, i int, v keyValue) []byte {
 	switch k.kinds[i] {
 	case keyInteger:
-		return appendInteger(dst, v.n)
+		return binary.BigEndian.AppendUint64(dst, uint64(v.n)^signBit)
 	case keyUnsigned:
-		return appendUnsigned(dst, uint64(v.n))
+		return binary.BigEndian.AppendUint64(dst, uint64(v.n))
 	case keyFloat:
 		return appendFloat(dst, v.f)
 	case keyNumber:

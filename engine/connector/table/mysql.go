@@ -70,9 +70,7 @@ func (d *mysqlServer) query(
 		if d.conn, err = sqldriver.Direct(opened); err != nil {
 			return err
 		}
-		if done, err := d.conn.QueryContext(ctx, "SET SESSION TRANSACTION READ ONLY", nil); err != nil {
-			return errors.Join(err, d.close())
-		} else if err := done.Close(); err != nil {
+		if _, err = sqldriver.Exec(ctx, d.conn, "SET SESSION TRANSACTION READ ONLY"); err != nil {
 			return errors.Join(err, d.close())
 		}
 	}

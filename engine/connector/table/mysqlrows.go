@@ -86,7 +86,13 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 	n := len(r.columns)
 	var key, number []byte
 	return d.read(ctx, r, q, list,
-		func(rows driver.Rows) error { return d.sameColumns(r, rows, len(r.order)+len(floats)) },
+		func(rows driver.Rows) error { // the columns must be those at the start of the run
+			now, err := mysqlColumns(rows, len(rows.Columns())-len(r.order)-len(floats))
+			if err != nil {
+				return err
+			}
+			return r.changed(now)
+		},
 		func(v []driver.Value) (more bool, err error) {
 			if key, err = mysqlRowKey(key[:0], r, v[n:n+len(r.order)]); err != nil {
 				return false, err
@@ -102,16 +108,6 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 				}
 			}), nil
 		})
-}
-
-// sameColumns returns an error if the columns of a result differ from those at the start of the
-// run. It ignores the last columns of the result; more is their number.
-func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error {
-	now, err := mysqlColumns(rows, len(rows.Columns())-more)
-	if err != nil {
-		return err
-	}
-	return r.changed(now)
 }
 
 // mysql adds the value x of column c to the row. x has the form in which the driver for MySQL
@@ -144,7 +140,7 @@ func (m *rowMaker) mysql(c *column, x driver.Value, scratch []byte) []byte {
 			m.value(c.kind, x)
 		}
 	default:
-		m.plain(stream.Text, fmt.Sprint(x))
+		addPlain(m, stream.Text, fmt.Sprint(x))
 	}
 	return scratch
 }

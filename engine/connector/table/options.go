@@ -107,10 +107,8 @@ func (o *Options) validateNames() error {
 		if n == "" {
 			return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "is empty; add a column")
 		}
-		for _, before := range o.OrderBy[:i] {
-			if before == n {
-				return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "%q is given twice", n)
-			}
+		if slices.Contains(o.OrderBy[:i], n) {
+			return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "%q is given twice", n)
 		}
 	}
 	for i, t := range o.Tables {

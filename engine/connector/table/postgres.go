@@ -258,21 +258,14 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 		return nil, fmt.Errorf("%s has no columns", r.name)
 	}
 	columns := make([]column, len(st.Fields))
+	oids, modifiers := make([]string, len(columns)), make([]string, len(columns))
 	for i, f := range st.Fields {
 		columns[i] = column{name: f.Name, id: f.DataTypeOID, modifier: f.TypeModifier,
 			nullable: true}
+		oids[i], modifiers[i] = fmt.Sprint(f.DataTypeOID), fmt.Sprint(f.TypeModifier)
 	}
 	if err := r.distinct(columns); err != nil {
 		return nil, err
-	}
-	var oids, modifiers strings.Builder
-	for i, col := range columns {
-		if i > 0 {
-			oids.WriteByte(',')
-			modifiers.WriteByte(',')
-		}
-		oids.WriteString(strconv.FormatUint(uint64(col.id), 10))
-		modifiers.WriteString(strconv.Itoa(int(col.modifier)))
 	}
 	i := 0
 	err = d.query(ctx, func(v [][]byte) error {
@@ -282,7 +275,7 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 		return nil
 	}, `SELECT format_type(o, m) FROM unnest($1::oid[], $2::int[]) WITH ORDINALITY u (o, m, `+
 		`n) ORDER BY n`,
-		[]byte("{"+oids.String()+"}"), []byte("{"+modifiers.String()+"}"))
+		[]byte("{"+strings.Join(oids, ",")+"}"), []byte("{"+strings.Join(modifiers, ",")+"}"))
 	return columns, err
 }
 

@@ -178,15 +178,6 @@ func (r *relation) list() string {
 	return strings.Join(names, ", ")
 }
 
-// types returns the columns' types in PostgreSQL.
-func (r *relation) types() []string {
-	out := make([]string, len(r.columns))
-	for i, c := range r.columns {
-		out[i] = c.standard
-	}
-	return out
-}
-
 // changed compares the given columns, the current ones, with those at the start. It returns an
 // error that describes a difference, or nil if there is none.
 func (r *relation) changed(now []column) error {
@@ -231,15 +222,6 @@ func (r *relation) ordered(sep string, each func(c *column) string) string {
 		parts[i] = each(&r.columns[c])
 	}
 	return strings.Join(parts, sep)
-}
-
-// names returns the names of the columns.
-func (r *relation) names() []string {
-	out := make([]string, len(r.columns))
-	for i, c := range r.columns {
-		out[i] = c.name
-	}
-	return out
 }
 
 // maxPartitionID is the maximum length of the result of partitionID. With the width and number of a

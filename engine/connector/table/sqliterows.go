@@ -149,9 +149,9 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	case int64:
 		switch {
 		case c.kind == boolValue && x == 0:
-			m.plain(stream.Bool, "false")
+			addPlain(m, stream.Bool, "false")
 		case c.kind == boolValue && x == 1:
-			m.plain(stream.Bool, "true")
+			addPlain(m, stream.Bool, "true")
 		default:
 			scratch = strconv.AppendInt(scratch[:0], x, 10)
 			m.number(scratch)
