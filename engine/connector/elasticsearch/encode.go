@@ -20,7 +20,10 @@ func (d *Documents) Codec() (httpsink.Codec, error) {
 		}
 	}
 	c := &codec{Documents: d}
-	c.encoders.New = func() any { return newEncoder(d) }
+	c.encoders.New = func() any {
+		return &encoder{Documents: d, target: expr.NewEvaluator(d.target),
+			routing: expr.NewEvaluator(d.routing)}
+	}
 	return c, nil
 }
 
@@ -40,7 +43,8 @@ func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []b
 	e := c.encoders.Get().(*encoder)
 	defer c.encoders.Put(e)
 	b.Split()
-	e.begin(b)
+	e.target.Begin(b)
+	e.routing.Begin(b)
 	for i := range b.Records {
 		if b.Records[i].State != stream.Kept {
 			continue
@@ -70,17 +74,6 @@ type encoder struct {
 	*Documents
 	target, routing *expr.Evaluator // nil if the option is not an expression
 	text            []byte
-}
-
-func newEncoder(d *Documents) *encoder {
-	return &encoder{
-		Documents: d, target: expr.NewEvaluator(d.target), routing: expr.NewEvaluator(d.routing),
-	}
-}
-
-func (e *encoder) begin(b *stream.Batch) {
-	e.target.Begin(b)
-	e.routing.Begin(b)
 }
 
 // appendAction appends the action line of record i.

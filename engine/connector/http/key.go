@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -82,10 +83,5 @@ func (c *codec) keyOf(b *stream.Batch) (string, error) {
 // visible reports whether text has only visible ASCII characters, so that a header can contain it
 // unchanged.
 func visible(text []byte) bool {
-	for _, c := range text {
-		if c <= ' ' || c >= 0x7F {
-			return false
-		}
-	}
-	return true
+	return !bytes.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c >= 0x7F })
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// append appends a push request:
+// Append implements httpsink.Codec. It appends a push request with the kept records of b:
 //
 //	{"streams":[{"stream":{labels},"values":[["nanoseconds","line",{metadata}],...]},...]}
 //
 // There is one stream for each set of labels, in the order in which the sets first appear. A line
 // without metadata has only the first two elements.
-func (l *Streams) append(dst []byte, b *stream.Batch) []byte {
+func (l codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	b.Split()
 	streams := make(map[string][]int)
 	var order []string

@@ -13,8 +13,8 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -49,33 +49,30 @@ var dialect = sqltable.Dialect{
 
 // Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
-	if _, err := sqlspan.Workers(o.Workers, o.Mode); err != nil {
-		return err
-	}
-	if err := checkURL(o.URL); err != nil {
-		return &stream.OptionError{Key: "url", Err: err}
-	}
-	return o.Options.Validate(&dialect, true)
+	_, err := sqlspan.Workers(o.Workers, o.Mode)
+	return cmp.Or(err, checkURL(o.URL), o.Options.Validate(&dialect, true))
 }
 
 // checkURL checks the URL. Its errors omit the URL, because it may contain a password.
 func checkURL(text string) error {
 	if text == "" {
-		return errors.New("missing: the database, such as postgres://user@host:5432/database")
+		return stream.OptionErrorf("url", "missing: the database, such as "+
+			"postgres://user@host:5432/database")
 	}
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "=") {
 			return nil // keywords and values: the driver parses them
 		}
-		return errors.New("it is not a URL; write postgres://user@host:5432/database")
+		return stream.OptionErrorf("url", "it is not a URL; write "+
+			"postgres://user@host:5432/database")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return errors.New("it is not a URL; write postgres://user@host:5432/database, " +
-			"and %40 for an @ in the password")
+		return stream.OptionErrorf("url", "it is not a URL; write "+
+			"postgres://user@host:5432/database, and %%40 for an @ in the password")
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return fmt.Errorf("its scheme is %q; write postgres://", u.Scheme)
+		return stream.OptionErrorf("url", "its scheme is %q; write postgres://", u.Scheme)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package httpsink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,18 +71,8 @@ func (e *Endpoint) target() string {
 	if e.URL != "" {
 		return e.URL
 	}
-	scheme, host := e.Scheme, e.DNS+":"+strconv.Itoa(e.Port)
-	if scheme == "" {
-		scheme = "http"
-	}
-	if name := e.SRV + e.NATS; name != "" { // one of them
-		host = name
-	}
-	path := e.Path
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path
-	}
-	return scheme + "://" + host + path
+	host := cmp.Or(e.SRV, e.NATS, e.DNS+":"+strconv.Itoa(e.Port))
+	return cmp.Or(e.Scheme, "http") + "://" + host + "/" + strings.TrimPrefix(e.Path, "/")
 }
 
 // check returns an error for options that contradict each other.
