@@ -98,7 +98,7 @@ func (w *writer) Write(ctx context.Context, c *connection, _ *stream.Batch, data
 }
 
 // Enter implements sqlspan.Writer. It begins the transaction of a batch.
-func (w *writer) Enter(ctx context.Context, c *connection, spans []stream.Span,
+func (w *writer) Enter(ctx context.Context, c *connection, b *stream.Batch,
 	_ bool) (sqlspan.Presence, error) {
-	return w.sink.Enter(ctx, c, spans)
+	return w.sink.Enter(ctx, c, b)
 }

@@ -172,7 +172,7 @@ func (c *conn) Commit(ctx context.Context) error {
 // Enter implements sqlspan.Writer. It begins the transaction of a batch in one round trip. If the
 // batch has rows to write, Enter also locks the table against changes and reads its columns, in the
 // same round trip.
-func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
+func (w *writer) Enter(ctx context.Context, c *conn, b *stream.Batch,
 	data bool) (sqlspan.Presence, error) {
 	s := w.sink
 	var there []sqltable.Column
@@ -180,12 +180,9 @@ func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
 	if data {
 		more = append(more, s.lockTable(), s.readColumns(&there))
 	}
-	presence, err := s.Enter(ctx, c, spans, more...)
-	_, overlaps := errors.AsType[*sqlspan.OverlapError](err) // rows may follow as well
-	if data && (overlaps || err == nil && presence == sqlspan.None) {
-		if changed := s.checkColumns(s.Shape.Known(), there); changed != nil {
-			err = changed
-		}
+	presence, err := s.Enter(ctx, c, b, more...)
+	if data && err == nil && presence == sqlspan.None {
+		err = s.checkColumns(s.Shape.Known(), there)
 	}
 	if waited(err) {
 		err = s.evictSuspended(ctx, c, err)

@@ -149,7 +149,7 @@ func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	}
 	s.Ahead("postgres", func(ctx context.Context, c *conn, w sqlspan.Writer[*conn]) error {
 		// the server plans the statements; Restore rolls back
-		_, err := w.Enter(ctx, c, nil, s.Shape.Known() != nil)
+		_, err := w.Enter(ctx, c, &stream.Batch{}, s.Shape.Known() != nil)
 		return err
 	})
 	return marks, nil

@@ -54,9 +54,6 @@ type inserting struct {
 // writes.
 func (w *inserting) write(b *stream.Batch) error {
 	w.waiting, w.refusals = w.waiting[:0], w.refusals[:0]
-	if b.Kept() == 0 {
-		return nil
-	}
 	w.table = w.s.shape.For(b)
 	w.rows.Over(w.table, b)
 	columns := w.table.Columns

@@ -128,7 +128,8 @@ func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filli
 	}
 	key, keyed := []byte(nil), make([]driver.Value, len(r.order))
 	var number []byte
-	return d.read(ctx, r, q, sqliteSyntax.list(r, all), func(v []driver.Value) (more bool, err error) {
+	list := sqliteSyntax.list(r, all)
+	return d.read(ctx, r, q, list, func(v []driver.Value) (more bool, err error) {
 		for i, c := range r.order {
 			keyed[i] = v[c]
 		}

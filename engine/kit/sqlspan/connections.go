@@ -121,8 +121,7 @@ func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w W
 // Load implements [stream.TransactionalSink]: it returns the progress that the ledger contains. If
 // the server is not running yet, Load waits for it.
 func (s *Connections[C]) Load(ctx context.Context) ([]stream.Mark, error) {
-	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark,
-		error) {
+	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) {
 		return s.Attempt(ctx, nil)
 	}, s.database.Transient)
 }
@@ -151,10 +150,7 @@ func (s *Connections[C]) Take(ctx context.Context,
 		taken, err = s.Ledger.Take(ctx, c, parts, func() error { return s.database.Find(ctx, c) })
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return taken, nil
+	return taken, err
 }
 
 // Change calls f with the ledger's connection, for a change to the ledger. BookBound bounds the
@@ -171,8 +167,7 @@ func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
 	}
-	return s.Change(ctx, func(ctx context.Context,
-		c C) error {
+	return s.Change(ctx, func(ctx context.Context, c C) error {
 		return s.Ledger.Store(ctx, c, spans)
 	})
 }
@@ -180,16 +175,14 @@ func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 // Compact implements [stream.TransactionalSink]: it raises watermarks, and deletes the rows of
 // spans that they cover.
 func (s *Connections[C]) Compact(ctx context.Context, marks []stream.Mark) error {
-	return s.Change(ctx, func(ctx context.Context,
-		c C) error {
+	return s.Change(ctx, func(ctx context.Context, c C) error {
 		return s.Ledger.Compact(ctx, c, marks)
 	})
 }
 
 // Prune implements [stream.TransactionalSink]: it deletes partitions from the ledger.
 func (s *Connections[C]) Prune(ctx context.Context, ids []string) error {
-	return s.Change(ctx, func(ctx context.Context,
-		c C) error {
+	return s.Change(ctx, func(ctx context.Context, c C) error {
 		return s.Ledger.Prune(ctx, c, ids)
 	})
 }

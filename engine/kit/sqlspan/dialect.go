@@ -143,8 +143,8 @@ var expiredText = `SELECT part FROM $marks WHERE route = ? AND part LIKE '` + re
 	strconv.Itoa(maxExpired)
 
 // Statements that all dialects have in common. Their only argument is the route, except in
-// moveMarks and moveSpans, and where a part follows. moveMarks and moveSpans have two arguments: the
-// new and the old route.
+// moveMarks and moveSpans, and where a part follows. moveMarks and moveSpans have two arguments:
+// the new and the old route.
 const (
 	routeText   = `SELECT format, epoch FROM $routes WHERE route = ?`
 	marksText   = `SELECT part, name, num, "key" FROM $marks WHERE route = ?`

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The types of the arguments of statements, with one letter for each argument: t for a text, n for a
-// position's number, k for a position's key.
+// The types of the arguments of statements, with one letter for each argument: t for a text, n for
+// a position's number, k for a position's key.
 const (
 	kindsOfMark     = "ttnk" // part, name, num, key
 	kindsOfPosition = "tnk"  // part, num, key
@@ -39,6 +39,14 @@ func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 		}
 	}
 	return []*Statement{{SQL: text, Args: args}}
+}
+
+// reading makes statements call row for each row of their results, and returns them.
+func reading(row func(scan func(dest ...any) error) error, statements []*Statement) []*Statement {
+	for _, s := range statements {
+		s.Row = row
+	}
+	return statements
 }
 
 // partsOf returns ids, the ids of partitions, as rows of arguments for the method over.
@@ -114,19 +122,15 @@ func (e *entry) readMarks() []*Statement {
 
 // marksOf returns the statements that read the watermarks of partitions, and store them in marks.
 func (l *Ledger) marksOf(parts [][]any, marks map[string]stream.Position) []*Statement {
-	statements := l.over(l.d.markOf, kindsOfPart, parts)
-	for _, s := range statements {
-		s.Row = func(scan func(dest ...any) error) error {
-			var part string
-			var at stream.Position
-			var key []byte
-			err := scan(&part, &at.Num, &key)
-			at.Key = string(key)
-			marks[part] = at
-			return err
-		}
-	}
-	return statements
+	return reading(func(scan func(dest ...any) error) error {
+		var part string
+		var at stream.Position
+		var key []byte
+		err := scan(&part, &at.Num, &key)
+		at.Key = string(key)
+		marks[part] = at
+		return err
+	}, l.over(l.d.markOf, kindsOfPart, parts))
 }
 
 // judge reports whether none, all or a part of the spans were already stored. Call it after the
@@ -170,14 +174,11 @@ func (e *entry) before(ctx context.Context,
 		return ends, false, nil
 	}
 	there := make(map[place]stream.Position)
-	statements := e.ledger.over(e.ledger.d.SpanEnd, kindsOfPosition, rows)
-	for _, statement := range statements {
-		statement.Row = func(scan func(dest ...any) error) error {
-			r, err := scanRow(scan)
-			there[place{r.Part, r.From}] = r.To
-			return err
-		}
-	}
+	statements := reading(func(scan func(dest ...any) error) error {
+		r, err := scanRow(scan)
+		there[place{r.Part, r.From}] = r.To
+		return err
+	}, e.ledger.over(e.ledger.d.SpanEnd, kindsOfPosition, rows))
 	if err := s.Run(ctx, statements...); err != nil {
 		return nil, false, err
 	}

@@ -129,7 +129,7 @@ type Writer[C Session] interface {
 	Prepare(ctx context.Context, c C, b *stream.Batch) error
 	// Enter begins the transaction of a batch, as [Ledger.Enter] does. data reports whether the
 	// caller will write rows in this transaction.
-	Enter(ctx context.Context, c C, spans []stream.Span, data bool) (Presence, error)
+	Enter(ctx context.Context, c C, b *stream.Batch, data bool) (Presence, error)
 	// Write writes the rows to the table, in the transaction of Enter.
 	Write(ctx context.Context, c C, b *stream.Batch, data []byte) error
 }
@@ -159,22 +159,14 @@ func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.S
 			return err
 		}
 	}
-	spans := Covering(nil, b.Spans)
-	if len(spans) == 0 && len(data) == 0 {
+	if len(data) == 0 && len(Covering(nil, b.Spans)) == 0 {
 		return nil
 	}
-	presence, err := w.Enter(ctx, c, spans, len(data) > 0)
-	if e, ok := errors.AsType[*OverlapError](err); ok {
-		var write bool
-		if write, err = e.Finish(ctx, c, b); !write {
-			data = nil
-		}
-		presence = None
-	}
+	presence, err := w.Enter(ctx, c, b, len(data) > 0)
 	if err != nil || presence == All {
 		return err
 	}
-	if len(data) > 0 {
+	if len(data) > 0 && presence == None {
 		if err := w.Write(ctx, c, b, data); err != nil {
 			return err
 		}

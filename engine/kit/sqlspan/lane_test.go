@@ -94,8 +94,9 @@ func (d *callLog) Prepare(context.Context, session, *stream.Batch) error {
 	return d.record("prepare")
 }
 
-func (d *callLog) Enter(_ context.Context, _ session, spans []stream.Span,
+func (d *callLog) Enter(_ context.Context, _ session, b *stream.Batch,
 	data bool) (sqlspan.Presence, error) {
+	spans := sqlspan.Covering(nil, b.Spans)
 	return d.presence, d.record(fmt.Sprintf("enter %d %v", len(spans), data))
 }
 

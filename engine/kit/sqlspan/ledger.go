@@ -68,7 +68,10 @@ type Ledger struct {
 }
 
 // NewLedger returns a ledger without a name. The ledger logs to h.
-func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
+func NewLedger(h stream.Host) *Ledger {
+	return &Ledger{host: h, lost: make(chan error, 1),
+		owners: ownerships{all: make(map[uint32]ownership)}}
+}
 
 // Open sets the ledger's name and its SQL dialect. The name is the parameter configured or, if that
 // is empty, PIPELINE/ROUTE. If o.OwnLetters is set, lettersSuffix follows. table is the name of the
@@ -210,8 +213,10 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if format != Format {
 		return nil, &FormatError{Ledger: l.Name, Format: format}
 	}
+	// Dead letters that were delivered before the route's ledger got SharedFormat have entries
+	// there. Without the entries, they would be delivered again.
 	if l.whole != "" {
-		if err := moveLetters(ctx, l, s); err != nil {
+		if err := s.Run(ctx, l.move(l.whole, " AND part LIKE 'letter.%'")...); err != nil {
 			return nil, err
 		}
 	}
@@ -383,10 +388,7 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 
 // Store stores spans in the ledger without data, for batches of which no record is to be written.
 func (l *Ledger) Store(ctx context.Context, s Session, spans []stream.Span) error {
-	presence, err := l.Enter(ctx, s, spans)
-	if e, ok := errors.AsType[*OverlapError](err); ok {
-		presence, err = None, insertRows(ctx, l, s, e.rows)
-	}
+	presence, err := l.Enter(ctx, s, &stream.Batch{Spans: spans})
 	if err != nil || presence == All {
 		return err
 	}
@@ -418,28 +420,35 @@ func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error
 
 func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 	more []*Statement) error {
-	g, err := l.guard(spans)
+	locks, check, err := l.guard(spans)
 	if err != nil {
 		return err
 	}
-	if err := s.Begin(ctx, append(g.statements, more...)...); err != nil {
+	if err := s.Begin(ctx, append(locks, more...)...); err != nil {
 		return err
 	}
-	return g.check()
+	return check()
 }
 
-// Enter begins a transaction, checks the epochs as Begin and Add do, and stores the rows of spans.
-// It reports how many of the spans were already stored: none, all or a part. All means that the
-// batch was already delivered, and the transaction must be rolled back. With Part, the error is a
-// PartError or, for requests, an OverlapError. Enter runs the statements of the parameter more
-// together with its own.
-func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
+// Enter begins a transaction, checks the epochs as Begin and Add do, and stores the rows of the
+// spans of b, which must have been split. It runs the statements of the parameter more together
+// with its own. The result reports how much of b was already stored:
+//
+//   - None: the caller must write the records of b.
+//   - All: the batch was already delivered, and the transaction must be rolled back.
+//   - Part: another process has stored the records of b, but not all of its spans. The caller must
+//     write no records, and commit the transaction.
+//
+// If the ledger was changed by hand, the error is a PartError. If another process has stored some
+// of the records, it is a [stream.Split].
+func (l *Ledger) Enter(ctx context.Context, s Session, b *stream.Batch,
 	more ...*Statement) (Presence, error) {
+	spans := Covering(nil, b.Spans)
 	own, c, statements := l.entries(spans)
 	if err := l.begin(ctx, s, spans, append(statements, more...)); err != nil {
 		return None, err
 	}
-	return judge(ctx, l, s, own, c)
+	return judge(ctx, l, s, b, own, c)
 }
 
 // entries divides spans in two groups. The result own stores the spans of partitions that only this
@@ -459,19 +468,20 @@ func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements
 	return own, c, statements
 }
 
-// Add stores the rows of spans as Enter does, but in a transaction that Begin has begun.
-func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Presence, error) {
+// Add is like Enter, but in a transaction that Begin has begun.
+func (l *Ledger) Add(ctx context.Context, s Session, b *stream.Batch) (Presence, error) {
+	spans := Covering(nil, b.Spans)
 	if len(spans) == 0 {
 		return None, nil
 	}
 	own, c, statements := l.entries(spans)
 	check := func() error { return nil }
 	if l.shared.Load() {
-		g, err := l.guard(spans)
+		locks, checkEpochs, err := l.guard(spans)
 		if err != nil {
 			return None, err
 		}
-		statements, check = append(g.statements, statements...), g.check
+		statements, check = append(locks, statements...), checkEpochs
 	}
 	if err := s.Run(ctx, statements...); err != nil {
 		return None, err
@@ -479,16 +489,15 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 	if err := check(); err != nil {
 		return None, err
 	}
-	return judge(ctx, l, s, own, c)
+	return judge(ctx, l, s, b, own, c)
 }
 
-// moveLetters moves the entries of dead letters from the route's ledger to this one. They were
-// delivered before the route's ledger got SharedFormat, and would otherwise be delivered again.
-func moveLetters(ctx context.Context, l *Ledger, s Session) error {
-	const letters = " AND part LIKE 'letter.%'"
-	args := []any{l.route, l.whole}
-	return s.Run(ctx, &Statement{SQL: l.d.shared(moveMarks + letters), Args: args},
-		&Statement{SQL: l.d.shared(moveSpans + letters), Args: args})
+// move returns the statements that move the entries of another route to this ledger. condition is
+// "" or further SQL that the entries must meet.
+func (l *Ledger) move(from, condition string) []*Statement {
+	args := []any{l.route, from}
+	return []*Statement{{SQL: l.d.shared(moveMarks + condition), Args: args},
+		{SQL: l.d.shared(moveSpans + condition), Args: args}}
 }
 
 // pointers returns pointers to copies of the statements.

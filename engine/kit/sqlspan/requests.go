@@ -183,10 +183,7 @@ func (c *claims) read(ctx context.Context, s Session, parts [][]any) error {
 	}
 	marks := make(map[string]stream.Position, len(parts))
 	found, row := rowsOf()
-	statements := c.l.over(c.l.d.spansOf, kindsOfPart, parts)
-	for _, statement := range statements {
-		statement.Row = row
-	}
+	statements := reading(row, c.l.over(c.l.d.spansOf, kindsOfPart, parts))
 	if err := s.Run(ctx, append(c.l.marksOf(parts, marks), statements...)...); err != nil {
 		return err
 	}
@@ -219,8 +216,9 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 	return append(left, r)
 }
 
-// insertRows stores spans of requests, and does not check whether the ledger already contains
-// ranges of them. The transaction must have locked the rows of these requests in the marks table.
+// insertRows stores spans, and does not check whether the ledger already contains ranges of them.
+// The transaction must have locked their partitions: the rows of requests in the marks table, or
+// the epochs.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
@@ -228,62 +226,47 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 	return s.Run(ctx, l.entry(spans).insert...)
 }
 
-// OverlapError means that the ledger already contains a part of a batch with requests, for example
-// because another process has stored it. The transaction is still open. The caller can continue it
-// with Finish.
-type OverlapError struct {
-	missing map[string][]stream.Range // missing ranges by partition
-	rows    []stream.Span
-	ledger  *Ledger
-}
-
-// Error returns the problem.
-func (e *OverlapError) Error() string {
-	return fmt.Sprintf("another process has stored a part of the batch in the ledger %q",
-		e.ledger.Name)
-}
-
-// Finish continues the transaction. If all kept records of the batch are missing, it stores the
-// missing spans and returns true: the caller must write the records. If none are missing, it only
-// stores the missing spans. If some are missing, Finish returns a [stream.Split] into the stored
-// and the missing records, and the transaction must be rolled back.
-func (e *OverlapError) Finish(ctx context.Context, s Session,
-	b *stream.Batch) (write bool, err error) {
-	b.Split()
-	var stored, missing []int
+// remaining reports which records of b must be written if the ledger already contains a part of b.
+// missing has the ranges that it lacks. If all kept records are missing, the result is None. If
+// none are, for example because there are none, it is Part. Otherwise the error is a [stream.Split]
+// into the stored and the missing records.
+func (l *Ledger) remaining(b *stream.Batch, missing []stream.Span) (Presence, error) {
+	ranges := make(map[string][]stream.Range)
+	for i := range missing {
+		id := missing[i].Part.ID
+		ranges[id] = append(ranges[id], missing[i].Range)
+	}
+	var stored, left []int
 	for i := range b.Records {
+		r := &b.Records[i]
+		covers := func(s stream.Range) bool {
+			return s.From.Compare(r.Origin) < 0 && r.Origin.Compare(s.To) <= 0
+		}
 		switch {
-		case b.Records[i].State != stream.Kept:
-		case e.isMissing(b, i):
-			missing = append(missing, i)
+		case r.State != stream.Kept:
+		case slices.ContainsFunc(ranges[b.Spans[r.Span].Part.ID], covers):
+			left = append(left, i)
 		default:
 			stored = append(stored, i)
 		}
 	}
-	if len(stored) > 0 && len(missing) > 0 {
-		split := &stream.Split{Err: e}
-		split.Done = append(split.Done, stream.Piece(b.Pick(stored)))
-		split.Rest = append(split.Rest, stream.Piece(b.Pick(missing)))
-		return false, split
+	switch {
+	case len(left) == 0:
+		return Part, nil
+	case len(stored) == 0:
+		return None, nil
 	}
-	return len(missing) > 0, insertRows(ctx, e.ledger, s, e.rows)
+	split := &stream.Split{Err: fmt.Errorf("another process has stored a part of the batch in the "+
+		"ledger %q", l.Name)}
+	split.Done = append(split.Done, stream.Piece(b.Pick(stored)))
+	split.Rest = append(split.Rest, stream.Piece(b.Pick(left)))
+	return Part, split
 }
 
-// isMissing reports whether record i of b is in a part that is not stored.
-func (e *OverlapError) isMissing(b *stream.Batch, i int) bool {
-	r := &b.Records[i]
-	for _, s := range e.missing[b.Spans[r.Span].Part.ID] {
-		if s.From.Compare(r.Origin) < 0 && r.Origin.Compare(s.To) <= 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// judge reports whether none, all or a part of a batch was already stored. own has the spans of
-// partitions that only this process reads, and c has those of requests. judge combines the results
-// of both.
-func judge(ctx context.Context, l *Ledger, s Session, own *entry,
+// judge returns the result of [Ledger.Enter] for b. own has the spans of partitions that only this
+// process reads, and c has those of requests. judge combines the results of both, and stores the
+// missing ranges of requests.
+func judge(ctx context.Context, l *Ledger, s Session, b *stream.Batch, own *entry,
 	c *claims) (Presence, error) {
 	presence := None
 	if own != nil {
@@ -299,20 +282,16 @@ func judge(ctx context.Context, l *Ledger, s Session, own *entry,
 	if own != nil && presence == None {
 		missing = append(missing, own.spans...)
 	}
-	duplicates := c.duplicates(missing)
-	l.host.Count(duplicateRequests, duplicates)
-	switch {
-	case len(missing) == 0:
+	l.host.Count(duplicateRequests, c.duplicates(missing))
+	if len(missing) == 0 {
 		return All, nil
-	case presence == None && !c.overlap():
-		return None, insertRows(ctx, l, s, rows)
 	}
-	ranges := make(map[string][]stream.Range)
-	for i := range missing {
-		id := missing[i].Part.ID
-		ranges[id] = append(ranges[id], missing[i].Range)
+	if presence != None || c.overlap() {
+		if presence, err = l.remaining(b, missing); err != nil {
+			return presence, err
+		}
 	}
-	return Part, &OverlapError{ranges, rows, l}
+	return presence, insertRows(ctx, l, s, rows)
 }
 
 // duplicateRequests is the counter of requests that were already stored.
@@ -355,10 +334,7 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	}
 	switch format {
 	case Format:
-		args := []any{l.route, l.Name}
-		err := s.Run(ctx, l.statementOf(l.Name, requestText, nil),
-			&Statement{SQL: l.d.shared(moveMarks), Args: args},
-			&Statement{SQL: l.d.shared(moveSpans), Args: args})
+		err := s.Run(ctx, append(l.move(l.Name, ""), l.statementOf(l.Name, requestText, nil))...)
 		var marks []stream.Mark
 		if err == nil {
 			marks, err = l.read(ctx, s)

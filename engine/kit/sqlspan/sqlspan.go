@@ -103,12 +103,12 @@ type Presence uint8
 const (
 	None Presence = iota // nothing: the batch may be written
 	All                  // everything: the batch was delivered
-	Part                 // a part: changed by hand, or requests stored by another process
+	Part                 // a part; see [Judge] and [Ledger.Enter]
 )
 
-// Judge reports whether a ledger contains none, all or a part of spans. stored has an element for
-// each span: the end of the existing row with the same start, or nil. marks has the watermarks by
-// partition.
+// Judge reports whether a ledger contains none, all or a part of spans. A part means that the
+// ledger was changed by hand. stored has an element for each span: the end of the existing row with
+// the same start, or nil. marks has the watermarks by partition.
 func Judge(spans []stream.Span, stored []*stream.Position,
 	marks map[string]stream.Position) Presence {
 	there := 0

@@ -126,10 +126,7 @@ func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	at := make(map[string]stream.Position, len(ids))
 	rows, row := rowsOf()
-	statements := l.over(l.d.spansOf, kindsOfPart, partsOf(ids))
-	for _, statement := range statements {
-		statement.Row = row
-	}
+	statements := reading(row, l.over(l.d.spansOf, kindsOfPart, partsOf(ids)))
 	if err := s.Run(ctx, append(l.marksOf(partsOf(ids), at), statements...)...); err != nil {
 		return nil, err
 	}
@@ -182,10 +179,10 @@ func (l *Ledger) storeTaken(ctx context.Context, s Session, parts []stream.Takin
 			}
 		}
 	}
-	if err := l.fold(ctx, s, marks); err != nil || len(above) == 0 {
+	if err := l.fold(ctx, s, marks); err != nil {
 		return err
 	}
-	return s.Run(ctx, l.entry(above).insert...)
+	return insertRows(ctx, l, s, above)
 }
 
 // compactOwned folds the marks of the partitions that this process owns. It ignores the marks of
