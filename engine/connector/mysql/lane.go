@@ -69,9 +69,6 @@ func (s server) Close(c *connection) { _ = c.Conn.Close() }
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*connection] { return &writer{sink: s.sink} }
 
-// Find implements sqlspan.Database. It checks the table and determines the columns to fill.
-func (s server) Find(ctx context.Context, c *connection) error { return s.sink.find(ctx, c) }
-
 // Transient implements sqlspan.Database. It reports whether Load should retry after err.
 func (s server) Transient(err error) bool { return transient(err) }
 
@@ -80,13 +77,8 @@ func (s server) Outcome(err error) error { return outcome(s.sink.vanished(err)) 
 
 // writer writes the rows of batches. It implements sqlspan.Writer.
 type writer struct {
-	sink    *Sink
-	encoder encoder
-}
-
-// Encode implements sqlspan.Writer. It appends the rows of b to dst as INSERT statements.
-func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
-	return w.encoder.append(dst, w.sink, b)
+	sink *Sink
+	rows sqltable.Rows
 }
 
 // Write implements sqlspan.Writer. It runs the INSERT statements in data.

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"database/sql/driver"
 	"fmt"
@@ -124,12 +123,12 @@ func keyCollation(ctx context.Context, c *connection) (name string, err error) {
 
 func createSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	collation string) string {
-	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, inKey bool) string {
-		decl := cmp.Or(c.Decl, declared[c.Type])
+	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column) string {
+		decl := dialect.Decl(c)
 		if strings.HasPrefix(decl, "timestamp") && !strings.Contains(decl, " null") {
 			decl += " null" // without it, some servers store the current time for NULL
 		}
-		if !inKey {
+		if !slices.Contains(key, c.Name) {
 			return decl
 		}
 		switch c.Type {
@@ -176,17 +175,17 @@ func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.C
 	return columns, err
 }
 
-// find checks the table if it exists. It sets the columns if the table exists or the config lists
-// them. Otherwise the first batch sets them.
-func (s *Sink) find(ctx context.Context, c *connection) error {
-	there, err := s.columns(ctx, c)
+// Find implements sqlspan.Database. It checks the table if it exists. It sets the columns if the
+// table exists or the config lists them. Otherwise the first batch sets them.
+func (s server) Find(ctx context.Context, c *connection) error {
+	there, err := s.sink.columns(ctx, c)
 	if err != nil {
 		return err
 	}
-	exists, err := s.Shape.Found(there)
-	s.Table.Found(exists)
+	exists, err := s.sink.Shape.Found(there)
+	s.sink.Table.Found(exists)
 	if err == nil && exists {
-		err = s.checkTable(ctx, c)
+		err = s.sink.checkTable(ctx, c)
 	}
 	return err
 }

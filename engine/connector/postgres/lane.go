@@ -96,9 +96,6 @@ func (s server) Close(c *conn) {
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*conn] { return &writer{sink: s.sink} }
 
-// Find implements sqlspan.Database. It reads the columns of the table if the table exists.
-func (s server) Find(ctx context.Context, c *conn) error { return s.sink.find(ctx, c) }
-
 // Transient implements sqlspan.Database. It reports whether Load should retry after err.
 func (s server) Transient(err error) bool { return transient(err) }
 
@@ -107,13 +104,8 @@ func (s server) Outcome(err error) error { return outcome(err) }
 
 // writer writes the rows of batches. It implements sqlspan.Writer.
 type writer struct {
-	sink    *Sink
-	encoder encoder
-}
-
-// Encode implements sqlspan.Writer. It appends the rows of b to dst in the format of COPY.
-func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
-	return w.encoder.append(dst, w.sink, b)
+	sink *Sink
+	rows sqltable.Rows
 }
 
 // Write implements sqlspan.Writer. It copies the rows into the table; in mode upsert, it copies

@@ -42,15 +42,15 @@ func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOption
 // dialect describes limits of the sink for tables in PostgreSQL. No limit is higher than that of
 // the server (https://www.postgresql.org/docs/current/limits.html).
 var dialect = sqltable.Dialect{
-	MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000, NotFinite: true,
+	Schemas: true, MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000, NotFinite: true,
 	Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, TypeOf: typeOf,
-	Standard: standard,
+	Standard: standard, Declared: declared,
 }
 
 // Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
 	_, err := sqlspan.Workers(o.Workers, o.Mode)
-	return cmp.Or(err, checkURL(o.URL), o.Options.Validate(&dialect, true))
+	return cmp.Or(err, checkURL(o.URL), o.Options.Validate(&dialect))
 }
 
 // checkURL checks the URL. Its errors omit the URL, because it may contain a password.
@@ -109,14 +109,11 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	name, err := sqltable.ParseName(o.Table, true)
-	if err != nil {
-		return nil, err
-	}
-	s := &Sink{o: o, host: h, name: name, columnsText: tableColumns,
+	s := &Sink{o: o, host: h, columnsText: tableColumns,
 		suspended: suspended{patience: patience}}
 	s.connections = sqlspan.NewConnections[*conn](h, server{s},
-		sqltable.NewShape(&dialect, &s.o.Options, name))
+		sqltable.NewShape(&dialect, &s.o.Options))
+	s.name = s.Shape.Name
 	return s, nil
 }
 

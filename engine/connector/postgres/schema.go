@@ -1,11 +1,9 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -15,9 +13,6 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 )
-
-// errEnd is the error of a reader at the end of a payload.
-var errEnd = io.EOF
 
 // declared maps the column types of package sqltable to SQL types for new tables. It uses json
 // instead of jsonb because json keeps digits, order and repeated keys.
@@ -51,11 +46,6 @@ func typeOf(decl string) sqltable.Type {
 func standard(decl string) (sqltable.Column, bool) {
 	_, err := sqltable.ColumnOption{Name: "c", Type: decl}.Column()
 	return sqltable.Column{Type: typeOf(decl), Decl: decl}, err == nil
-}
-
-func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	return sqltable.CreateSQL(name, columns, key,
-		func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
 // stageName is the staging table of an upsert. Each connection has one, and every commit empties
@@ -94,15 +84,15 @@ func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) strin
 		last, sqltable.OnConflict(columns, key))
 }
 
-// find sets the columns if the table exists or the config lists them. Otherwise the first batch
-// sets them.
-func (s *Sink) find(ctx context.Context, c *conn) error {
+// Find implements sqlspan.Database. It sets the columns if the table exists or the config lists
+// them. Otherwise the first batch sets them.
+func (s server) Find(ctx context.Context, c *conn) error {
 	var there []sqltable.Column
-	if err := c.Run(ctx, s.readColumns(&there)); err != nil {
+	if err := c.Run(ctx, s.sink.readColumns(&there)); err != nil {
 		return err
 	}
-	exists, err := s.Shape.Found(there)
-	s.Table.Found(exists)
+	exists, err := s.sink.Shape.Found(there)
+	s.sink.Table.Found(exists)
 	return err
 }
 
@@ -139,7 +129,7 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	}
 	for _, c := range t.Columns {
 		i := slices.IndexFunc(there, func(d sqltable.Column) bool { return d.Name == c.Name })
-		want := cmp.Or(c.Decl, declared[c.Type])
+		want := dialect.Decl(c)
 		switch {
 		case i < 0:
 			err := fmt.Errorf("the table %s has lost its column %q; add it, or restart penstock",
@@ -176,7 +166,7 @@ func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 // and the others wait, because concurrent creation can fail in PostgreSQL.
 func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Column) error {
 	return s.Table.Once(ctx, func() error {
-		_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))
+		_, err := c.Exec(ctx, sqltable.CreateSQL(s.name, columns, s.o.Key, dialect.Decl))
 		if err != nil && collided(err) {
 			return fmt.Errorf("another process is creating the table, too: %v", err)
 		}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"database/sql/driver"
 	"slices"
 	"strings"
@@ -38,11 +37,6 @@ func standard(decl string) (sqltable.Column, bool) {
 		c.Type = sqltable.Bytes
 	}
 	return c, true
-}
-
-func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	return sqltable.CreateSQL(name, columns, key,
-		func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
 // columnsOf returns a table's columns except generated and hidden ones, or none if there is no such
@@ -98,6 +92,7 @@ func (s *Sink) find(c *connection) error {
 
 // makeTable creates the table in the current transaction.
 func (s *Sink) makeTable(c *connection, b *stream.Batch) error {
-	_, err := c.Exec(forever(), createSQL(s.name, s.shape.For(b).Columns, s.o.Key))
+	columns := s.shape.For(b).Columns
+	_, err := c.Exec(forever(), sqltable.CreateSQL(s.name, columns, s.o.Key, dialect.Decl))
 	return err
 }

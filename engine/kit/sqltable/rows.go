@@ -112,8 +112,7 @@ func (r *Rows) look(end int) bool {
 func (r *Rows) Row(i int) (refusal string) {
 	clear(r.Cells)
 	r.extra, r.scratch, r.needsExtra = r.extra[:0], r.scratch[:0], false
-	record := &r.batch.Records[i]
-	fields := r.batch.Fields[record.Field : record.Field+record.NumFields]
+	record, fields := &r.batch.Records[i], r.batch.FieldsOf(i)
 	end := record.Off + record.Len
 	for k := range fields {
 		end = max(end, fields[k].Off+fields[k].Len)

@@ -11,8 +11,7 @@ import (
 // CreateSQL returns a statement that creates a table unless it exists. key has the columns of the
 // primary key. If key is empty, the table has no primary key. declare returns the type of a column
 // in SQL, or "".
-func CreateSQL(name Name, columns []Column, key []string,
-	declare func(c Column, inKey bool) string) string {
+func CreateSQL(name Name, columns []Column, key []string, declare func(c Column) string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "CREATE TABLE IF NOT EXISTS %s (", name)
 	for i, c := range columns {
@@ -20,11 +19,10 @@ func CreateSQL(name Name, columns []Column, key []string,
 			out.WriteString(", ")
 		}
 		out.WriteString(Quote(c.Name))
-		inKey := slices.Contains(key, c.Name)
-		if decl := declare(c, inKey); decl != "" {
+		if decl := declare(c); decl != "" {
 			out.WriteString(" " + decl)
 		}
-		if inKey {
+		if slices.Contains(key, c.Name) {
 			out.WriteString(" NOT NULL")
 		}
 	}
