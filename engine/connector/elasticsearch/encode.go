@@ -42,13 +42,10 @@ func (c *codec) Format() httpsink.Format { return c.format() }
 func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []byte {
 	e := c.encoders.Get().(*encoder)
 	defer c.encoders.Put(e)
-	b.Split()
+	kept := b.AppendKept(nil)
 	e.target.Begin(b)
 	e.routing.Begin(b)
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	for _, i := range kept {
 		start := len(dst)
 		var err error
 		if dst, err = e.appendAction(dst, b, i); err != nil {

@@ -83,14 +83,11 @@ func (a *audit) Ledger(context.Context) ([]stream.Mark, bool, error) { return ni
 
 // Expect implements stream.Audit. It adds the lines of the kept records of b to the expected lines.
 func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
-	b.Split()
+	kept := b.AppendKept(nil)
 	if a.evaluator != nil {
 		a.evaluator.Begin(b)
 	}
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	for _, i := range kept {
 		a.id = b.AppendRecordID(a.id[:0], i)
 		if err := a.expect(b, i); err != nil {
 			return err

@@ -57,13 +57,10 @@ func (c *codec) keyOf(b *stream.Batch) (string, error) {
 	e := c.keys.Get().(*expr.Evaluator)
 	defer c.keys.Put(e)
 	e.Begin(b)
-	kept := b.Kept()
 	hash := sha256.New()
 	var value []byte
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	kept := b.AppendKept(nil)
+	for _, i := range kept {
 		var err error
 		if value, err = e.AppendText(value[:0], i); err == nil && len(value) == 0 {
 			err = errNoKey
@@ -72,7 +69,7 @@ func (c *codec) keyOf(b *stream.Batch) (string, error) {
 			err = fmt.Errorf("idempotency_key %s: %w", c.o.IdempotencyKey, err)
 			return "", &stream.Rejected{Err: err}
 		}
-		if kept == 1 && len(value) <= maxKey && visible(value) {
+		if len(kept) == 1 && len(value) <= maxKey && visible(value) {
 			return string(value), nil
 		}
 		hash.Write(append(value, 0))

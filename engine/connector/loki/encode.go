@@ -22,14 +22,10 @@ import (
 // There is one stream for each set of labels, in the order in which the sets first appear. A line
 // without metadata has only the first two elements.
 func (l codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
-	b.Split()
 	streams := make(map[string][]int)
 	var order []string
 	var labels []byte
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	for _, i := range b.AppendKept(nil) {
 		labels = l.appendLabels(labels[:0], b, i)
 		if _, ok := streams[string(labels)]; !ok {
 			order = append(order, string(labels))
