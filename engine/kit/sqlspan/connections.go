@@ -72,17 +72,22 @@ func Workers(n int, mode string) (int, error) {
 	return n, nil
 }
 
-// Open creates the lanes, and does not connect them. Their names begin with the text of to, the
-// destination. The Ledger must be open. kind is the sink's name, as in the config. It becomes part
-// of the name of the goroutine that runs [Ledger.Watch].
+// Open creates the lanes, and does not connect them. The name of a lane consists of the destination
+// (the parameter to) and a number. Each lane delivers one batch at a time. If there is a single
+// lane, it is ordered: it delivers the records of each partition in order. The Ledger must be open.
+// kind is the sink's name, as in the config. It becomes part of the name of the goroutine that runs
+// [Ledger.Watch].
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own = NewLane[C](s.database)
-	for range workers {
-		s.workers = append(s.workers, &worker[C]{Lane: NewLane[C](s.database), of: s,
-			writer: s.database.Writer()})
+	lanes := make([]stream.Lane, workers)
+	for i := range lanes {
+		w := &worker[C]{Lane: NewLane[C](s.database), of: s, writer: s.database.Writer()}
+		s.workers = append(s.workers, w)
+		lanes[i] = stream.Lane{Name: fmt.Sprintf("%s #%d", to, i+1), Worker: w,
+			Limits: stream.Limits{InFlight: 1, Ordered: workers == 1}}
 	}
 	s.host.Go(kind+" fence", s.Watch)
-	o.Lanes(Lanes(to, s.workers))
+	o.Lanes(lanes)
 }
 
 // Encodes implements stream.Encoder.

@@ -3,7 +3,6 @@ package sqlspan
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
@@ -103,20 +102,6 @@ func (l *Lane[C]) Close() {
 	if own.made {
 		l.server.Close(own.c)
 	}
-}
-
-// Lanes returns a [stream.Lane] for each worker. The name of a lane consists of the destination
-// (the parameter to) and a number. Each lane delivers one batch at a time. If there is a single
-// lane, it is ordered: it delivers the records of each partition in order.
-func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
-	lanes := make([]stream.Lane, len(workers))
-	for i, w := range workers {
-		lanes[i] = stream.Lane{
-			Name: fmt.Sprintf("%s #%d", to, i+1), Worker: w,
-			Limits: stream.Limits{InFlight: 1, Ordered: len(workers) == 1},
-		}
-	}
-	return lanes
 }
 
 // Writer has the steps of [Deliver] that depend on the database. The caller has the connection for
