@@ -210,13 +210,7 @@ func decodeAny(s string) (v keyValue, rest string, ok bool) {
 		if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
 			return keyValue{kind: keyInteger, n: n}, rest, ok
 		}
-		f, err := strconv.ParseFloat(digits, 64)
-		if strings.HasSuffix(digits, infinity) {
-			f, err = math.Inf(1), nil
-			if digits[0] == '-' {
-				f = math.Inf(-1)
-			}
-		}
+		f, err := strconv.ParseFloat(digits, 64) // accepts infinities
 		return keyValue{kind: keyFloat, f: f}, rest, ok && err == nil
 	}
 	return v, s, false

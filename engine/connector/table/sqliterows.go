@@ -174,11 +174,8 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 // contain a point or an exponent, so that they differ from those of an integer. If plain is set,
 // they have no exponent, so that a sink with decimals stores the same value.
 func appendReal(dst []byte, f float64, plain bool) []byte {
-	switch {
-	case math.IsInf(f, 1):
-		return append(dst, infinity...)
-	case math.IsInf(f, -1):
-		return append(dst, "-"+infinity...)
+	if math.IsInf(f, 0) {
+		return append(dst, floatDigits(f)...)
 	}
 	from := len(dst)
 	if exp := math.Abs(f); plain || exp == 0 || exp >= 1e-5 && exp < 1e15 {
