@@ -45,8 +45,8 @@ func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOption
 // after the point. InnoDB refuses to create a table if a row of short values could exceed half a
 // page, and reserves up to 40 bytes for each text. MaxColumns stays below this limit.
 var dialect = sqltable.Dialect{
-	Schemas: true, MaxName: 64, MaxColumns: 190, FoldCase: true, UTF8: true, NumberLimit: 30, BoolIsByte: true,
-	TypeOf: typeOf, Standard: standard, Declared: declared, Allows: allowsName,
+	Schemas: true, MaxName: 64, MaxColumns: 190, FoldCase: true, UTF8: true, NumberLimit: 30,
+	BoolIsByte: true, TypeOf: typeOf, Standard: standard, Declared: declared, Allows: allowsName,
 }
 
 // allowsName reports whether name can be the name of a column: it must not end with a space, and

@@ -42,9 +42,9 @@ func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOption
 // dialect describes limits of the sink for tables in PostgreSQL. No limit is higher than that of
 // the server (https://www.postgresql.org/docs/current/limits.html).
 var dialect = sqltable.Dialect{
-	Schemas: true, MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000, NotFinite: true,
-	Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, TypeOf: typeOf,
-	Standard: standard, Declared: declared,
+	Schemas: true, MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000,
+	NotFinite: true, Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"},
+	TypeOf: typeOf, Standard: standard, Declared: declared,
 }
 
 // Validate returns an error for the first invalid option.

@@ -22,21 +22,17 @@ var declared = map[sqltable.Type]string{
 	sqltable.Bool:  "boolean", sqltable.JSON: "json",
 }
 
+// types maps SQL types to column types of package sqltable. All others are Other.
+var types = map[string]sqltable.Type{
+	"text": sqltable.Text, "bigint": sqltable.Integer, "int8": sqltable.Integer,
+	"numeric": sqltable.Number, "double precision": sqltable.Float, "float8": sqltable.Float,
+	"boolean": sqltable.Bool, "json": sqltable.JSON, "jsonb": sqltable.JSON,
+}
+
 // typeOf returns the column type of package sqltable for the SQL type decl.
 func typeOf(decl string) sqltable.Type {
-	switch decl {
-	case "text":
-		return sqltable.Text
-	case "bigint", "int8":
-		return sqltable.Integer
-	case "numeric":
-		return sqltable.Number
-	case "double precision", "float8":
-		return sqltable.Float
-	case "boolean":
-		return sqltable.Bool
-	case "json", "jsonb":
-		return sqltable.JSON
+	if t, ok := types[decl]; ok {
+		return t
 	}
 	return sqltable.Other
 }

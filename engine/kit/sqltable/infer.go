@@ -54,15 +54,12 @@ func Infer(d *Dialect, b *stream.Batch) []Column {
 			all[i].note(kind, value)
 		}
 	}
-	for i := range b.Records {
-		r := &b.Records[i]
-		if r.State != stream.Kept {
-			continue
-		}
-		if r.NumFields == 0 {
+	for _, i := range b.AppendKept(nil) {
+		fields := b.FieldsOf(i)
+		if len(fields) == 0 {
 			note(MessageField, "", stream.Text, nil)
 		}
-		for _, f := range b.Fields[r.Field : r.Field+r.NumFields] {
+		for _, f := range fields {
 			note(b.Names[f.Name], b.TypeOf(f.Name), f.Kind, b.Value(f))
 		}
 	}
