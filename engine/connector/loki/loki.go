@@ -96,10 +96,8 @@ func (l *Streams) Check() error {
 // checkFields returns an error if a field has no name, if two fields give the same label, or if a
 // field gives a label that is in labels.
 func checkFields(option string, fields []string, labels map[string]string) error {
-	seen := maps.Clone(labels)
-	if seen == nil {
-		seen = make(map[string]string)
-	}
+	seen := make(map[string]string)
+	maps.Copy(seen, labels)
 	for _, field := range fields {
 		name := labelOf(field)
 		if _, twice := seen[name]; twice || field == "" {

@@ -47,6 +47,7 @@ const (
 type lane struct {
 	sink     *Sink
 	endpoint endpoint
+	from     *discovered    // the name whose lookup has found the endpoint; nil if it is a URL
 	headers  nethttp.Header // of every request
 	advert   *advert
 

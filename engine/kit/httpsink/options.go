@@ -108,15 +108,10 @@ func Validate(o *Options, own interface{ Check() error }) error {
 
 // HasAuthorization reports whether an option or an endpoint sets the header Authorization.
 func (o *Options) HasAuthorization() bool {
-	given := o.Basic != nil || o.Bearer != "" || o.BearerFile != ""
-	for name := range o.Headers {
-		given = given || strings.EqualFold(name, "Authorization")
-	}
 	all, _ := o.endpoints(Format{}) // Check reports the error
-	for _, e := range all {
-		given = given || e.auth != ""
-	}
-	return given
+	_, inHeaders := httpaccess.Authorization(o.Headers)
+	return o.Basic != nil || o.Bearer != "" || o.BearerFile != "" || inHeaders ||
+		slices.ContainsFunc(all, func(e endpoint) bool { return e.auth != "" })
 }
 
 // Environment returns lines of text for [stream.EnvironmentUser]. There is a line for each endpoint
