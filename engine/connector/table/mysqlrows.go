@@ -84,7 +84,7 @@ func mysqlRowKey(dst []byte, r *relation, values []driver.Value) ([]byte, error)
 func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *filling) error {
 	list, floats := mysqlList(r)
 	n := len(r.columns)
-	var key, number []byte
+	var key []byte
 	return d.read(ctx, r, q, list,
 		func(rows driver.Rows) error { // the columns must be those at the start of the run
 			now, err := mysqlColumns(rows, len(rows.Columns())-len(r.order)-len(floats))
@@ -104,7 +104,7 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 					}
 				}
 				for i, x := range v[:n] {
-					number = f.maker.mysql(&r.columns[i], x, number)
+					f.maker.mysql(&r.columns[i], x)
 				}
 			}), nil
 		})
@@ -112,37 +112,36 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 
 // mysql adds the value x of column c to the row. x has the form in which the driver for MySQL
 // returns it.
-func (m *rowMaker) mysql(c *column, x driver.Value, scratch []byte) []byte {
+func (m *rowMaker) mysql(c *column, x driver.Value) {
 	switch x := x.(type) {
 	case nil:
 		m.null()
 	case int64:
-		scratch = strconv.AppendInt(scratch[:0], x, 10)
-		m.number(scratch)
+		m.scratch = strconv.AppendInt(m.scratch[:0], x, 10)
+		m.number(m.scratch)
 	case uint64:
-		scratch = strconv.AppendUint(scratch[:0], x, 10)
-		m.number(scratch)
+		m.scratch = strconv.AppendUint(m.scratch[:0], x, 10)
+		m.number(m.scratch)
 	case float32:
-		scratch = strconv.AppendFloat(scratch[:0], float64(x), 'g', -1, 32)
-		m.number(scratch)
+		m.scratch = strconv.AppendFloat(m.scratch[:0], float64(x), 'g', -1, 32)
+		m.number(m.scratch)
 	case float64:
 		bits := 64
 		if c.decl == "float" {
 			bits = 32
 		}
-		scratch = strconv.AppendFloat(scratch[:0], x, 'g', -1, bits)
-		m.number(scratch)
+		m.scratch = strconv.AppendFloat(m.scratch[:0], x, 'g', -1, bits)
+		m.number(m.scratch)
 	case []byte:
 		if c.decl == "timestamp" {
-			scratch = append(append(scratch[:0], x...), "+00"...)
-			m.text(scratch)
+			m.scratch = append(append(m.scratch[:0], x...), "+00"...)
+			m.text(m.scratch)
 		} else {
 			m.value(c.kind, x)
 		}
 	default:
 		addPlain(m, stream.Text, fmt.Sprint(x))
 	}
-	return scratch
 }
 
 // keys implements database.

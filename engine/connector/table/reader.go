@@ -43,8 +43,6 @@ type reader struct {
 
 	mu      sync.Mutex                 // guards durable
 	durable map[string]stream.Position // position up to which each partition is durably settled
-
-	closed bool
 }
 
 // onceWithout is the time without a response of the database after which a finite run (--once)
@@ -422,12 +420,9 @@ func (r *reader) durableOf(id string) stream.Position {
 	return r.durable[id]
 }
 
-// Close implements stream.Reader. Rows that were read but not handed out will be read again.
+// Close implements stream.Reader. Rows that were read but not handed out will be read again. It may
+// be called more than once.
 func (r *reader) Close() error {
-	if r.closed {
-		return nil
-	}
-	r.closed = true
 	r.pool.stop()
 	var errs []error
 	for _, p := range r.parts {

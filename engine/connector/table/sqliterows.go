@@ -127,7 +127,6 @@ func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filli
 		all[i] = i
 	}
 	key, keyed := []byte(nil), make([]driver.Value, len(r.order))
-	var number []byte
 	list := sqliteSyntax.list(r, all)
 	return d.read(ctx, r, q, list, func(v []driver.Value) (more bool, err error) {
 		for i, c := range r.order {
@@ -138,14 +137,14 @@ func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filli
 		}
 		return f.add(key, func() {
 			for i, x := range v {
-				number = f.maker.sqlite(&r.columns[i], x, number)
+				f.maker.sqlite(&r.columns[i], x)
 			}
 		}), nil
 	})
 }
 
 // sqlite adds a value in the form in which the driver returns it.
-func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
+func (m *rowMaker) sqlite(c *column, x driver.Value) {
 	switch x := x.(type) {
 	case int64:
 		switch {
@@ -154,12 +153,12 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 		case c.kind == boolValue && x == 1:
 			addPlain(m, stream.Bool, "true")
 		default:
-			scratch = strconv.AppendInt(scratch[:0], x, 10)
-			m.number(scratch)
+			m.scratch = strconv.AppendInt(m.scratch[:0], x, 10)
+			m.number(m.scratch)
 		}
 	case float64:
-		scratch = appendReal(scratch[:0], x, c.standard != "double precision")
-		m.number(scratch)
+		m.scratch = appendReal(m.scratch[:0], x, c.standard != "double precision")
+		m.number(m.scratch)
 	case string:
 		addText(m, x)
 	case []byte:
@@ -167,7 +166,6 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	default:
 		m.null()
 	}
-	return scratch
 }
 
 // appendReal appends the shortest digits that represent the float exactly. The digits always
