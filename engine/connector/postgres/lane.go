@@ -135,18 +135,18 @@ func (c *conn) Run(ctx context.Context, statements ...*sqlspan.Statement) error 
 	var batch pgx.Batch
 	for _, s := range statements {
 		q := batch.Queue(s.SQL, s.Args...)
-		if s.Row == nil {
+		if s.Dest == nil {
 			q.Exec(func(tag pgconn.CommandTag) error { s.Affected = tag.RowsAffected(); return nil })
 			continue
 		}
 		q.Query(func(rows pgx.Rows) error {
-			defer rows.Close()
-			for rows.Next() {
-				if err := s.Row(rows.Scan); err != nil {
-					return err
+			_, err := pgx.ForEachRow(rows, s.Dest, func() error {
+				if s.Row != nil {
+					s.Row()
 				}
-			}
-			return rows.Err()
+				return nil
+			})
+			return err
 		})
 	}
 	return c.SendBatch(ctx, &batch).Close()

@@ -106,13 +106,11 @@ func (s *Sink) lockTable() *sqlspan.Statement {
 // readColumns returns a statement that reads the columns of the table into *columns. It reads none
 // if the table does not exist.
 func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
+	var c sqltable.Column
 	return &sqlspan.Statement{SQL: s.columnsText, Args: []any{s.name.String()},
-		Row: func(scan func(dest ...any) error) error {
-			var c sqltable.Column
-			err := scan(&c.Name, &c.Decl, &c.Own)
+		Dest: []any{&c.Name, &c.Decl, &c.Own}, Row: func() {
 			c.Type = typeOf(c.Decl)
 			*columns = append(*columns, c)
-			return err
 		}}
 }
 

@@ -1,6 +1,7 @@
 package sqlspan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (a *audit[C]) Close() error {
 func (a *audit[C]) Ledger(ctx context.Context) ([]stream.Mark, bool, error) {
 	there := false
 	ask := a.HasLedger
-	ask.Row = func(scan func(dest ...any) error) error { return scan(&there) }
+	ask.Dest = []any{&there}
 	if err := a.c.Run(ctx, &ask); err != nil || !there {
 		return nil, true, err
 	}
@@ -178,14 +179,20 @@ func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifferenc
 	if !a.shadow {
 		return nil
 	}
-	return a.c.Run(ctx, &Statement{SQL: a.compareSQL(),
-		Row: func(scan func(dest ...any) error) error {
-			var d stream.AuditDifference
-			if err := scan(&d.RecordID, &d.Missing); err != nil {
-				return err
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var d stream.AuditDifference
+	var failed error
+	err := a.c.Run(ctx, &Statement{SQL: a.compareSQL(), Dest: []any{&d.RecordID, &d.Missing},
+		Row: func() {
+			if failed == nil {
+				failed = found(d)
 			}
-			return found(d)
+			if failed != nil {
+				cancel(failed)
+			}
 		}})
+	return cmp.Or(failed, err)
 }
 
 // compareSQL returns the query for the differences between the expected and the stored rows. Each

@@ -41,10 +41,10 @@ func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	return []*Statement{{SQL: text, Args: args}}
 }
 
-// reading makes statements call row for each row of their results, and returns them.
-func reading(row func(scan func(dest ...any) error) error, statements []*Statement) []*Statement {
+// reading makes statements store their results in dest and call row for each row, and returns them.
+func reading(statements []*Statement, row func(), dest ...any) []*Statement {
 	for _, s := range statements {
-		s.Row = row
+		s.Row, s.Dest = row, dest
 	}
 	return statements
 }
@@ -94,14 +94,12 @@ func (l *Ledger) entry(spans []stream.Span) *entry {
 	e.insert = l.over(l.d.InsertSpan, kindsOfSpan, rows)
 	if l.d.Arrays {
 		e.inserted = make(map[place]bool, len(spans))
-		e.insert[0].Row = func(scan func(dest ...any) error) error {
-			var p place
-			var key []byte
-			err := scan(&p.part, &p.from.Num, &key)
+		var p place
+		var key []byte
+		reading(e.insert, func() {
 			p.from.Key = string(key)
 			e.inserted[p] = true
-			return err
-		}
+		}, &p.part, &p.from.Num, &key)
 	}
 	return e
 }
@@ -122,15 +120,13 @@ func (e *entry) readMarks() []*Statement {
 
 // marksOf returns the statements that read the watermarks of partitions, and store them in marks.
 func (l *Ledger) marksOf(parts [][]any, marks map[string]stream.Position) []*Statement {
-	return reading(func(scan func(dest ...any) error) error {
-		var part string
-		var at stream.Position
-		var key []byte
-		err := scan(&part, &at.Num, &key)
+	var part string
+	var at stream.Position
+	var key []byte
+	return reading(l.over(l.d.markOf, kindsOfPart, parts), func() {
 		at.Key = string(key)
 		marks[part] = at
-		return err
-	}, l.over(l.d.markOf, kindsOfPart, parts))
+	}, &part, &at.Num, &key)
 }
 
 // judge reports whether none, all or a part of the spans were already stored. Call it after the
@@ -173,14 +169,14 @@ func (e *entry) before(ctx context.Context,
 	if len(missing) == 0 {
 		return ends, false, nil
 	}
-	there := make(map[place]stream.Position)
-	statements := reading(func(scan func(dest ...any) error) error {
-		r, err := scanRow(scan)
-		there[place{r.Part, r.From}] = r.To
-		return err
-	}, e.ledger.over(e.ledger.d.SpanEnd, kindsOfPosition, rows))
+	statements := e.ledger.over(e.ledger.d.SpanEnd, kindsOfPosition, rows)
+	stored := readSpans(statements...)
 	if err := s.Run(ctx, statements...); err != nil {
 		return nil, false, err
+	}
+	there := make(map[place]stream.Position)
+	for _, r := range *stored {
+		there[place{r.Part, r.From}] = r.To
 	}
 	for _, i := range missing {
 		if end, ok := there[placeOf(&e.spans[i])]; ok {

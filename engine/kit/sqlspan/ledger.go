@@ -32,9 +32,12 @@ type Session interface {
 type Statement struct {
 	SQL  string
 	Args []any
-	// Row is called for each row of the result. dest are of type *string, *int64, *[]byte or *bool.
-	Row      func(scan func(dest ...any) error) error
-	Affected int64 // rows changed, set by Run if Row is nil
+	// Dest has a pointer for each column of the result, of type *string, *int64, *[]byte or *bool.
+	// It is nil for a statement without a result. Row may be nil. Otherwise it is called for each
+	// row, when the values of the row are stored in Dest.
+	Dest     []any
+	Row      func()
+	Affected int64 // rows changed, set by Run if Dest is nil
 }
 
 // Ledger is the ledger of one route in a database. It records which data the database contains, in
@@ -174,20 +177,13 @@ func (l *Ledger) Await(
 	return retry.Value(ctx, attempt, o)
 }
 
-// statement returns a statement with the route as its only argument.
-func (l *Ledger) statement(text string, row func(scan func(dest ...any) error) error) *Statement {
-	return l.statementOf(l.route, text, row)
-}
-
-func (l *Ledger) statementOf(route, text string,
-	row func(scan func(dest ...any) error) error) *Statement {
-	return &Statement{SQL: l.d.shared(text), Args: []any{route}, Row: row}
+// statement returns a statement with the given route as its only argument.
+func (l *Ledger) statement(route, text string, dest ...any) *Statement {
+	return &Statement{SQL: l.d.shared(text), Args: []any{route}, Dest: dest}
 }
 
 func (l *Ledger) readRoute(route, lock string, format, epoch *int64) *Statement {
-	return l.statementOf(route, routeText+lock, func(scan func(dest ...any) error) error {
-		return scan(format, epoch)
-	})
+	return l.statement(route, routeText+lock, format, epoch)
 }
 
 // Load returns the progress of all partitions of the route. Before that, it creates missing tables
@@ -263,7 +259,7 @@ func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts
 	there := false
 	if present.SQL != "" {
 		ask := present
-		ask.Row = func(scan func(dest ...any) error) error { return scan(&there) }
+		ask.Dest = []any{&there}
 		if err := s.Run(ctx, &ask); err != nil {
 			return err
 		}
@@ -293,42 +289,36 @@ func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 // the spans table.
 func readRows(ctx context.Context, l *Ledger, s Session,
 	texts ...string) (marks []stream.Mark, _ []Row, err error) {
-	row := func(scan func(dest ...any) error) error {
-		var m stream.Mark
-		var key []byte
-		err := scan(&m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
+	var m stream.Mark
+	var key []byte
+	row := func() {
 		m.Watermark.Key = string(key)
 		if stream.IsRequest(m.Part.ID) {
 			m.Part.Name, _, _ = strings.Cut(m.Part.Name, writtenBy)
 		}
 		marks = append(marks, m)
-		return err
 	}
-	rows, spans := rowsOf()
 	var statements []*Statement
 	for _, text := range texts {
-		statements = append(statements, l.statement(text, row))
+		statements = append(statements, l.statement(l.route, text))
 	}
-	err = s.Run(ctx, append(statements, l.statement(spansText, spans))...)
+	reading(statements, row, &m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
+	spans := l.statement(l.route, spansText)
+	rows := readSpans(spans)
+	err = s.Run(ctx, append(statements, spans)...)
 	return marks, *rows, err
 }
 
-// rowsOf returns a slice and a function for Statement.Row. The function appends the rows of the
-// spans table to the slice.
-func rowsOf() (*[]Row, func(scan func(dest ...any) error) error) {
-	var rows []Row
-	return &rows, func(scan func(dest ...any) error) error {
-		r, err := scanRow(scan)
-		rows = append(rows, r)
-		return err
-	}
-}
-
-func scanRow(scan func(dest ...any) error) (r Row, err error) {
+// readSpans makes statements, which select rows of the spans table, append these rows to the result.
+func readSpans(statements ...*Statement) (rows *[]Row) {
+	rows = new([]Row)
+	var r Row
 	var from, to []byte
-	err = scan(&r.Part, &r.From.Num, &from, &r.To.Num, &to)
-	r.From.Key, r.To.Key = string(from), string(to)
-	return r, err
+	reading(statements, func() {
+		r.From.Key, r.To.Key = string(from), string(to)
+		*rows = append(*rows, r)
+	}, &r.Part, &r.From.Num, &from, &r.To.Num, &to)
+	return rows
 }
 
 // fold raises the watermarks of partitions to those in the parameter marks, and deletes the rows of
@@ -380,7 +370,7 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	}
 	for _, id := range ids {
 		if l.keep > 0 { // the id is that of an earlier process: delete its epoch
-			statements = append(statements, l.statementOf(fenceOf(l.route, id), forgetText, nil))
+			statements = append(statements, l.statement(fenceOf(l.route, id), forgetText))
 		}
 	}
 	return l.change(ctx, s, func() error { return s.Run(ctx, statements...) })

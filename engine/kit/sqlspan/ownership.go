@@ -122,11 +122,8 @@ func (l *Ledger) shareEpochs(owned []ownership) (statements []*Statement, seen m
 }
 
 func (l *Ledger) readEpochs(lock string, ids []string, seen map[string]int64) []*Statement {
-	return reading(func(scan func(dest ...any) error) error {
-		var part string
-		var epoch int64
-		err := scan(&part, &epoch)
-		seen[part] = epoch
-		return err
-	}, l.over(l.d.epochOf+lock, kindsOfPart, partsOf(ids)))
+	var part string
+	var epoch int64
+	return reading(l.over(l.d.epochOf+lock, kindsOfPart, partsOf(ids)),
+		func() { seen[part] = epoch }, &part, &epoch)
 }

@@ -94,12 +94,8 @@ func claim(l *Ledger, spans []stream.Span) *claims {
 	}
 	c.insert = l.over(l.d.Claim, kindsOfMark, rows)
 	if l.d.Arrays {
-		c.insert[0].Row = func(scan func(dest ...any) error) error {
-			var part string
-			err := scan(&part)
-			c.isNew[part] = true
-			return err
-		}
+		var part string
+		reading(c.insert, func() { c.isNew[part] = true }, &part)
 	}
 	return c
 }
@@ -182,8 +178,8 @@ func (c *claims) read(ctx context.Context, s Session, parts [][]any) error {
 		return nil
 	}
 	marks := make(map[string]stream.Position, len(parts))
-	found, row := rowsOf()
-	statements := reading(row, c.l.over(c.l.d.spansOf, kindsOfPart, parts))
+	statements := c.l.over(c.l.d.spansOf, kindsOfPart, parts)
+	found := readSpans(statements...)
 	if err := s.Run(ctx, append(c.l.marksOf(parts, marks), statements...)...); err != nil {
 		return err
 	}
@@ -334,7 +330,7 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 	}
 	switch format {
 	case Format:
-		err := s.Run(ctx, append(l.move(l.Name, ""), l.statementOf(l.Name, requestText, nil))...)
+		err := s.Run(ctx, append(l.move(l.Name, ""), l.statement(l.Name, requestText))...)
 		var marks []stream.Mark
 		if err == nil {
 			marks, err = l.read(ctx, s)
@@ -362,11 +358,7 @@ func expire(ctx context.Context, l *Ledger, s Session) error {
 		var ids []string
 		text := &Statement{SQL: l.d.shared(expiredText + l.d.SkipLocked),
 			Args: []any{l.route, last, bound},
-			Row: func(scan func(dest ...any) error) error {
-				err := scan(&last)
-				ids = append(ids, last)
-				return err
-			}}
+			Dest: []any{&last}, Row: func() { ids = append(ids, last) }}
 		err := s.Begin(ctx, text)
 		if err == nil && len(ids) > 0 {
 			err = s.Run(ctx, pruneRequests(l, ids)...)

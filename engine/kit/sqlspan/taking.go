@@ -67,7 +67,7 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 	if format > SharedFormat {
 		return &FormatError{Ledger: l.Name, Format: format}
 	}
-	format, _, err = advance(ctx, l, s, l.d.Alone, l.fence, l.statement(shareText, nil))
+	format, _, err = advance(ctx, l, s, l.d.Alone, l.fence, l.statement(l.route, shareText))
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (l *Ledger) take(ctx context.Context, s Session,
 func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	at := make(map[string]stream.Position, len(ids))
-	rows, row := rowsOf()
-	statements := reading(row, l.over(l.d.spansOf, kindsOfPart, partsOf(ids)))
+	statements := l.over(l.d.spansOf, kindsOfPart, partsOf(ids))
+	rows := readSpans(statements...)
 	if err := s.Run(ctx, append(l.marksOf(partsOf(ids), at), statements...)...); err != nil {
 		return nil, err
 	}
