@@ -8,7 +8,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/engine/kit/httpsink"
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/kit/recount"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -114,17 +113,7 @@ func (a *audit) expect(b *stream.Batch, i int) error {
 		}
 		return a.count.Expect(a.id, a.text)
 	}
-	if a.o.Body == Raw {
-		a.text = append(a.text[:0], bytes.TrimSuffix(b.Raw(i), []byte("\n"))...)
-	} else {
-		a.text = ndjson.AppendRecord(a.text[:0], b, i)
-	}
-	for line := range bytes.SplitSeq(a.text, []byte("\n")) {
-		if err := a.count.Expect(a.id, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.count.ExpectRecord(b, i, a.id, a.o.Body != Raw)
 }
 
 // Compare implements stream.Audit. It requests the lines of the receiver, and passes each
