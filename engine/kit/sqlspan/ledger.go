@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,14 +68,13 @@ type Ledger struct {
 	lost  chan error   // buffer of 1: why the route has to end
 
 	shared atomic.Bool // set by the first Take: partitions have owners with epochs
-	owners ownerships  // used if shared is set
+	// The partitions that this process owns, each an ownership. The key is the number of the
+	// assignment by which the broker has given a partition to this process. Used if shared is set.
+	owners sync.Map
 }
 
 // NewLedger returns a ledger without a name. The ledger logs to h.
-func NewLedger(h stream.Host) *Ledger {
-	return &Ledger{host: h, lost: make(chan error, 1),
-		owners: ownerships{all: make(map[uint32]ownership)}}
-}
+func NewLedger(h stream.Host) *Ledger { return &Ledger{host: h, lost: make(chan error, 1)} }
 
 // Open sets the ledger's name and its SQL dialect. The name is the parameter configured or, if that
 // is empty, PIPELINE/ROUTE. If o.OwnLetters is set, lettersSuffix follows. table is the name of the
@@ -309,7 +309,8 @@ func readRows(ctx context.Context, l *Ledger, s Session,
 	return marks, *rows, err
 }
 
-// readSpans makes statements, which select rows of the spans table, append these rows to the result.
+// readSpans makes statements, which select rows of the spans table, append these rows to the
+// result.
 func readSpans(statements ...*Statement) (rows *[]Row) {
 	rows = new([]Row)
 	var r Row

@@ -3,7 +3,6 @@ package sqlspan
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -14,49 +13,14 @@ type ownership struct {
 	assignment uint32
 	part       stream.Partition
 	epoch      int64
-	confirmed  bool
-}
-
-// ownerships has the partitions that this process owns. The key is the number of the assignment by
-// which the broker has given a partition to this process. It is safe for concurrent use.
-type ownerships struct {
-	mu  sync.Mutex // guards all
-	all map[uint32]ownership
-}
-
-// set notes that this process owns a partition. Until the assignment is confirmed, the process
-// must not write to the partition.
-func (o *ownerships) set(own ownership) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.all[own.assignment] = own
-}
-
-func (o *ownerships) confirm(assignments []uint32) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, n := range assignments {
-		if own, ok := o.all[n]; ok {
-			own.confirmed = true
-			o.all[n] = own
-		}
-	}
-}
-
-func (o *ownerships) release(assignments []uint32) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, n := range assignments {
-		delete(o.all, n)
-	}
+	confirmed  bool // until then, this process must not write to the partition
 }
 
 // confirmed returns the ownership of a partition in a confirmed assignment. If it returns false,
 // this process must not write spans of the partition.
-func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	own, ok := o.all[assignment]
+func (l *Ledger) confirmed(assignment uint32, part string) (ownership, bool) {
+	loaded, _ := l.owners.Load(assignment)
+	own, ok := loaded.(ownership)
 	return own, ok && own.confirmed && own.part.ID == part
 }
 
@@ -81,7 +45,7 @@ func (l *Ledger) guardParts(spans []stream.Span) ([]*Statement, func() error, er
 		if i > 0 && s.Assignment == spans[i-1].Assignment && s.Part.ID == spans[i-1].Part.ID {
 			continue
 		}
-		own, ok := l.owners.confirmed(s.Assignment, s.Part.ID)
+		own, ok := l.confirmed(s.Assignment, s.Part.ID)
 		if !ok {
 			return nil, nil, &stream.FencedError{Assignment: s.Assignment, Part: *s.Part,
 				Err: fmt.Errorf("its assignment in the ledger %q has ended or is not confirmed",

@@ -40,11 +40,23 @@ func (l *Ledger) Take(ctx context.Context, s Session, parts []stream.Taking,
 
 // Confirm implements [stream.PartitionLedger]: from now on, this process may write to the
 // partitions of the assignments.
-func (l *Ledger) Confirm(assignments []uint32) { l.owners.confirm(assignments) }
+func (l *Ledger) Confirm(assignments []uint32) {
+	for _, n := range assignments {
+		if loaded, ok := l.owners.Load(n); ok {
+			own := loaded.(ownership)
+			own.confirmed = true
+			l.owners.CompareAndSwap(n, loaded, own) // unless it was released meanwhile
+		}
+	}
+}
 
 // Release implements [stream.PartitionLedger]: this process no longer owns the partitions of the
 // assignments.
-func (l *Ledger) Release(assignments []uint32) { l.owners.release(assignments) }
+func (l *Ledger) Release(assignments []uint32) {
+	for _, n := range assignments {
+		l.owners.Delete(n)
+	}
+}
 
 // share creates missing tables, and converts the ledger of the route from Format to SharedFormat.
 // It fences a process that has loaded the ledger in Format: each transaction of that process has
@@ -112,10 +124,11 @@ func (l *Ledger) take(ctx context.Context, s Session,
 	for i := range parts {
 		p := &parts[i]
 		if !taken[i].Found && p.MustExist {
-			l.owners.release([]uint32{p.Assignment})
+			l.owners.Delete(p.Assignment)
 			continue
 		}
-		l.owners.set(ownership{assignment: p.Assignment, part: p.Part, epoch: epochs[p.Part.ID]})
+		l.owners.Store(p.Assignment,
+			ownership{assignment: p.Assignment, part: p.Part, epoch: epochs[p.Part.ID]})
 	}
 	return taken, nil
 }
@@ -192,7 +205,7 @@ func (l *Ledger) compactOwned(ctx context.Context, s Session, marks []stream.Mar
 		var owned []ownership
 		var own []stream.Mark
 		for _, m := range some {
-			if o, ok := l.owners.confirmed(m.Assignment, m.Part.ID); ok {
+			if o, ok := l.confirmed(m.Assignment, m.Part.ID); ok {
 				owned, own = append(owned, o), append(own, m)
 			}
 		}
