@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
@@ -187,10 +184,4 @@ func (s *Sink) evict(ctx context.Context, keys []int64) {
 		s.host.Log().Warn("connections of an earlier process of this route lock its ledger and "+
 			"cannot be ended", "error", err)
 	}
-}
-
-func network(err error) bool {
-	_, is := errors.AsType[net.Error](err)
-	return is || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, net.ErrClosed)
 }

@@ -3,6 +3,8 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -87,5 +89,7 @@ func transient(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
-	return pgconn.SafeToRetry(err) || pgconn.Timeout(err) || network(err)
+	_, network := errors.AsType[net.Error](err)
+	return network || pgconn.SafeToRetry(err) || pgconn.Timeout(err) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }

@@ -74,10 +74,10 @@ func (d *postgres) connected(ctx context.Context) (*pgconn.PgConn, error) {
 
 // query runs a query and calls row for each row. The arguments and values are texts.
 func (d *postgres) query(ctx context.Context,
-	row func(v [][]byte) error, sql string, args ...[]byte) error {
-	return d.run(ctx, func(rr *pgconn.ResultReader) (bool, error) {
-		err := row(rr.Values())
-		return err == nil, err
+	row func(v [][]byte), sql string, args ...[]byte) error {
+	return d.run(ctx, func(rr *pgconn.ResultReader) (more bool, err error) {
+		row(rr.Values())
+		return true, nil
 	}, sql, args, nil, nil, nil)
 }
 
@@ -146,10 +146,7 @@ func from(s subject) (string, error) {
 }
 
 func (d *postgres) list(ctx context.Context) (names []string, err error) {
-	err = d.query(ctx, func(v [][]byte) error {
-		names = append(names, string(v[0]))
-		return nil
-	}, `SELECT CASE WHEN pg_table_is_visible(oid) THEN relname ELSE relnamespace::regnamespace::text || '.' || relname END FROM pg_class
+	err = d.query(ctx, func(v [][]byte) { names = append(names, string(v[0])) }, `SELECT CASE WHEN pg_table_is_visible(oid) THEN relname ELSE relnamespace::regnamespace::text || '.' || relname END FROM pg_class
 		WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
 		AND NOT relispartition ORDER BY 1`)
 	return names, err
@@ -166,10 +163,7 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 		return r, err
 	}
 	kind := ""
-	err = d.query(ctx, func(v [][]byte) error {
-		r.version, kind = string(v[0]), string(v[1])
-		return nil
-	}, `SELECT oid, relkind FROM pg_class WHERE oid = to_regclass($1)`, []byte(r.from))
+	err = d.query(ctx, func(v [][]byte) { r.version, kind = string(v[0]), string(v[1]) }, `SELECT oid, relkind FROM pg_class WHERE oid = to_regclass($1)`, []byte(r.from))
 	if err != nil {
 		return nil, err
 	}
@@ -186,16 +180,14 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 // constraints reads which columns may be NULL, how texts are compared, and which sets of columns
 // are unique.
 func (d *postgres) constraints(ctx context.Context, r *relation) error {
-	err := d.query(ctx, func(v [][]byte) error {
+	err := d.query(ctx, func(v [][]byte) {
 		for i := range r.columns {
 			if c := &r.columns[i]; c.name == string(v[0]) {
-				c.nullable = string(v[1]) != "t"
-				if c.collate != "" && string(v[2]) == "t" {
+				if c.nullable = string(v[1]) != "t"; string(v[2]) == "t" {
 					c.collate = ""
 				}
 			}
 		}
-		return nil
 	}, `SELECT attname, attnotnull, coalesce(nullif(CASE WHEN c.collname = 'default'
 		THEN (SELECT CASE WHEN to_jsonb(d) ->> 'datlocprovider' = 'i' THEN 'ICU'
 			ELSE datcollate END FROM pg_database d
@@ -206,9 +198,8 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 		return err
 	}
 	add := r.uniqueSets()
-	return d.query(ctx, func(v [][]byte) error {
+	return d.query(ctx, func(v [][]byte) {
 		add(string(v[0]), string(v[1]), string(v[2]) == "t")
-		return nil
 	}, `SELECT i.indexrelid, a.attname, i.indisprimary FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (attnum, n), pg_attribute a
 		WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 		AND k.n <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = k.attnum
@@ -221,12 +212,9 @@ func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known b
 	if !r.table {
 		return 0, false, nil
 	}
-	err = d.query(ctx, func(v [][]byte) (err error) {
-		if v[0] != nil {
-			n, err = strconv.ParseInt(string(v[0]), 10, 64)
-			known = err == nil
-		}
-		return err
+	err = d.query(ctx, func(v [][]byte) {
+		last, invalid := strconv.ParseInt(string(v[0]), 10, 64) // NULL if nothing was returned yet
+		n, known = last, invalid == nil
 	}, `SELECT s.last_value FROM pg_sequences s, pg_depend d, pg_attribute a WHERE d.refobjid = $1::oid AND d.classid = 'pg_class'::regclass
 		AND d.objid = to_regclass(format('%I.%I', s.schemaname, s.sequencename)) AND d.deptype IN ('a', 'i')
 		AND a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = $2`, []byte(r.version), []byte(r.keys.names[0]))
@@ -236,9 +224,8 @@ func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known b
 // sequences sets r.reuse for a column that is numbered by a sequence with CYCLE: such a sequence
 // starts again from its first number.
 func (d *postgres) sequences(ctx context.Context, r *relation) error {
-	return d.query(ctx, func(v [][]byte) error {
+	return d.query(ctx, func(v [][]byte) {
 		r.reuse = reuse{string(v[0]), "its sequence has CYCLE", "ALTER SEQUENCE ... NO CYCLE"}
-		return nil
 	}, `SELECT a.attname FROM pg_sequence s, pg_depend d, pg_attribute a WHERE d.refobjid = $1::oid AND d.objid = s.seqrelid
 		AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') AND s.seqcycle
 		AND a.attrelid = d.refobjid AND a.attnum = d.refobjsubid`, []byte(r.version))
@@ -268,11 +255,10 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 		return nil, err
 	}
 	i := 0
-	err = d.query(ctx, func(v [][]byte) error {
+	err = d.query(ctx, func(v [][]byte) {
 		columns[i].decl = string(v[0])
 		describePostgres(&columns[i])
 		i++
-		return nil
 	}, `SELECT format_type(o, m) FROM unnest($1::oid[], $2::int[]) WITH ORDINALITY u (o, m, `+
 		`n) ORDER BY n`,
 		[]byte("{"+strings.Join(oids, ",")+"}"), []byte("{"+strings.Join(modifiers, ",")+"}"))

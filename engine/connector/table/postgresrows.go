@@ -177,10 +177,7 @@ func (d *postgres) observe(ctx context.Context, r *relation,
 
 // writers returns the transactions that hold a write lock on the table.
 func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err error) {
-	err = d.query(ctx, func(v [][]byte) error {
-		all = append(all, string(v[0]))
-		return nil
-	}, `SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = $1::oid
+	err = d.query(ctx, func(v [][]byte) { all = append(all, string(v[0])) }, `SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = $1::oid
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')`, []byte(r.version))
 	return all, err
@@ -190,9 +187,8 @@ func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err 
 func (d *postgres) passed(ctx context.Context, r *relation,
 	waiting []observation) (n int, err error) {
 	oldest := uint64(0)
-	err = d.query(ctx, func(v [][]byte) (err error) {
-		oldest, err = strconv.ParseUint(string(v[0]), 10, 64)
-		return err
+	err = d.query(ctx, func(v [][]byte) {
+		oldest, _ = strconv.ParseUint(string(v[0]), 10, 64) // 0 would let nothing pass
 	}, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text`)
 	if err != nil {
 		return 0, err
@@ -218,10 +214,7 @@ func (d *postgres) passed(ctx context.Context, r *relation,
 
 // hasNullKey implements database.
 func (d *postgres) hasNullKey(ctx context.Context, r *relation) (found bool, err error) {
-	err = d.query(ctx, func([][]byte) error {
-		found = true
-		return nil
-	}, postgresSyntax.nullKey(r))
+	err = d.query(ctx, func([][]byte) { found = true }, postgresSyntax.nullKey(r))
 	return found, explained(err, r)
 }
 
@@ -231,10 +224,7 @@ func (d *postgres) sameTable(ctx context.Context, r *relation) error {
 		return nil
 	}
 	now := ""
-	err := d.query(ctx, func(v [][]byte) error {
-		now = string(v[0])
-		return nil
-	}, `SELECT to_regclass($1)::oid`, []byte(r.from))
+	err := d.query(ctx, func(v [][]byte) { now = string(v[0]) }, `SELECT to_regclass($1)::oid`, []byte(r.from))
 	if err == nil && now != r.version {
 		return droppedError(r, now == "")
 	}

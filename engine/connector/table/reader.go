@@ -201,17 +201,13 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	var due <-chan time.Time
 	if len(r.free) > 0 {
 		if d, ok := r.until(); ok {
-			timer := time.NewTimer(d)
-			defer timer.Stop()
-			due = timer.C
+			due = time.After(d)
 		}
 	}
 	var slow <-chan time.Time
 	oldest := slices.IndexFunc(r.busy, func(f *fetcher) bool { return !f.ready && !f.logged })
 	if oldest >= 0 {
-		timer := time.NewTimer(r.busy[oldest].began + slowStep - r.now())
-		defer timer.Stop()
-		slow = timer.C
+		slow = time.After(r.busy[oldest].began + slowStep - r.now())
 	}
 	select {
 	case f := <-r.pool.results:
