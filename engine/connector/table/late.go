@@ -93,7 +93,7 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 // out.
 func (l *lateness) recordRows(rows []seenRow) {
 	l.state.seen.add(rows)
-	l.entries = appendRows(l.entries, rows)
+	l.entries = appendRows(l.entries, entryRows, rows)
 }
 
 // found adds a late row with the given key to the state, and assigns its number.
@@ -174,7 +174,7 @@ func (l *lateness) search(ctx context.Context, db database, p *partition,
 	}
 	if len(search.absent) > 0 {
 		s.remove(search.absent)
-		l.entries = appendAbsent(l.entries, search.absent)
+		l.entries = appendRows(l.entries, entryAbsent, search.absent)
 	}
 	for _, key := range late {
 		l.found(key)

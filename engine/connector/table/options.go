@@ -174,10 +174,8 @@ func (o *Options) grows() bool { return o.Split > 0 || slices.ContainsFunc(o.Tab
 
 // matches reports whether the option tables selects a table.
 func (o *Options) matches(name string) bool {
-	for _, t := range o.Tables {
-		if ok, err := path.Match(t, name); err == nil && ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Tables, func(t string) bool {
+		ok, err := path.Match(t, name)
+		return err == nil && ok
+	})
 }

@@ -146,7 +146,8 @@ func from(s subject) (string, error) {
 }
 
 func (d *postgres) list(ctx context.Context) (names []string, err error) {
-	err = d.query(ctx, func(v [][]byte) { names = append(names, string(v[0])) }, `SELECT CASE WHEN pg_table_is_visible(oid) THEN relname ELSE relnamespace::regnamespace::text || '.' || relname END FROM pg_class
+	err = d.query(ctx, func(v [][]byte) { names = append(names, string(v[0])) },
+		`SELECT CASE WHEN pg_table_is_visible(oid) THEN relname ELSE relnamespace::regnamespace::text || '.' || relname END FROM pg_class
 		WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
 		AND NOT relispartition ORDER BY 1`)
 	return names, err
@@ -163,7 +164,8 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 		return r, err
 	}
 	kind := ""
-	err = d.query(ctx, func(v [][]byte) { r.version, kind = string(v[0]), string(v[1]) }, `SELECT oid, relkind FROM pg_class WHERE oid = to_regclass($1)`, []byte(r.from))
+	err = d.query(ctx, func(v [][]byte) { r.version, kind = string(v[0]), string(v[1]) },
+		`SELECT oid, relkind FROM pg_class WHERE oid = to_regclass($1)`, []byte(r.from))
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,8 @@ func (d *postgres) observe(ctx context.Context, r *relation,
 
 // writers returns the transactions that hold a write lock on the table.
 func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err error) {
-	err = d.query(ctx, func(v [][]byte) { all = append(all, string(v[0])) }, `SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = $1::oid
+	err = d.query(ctx, func(v [][]byte) { all = append(all, string(v[0])) },
+		`SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = $1::oid
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')`, []byte(r.version))
 	return all, err
@@ -224,7 +225,8 @@ func (d *postgres) sameTable(ctx context.Context, r *relation) error {
 		return nil
 	}
 	now := ""
-	err := d.query(ctx, func(v [][]byte) { now = string(v[0]) }, `SELECT to_regclass($1)::oid`, []byte(r.from))
+	err := d.query(ctx, func(v [][]byte) { now = string(v[0]) },
+		`SELECT to_regclass($1)::oid`, []byte(r.from))
 	if err == nil && now != r.version {
 		return droppedError(r, now == "")
 	}

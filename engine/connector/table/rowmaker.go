@@ -175,8 +175,8 @@ func (m *rowMaker) learn(rows, bytes int) {
 	}
 }
 
-// end completes the row and returns its record. The caller must set the record's Origin.
-func (m *rowMaker) end(span uint32) *stream.Record {
+// end completes the row. The caller must set the Origin of its record.
+func (m *rowMaker) end(span uint32) {
 	b := m.batch
 	if m.column == 0 {
 		b.Data = append(b.Data, '{')
@@ -188,7 +188,6 @@ func (m *rowMaker) end(span uint32) *stream.Record {
 		Span: span, Parsed: true,
 	})
 	b.Origins++
-	return &b.Records[len(b.Records)-1]
 }
 
 // size returns the number of bytes in the batch, including the values that finish will store after
