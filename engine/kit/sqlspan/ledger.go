@@ -54,9 +54,9 @@ type Ledger struct {
 	route string // value of the column route; equal to Name unless keep is set
 	fence string // key of the row with the epoch; equal to route unless keep is set
 
-	// keep, own and byRoute are set only in a ledger of RequestFormat. keep is the time for which
-	// requests are kept, and own is the id of this process. In RoutesTable, the statements of
-	// byRoute lock the row with the ledger's Name, and those of d lock the row of this process.
+	// keep and own are set only in a ledger of RequestFormat. keep is the time for which requests
+	// are kept, and own is the id of this process. In RoutesTable, the statements of byRoute lock
+	// the row with the ledger's Name. Those of d lock the row with the key fence.
 	keep    time.Duration
 	own     string
 	byRoute Dialect
@@ -86,16 +86,17 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	if o.OwnLetters {
 		l.whole, l.Name = l.Name, l.Name+lettersSuffix
 	}
-	l.route, l.fence = l.Name, l.Name
+	l.route, l.fence, l.byRoute = l.Name, l.Name, dialect(l.Name)
+	l.byRoute.complete()
+	l.d = l.byRoute
 	if o.Keep > 0 {
-		l.keep, l.own, l.byRoute = o.Keep, o.Own, dialect(l.Name)
-		l.byRoute.complete()
+		l.keep, l.own = o.Keep, o.Own
 		l.route = rowsOfTarget(l.Name, route, table)
 		l.fence = fenceOf(l.route, l.own)
+		l.d = dialect(l.fence)
+		l.d.complete()
 		l.host.Count(duplicateRequests, 0)
 	}
-	l.d = dialect(l.fence)
-	l.d.complete()
 }
 
 // lettersSuffix ends the name of a ledger for dead letters that are sent again. Dead letters have
@@ -233,10 +234,10 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 }
 
 // advance begins a transaction that waits until those of earlier processes have ended. It raises
-// the epoch of a route, and then runs more. It returns the route's format before more, and the new
-// epoch. alone has the statements of Dialect.Alone for this route.
-func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route string,
-	more ...*Statement) (format, epoch int64, err error) {
+// the epoch of a route. It returns the route's format and the new epoch. alone has the statements
+// of Dialect.Alone for this route.
+func advance(ctx context.Context, l *Ledger, s Session, alone []Statement,
+	route string) (format, epoch int64, err error) {
 	if err := s.Begin(ctx, pointers(alone)...); err != nil {
 		return 0, 0, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
 	}
@@ -246,8 +247,33 @@ func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route
 		statements = append(statements, bump)
 	}
 	statements = append(statements, l.readRoute(route, "", &format, &epoch))
-	err = s.Run(ctx, append(statements, more...)...)
+	err = s.Run(ctx, statements...)
 	return format, epoch, err
+}
+
+// convert converts the ledger from Format to another format, in a transaction with change. It
+// fences every process that has loaded the ledger in the old format: each transaction of such a
+// process has ended, or will find a different epoch and fail.
+func (l *Ledger) convert(ctx context.Context, s Session, to int64, change func() error) error {
+	var format, epoch int64
+	err := s.Run(ctx, l.readRoute(l.Name, "", &format, &epoch))
+	if err != nil || format == to {
+		return err
+	}
+	if format, _, err = advance(ctx, l, s, l.byRoute.Alone, l.Name); err != nil {
+		return err
+	}
+	switch format {
+	case Format:
+		err = change()
+	case to: // another process has converted it
+	default:
+		err = &FormatError{Ledger: l.Name, Format: format}
+	}
+	if err != nil {
+		return err
+	}
+	return s.Commit(ctx)
 }
 
 // Create creates the ledger's tables if they are missing.

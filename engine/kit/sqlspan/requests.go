@@ -316,20 +316,10 @@ func (c *claims) overlap() bool {
 	})
 }
 
-// adopt converts a ledger from Format to RequestFormat, and keeps its rows. It fences every process
-// that has loaded the ledger in the old format. Versions of penstock that do not know RequestFormat
-// refuse the ledger from then on.
+// adopt converts a ledger from Format to RequestFormat, and keeps its rows. Versions of penstock
+// that do not know RequestFormat refuse the ledger from then on.
 func adopt(ctx context.Context, l *Ledger, s Session) error {
-	var format, epoch int64
-	err := s.Run(ctx, l.readRoute(l.Name, "", &format, &epoch))
-	if err != nil || format == RequestFormat {
-		return err
-	}
-	if format, _, err = advance(ctx, l, s, l.byRoute.Alone, l.Name); err != nil {
-		return err
-	}
-	switch format {
-	case Format:
+	return l.convert(ctx, s, RequestFormat, func() error {
 		err := s.Run(ctx, append(l.move(l.Name, ""), l.statement(l.Name, requestText))...)
 		var marks []stream.Mark
 		if err == nil {
@@ -341,11 +331,8 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 		if err != nil {
 			return fmt.Errorf("convert the ledger to format %d: %w", RequestFormat, err)
 		}
-	case RequestFormat: // another process has converted it
-	default:
-		return &FormatError{Ledger: l.Name, Format: format}
-	}
-	return s.Commit(ctx)
+		return nil
+	})
 }
 
 // expire deletes the requests that expired more than expiredFor ago. These include requests of

@@ -59,8 +59,6 @@ func (l *Ledger) Release(assignments []uint32) {
 }
 
 // share creates missing tables, and converts the ledger of the route from Format to SharedFormat.
-// It fences a process that has loaded the ledger in Format: each transaction of that process has
-// ended, or will find a different epoch and fail.
 func (l *Ledger) share(ctx context.Context, s Session) error {
 	if err := l.Create(ctx, s); err != nil {
 		return err
@@ -69,24 +67,9 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 	if err != nil {
 		return err
 	}
-	var format, epoch int64
-	if err := s.Run(ctx, l.readRoute(l.fence, "", &format, &epoch)); err != nil {
-		return err
-	}
-	if format == SharedFormat {
-		return nil
-	}
-	if format > SharedFormat {
-		return &FormatError{Ledger: l.Name, Format: format}
-	}
-	format, _, err = advance(ctx, l, s, l.d.Alone, l.fence, l.statement(l.route, shareText))
-	if err != nil {
-		return err
-	}
-	if format > SharedFormat {
-		return &FormatError{Ledger: l.Name, Format: format}
-	}
-	return s.Commit(ctx)
+	return l.convert(ctx, s, SharedFormat, func() error {
+		return s.Run(ctx, l.statement(l.route, shareText))
+	})
 }
 
 // take makes this process the owner of partitions, in one transaction. It waits until the
