@@ -65,18 +65,6 @@ func ended(dst []byte, start int, tail string) []byte {
 	return dst
 }
 
-// statements calls the function each for the SQL statements of a payload, in order, until an error.
-func statements(payload []byte, each func(sql string) error) error {
-	for len(payload) > 4 {
-		n := binary.LittleEndian.Uint32(payload)
-		if err := each(string(payload[4 : 4+n])); err != nil {
-			return err
-		}
-		payload = payload[4+n:]
-	}
-	return nil
-}
-
 // insertSQL returns the parts of an INSERT statement before and after its rows. With a key, the
 // statement updates existing rows (upsert).
 //

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql/driver"
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -83,10 +84,14 @@ type writer struct {
 
 // Write implements sqlspan.Writer. It runs the INSERT statements in data.
 func (w *writer) Write(ctx context.Context, c *connection, _ *stream.Batch, data []byte) error {
-	return statements(data, func(sql string) error {
-		_, err := c.Exec(ctx, sql)
-		return err
-	})
+	for len(data) > 4 {
+		n := binary.LittleEndian.Uint32(data)
+		if _, err := c.Exec(ctx, string(data[4:4+n])); err != nil {
+			return err
+		}
+		data = data[4+n:]
+	}
+	return nil
 }
 
 // Enter implements sqlspan.Writer. It begins the transaction of a batch.

@@ -166,8 +166,6 @@ func (ls *lanes) run(ctx context.Context) error {
 	}()
 	interval := ls.sink.o.Discovery.Interval
 	next := time.Now().Add(interval)
-	timer := time.NewTimer(interval)
-	defer timer.Stop()
 	for {
 		again := ls.publish(time.Now())
 		if len(names) > 0 && (again.IsZero() || next.Before(again)) {
@@ -175,8 +173,7 @@ func (ls *lanes) run(ctx context.Context) error {
 		}
 		var due <-chan time.Time // nil: only an event changes the lanes
 		if !again.IsZero() {
-			timer.Reset(time.Until(again))
-			due = timer.C
+			due = time.After(time.Until(again))
 		}
 		select {
 		case <-ctx.Done():
