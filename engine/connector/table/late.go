@@ -53,15 +53,8 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 		}
 	}
 	settled := func(key string) bool {
-		if key <= main.Watermark.Key {
-			return true
-		}
-		for _, r := range main.Above {
-			if key > r.From.Key && key <= r.To.Key {
-				return true
-			}
-		}
-		return false
+		has := func(r stream.Range) bool { return key > r.From.Key && key <= r.To.Key }
+		return key <= main.Watermark.Key || slices.ContainsFunc(main.Above, has)
 	}
 	l.handedOut, l.above = own.Watermark.Num, slices.Clone(own.Above)
 	l.top = max(l.handedOut, l.state.pruned)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,22 +104,12 @@ func (d *postgres) run(
 
 func (d *postgres) transient(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		if len(e.Code) < 2 {
-			return false
-		}
-		switch e.Code[:2] {
-		case "08", "40", "53", "55", "57", "58":
-			return true
-		}
-		return false
+		return len(e.Code) >= 2 &&
+			slices.Contains([]string{"08", "40", "53", "55", "57", "58"}, e.Code[:2])
 	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[net.Error](err); ok {
-		return true
-	}
-	return pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) ||
+	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[net.Error](err)
+	return unconnected || network || pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 

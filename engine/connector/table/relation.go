@@ -231,16 +231,13 @@ const maxPartitionID = 140
 // partitionID converts a name to a partition id. Letters, digits, '-', '_' and '.' stay. Every
 // other byte becomes % and two hexadecimal digits. A long id ends with a hash of the name.
 func partitionID(name string) string {
-	const hexDigits = "0123456789ABCDEF"
 	var out strings.Builder
 	for _, c := range []byte(name) {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 			strings.IndexByte("-_.", c) >= 0 {
 			out.WriteByte(c)
 		} else {
-			out.WriteByte('%')
-			out.WriteByte(hexDigits[c>>4])
-			out.WriteByte(hexDigits[c&0xF])
+			fmt.Fprintf(&out, "%%%02X", c)
 		}
 	}
 	id := out.String()
