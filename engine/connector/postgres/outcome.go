@@ -86,10 +86,9 @@ func transient(err error) bool {
 		return collided(err) ||
 			slices.Contains([]string{"08", "40", "53", "55", "57", "58", "25"}, code[:2])
 	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
+	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
 	_, network := errors.AsType[net.Error](err)
-	return network || pgconn.SafeToRetry(err) || pgconn.Timeout(err) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	return unconnected || network || pgconn.SafeToRetry(err) || pgconn.Timeout(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed)
 }

@@ -20,8 +20,8 @@ func TestJournalVersions(t *testing.T) {
 	first := append([]byte(journalMagic1), appendEntry(nil, entryPartition, []byte("t"))...)
 	first = append(first, keys(entryKeys, "a", "b", "c")...)
 	second := append([]byte(journalMagic), appendEntry(nil, entryPartition, []byte("t"))...)
-	second = appendRows(second, entryRows, []seenRow{{"a", rowDigest{1, 0xFFFF}}, {"b", rowDigest{2}},
-		{"c", rowDigest{}}})
+	second = appendRows(second, entryRows, []seenRow{{"a", rowDigest{1, 0xFFFF}},
+		{"b", rowDigest{2}}, {"c", rowDigest{}}})
 	second = appendRows(second, entryAbsent, []seenRow{{key: "b"}})
 	second = appendRows(second, entryRows, []seenRow{{"a", rowDigest{}}, {"c", rowDigest{7: 3}}})
 	for _, c := range []struct {

@@ -168,8 +168,7 @@ func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context,
 // Store implements [stream.TransactionalSink]: it stores spans of batches that have no data to
 // write.
 func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
-	spans = Covering(nil, spans)
-	if len(spans) == 0 {
+	if len(Covering(nil, spans)) == 0 {
 		return nil
 	}
 	return s.Change(ctx, func(ctx context.Context, c C) error {
