@@ -162,20 +162,19 @@ func (l *Ledger) Await(
 			errors.New("the database could not be reached in time"))
 		defer cancel()
 	}
-	o := retry.Options{Policy: loadBackoff, MaxAttempts: -1}
-	o.Classify = func(err error) retry.Action {
-		if Ends(err) != nil || !transient(err) {
-			return retry.Fail
-		}
-		return retry.Retry
-	}
-	o.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.AttemptFailed && e.Action == retry.Retry {
-			l.host.Log().Warn("the ledger cannot be read yet; retrying",
-				"again_in", e.Wait, "error", e.Err)
-		}
-	}
-	return retry.Value(ctx, attempt, o)
+	return retry.Value(ctx, attempt, retry.Options{Policy: loadBackoff, MaxAttempts: -1,
+		Classify: func(err error) retry.Action {
+			if Ends(err) != nil || !transient(err) {
+				return retry.Fail
+			}
+			return retry.Retry
+		},
+		OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.AttemptFailed && e.Action == retry.Retry {
+				l.host.Log().Warn("the ledger cannot be read yet; retrying",
+					"again_in", e.Wait, "error", e.Err)
+			}
+		}})
 }
 
 // statement returns a statement with the given route as its only argument.
