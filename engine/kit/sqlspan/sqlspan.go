@@ -161,8 +161,8 @@ type FormatError struct {
 
 // Error returns the problem and its remedy.
 func (e *FormatError) Error() string {
-	const text = "the ledger %q has format %d, with %s that %s, but this source has no such %[3]s: " +
-		"give the route its own `ledger:` name"
+	const text = "the ledger %q has format %d, with %s that %s, but this source has no such " +
+		"%[3]s: give the route its own `ledger:` name"
 	switch e.Format {
 	case SharedFormat:
 		return fmt.Sprintf(text, e.Ledger, e.Format, "partitions",
