@@ -35,6 +35,9 @@ type workerPool struct {
 	ctx     context.Context // ends, with the cause, when the goroutines accept no more work
 	end     context.CancelCauseFunc
 	alive   sync.WaitGroup
+
+	mu      sync.Mutex // guards cancels
+	cancels []context.CancelCauseFunc
 }
 
 func newWorkerPool(most int) *workerPool {
@@ -50,23 +53,30 @@ func (c *workerPool) start(r *reader) {
 		defer c.alive.Done()
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
-		for {
+		c.mu.Lock()
+		c.cancels = append(c.cancels, cancel)
+		c.mu.Unlock()
+		for c.ctx.Err() == nil {
 			select {
 			case f := <-c.work:
 				f.step(ctx, r)
 				c.results <- f
 			case <-ctx.Done():
 				c.end(context.Cause(ctx))
-				return nil
 			}
 		}
+		return nil
 	})
 }
 
 // stop cancels the work in progress and waits until all goroutines have ended.
 func (c *workerPool) stop() {
 	c.end(errClosed)
+	c.mu.Lock()
+	for _, cancel := range c.cancels {
+		cancel(errClosed)
+	}
+	c.mu.Unlock()
 	c.alive.Wait()
 }
 

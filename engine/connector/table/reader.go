@@ -201,13 +201,17 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	var due <-chan time.Time
 	if len(r.free) > 0 {
 		if d, ok := r.until(); ok {
-			due = time.After(d)
+			timer := time.NewTimer(d)
+			defer timer.Stop()
+			due = timer.C
 		}
 	}
 	var slow <-chan time.Time
 	oldest := slices.IndexFunc(r.busy, func(f *fetcher) bool { return !f.ready && !f.logged })
 	if oldest >= 0 {
-		slow = time.After(r.busy[oldest].began + slowStep - r.now())
+		timer := time.NewTimer(r.busy[oldest].began + slowStep - r.now())
+		defer timer.Stop()
+		slow = timer.C
 	}
 	select {
 	case f := <-r.pool.results:

@@ -166,6 +166,8 @@ func (ls *lanes) run(ctx context.Context) error {
 	}()
 	interval := ls.sink.o.Discovery.Interval
 	next := time.Now().Add(interval)
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
 	for {
 		again := ls.publish(time.Now())
 		if len(names) > 0 && (again.IsZero() || next.Before(again)) {
@@ -173,7 +175,8 @@ func (ls *lanes) run(ctx context.Context) error {
 		}
 		var due <-chan time.Time // nil: only an event changes the lanes
 		if !again.IsZero() {
-			due = time.After(time.Until(again))
+			timer.Reset(time.Until(again))
+			due = timer.C
 		}
 		select {
 		case <-ctx.Done():
