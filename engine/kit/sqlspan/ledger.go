@@ -212,7 +212,7 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	// Dead letters that were delivered before the route's ledger got SharedFormat have entries
 	// there. Without the entries, they would be delivered again.
 	if l.whole != "" {
-		if err := s.Run(ctx, l.move(l.whole, " AND part LIKE 'letter.%'")...); err != nil {
+		if err := s.Run(ctx, move(l, l.whole, " AND part LIKE 'letter.%'")...); err != nil {
 			return nil, err
 		}
 	}
@@ -253,7 +253,7 @@ func advance(ctx context.Context, l *Ledger, s Session, alone []Statement,
 // convert converts the ledger from Format to another format, in a transaction with change. It
 // fences every process that has loaded the ledger in the old format: each transaction of such a
 // process has ended, or will find a different epoch and fail.
-func (l *Ledger) convert(ctx context.Context, s Session, to int64, change func() error) error {
+func convert(ctx context.Context, l *Ledger, s Session, to int64, change func() error) error {
 	var format, epoch int64
 	err := s.Run(ctx, l.readRoute(l.Name, "", &format, &epoch))
 	if err != nil || format == to {
@@ -510,7 +510,7 @@ func (l *Ledger) Add(ctx context.Context, s Session, b *stream.Batch) (Presence,
 
 // move returns the statements that move the entries of another route to this ledger. condition is
 // "" or further SQL that the entries must meet.
-func (l *Ledger) move(from, condition string) []*Statement {
+func move(l *Ledger, from, condition string) []*Statement {
 	args := []any{l.route, from}
 	return []*Statement{{SQL: l.d.shared(moveMarks + condition), Args: args},
 		{SQL: l.d.shared(moveSpans + condition), Args: args}}

@@ -18,7 +18,7 @@ type ownership struct {
 
 // confirmed returns the ownership of a partition in a confirmed assignment. If it returns false,
 // this process must not write spans of the partition.
-func (l *Ledger) confirmed(assignment uint32, part string) (ownership, bool) {
+func confirmed(l *Ledger, assignment uint32, part string) (ownership, bool) {
 	loaded, _ := l.owners.Load(assignment)
 	own, ok := loaded.(ownership)
 	return own, ok && own.confirmed && own.part.ID == part
@@ -45,7 +45,7 @@ func (l *Ledger) guardParts(spans []stream.Span) ([]*Statement, func() error, er
 		if i > 0 && s.Assignment == spans[i-1].Assignment && s.Part.ID == spans[i-1].Part.ID {
 			continue
 		}
-		own, ok := l.confirmed(s.Assignment, s.Part.ID)
+		own, ok := confirmed(l, s.Assignment, s.Part.ID)
 		if !ok {
 			return nil, nil, &stream.FencedError{Assignment: s.Assignment, Part: *s.Part,
 				Err: fmt.Errorf("its assignment in the ledger %q has ended or is not confirmed",

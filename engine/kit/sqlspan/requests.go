@@ -226,7 +226,7 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 // missing has the ranges that it lacks. If all kept records are missing, the result is None. If
 // none are, for example because there are none, it is Part. Otherwise the error is a [stream.Split]
 // into the stored and the missing records.
-func (l *Ledger) remaining(b *stream.Batch, missing []stream.Span) (Presence, error) {
+func remaining(l *Ledger, b *stream.Batch, missing []stream.Span) (Presence, error) {
 	ranges := make(map[string][]stream.Range)
 	for i := range missing {
 		id := missing[i].Part.ID
@@ -283,7 +283,7 @@ func judge(ctx context.Context, l *Ledger, s Session, b *stream.Batch, own *entr
 		return All, nil
 	}
 	if presence != None || c.overlap() {
-		if presence, err = l.remaining(b, missing); err != nil {
+		if presence, err = remaining(l, b, missing); err != nil {
 			return presence, err
 		}
 	}
@@ -319,8 +319,8 @@ func (c *claims) overlap() bool {
 // adopt converts a ledger from Format to RequestFormat, and keeps its rows. Versions of penstock
 // that do not know RequestFormat refuse the ledger from then on.
 func adopt(ctx context.Context, l *Ledger, s Session) error {
-	return l.convert(ctx, s, RequestFormat, func() error {
-		err := s.Run(ctx, append(l.move(l.Name, ""), l.statement(l.Name, requestText))...)
+	return convert(ctx, l, s, RequestFormat, func() error {
+		err := s.Run(ctx, append(move(l, l.Name, ""), l.statement(l.Name, requestText))...)
 		var marks []stream.Mark
 		if err == nil {
 			marks, err = l.read(ctx, s)

@@ -67,7 +67,7 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 	if err != nil {
 		return err
 	}
-	return l.convert(ctx, s, SharedFormat, func() error {
+	return convert(ctx, l, s, SharedFormat, func() error {
 		return s.Run(ctx, l.statement(l.route, shareText))
 	})
 }
@@ -188,7 +188,7 @@ func (l *Ledger) compactOwned(ctx context.Context, s Session, marks []stream.Mar
 		var owned []ownership
 		var own []stream.Mark
 		for _, m := range some {
-			if o, ok := l.confirmed(m.Assignment, m.Part.ID); ok {
+			if o, ok := confirmed(l, m.Assignment, m.Part.ID); ok {
 				owned, own = append(owned, o), append(own, m)
 			}
 		}
