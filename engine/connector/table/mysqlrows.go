@@ -165,7 +165,7 @@ func (d *mysqlServer) observe(ctx context.Context, r *relation,
 			err = r.changed(now)
 		}
 	}
-	return o, d.described(err, r)
+	return o, err
 }
 
 // hasNullKey implements database.
