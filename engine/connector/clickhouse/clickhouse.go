@@ -3,6 +3,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"regexp"
@@ -45,10 +46,7 @@ func Component() stream.Component {
 
 // New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {
-	if err := o.Insert.Check(); err != nil {
-		return nil, err
-	}
-	if err := CheckEndpoints(o.Endpoints); err != nil {
+	if err := cmp.Or(o.Insert.Check(), CheckEndpoints(o.Endpoints)); err != nil {
 		return nil, err
 	}
 	return httpsink.New(o.Options, o.Codec(), h)
@@ -57,10 +55,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 // Validate returns an error for an invalid option. It also reads the certificate file that tls.ca
 // names.
 func (o *Options) Validate() error {
-	if err := httpsink.Validate(&o.Options, &o.Insert); err != nil {
-		return err
-	}
-	return CheckEndpoints(o.Endpoints)
+	return cmp.Or(httpsink.Validate(&o.Options, &o.Insert), CheckEndpoints(o.Endpoints))
 }
 
 // CheckEndpoints returns an error if the URL of an endpoint has a query parameter that only the

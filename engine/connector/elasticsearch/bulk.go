@@ -90,9 +90,8 @@ func judge(err error) verdict.Verdict {
 func (e *itemError) refusesTarget() bool {
 	kind, text, _ := strings.Cut(e.reason, ": ")
 	switch kind {
-	case "validation_exception": // the cluster has as many shards as it may have
-		return true
-	case "index_closed_exception":
+	case "index_closed_exception",
+		"validation_exception": // the cluster has as many shards as it may have
 		return true
 	case "illegal_argument_exception":
 		return strings.HasPrefix(text, "pipeline with id [") &&

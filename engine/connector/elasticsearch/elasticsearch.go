@@ -3,6 +3,7 @@
 package elasticsearch
 
 import (
+	"cmp"
 	"encoding/base64"
 	"net/url"
 	"strings"
@@ -53,10 +54,7 @@ func Component() stream.Component {
 
 // New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {
-	if err := o.Documents.Check(); err != nil {
-		return nil, err
-	}
-	if err := o.Documents.CheckKey(&o.Options); err != nil {
+	if err := cmp.Or(o.Documents.Check(), o.CheckKey(&o.Options)); err != nil {
 		return nil, err
 	}
 	codec, err := o.Codec()
@@ -69,10 +67,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 // Validate returns an error for an invalid option. It also reads the certificate file that tls.ca
 // names.
 func (o *Options) Validate() error {
-	if err := httpsink.Validate(&o.Options, &o.Documents); err != nil {
-		return err
-	}
-	return o.CheckKey(&o.Options)
+	return cmp.Or(httpsink.Validate(&o.Options, &o.Documents), o.CheckKey(&o.Options))
 }
 
 // FromEnvironment implements stream.EnvironmentUser. It returns a line of text for each URL in the

@@ -20,7 +20,10 @@ func (d *Documents) Codec() (httpsink.Codec, error) {
 		}
 	}
 	c := &codec{Documents: d}
-	c.encoders.New = func() any { return newEncoder(d) }
+	c.encoders.New = func() any {
+		return &encoder{Documents: d, target: expr.NewEvaluator(d.target),
+			routing: expr.NewEvaluator(d.routing)}
+	}
 	return c, nil
 }
 
@@ -39,12 +42,10 @@ func (c *codec) Format() httpsink.Format { return c.format() }
 func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []byte {
 	e := c.encoders.Get().(*encoder)
 	defer c.encoders.Put(e)
-	b.Split()
-	e.begin(b)
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	kept := b.AppendKept(nil)
+	e.target.Begin(b)
+	e.routing.Begin(b)
+	for _, i := range kept {
 		start := len(dst)
 		var err error
 		if dst, err = e.appendAction(dst, b, i); err != nil {
@@ -70,17 +71,6 @@ type encoder struct {
 	*Documents
 	target, routing *expr.Evaluator // nil if the option is not an expression
 	text            []byte
-}
-
-func newEncoder(d *Documents) *encoder {
-	return &encoder{
-		Documents: d, target: expr.NewEvaluator(d.target), routing: expr.NewEvaluator(d.routing),
-	}
-}
-
-func (e *encoder) begin(b *stream.Batch) {
-	e.target.Begin(b)
-	e.routing.Begin(b)
 }
 
 // appendAction appends the action line of record i.

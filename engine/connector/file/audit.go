@@ -1,14 +1,12 @@
 package file
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/kit/recount"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
@@ -20,7 +18,6 @@ type audit struct {
 	dir   vfs.Dir
 	place string // resume token in the checkpoint; "" if there is none
 	count *recount.Count
-	text  []byte
 }
 
 // Audit implements stream.AuditedSink. The audit reads the files up to the place in the resume
@@ -44,20 +41,10 @@ func (a *audit) Ledger(context.Context) ([]stream.Mark, bool, error) { return ni
 // Expect implements stream.Audit. A record of several lines is expected line by line.
 func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
 	var id []byte
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	for _, i := range b.AppendKept(nil) {
 		id = b.AppendRecordID(id[:0], i)
-		if a.s.o.Format == NDJSON {
-			a.text = ndjson.AppendRecord(a.text[:0], b, i)
-		} else {
-			a.text = append(a.text[:0], bytes.TrimSuffix(b.Raw(i), []byte("\n"))...)
-		}
-		for line := range bytes.SplitSeq(a.text, []byte("\n")) {
-			if err := a.count.Expect(id, line); err != nil {
-				return err
-			}
+		if err := a.count.ExpectRecord(b, i, id, a.s.o.Format == NDJSON); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/engine/kit/httpsink"
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/kit/recount"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -83,14 +82,11 @@ func (a *audit) Ledger(context.Context) ([]stream.Mark, bool, error) { return ni
 
 // Expect implements stream.Audit. It adds the lines of the kept records of b to the expected lines.
 func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
-	b.Split()
+	kept := b.AppendKept(nil)
 	if a.evaluator != nil {
 		a.evaluator.Begin(b)
 	}
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	for _, i := range kept {
 		a.id = b.AppendRecordID(a.id[:0], i)
 		if err := a.expect(b, i); err != nil {
 			return err
@@ -117,17 +113,7 @@ func (a *audit) expect(b *stream.Batch, i int) error {
 		}
 		return a.count.Expect(a.id, a.text)
 	}
-	if a.o.Body == Raw {
-		a.text = append(a.text[:0], bytes.TrimSuffix(b.Raw(i), []byte("\n"))...)
-	} else {
-		a.text = ndjson.AppendRecord(a.text[:0], b, i)
-	}
-	for line := range bytes.SplitSeq(a.text, []byte("\n")) {
-		if err := a.count.Expect(a.id, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.count.ExpectRecord(b, i, a.id, a.o.Body != Raw)
 }
 
 // Compare implements stream.Audit. It requests the lines of the receiver, and passes each

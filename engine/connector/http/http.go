@@ -116,17 +116,11 @@ func (p plain) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 func (p plain) Outcome(_ *stream.Batch, r *httpsink.Response) error { return r.Err }
 
 func appendArray(dst []byte, b *stream.Batch) []byte {
-	b.Split()
 	dst = append(dst, '[')
-	first := true
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
-		if !first {
+	for n, i := range b.AppendKept(nil) {
+		if n > 0 {
 			dst = append(dst, ',', '\n')
 		}
-		first = false
 		dst = ndjson.AppendRecord(dst, b, i)
 	}
 	return append(dst, ']', '\n')

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -56,13 +57,10 @@ func (c *codec) keyOf(b *stream.Batch) (string, error) {
 	e := c.keys.Get().(*expr.Evaluator)
 	defer c.keys.Put(e)
 	e.Begin(b)
-	kept := b.Kept()
 	hash := sha256.New()
 	var value []byte
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	kept := b.AppendKept(nil)
+	for _, i := range kept {
 		var err error
 		if value, err = e.AppendText(value[:0], i); err == nil && len(value) == 0 {
 			err = errNoKey
@@ -71,7 +69,7 @@ func (c *codec) keyOf(b *stream.Batch) (string, error) {
 			err = fmt.Errorf("idempotency_key %s: %w", c.o.IdempotencyKey, err)
 			return "", &stream.Rejected{Err: err}
 		}
-		if kept == 1 && len(value) <= maxKey && visible(value) {
+		if len(kept) == 1 && len(value) <= maxKey && visible(value) {
 			return string(value), nil
 		}
 		hash.Write(append(value, 0))
@@ -82,10 +80,5 @@ func (c *codec) keyOf(b *stream.Batch) (string, error) {
 // visible reports whether text has only visible ASCII characters, so that a header can contain it
 // unchanged.
 func visible(text []byte) bool {
-	for _, c := range text {
-		if c <= ' ' || c >= 0x7F {
-			return false
-		}
-	}
-	return true
+	return !bytes.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c >= 0x7F })
 }

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	nethttp "net/http"
 	"reflect"
 
@@ -57,27 +58,13 @@ func DefaultOptions() *Options {
 // Validate returns an error for an invalid option. It also reads the certificate file that tls.ca
 // names.
 func (o *Options) Validate() error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	return o.CheckFiles()
+	return cmp.Or(o.check(), o.CheckFiles())
 }
 
 // check is like Validate, but does not read the certificate file.
 func (o *Options) check() error {
-	if err := o.Options.Check(); err != nil {
-		return err
-	}
-	if err := stream.CheckEnums(o); err != nil {
-		return err
-	}
-	if err := o.checkAccept(); err != nil {
-		return err
-	}
-	if err := o.checkAudit(); err != nil {
-		return err
-	}
-	return o.checkStore()
+	return cmp.Or(o.Options.Check(), stream.CheckEnums(o), o.checkAccept(), o.checkAudit(),
+		o.checkStore())
 }
 
 // checkStore checks the options for the store that the option body selects: Elasticsearch, Loki or

@@ -15,21 +15,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// append appends a push request:
+// Append implements httpsink.Codec. It appends a push request with the kept records of b:
 //
 //	{"streams":[{"stream":{labels},"values":[["nanoseconds","line",{metadata}],...]},...]}
 //
 // There is one stream for each set of labels, in the order in which the sets first appear. A line
 // without metadata has only the first two elements.
-func (l *Streams) append(dst []byte, b *stream.Batch) []byte {
-	b.Split()
+func (l codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	streams := make(map[string][]int)
 	var order []string
 	var labels []byte
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	for _, i := range b.AppendKept(nil) {
 		labels = l.appendLabels(labels[:0], b, i)
 		if _, ok := streams[string(labels)]; !ok {
 			order = append(order, string(labels))

@@ -2,6 +2,7 @@
 package loki
 
 import (
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -81,10 +82,9 @@ func (l *Streams) Check() error {
 		return stream.OptionErrorf("label_fields", "%d labels exceed the limit of %d for a stream",
 			n, maxLabels)
 	}
-	if err := checkFields("label_fields", l.LabelFields, l.Labels); err != nil {
-		return err
-	}
-	if err := checkFields("metadata_fields", l.MetadataFields, nil); err != nil {
+	err := cmp.Or(checkFields("label_fields", l.LabelFields, l.Labels),
+		checkFields("metadata_fields", l.MetadataFields, nil))
+	if err != nil {
 		return err
 	}
 	if err := httpaccess.CheckHeader(headerTenant, l.Tenant); err != nil {
@@ -96,10 +96,8 @@ func (l *Streams) Check() error {
 // checkFields returns an error if a field has no name, if two fields give the same label, or if a
 // field gives a label that is in labels.
 func checkFields(option string, fields []string, labels map[string]string) error {
-	seen := maps.Clone(labels)
-	if seen == nil {
-		seen = make(map[string]string)
-	}
+	seen := make(map[string]string)
+	maps.Copy(seen, labels)
 	for _, field := range fields {
 		name := labelOf(field)
 		if _, twice := seen[name]; twice || field == "" {
@@ -136,11 +134,6 @@ func (c codec) Format() httpsink.Format {
 		f.Header = map[string]string{headerTenant: c.Tenant}
 	}
 	return f
-}
-
-// Append implements httpsink.Codec. It appends a push request with the kept records of b.
-func (c codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
-	return c.append(dst, b)
 }
 
 // Outcome implements httpsink.Codec. The outcome depends only on the status of the response.

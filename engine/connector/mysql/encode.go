@@ -18,23 +18,22 @@ import (
 // throughput.
 const statementBytes = 512 << 10
 
-// encoder encodes batches as INSERT statements, each preceded by its length.
-type encoder struct{ rows sqltable.Rows }
-
-// append appends the kept records of b as INSERT statements. It returns the records that cannot be
-// rows of the table. Call b.Split first, which fills b.Records.
-func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
+// Encode implements sqlspan.Writer. It appends the kept records of b as INSERT statements, each
+// preceded by its length. It returns the records that cannot be rows of the table. Call b.Split
+// first, which fills b.Records.
+func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
+	s := w.sink
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
 	head, tail := insertSQL(s.name, t.Columns, s.o.Key, s.otherIndex.Load())
-	e.rows.Over(t, b)
+	w.rows.Over(t, b)
 	start := -1 // of the current statement
 	for i := range b.Records {
 		if b.Records[i].State != stream.Kept {
 			continue
 		}
-		if reason := e.rows.Row(i); reason != "" {
-			refusals = append(refusals, e.rows.Refusal(i, reason))
+		if reason := w.rows.Row(i); reason != "" {
+			refusals = append(refusals, w.rows.Refusal(i, reason))
 			continue
 		}
 		if start < 0 {
@@ -44,7 +43,7 @@ func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltab
 			dst = append(dst, ',')
 		}
 		dst = append(dst, '(')
-		for c, cell := range e.rows.Cells {
+		for c, cell := range w.rows.Cells {
 			if c > 0 {
 				dst = append(dst, ',')
 			}
@@ -64,18 +63,6 @@ func ended(dst []byte, start int, tail string) []byte {
 	dst = append(dst, tail...)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
-}
-
-// statements calls the function each for the SQL statements of a payload, in order, until an error.
-func statements(payload []byte, each func(sql string) error) error {
-	for len(payload) > 4 {
-		n := binary.LittleEndian.Uint32(payload)
-		if err := each(string(payload[4 : 4+n])); err != nil {
-			return err
-		}
-		payload = payload[4+n:]
-	}
-	return nil
 }
 
 // insertSQL returns the parts of an INSERT statement before and after its rows. With a key, the

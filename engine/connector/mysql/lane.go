@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql/driver"
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -69,9 +70,6 @@ func (s server) Close(c *connection) { _ = c.Conn.Close() }
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*connection] { return &writer{sink: s.sink} }
 
-// Find implements sqlspan.Database. It checks the table and determines the columns to fill.
-func (s server) Find(ctx context.Context, c *connection) error { return s.sink.find(ctx, c) }
-
 // Transient implements sqlspan.Database. It reports whether Load should retry after err.
 func (s server) Transient(err error) bool { return transient(err) }
 
@@ -80,25 +78,24 @@ func (s server) Outcome(err error) error { return outcome(s.sink.vanished(err)) 
 
 // writer writes the rows of batches. It implements sqlspan.Writer.
 type writer struct {
-	sink    *Sink
-	encoder encoder
-}
-
-// Encode implements sqlspan.Writer. It appends the rows of b to dst as INSERT statements.
-func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
-	return w.encoder.append(dst, w.sink, b)
+	sink *Sink
+	rows sqltable.Rows
 }
 
 // Write implements sqlspan.Writer. It runs the INSERT statements in data.
 func (w *writer) Write(ctx context.Context, c *connection, _ *stream.Batch, data []byte) error {
-	return statements(data, func(sql string) error {
-		_, err := c.Exec(ctx, sql)
-		return err
-	})
+	for len(data) > 4 {
+		n := binary.LittleEndian.Uint32(data)
+		if _, err := c.Exec(ctx, string(data[4:4+n])); err != nil {
+			return err
+		}
+		data = data[4+n:]
+	}
+	return nil
 }
 
 // Enter implements sqlspan.Writer. It begins the transaction of a batch.
-func (w *writer) Enter(ctx context.Context, c *connection, spans []stream.Span,
+func (w *writer) Enter(ctx context.Context, c *connection, b *stream.Batch,
 	_ bool) (sqlspan.Presence, error) {
-	return w.sink.Enter(ctx, c, spans)
+	return w.sink.Enter(ctx, c, b)
 }

@@ -24,7 +24,6 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),
 		Names: sqlspan.Beside(s.name),
-		ID:    func(id string) any { return []byte(id) },
 		// without it, a start would need the right to create tables
 		Present: present(s.name, 3, sqlspan.RoutesTable, sqlspan.MarksTable, sqlspan.SpansTable),
 		Create: []string{
@@ -37,7 +36,7 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 		},
 		Alone: []sqlspan.Statement{{
 			SQL:  `INSERT INTO $routes VALUES (?, ?, 1) ON DUPLICATE KEY UPDATE epoch = epoch + 1`,
-			Args: []any{[]byte(ledger), int64(sqlspan.Format)},
+			Args: []any{ledger, int64(sqlspan.Format)},
 		}},
 		Lock: " LOCK IN SHARE MODE",
 		SetMark: `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name),

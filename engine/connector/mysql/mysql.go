@@ -45,8 +45,8 @@ func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOption
 // after the point. InnoDB refuses to create a table if a row of short values could exceed half a
 // page, and reserves up to 40 bytes for each text. MaxColumns stays below this limit.
 var dialect = sqltable.Dialect{
-	MaxName: 64, MaxColumns: 190, FoldCase: true, UTF8: true, NumberLimit: 30, BoolIsByte: true,
-	TypeOf: typeOf, Standard: standard, Allows: allowsName,
+	Schemas: true, MaxName: 64, MaxColumns: 190, FoldCase: true, UTF8: true, NumberLimit: 30,
+	BoolIsByte: true, TypeOf: typeOf, Standard: standard, Declared: declared, Allows: allowsName,
 }
 
 // allowsName reports whether name can be the name of a column: it must not end with a space, and
@@ -65,7 +65,7 @@ func (o *Options) Validate() error {
 	if _, err := parse(o.URL); err != nil {
 		return &stream.OptionError{Key: "url", Err: err}
 	}
-	return o.Options.Validate(&dialect, true)
+	return o.Options.Validate(&dialect)
 }
 
 // parse parses the address. Its errors omit the address, because it may contain a password.
@@ -111,13 +111,10 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	name, err := sqltable.ParseName(o.Table, true)
-	if err != nil {
-		return nil, err
-	}
-	s := &Sink{o: o, name: name}
+	s := &Sink{o: o}
 	s.connections = sqlspan.NewConnections[*connection](h, server{s},
-		sqltable.NewShape(&dialect, &s.o.Options, name))
+		sqltable.NewShape(&dialect, &s.o.Options))
+	s.name = s.Shape.Name
 	return s, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -92,13 +93,9 @@ func isDefinition(err error) bool {
 
 // transient reports whether Load should retry after err.
 func transient(err error) bool {
-	switch numberOf(err) {
-	case 0:
-	case 1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, lockWaited, 1213, 1226, 1290, 1317,
-		1836, 1927:
-		return true
-	default:
-		return false
+	if n := numberOf(err); n != 0 {
+		return slices.Contains([]uint16{1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, lockWaited,
+			1213, 1226, 1290, 1317, 1836, 1927}, n)
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) ||

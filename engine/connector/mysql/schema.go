@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"database/sql/driver"
 	"fmt"
@@ -57,55 +56,45 @@ const (
 	keyVarchar = 255
 )
 
+// standardColumns maps the types that sources declare to columns. All others become texts, except
+// those in standard.
+var standardColumns = map[string]sqltable.Column{
+	"smallint":                    {Type: sqltable.Other, Decl: "smallint"},
+	"integer":                     {Type: sqltable.Other, Decl: "int"},
+	"bigint":                      {Type: sqltable.Integer, Decl: "bigint"},
+	"oid":                         {Type: sqltable.Integer, Decl: "bigint"},
+	"boolean":                     {Type: sqltable.Bool, Decl: "boolean"},
+	"real":                        {Type: sqltable.Other, Decl: "float"},
+	"double precision":            {Type: sqltable.Float, Decl: "double"},
+	"json":                        {Type: sqltable.JSON},
+	"jsonb":                       {Type: sqltable.JSON},
+	"bytea":                       {Type: sqltable.Bytes},
+	"date":                        {Type: sqltable.Other, Decl: "date"},
+	"timestamp without time zone": {Type: sqltable.Other, Decl: "datetime(6)"},
+	"timestamp with time zone":    {Type: sqltable.Other, Decl: "timestamp(6) null"},
+	"uuid":                        {Type: sqltable.Other, Decl: "char(36)"},
+}
+
 // standard returns the column for a type that a source declares. A numeric becomes a decimal if
 // MySQL supports its precision and scale. Otherwise it is stored as text, which keeps its digits.
 func standard(decl string) (sqltable.Column, bool) {
 	word, args, _ := strings.Cut(strings.TrimSuffix(decl, ")"), "(")
-	c := sqltable.Column{Type: sqltable.Other}
-	switch strings.TrimSpace(word) {
-	case "smallint":
-		c.Decl = "smallint"
-	case "integer":
-		c.Decl = "int"
-	case "bigint", "oid":
-		c.Type, c.Decl = sqltable.Integer, "bigint"
-	case "boolean":
-		c.Type, c.Decl = sqltable.Bool, "boolean"
-	case "real":
-		c.Decl = "float"
-	case "double precision":
-		c.Type, c.Decl = sqltable.Float, "double"
+	switch word = strings.TrimSpace(word); word {
 	case "numeric":
-		c.Type = sqltable.Text
 		if p, s, ok := strings.Cut(args, ","); ok {
 			precision, err1 := strconv.Atoi(p)
 			scale, err2 := strconv.Atoi(s)
 			if err1 == nil && err2 == nil && precision <= 65 && scale >= 0 && scale <= 30 &&
 				scale <= precision {
-				c.Type, c.Decl = sqltable.Other, "decimal("+args+")"
+				return sqltable.Column{Type: sqltable.Other, Decl: "decimal(" + args + ")"}, true
 			}
 		}
-	case "json", "jsonb":
-		c.Type = sqltable.JSON
-	case "bytea":
-		c.Type = sqltable.Bytes
-	case "date":
-		c.Decl = "date"
-	case "timestamp without time zone":
-		c.Decl = "datetime(6)"
-	case "timestamp with time zone":
-		c.Decl = "timestamp(6) null"
-	case "uuid":
-		c.Decl = "char(36)"
 	case "character varying":
-		c.Type = sqltable.Text
 		if n, err := strconv.Atoi(args); err == nil && n <= maxVarchar {
-			c.Type, c.Decl = sqltable.Other, "varchar("+args+")"
+			return sqltable.Column{Type: sqltable.Other, Decl: "varchar(" + args + ")"}, true
 		}
-	default:
-		c.Type = sqltable.Text
 	}
-	return c, true
+	return standardColumns[word], true
 }
 
 // keyCollation returns the collation for texts in the key of a created table. In this collation,
@@ -124,12 +113,12 @@ func keyCollation(ctx context.Context, c *connection) (name string, err error) {
 
 func createSQL(name sqltable.Name, columns []sqltable.Column, key []string,
 	collation string) string {
-	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, inKey bool) string {
-		decl := cmp.Or(c.Decl, declared[c.Type])
+	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column) string {
+		decl := dialect.Decl(c)
 		if strings.HasPrefix(decl, "timestamp") && !strings.Contains(decl, " null") {
 			decl += " null" // without it, some servers store the current time for NULL
 		}
-		if !inKey {
+		if !slices.Contains(key, c.Name) {
 			return decl
 		}
 		switch c.Type {
@@ -176,17 +165,17 @@ func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.C
 	return columns, err
 }
 
-// find checks the table if it exists. It sets the columns if the table exists or the config lists
-// them. Otherwise the first batch sets them.
-func (s *Sink) find(ctx context.Context, c *connection) error {
-	there, err := s.columns(ctx, c)
+// Find implements sqlspan.Database. It checks the table if it exists. It sets the columns if the
+// table exists or the config lists them. Otherwise the first batch sets them.
+func (s server) Find(ctx context.Context, c *connection) error {
+	there, err := s.sink.columns(ctx, c)
 	if err != nil {
 		return err
 	}
-	exists, err := s.Shape.Found(there)
-	s.Table.Found(exists)
+	exists, err := s.sink.Shape.Found(there)
+	s.sink.Table.Found(exists)
 	if err == nil && exists {
-		err = s.checkTable(ctx, c)
+		err = s.sink.checkTable(ctx, c)
 	}
 	return err
 }

@@ -35,7 +35,8 @@ func appendBinary(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	}
 	switch c.Type {
 	case sqltable.Integer:
-		return binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), integer(cell))
+		n, _ := strconv.ParseInt(string(cell), 10, 64) // sqltable has checked that it is one
+		return binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), uint64(n))
 	case sqltable.Float:
 		f, _ := strconv.ParseFloat(string(cell), 64)
 		return binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), math.Float64bits(f))
@@ -56,21 +57,6 @@ func appendBinary(dst []byte, c *sqltable.Column, cell []byte) []byte {
 		}
 	}
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(cell))), cell...)
-}
-
-// integer parses a 64-bit integer. Package sqltable has checked that text is one.
-func integer(text []byte) (n uint64) {
-	digits := text
-	if text[0] == '-' {
-		digits = text[1:]
-	}
-	for _, c := range digits {
-		n = n*10 + uint64(c-'0')
-	}
-	if text[0] == '-' {
-		return -n
-	}
-	return n
 }
 
 // numericBase is the number of decimal digits in one base-10000 digit of PostgreSQL's type

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -34,7 +35,7 @@ func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 	switch socket.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default: // encrypted, which requires a copy anyway
-		source := &revocableReader{rest: rows, err: errEnd}
+		source := &revocableReader{rest: rows, err: io.EOF}
 		_, err := c.PgConn().CopyFrom(ctx, source, sql)
 		source.revoke()
 		if err != nil && ctx.Err() != nil {

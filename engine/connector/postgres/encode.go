@@ -10,22 +10,20 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// encoder encodes batches for COPY: in the binary format if the columns allow it, otherwise in the
-// text format (https://www.postgresql.org/docs/current/sql-copy.html), which supports every type.
-type encoder struct{ rows sqltable.Rows }
-
-// append appends the kept records of b in the format of COPY. It returns the records that cannot be
-// rows of the table. Call b.Split first, which fills b.Records. In mode upsert, a row begins with
-// the number of the record in the batch.
-func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
+// Encode implements sqlspan.Writer. It appends the kept records of b in the format of COPY: in the
+// binary format if the columns allow it, otherwise in the text format
+// (https://www.postgresql.org/docs/current/sql-copy.html), which supports every type. It returns
+// the records that cannot be rows of the table. Call b.Split first, which fills b.Records. In mode
+// upsert, a row begins with the number of the record in the batch.
+func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
-	t := s.Shape.For(b)
-	binaryForm, numbered := isBinary(t.Columns), s.o.Mode == sqltable.Upsert
+	t := w.sink.Shape.For(b)
+	binaryForm, numbered := isBinary(t.Columns), w.sink.o.Mode == sqltable.Upsert
 	if binaryForm {
 		dst = slices.Grow(dst, binarySize(t, b))
 		dst = append(dst, binaryHeader...)
 	}
-	e.rows.Over(t, b)
+	w.rows.Over(t, b)
 	for i := range b.Records {
 		if b.Records[i].State != stream.Kept {
 			continue
@@ -36,7 +34,7 @@ func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltab
 		}
 		if binaryForm {
 			fields := b.FieldsOf(i)
-			if places, most := e.rows.Places(fields); places != nil {
+			if places, most := w.rows.Places(fields); places != nil {
 				if n := most + roomFor(places); cap(dst)-len(dst) < n {
 					dst = slices.Grow(dst, n)
 				}
@@ -46,14 +44,14 @@ func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltab
 				}
 			}
 		}
-		if reason := e.rows.Row(i); reason != "" {
-			refusals = append(refusals, e.rows.Refusal(i, reason))
+		if reason := w.rows.Row(i); reason != "" {
+			refusals = append(refusals, w.rows.Refusal(i, reason))
 			continue
 		}
 		if binaryForm {
-			dst = e.appendBinaryRow(dst, t.Columns, number)
+			dst = w.appendBinaryRow(dst, t.Columns, number)
 		} else {
-			dst = e.appendTextRow(dst, number)
+			dst = w.appendTextRow(dst, number)
 		}
 	}
 	if binaryForm {
@@ -74,7 +72,7 @@ func binarySize(t *sqltable.Table, b *stream.Batch) int {
 	return len(binaryHeader) + len(binaryTrailer) + int(b.RawBytes()) + len(b.Records)*row
 }
 
-func (e *encoder) appendBinaryRow(dst []byte, columns []sqltable.Column, number int) []byte {
+func (w *writer) appendBinaryRow(dst []byte, columns []sqltable.Column, number int) []byte {
 	fields := len(columns)
 	if number >= 0 {
 		fields++
@@ -83,17 +81,17 @@ func (e *encoder) appendBinaryRow(dst []byte, columns []sqltable.Column, number 
 	if number >= 0 {
 		dst = binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), uint64(number))
 	}
-	for c, cell := range e.rows.Cells {
+	for c, cell := range w.rows.Cells {
 		dst = appendBinary(dst, &columns[c], cell)
 	}
 	return dst
 }
 
-func (e *encoder) appendTextRow(dst []byte, number int) []byte {
+func (w *writer) appendTextRow(dst []byte, number int) []byte {
 	if number >= 0 {
 		dst = append(strconv.AppendInt(dst, int64(number), 10), '\t')
 	}
-	for c, cell := range e.rows.Cells {
+	for c, cell := range w.rows.Cells {
 		if c > 0 {
 			dst = append(dst, '\t')
 		}

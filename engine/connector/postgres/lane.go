@@ -96,9 +96,6 @@ func (s server) Close(c *conn) {
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*conn] { return &writer{sink: s.sink} }
 
-// Find implements sqlspan.Database. It reads the columns of the table if the table exists.
-func (s server) Find(ctx context.Context, c *conn) error { return s.sink.find(ctx, c) }
-
 // Transient implements sqlspan.Database. It reports whether Load should retry after err.
 func (s server) Transient(err error) bool { return transient(err) }
 
@@ -107,13 +104,8 @@ func (s server) Outcome(err error) error { return outcome(err) }
 
 // writer writes the rows of batches. It implements sqlspan.Writer.
 type writer struct {
-	sink    *Sink
-	encoder encoder
-}
-
-// Encode implements sqlspan.Writer. It appends the rows of b to dst in the format of COPY.
-func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
-	return w.encoder.append(dst, w.sink, b)
+	sink *Sink
+	rows sqltable.Rows
 }
 
 // Write implements sqlspan.Writer. It copies the rows into the table; in mode upsert, it copies
@@ -143,18 +135,18 @@ func (c *conn) Run(ctx context.Context, statements ...*sqlspan.Statement) error 
 	var batch pgx.Batch
 	for _, s := range statements {
 		q := batch.Queue(s.SQL, s.Args...)
-		if s.Row == nil {
+		if s.Dest == nil {
 			q.Exec(func(tag pgconn.CommandTag) error { s.Affected = tag.RowsAffected(); return nil })
 			continue
 		}
 		q.Query(func(rows pgx.Rows) error {
-			defer rows.Close()
-			for rows.Next() {
-				if err := s.Row(rows.Scan); err != nil {
-					return err
+			_, err := pgx.ForEachRow(rows, s.Dest, func() error {
+				if s.Row != nil {
+					s.Row()
 				}
-			}
-			return rows.Err()
+				return nil
+			})
+			return err
 		})
 	}
 	return c.SendBatch(ctx, &batch).Close()
@@ -172,7 +164,7 @@ func (c *conn) Commit(ctx context.Context) error {
 // Enter implements sqlspan.Writer. It begins the transaction of a batch in one round trip. If the
 // batch has rows to write, Enter also locks the table against changes and reads its columns, in the
 // same round trip.
-func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
+func (w *writer) Enter(ctx context.Context, c *conn, b *stream.Batch,
 	data bool) (sqlspan.Presence, error) {
 	s := w.sink
 	var there []sqltable.Column
@@ -180,12 +172,9 @@ func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
 	if data {
 		more = append(more, s.lockTable(), s.readColumns(&there))
 	}
-	presence, err := s.Enter(ctx, c, spans, more...)
-	_, overlaps := errors.AsType[*sqlspan.OverlapError](err) // rows may follow as well
-	if data && (overlaps || err == nil && presence == sqlspan.None) {
-		if changed := s.checkColumns(s.Shape.Known(), there); changed != nil {
-			err = changed
-		}
+	presence, err := s.Enter(ctx, c, b, more...)
+	if data && err == nil && presence == sqlspan.None {
+		err = s.checkColumns(s.Shape.Known(), there)
 	}
 	if waited(err) {
 		err = s.evictSuspended(ctx, c, err)

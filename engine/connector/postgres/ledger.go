@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
@@ -37,8 +34,6 @@ const (
 			WHERE o.route = $1 AND (o.name LIKE u.pattern OR o.name COLLATE "C" < u.bound)
 			ORDER BY o.part COLLATE "C" FOR UPDATE OF o) d
 		WHERE m.route = $1 AND m.part = d.part`
-	pruneOrphans = `DELETE FROM $spans s WHERE s.route = $1 AND s.part = ANY ($2::text[])
-		AND NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = s.route AND m.part = s.part)`
 )
 
 // dialectOf returns the SQL of the ledger's tables, and sets s.fence and s.partFence. The tables
@@ -75,14 +70,13 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 			ON CONFLICT (route, part) DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key
 			WHERE (excluded.num, excluded.key) >= (m.num, m.key) AND excluded IS DISTINCT FROM m`,
 		Claim: claimRequests, PruneRequests: pruneRequests,
-		PruneOrphans: pruneOrphans, Expired: sqlspan.ExpiredText + ` FOR UPDATE SKIP LOCKED`,
+		SkipLocked:  ` FOR UPDATE SKIP LOCKED`,
 		BeforeClaim: []sqlspan.Statement{{SQL: `SET LOCAL lock_timeout = '` + claimWait + `'`}},
 		AfterClaim:  []sqlspan.Statement{{SQL: `SET LOCAL lock_timeout = DEFAULT`}},
 		InsertSpan: `INSERT INTO $spans SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])
 			ON CONFLICT DO NOTHING RETURNING part, from_num, from_key`,
 		SpanEnd: `SELECT s.part, s.from_num, s.from_key, s.to_num, s.to_key FROM $spans s JOIN unnest($2::text[], $3::bigint[],
 			$4::bytea[]) u (part, num, key) ON s.part = u.part AND s.from_num = u.num AND s.from_key = u.key WHERE s.route = $1`,
-		MarkOf: `SELECT part, num, key FROM $marks WHERE route = $1 AND part = ANY ($2::text[])`,
 		FoldSpans: `DELETE FROM $spans s USING unnest($2::text[], $3::bigint[], $4::bytea[]) u (part, num, key)
 			WHERE s.route = $1 AND s.part = u.part AND (s.to_num, s.to_key) <= (u.num, u.key)`,
 		PresentEpochs: sqlspan.Statement{SQL: `SELECT to_regclass($1) IS NOT NULL`,
@@ -104,11 +98,6 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 		},
 		RaiseEpoch: `INSERT INTO $epochs AS e SELECT $1, part, 1 FROM unnest($2::text[]) u (part)
 			ON CONFLICT (route, part) DO UPDATE SET epoch = e.epoch + 1`,
-		EpochOf: `SELECT part, epoch FROM $epochs WHERE route = $1 AND part = ANY ($2::text[])`,
-		SpansOf: `SELECT part, from_num, from_key, to_num, to_key FROM $spans
-			WHERE route = $1 AND part = ANY ($2::text[])`,
-		PruneMarks: `DELETE FROM $marks WHERE route = $1 AND part = ANY ($2::text[])`,
-		PruneSpans: `DELETE FROM $spans WHERE route = $1 AND part = ANY ($2::text[])`,
 	}
 }
 
@@ -157,7 +146,7 @@ func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	}
 	s.Ahead("postgres", func(ctx context.Context, c *conn, w sqlspan.Writer[*conn]) error {
 		// the server plans the statements; Restore rolls back
-		_, err := w.Enter(ctx, c, nil, s.Shape.Known() != nil)
+		_, err := w.Enter(ctx, c, &stream.Batch{}, s.Shape.Known() != nil)
 		return err
 	})
 	return marks, nil
@@ -195,10 +184,4 @@ func (s *Sink) evict(ctx context.Context, keys []int64) {
 		s.host.Log().Warn("connections of an earlier process of this route lock its ledger and "+
 			"cannot be ended", "error", err)
 	}
-}
-
-func network(err error) bool {
-	_, is := errors.AsType[net.Error](err)
-	return is || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, net.ErrClosed)
 }

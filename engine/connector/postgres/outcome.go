@@ -3,6 +3,9 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,23 +33,27 @@ func outcome(err error) error {
 	if !ok || len(e.Code) < 2 {
 		return err
 	}
-	switch e.Code[:2] {
-	case "22", "23", "21", "54", "44", "P0":
+	switch class := e.Code[:2]; {
+	case slices.Contains([]string{"22", "23", "21", "54", "44", "P0"}, class):
 		return &stream.Rejected{Err: described(e)}
-	case "42", "28", "3D", "3F", "0A":
-		return &stream.Misconfigured{Err: err}
-	}
-	if e.Code == "55000" {
+	case slices.Contains([]string{"42", "28", "3D", "3F", "0A"}, class), e.Code == "55000":
 		return &stream.Misconfigured{Err: err}
 	}
 	return err
 }
 
+// codeOf returns the SQLSTATE of an error of the server, or "".
+func codeOf(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
 // collided reports whether another session created the same table or type at the same moment. IF
 // NOT EXISTS does not prevent such collisions.
 func collided(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (e.Code == "42P07" || e.Code == "42710" || e.Code == "23505")
+	return slices.Contains([]string{"42P07", "42710", "23505"}, codeOf(err))
 }
 
 // described returns the reason for a dead letter: the server's message without Detail and Where,
@@ -63,36 +70,25 @@ func described(e *pgconn.PgError) error {
 }
 
 // waited reports whether err means that a statement has waited for a lock for lock_timeout.
-func waited(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Code == "55P03"
-}
+func waited(err error) bool { return codeOf(err) == "55P03" }
 
 // ofSession reports whether err is specific to the session, so that a new session may succeed: a
 // read-only transaction (25006: a standby, or a server that was a standby when the session began),
 // a shutdown (57P0x), or a connection exception (08xxx).
 func ofSession(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (e.Code == "25006" || strings.HasPrefix(e.Code, "57P0") ||
-		strings.HasPrefix(e.Code, "08"))
+	code := codeOf(err)
+	return code == "25006" || strings.HasPrefix(code, "57P0") || strings.HasPrefix(code, "08")
 }
 
 // transient reports whether Load should retry after err.
 func transient(err error) bool {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch {
-		case collided(err):
-			return true
-		case len(e.Code) == 5:
-			switch e.Code[:2] {
-			case "08", "40", "53", "55", "57", "58", "25":
-				return true
-			}
-		}
-		return false
+	if code := codeOf(err); len(code) == 5 {
+		return collided(err) ||
+			slices.Contains([]string{"08", "40", "53", "55", "57", "58", "25"}, code[:2])
 	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
-	return pgconn.SafeToRetry(err) || pgconn.Timeout(err) || network(err)
+	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[net.Error](err)
+	return unconnected || network || pgconn.SafeToRetry(err) || pgconn.Timeout(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed)
 }

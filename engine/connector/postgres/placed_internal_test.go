@@ -14,7 +14,7 @@ import (
 
 // laid encodes a batch naively, with Rows.Row, cell by cell.
 func laid(s *Sink, b *stream.Batch) (dst []byte, refusals []sqltable.Refusal) {
-	e, t := new(encoder), s.Shape.For(b)
+	e, t := &writer{sink: s}, s.Shape.For(b)
 	e.rows.Over(t, b)
 	dst = append(dst, binaryHeader...)
 	for i := range b.Records {
@@ -131,7 +131,7 @@ func TestPlacedRowsAreLaidRows(t *testing.T) {
 			}))
 		}
 	}
-	var e encoder
+	var e writer
 	var dst []byte
 	for n := range batches {
 		b := randomBatch(random)
@@ -141,7 +141,8 @@ func TestPlacedRowsAreLaidRows(t *testing.T) {
 		if n%5 == 0 {
 			dst = nil
 		}
-		dst, refusals = e.append(dst[:0], s, b)
+		e.sink = s
+		dst, refusals = e.Encode(dst[:0], b)
 		if !bytes.Equal(dst, want) || fmt.Sprint(refusals) != fmt.Sprint(refused) {
 			t.Fatalf("seed %d, batch %d, %s %s %v:\n%q, refused %v; laid\n%q, refused %v",
 				seed, n, s.o.OnNewField, s.o.Mode, s.o.Key, dst, refusals, want, refused)
@@ -180,12 +181,12 @@ func TestEncodingAllocatesNothing(t *testing.T) {
 			stream.Field{Name: 1, Kind: stream.Number, Off: off + 20, Len: 3})
 	}
 	s := sinkOf(t, func(o *Options) { o.OnNewField = "ignore" })
-	var e encoder
-	dst, refusals := e.append(nil, s, b)
+	e := writer{sink: s}
+	dst, refusals := e.Encode(nil, b)
 	if len(refusals) > 0 {
 		t.Fatal(refusals)
 	}
-	if n := testing.AllocsPerRun(20, func() { dst, _ = e.append(dst[:0], s, b) }); n != 0 {
+	if n := testing.AllocsPerRun(20, func() { dst, _ = e.Encode(dst[:0], b) }); n != 0 {
 		t.Errorf("%v allocations for 1000 records", n)
 	}
 }

@@ -13,8 +13,8 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -42,40 +42,37 @@ func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOption
 // dialect describes limits of the sink for tables in PostgreSQL. No limit is higher than that of
 // the server (https://www.postgresql.org/docs/current/limits.html).
 var dialect = sqltable.Dialect{
-	MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000, NotFinite: true,
-	Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, TypeOf: typeOf,
-	Standard: standard,
+	Schemas: true, MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000,
+	NotFinite: true, Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"},
+	TypeOf: typeOf, Standard: standard, Declared: declared,
 }
 
 // Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
-	if _, err := sqlspan.Workers(o.Workers, o.Mode); err != nil {
-		return err
-	}
-	if err := checkURL(o.URL); err != nil {
-		return &stream.OptionError{Key: "url", Err: err}
-	}
-	return o.Options.Validate(&dialect, true)
+	_, err := sqlspan.Workers(o.Workers, o.Mode)
+	return cmp.Or(err, checkURL(o.URL), o.Options.Validate(&dialect))
 }
 
 // checkURL checks the URL. Its errors omit the URL, because it may contain a password.
 func checkURL(text string) error {
 	if text == "" {
-		return errors.New("missing: the database, such as postgres://user@host:5432/database")
+		return stream.OptionErrorf("url", "missing: the database, such as "+
+			"postgres://user@host:5432/database")
 	}
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "=") {
 			return nil // keywords and values: the driver parses them
 		}
-		return errors.New("it is not a URL; write postgres://user@host:5432/database")
+		return stream.OptionErrorf("url", "it is not a URL; write "+
+			"postgres://user@host:5432/database")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return errors.New("it is not a URL; write postgres://user@host:5432/database, " +
-			"and %40 for an @ in the password")
+		return stream.OptionErrorf("url", "it is not a URL; write "+
+			"postgres://user@host:5432/database, and %%40 for an @ in the password")
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return fmt.Errorf("its scheme is %q; write postgres://", u.Scheme)
+		return stream.OptionErrorf("url", "its scheme is %q; write postgres://", u.Scheme)
 	}
 	return nil
 }
@@ -112,14 +109,11 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	name, err := sqltable.ParseName(o.Table, true)
-	if err != nil {
-		return nil, err
-	}
-	s := &Sink{o: o, host: h, name: name, columnsText: tableColumns,
+	s := &Sink{o: o, host: h, columnsText: tableColumns,
 		suspended: suspended{patience: patience}}
 	s.connections = sqlspan.NewConnections[*conn](h, server{s},
-		sqltable.NewShape(&dialect, &s.o.Options, name))
+		sqltable.NewShape(&dialect, &s.o.Options))
+	s.name = s.Shape.Name
 	return s, nil
 }
 

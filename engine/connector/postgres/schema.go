@@ -1,11 +1,9 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -16,9 +14,6 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// errEnd is the error of a reader at the end of a payload.
-var errEnd = io.EOF
-
 // declared maps the column types of package sqltable to SQL types for new tables. It uses json
 // instead of jsonb because json keeps digits, order and repeated keys.
 var declared = map[sqltable.Type]string{
@@ -27,21 +22,17 @@ var declared = map[sqltable.Type]string{
 	sqltable.Bool:  "boolean", sqltable.JSON: "json",
 }
 
+// types maps SQL types to column types of package sqltable. All others are Other.
+var types = map[string]sqltable.Type{
+	"text": sqltable.Text, "bigint": sqltable.Integer, "int8": sqltable.Integer,
+	"numeric": sqltable.Number, "double precision": sqltable.Float, "float8": sqltable.Float,
+	"boolean": sqltable.Bool, "json": sqltable.JSON, "jsonb": sqltable.JSON,
+}
+
 // typeOf returns the column type of package sqltable for the SQL type decl.
 func typeOf(decl string) sqltable.Type {
-	switch decl {
-	case "text":
-		return sqltable.Text
-	case "bigint", "int8":
-		return sqltable.Integer
-	case "numeric":
-		return sqltable.Number
-	case "double precision", "float8":
-		return sqltable.Float
-	case "boolean":
-		return sqltable.Bool
-	case "json", "jsonb":
-		return sqltable.JSON
+	if t, ok := types[decl]; ok {
+		return t
 	}
 	return sqltable.Other
 }
@@ -51,11 +42,6 @@ func typeOf(decl string) sqltable.Type {
 func standard(decl string) (sqltable.Column, bool) {
 	_, err := sqltable.ColumnOption{Name: "c", Type: decl}.Column()
 	return sqltable.Column{Type: typeOf(decl), Decl: decl}, err == nil
-}
-
-func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	return sqltable.CreateSQL(name, columns, key,
-		func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
 // stageName is the staging table of an upsert. Each connection has one, and every commit empties
@@ -94,15 +80,15 @@ func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) strin
 		last, sqltable.OnConflict(columns, key))
 }
 
-// find sets the columns if the table exists or the config lists them. Otherwise the first batch
-// sets them.
-func (s *Sink) find(ctx context.Context, c *conn) error {
+// Find implements sqlspan.Database. It sets the columns if the table exists or the config lists
+// them. Otherwise the first batch sets them.
+func (s server) Find(ctx context.Context, c *conn) error {
 	var there []sqltable.Column
-	if err := c.Run(ctx, s.readColumns(&there)); err != nil {
+	if err := c.Run(ctx, s.sink.readColumns(&there)); err != nil {
 		return err
 	}
-	exists, err := s.Shape.Found(there)
-	s.Table.Found(exists)
+	exists, err := s.sink.Shape.Found(there)
+	s.sink.Table.Found(exists)
 	return err
 }
 
@@ -120,13 +106,11 @@ func (s *Sink) lockTable() *sqlspan.Statement {
 // readColumns returns a statement that reads the columns of the table into *columns. It reads none
 // if the table does not exist.
 func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
+	var c sqltable.Column
 	return &sqlspan.Statement{SQL: s.columnsText, Args: []any{s.name.String()},
-		Row: func(scan func(dest ...any) error) error {
-			var c sqltable.Column
-			err := scan(&c.Name, &c.Decl, &c.Own)
+		Dest: []any{&c.Name, &c.Decl, &c.Own}, Row: func() {
 			c.Type = typeOf(c.Decl)
 			*columns = append(*columns, c)
-			return err
 		}}
 }
 
@@ -139,7 +123,7 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	}
 	for _, c := range t.Columns {
 		i := slices.IndexFunc(there, func(d sqltable.Column) bool { return d.Name == c.Name })
-		want := cmp.Or(c.Decl, declared[c.Type])
+		want := dialect.Decl(c)
 		switch {
 		case i < 0:
 			err := fmt.Errorf("the table %s has lost its column %q; add it, or restart penstock",
@@ -176,7 +160,7 @@ func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 // and the others wait, because concurrent creation can fail in PostgreSQL.
 func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Column) error {
 	return s.Table.Once(ctx, func() error {
-		_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))
+		_, err := c.Exec(ctx, sqltable.CreateSQL(s.name, columns, s.o.Key, dialect.Decl))
 		if err != nil && collided(err) {
 			return fmt.Errorf("another process is creating the table, too: %v", err)
 		}

@@ -76,18 +76,16 @@ func (s *Sink) evictSuspended(ctx context.Context, c *conn, err error) error {
 // evict ends the sessions of suspended processes that lock rows of the table marks.
 func (s *suspended) evict(ctx context.Context, c *conn, marks string) (ended int64, err error) {
 	idle, copies := []lockHolder{}, make(map[lockHolder]int64)
+	var at lockHolder
+	var copying bool
+	var bytes int64
 	err = c.Run(ctx, &sqlspan.Statement{SQL: idleSessions, Args: []any{marks, s.patience},
-		Row: func(scan func(dest ...any) error) error {
-			var at lockHolder
-			var copying bool
-			var bytes int64
-			err := scan(&at.pid, &at.changed, &copying, &bytes)
+		Dest: []any{&at.pid, &at.changed, &copying, &bytes}, Row: func() {
 			if copying {
 				copies[at] = bytes
 			} else {
 				idle = append(idle, at)
 			}
-			return err
 		}})
 	if err != nil {
 		return 0, err

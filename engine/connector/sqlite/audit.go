@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
-	"net/url"
 	"os"
-	"path/filepath"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
@@ -16,20 +14,17 @@ import (
 // Audit implements stream.AuditedSink. The audit writes only to a temporary table. SQLite itself
 // may still move the rest of a write-ahead log into the file when the last connection closes.
 func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, error) {
-	full, err := filepath.Abs(s.o.Path)
+	file, err := newServer(s.o.Path, "")
 	if err == nil {
-		_, err = os.Stat(full)
+		_, err = os.Stat(file.path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sink sqlite: %w", err)
 	}
-	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
 	s.Ledger.Open(o, s.o.Ledger, s.o.Table, s.dialectOf)
 	s.lane = newLane(s)
-	dsn := fmt.Sprintf("file:%s?mode=rw&_pragma=busy_timeout(%d)", at, busyWait)
 	a, err := sqlspan.Audited[*connection]{
-		Server: &server{path: full, dsn: dsn}, Ledger: s.Ledger,
-		Shape: s.shape, Table: s.name, Key: s.o.Key,
+		Server: file, Ledger: s.Ledger, Shape: s.shape, Table: s.name, Key: s.o.Key,
 		Find: func(_ context.Context, c *connection) (bool, error) {
 			err := s.find(c)
 			return s.lane.exists, err

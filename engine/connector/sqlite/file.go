@@ -35,17 +35,19 @@ func openFile(files vfs.FS, path string) (*server, error) {
 	if err = errors.Join(err, dir.Close()); err != nil {
 		return nil, err
 	}
+	return newServer(path, "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+}
+
+// newServer returns a server for an existing file. pragmas are further parameters of the
+// connection.
+func newServer(path, pragmas string) (*server, error) {
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
 	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
-	return &server{
-		path: full,
-		dsn: fmt.Sprintf(
-			"file:%s?mode=rw&_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&"+
-				"_pragma=synchronous(FULL)", at, busyWait),
-	}, nil
+	dsn := fmt.Sprintf("file:%s?mode=rw&_pragma=busy_timeout(%d)%s", at, busyWait, pragmas)
+	return &server{path: full, dsn: dsn}, nil
 }
 
 // server implements sqlspan.Server for one connection, because SQLite allows one writer.
@@ -103,9 +105,9 @@ func (s *server) Close(c *connection) { s.closed = c.close() }
 // connection is a driver connection with its prepared statements.
 type connection struct {
 	sqlspan.Direct
-	file    os.FileInfo // identifies the open file, see checkFile
-	inserts map[insertForm]driver.StmtExecContext
-	args    []driver.NamedValue // arguments of one statement, reused
+	file    os.FileInfo                    // identifies the open file, see checkFile
+	inserts map[int]driver.StmtExecContext // by the number of rows
+	args    []driver.NamedValue            // arguments of one statement, reused
 }
 
 func connect(dsn string) (*connection, error) {
@@ -119,7 +121,7 @@ func connect(dsn string) (*connection, error) {
 	}
 	return &connection{
 		Direct:  sqlspan.Direct{Conn: conn, BeginText: "BEGIN IMMEDIATE"},
-		inserts: make(map[insertForm]driver.StmtExecContext),
+		inserts: make(map[int]driver.StmtExecContext),
 	}, nil
 }
 

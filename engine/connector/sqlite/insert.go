@@ -14,12 +14,6 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// insertForm identifies a prepared INSERT statement by its number of rows and its mode.
-type insertForm struct {
-	rows   int
-	upsert bool
-}
-
 // Limits of an INSERT with several rows. It is faster than single-row statements.
 const (
 	maxRows = 64
@@ -54,9 +48,6 @@ type inserting struct {
 // writes.
 func (w *inserting) write(b *stream.Batch) error {
 	w.waiting, w.refusals = w.waiting[:0], w.refusals[:0]
-	if b.Kept() == 0 {
-		return nil
-	}
 	w.table = w.s.shape.For(b)
 	w.rows.Over(w.table, b)
 	columns := w.table.Columns
@@ -129,8 +120,7 @@ func (w *inserting) flush() error {
 }
 
 func (w *inserting) insert(rows int, args []driver.NamedValue) error {
-	form := insertForm{rows, len(w.s.o.Key) > 0}
-	stmt := w.c.inserts[form]
+	stmt := w.c.inserts[rows]
 	if stmt == nil {
 		prepared, err := w.c.Conn.Prepare(insertSQL(w.s.name, w.table.Columns, w.s.o.Key, rows))
 		if err != nil {
@@ -141,7 +131,7 @@ func (w *inserting) insert(rows int, args []driver.NamedValue) error {
 			return errors.Join(errors.New("the SQLite driver's statements lack ExecContext"),
 				prepared.Close())
 		}
-		w.c.inserts[form] = stmt
+		w.c.inserts[rows] = stmt
 	}
 	_, err := stmt.ExecContext(forever(), args)
 	return err

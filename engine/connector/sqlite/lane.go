@@ -218,17 +218,9 @@ func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 }
 
 func (l *lane) rows(c *connection, b *stream.Batch) error {
-	presence, err := l.sink.Ledger.Add(forever(), c, sqlspan.Covering(nil, b.Spans))
-	write := b.Kept() > 0
-	if e, ok := errors.AsType[*sqlspan.OverlapError](err); ok {
-		write, err = e.Finish(forever(), c, b)
-		presence = sqlspan.None
-	}
-	if err != nil || presence == sqlspan.All {
+	presence, err := l.sink.Ledger.Add(forever(), c, b)
+	if err != nil || presence != sqlspan.None || b.Kept() == 0 {
 		return err
-	}
-	if !write || b.Kept() == 0 {
-		return nil
 	}
 	l.insert.s, l.insert.c = l.sink, c
 	return l.insert.write(b)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/stream"
@@ -15,8 +14,7 @@ import (
 func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s in %q", sqlspan.MarksTable, s.o.Path),
-		Names: strings.NewReplacer("$routes", sqlspan.RoutesTable, "$marks", sqlspan.MarksTable,
-			"$spans", sqlspan.SpansTable, "$epochs", sqlspan.EpochsTable).Replace,
+		Names: sqlspan.Beside(s.name),
 		Create: []string{
 			`CREATE TABLE IF NOT EXISTS $routes (
 				route TEXT NOT NULL PRIMARY KEY, format INTEGER NOT NULL, epoch INTEGER NOT NULL
@@ -87,7 +85,7 @@ func (s *Sink) Prune(ctx context.Context, ids []string) error {
 
 // Store implements stream.TransactionalSink. It adds the spans of dead letters to the ledger.
 func (s *Sink) Store(ctx context.Context, spans []stream.Span) error {
-	return s.use(ctx, func(c *connection) error { return s.Ledger.Store(forever(), c, sqlspan.Covering(nil, spans)) })
+	return s.use(ctx, func(c *connection) error { return s.Ledger.Store(forever(), c, spans) })
 }
 
 // use calls f with the connection of the file. During this call, no other goroutine uses the

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -11,9 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
+// codeOf returns the primary code of an error of SQLite, or 0.
 func codeOf(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		return e.Code()
+		return e.Code() & 0xFF
 	}
 	return 0
 }
@@ -21,22 +23,15 @@ func codeOf(err error) int {
 // broken reports whether the connection must not be used after err. A failed read or write, in
 // particular a failed fsync, is never retried on the same handle.
 func broken(err error) bool {
-	switch codeOf(err) & 0xFF {
-	case codes.SQLITE_IOERR, codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB, codes.SQLITE_CANTOPEN,
-		codes.SQLITE_NOMEM,
-		codes.SQLITE_READONLY, codes.SQLITE_MISUSE, codes.SQLITE_INTERNAL:
-		return true
-	}
-	return false
+	return slices.Contains([]int{codes.SQLITE_IOERR, codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB,
+		codes.SQLITE_CANTOPEN, codes.SQLITE_NOMEM, codes.SQLITE_READONLY, codes.SQLITE_MISUSE,
+		codes.SQLITE_INTERNAL}, codeOf(err))
 }
 
 // refusesRow reports whether err means that the database will never accept the row.
 func refusesRow(err error) bool {
-	switch codeOf(err) & 0xFF {
-	case codes.SQLITE_CONSTRAINT, codes.SQLITE_MISMATCH, codes.SQLITE_TOOBIG, codes.SQLITE_RANGE:
-		return true
-	}
-	return false
+	return slices.Contains([]int{codes.SQLITE_CONSTRAINT, codes.SQLITE_MISMATCH,
+		codes.SQLITE_TOOBIG, codes.SQLITE_RANGE}, codeOf(err))
 }
 
 // rolledBackError means that a refused row has ended the transaction: a constraint has ON CONFLICT
@@ -56,7 +51,7 @@ func noTransaction(err error) bool {
 // or of a statement. It keeps the type of any other error. Transient errors (busy, full disk,
 // failed I/O) have no outcome type, and are therefore retryable.
 func outcome(err error) error {
-	switch codeOf(err) & 0xFF {
+	switch codeOf(err) {
 	case codes.SQLITE_ERROR, codes.SQLITE_PERM, codes.SQLITE_READONLY, codes.SQLITE_CANTOPEN,
 		codes.SQLITE_NOTADB, codes.SQLITE_CORRUPT,
 		codes.SQLITE_AUTH, codes.SQLITE_SCHEMA:

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"database/sql/driver"
 	"slices"
 	"strings"
@@ -18,31 +17,19 @@ var declared = map[sqltable.Type]string{
 	sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT", sqltable.Bytes: "BLOB",
 }
 
-// standard returns the column for a type that a source declares. The type numeric gets a column
-// without an SQL type, which keeps all digits.
-func standard(decl string) (sqltable.Column, bool) {
-	word, _, _ := strings.Cut(decl, "(")
-	c := sqltable.Column{Type: sqltable.Text}
-	switch strings.TrimSpace(word) {
-	case "smallint", "integer", "bigint", "oid":
-		c.Type = sqltable.Integer
-	case "boolean":
-		c.Type = sqltable.Bool
-	case "real", "double precision":
-		c.Type = sqltable.Float
-	case "numeric":
-		c.Type = sqltable.Number
-	case "json", "jsonb":
-		c.Type = sqltable.JSON
-	case "bytea":
-		c.Type = sqltable.Bytes
-	}
-	return c, true
+// standardTypes maps the types that sources declare to column types. All others become Text. The
+// type numeric gets a column without an SQL type, which keeps all digits.
+var standardTypes = map[string]sqltable.Type{
+	"smallint": sqltable.Integer, "integer": sqltable.Integer, "bigint": sqltable.Integer,
+	"oid": sqltable.Integer, "boolean": sqltable.Bool, "real": sqltable.Float,
+	"double precision": sqltable.Float, "numeric": sqltable.Number, "json": sqltable.JSON,
+	"jsonb": sqltable.JSON, "bytea": sqltable.Bytes,
 }
 
-func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	return sqltable.CreateSQL(name, columns, key,
-		func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
+// standard returns the column for a type that a source declares.
+func standard(decl string) (sqltable.Column, bool) {
+	word, _, _ := strings.Cut(decl, "(")
+	return sqltable.Column{Type: standardTypes[strings.TrimSpace(word)]}, true
 }
 
 // columnsOf returns a table's columns except generated and hidden ones, or none if there is no such
@@ -98,6 +85,7 @@ func (s *Sink) find(c *connection) error {
 
 // makeTable creates the table in the current transaction.
 func (s *Sink) makeTable(c *connection, b *stream.Batch) error {
-	_, err := c.Exec(forever(), createSQL(s.name, s.shape.For(b).Columns, s.o.Key))
+	columns := s.shape.For(b).Columns
+	_, err := c.Exec(forever(), sqltable.CreateSQL(s.name, columns, s.o.Key, dialect.Decl))
 	return err
 }

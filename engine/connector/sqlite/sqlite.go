@@ -33,14 +33,14 @@ func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOption
 // dialect describes the limits of the sink for tables in SQLite. They are lower than those of
 // SQLite, which allows 2000 columns.
 var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, TypeOf: typeOf,
-	Standard: standard}
+	Standard: standard, Declared: declared}
 
 // Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
 	if o.Path == "" {
 		return stream.OptionErrorf("path", "missing: the database file")
 	}
-	return o.Options.Validate(&dialect, false)
+	return o.Options.Validate(&dialect)
 }
 
 // Component returns the sink's entry in the list of components.
@@ -71,12 +71,9 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	name, err := sqltable.ParseName(o.Table, false)
-	if err != nil {
-		return nil, err
-	}
-	s := &Sink{o: o, host: h, name: name, Ledger: sqlspan.NewLedger(h)}
-	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
+	s := &Sink{o: o, host: h, Ledger: sqlspan.NewLedger(h)}
+	s.shape = sqltable.NewShape(&dialect, &s.o.Options)
+	s.name = s.shape.Name
 	return s, nil
 }
 

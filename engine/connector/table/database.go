@@ -81,6 +81,7 @@ type rowQuery struct {
 	exact  string // only the row with this key; then after and upTo are unused
 	stripe *stripe
 	limit  int
+	last   bool // only the last of these rows; then limit is unused
 }
 
 // stripe selects the rows in which the first column of order_by is at least from and less than to.

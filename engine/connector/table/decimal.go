@@ -24,6 +24,10 @@ const (
 	numNaN           = 0x60
 )
 
+// specialNumbers has the numbers that are encoded as a single byte.
+var specialNumbers = map[byte]string{numZero: "0", numInfinity: infinity,
+	numMinusInfinity: "-" + infinity, numNaN: nan}
+
 // appendNumber encodes a decimal number so that the byte order of encodings is the order of the
 // values. Equal values such as 1.10 and 1.1 have equal encodings. text consists of digits with an
 // optional sign, point and exponent, or is Infinity, -Infinity or NaN.
@@ -82,24 +86,14 @@ func cutNumber(s string) (digits, rest string, ok bool) {
 	if s == "" {
 		return "", s, false
 	}
-	switch s[0] {
-	case numZero:
-		return "0", s[1:], true
-	case numInfinity:
-		return infinity, s[1:], true
-	case numMinusInfinity:
-		return "-" + infinity, s[1:], true
-	case numNaN:
-		return nan, s[1:], true
-	case numPositive, numNegative:
-	default:
-		return "", s, false
+	if special := specialNumbers[s[0]]; special != "" {
+		return special, s[1:], true
 	}
 	flip := byte(0)
 	if s[0] == numNegative {
 		flip = 0xFF
 	}
-	if len(s) < 6 {
+	if s[0] != numPositive && s[0] != numNegative || len(s) < 6 {
 		return "", s, false
 	}
 	biased := uint32(0)
@@ -120,14 +114,10 @@ func cutNumber(s string) (digits, rest string, ok bool) {
 	if point > maxKeyBytes || point < -maxKeyBytes {
 		return "", s, false
 	}
-	return sign(flip) + placed(string(out), point), s[5+end+1:], true
-}
-
-func sign(flip byte) string {
-	if flip != 0 {
-		return "-"
+	if digits = placed(string(out), point); flip != 0 {
+		digits = "-" + digits
 	}
-	return ""
+	return digits, s[5+end+1:], true
 }
 
 // placed inserts a decimal point into digits: point is the number of digits before it. If digits is

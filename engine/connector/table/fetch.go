@@ -30,75 +30,51 @@ type fetcher struct {
 // workerPool has the goroutines that run a reader's fetchers. It starts another goroutine when more
 // fetchers are in use than ever before.
 type workerPool struct {
-	work    chan *fetcher // has room for all fetchers
-	results chan *fetcher // has room for all fetchers
-	stopped chan struct{} // closed when a goroutine was told to stop
+	work    chan *fetcher   // has room for all fetchers
+	results chan *fetcher   // has room for all fetchers
+	ctx     context.Context // ends, with the cause, when the goroutines accept no more work
+	end     context.CancelCauseFunc
 	alive   sync.WaitGroup
 
-	mu     sync.Mutex // guards the fields below
-	stops  []context.CancelCauseFunc
-	closed bool
-	cause  error // why stopped is closed
+	mu      sync.Mutex // guards cancels
+	cancels []context.CancelCauseFunc
 }
 
 func newWorkerPool(most int) *workerPool {
-	return &workerPool{work: make(chan *fetcher, most), results: make(chan *fetcher, most),
-		stopped: make(chan struct{})}
+	c := &workerPool{work: make(chan *fetcher, most), results: make(chan *fetcher, most)}
+	c.ctx, c.end = context.WithCancelCause(context.Background())
+	return c
 }
 
-// start starts another goroutine, which runs fetchers.
+// start starts another goroutine, which runs fetchers until its context or that of the pool ends.
 func (c *workerPool) start(r *reader) {
 	c.alive.Add(1)
 	r.s.h.Go("table/read", func(ctx context.Context) error {
 		defer c.alive.Done()
-		ctx, stop := context.WithCancelCause(ctx)
-		defer stop(nil)
-		if !c.register(stop) {
-			return nil
-		}
-		for {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		c.mu.Lock()
+		c.cancels = append(c.cancels, cancel)
+		c.mu.Unlock()
+		for c.ctx.Err() == nil {
 			select {
 			case f := <-c.work:
 				f.step(ctx, r)
 				c.results <- f
 			case <-ctx.Done():
-				c.recordStop(context.Cause(ctx))
-				return nil
+				c.end(context.Cause(ctx))
 			}
 		}
+		return nil
 	})
-}
-
-func (c *workerPool) register(stop context.CancelCauseFunc) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stops = append(c.stops, stop)
-	return !c.closed
-}
-
-// recordStop stores cause and closes stopped, unless an earlier call has done so. The closed
-// channel tells the reader that the goroutines accept no more work.
-func (c *workerPool) recordStop(cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cause == nil {
-		c.cause = cause
-		close(c.stopped)
-	}
-}
-
-func (c *workerPool) stopCause() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cause
 }
 
 // stop cancels the work in progress and waits until all goroutines have ended.
 func (c *workerPool) stop() {
+	c.end(errClosed)
 	c.mu.Lock()
-	c.closed = true
-	for _, stop := range c.stops {
-		stop(errClosed)
+	for _, cancel := range c.cancels {
+		cancel(errClosed)
 	}
 	c.mu.Unlock()
 	c.alive.Wait()

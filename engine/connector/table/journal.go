@@ -140,7 +140,7 @@ func (m *journalState) apply(kind byte, body []byte) bool {
 		}
 	case entryAbsent:
 		if rows := decodeRows(&r, false); r.Done() {
-			m.seen.remove(keysOf(rows))
+			m.seen.remove(rows)
 		}
 	case entryFound:
 		if d := (discovery{int64(r.Uvarint()), r.Text()}); !r.Bad {
@@ -165,14 +165,6 @@ func decodeRows(r *wire.Reader, digests bool) (rows []seenRow) {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-func keysOf(rows []seenRow) []string {
-	keys := make([]string, len(rows))
-	for i, r := range rows {
-		keys[i] = r.key
-	}
-	return keys
 }
 
 // prunable returns the number up to which late rows can be removed from m, because they are not
@@ -206,23 +198,17 @@ func appendEntry(dst []byte, kind byte, body ...[]byte) []byte {
 	return dst
 }
 
-func appendRows(dst []byte, rows []seenRow) []byte {
+// appendRows appends an entry of the given kind with the keys of rows. If the kind is entryRows,
+// the digest of a row follows its key.
+func appendRows(dst []byte, kind byte, rows []seenRow) []byte {
 	var body []byte
 	for _, r := range rows {
 		body = append(binary.AppendUvarint(body, uint64(len(r.key))), r.key...)
-		for _, lane := range r.digest {
-			body = binary.LittleEndian.AppendUint16(body, lane)
+		for i := 0; kind == entryRows && i < len(r.digest); i++ {
+			body = binary.LittleEndian.AppendUint16(body, r.digest[i])
 		}
 	}
-	return appendEntry(dst, entryRows, body)
-}
-
-func appendAbsent(dst []byte, keys []string) []byte {
-	var body []byte
-	for _, k := range keys {
-		body = append(binary.AppendUvarint(body, uint64(len(k))), k...)
-	}
-	return appendEntry(dst, entryAbsent, body)
+	return appendEntry(dst, kind, body)
 }
 
 func appendFound(dst []byte, d discovery) []byte {
@@ -248,7 +234,7 @@ func (j *journal) write(m *journalState, entries []byte) error {
 func (j *journal) rewrite(m *journalState) error {
 	text := appendEntry([]byte(journalMagic), entryPartition, []byte(j.id))
 	text = appendEntry(text, entryFloor, []byte(m.seen.floor))
-	text = appendRows(text, m.seen.rows)
+	text = appendRows(text, entryRows, m.seen.rows)
 	text = appendEntry(text, entryPruned, binary.AppendUvarint(nil, uint64(m.pruned)))
 	for _, d := range m.found {
 		text = appendFound(text, d)

@@ -20,10 +20,10 @@ func TestJournalVersions(t *testing.T) {
 	first := append([]byte(journalMagic1), appendEntry(nil, entryPartition, []byte("t"))...)
 	first = append(first, keys(entryKeys, "a", "b", "c")...)
 	second := append([]byte(journalMagic), appendEntry(nil, entryPartition, []byte("t"))...)
-	second = appendRows(second, []seenRow{{"a", rowDigest{1, 0xFFFF}}, {"b", rowDigest{2}},
-		{"c", rowDigest{}}})
-	second = appendAbsent(second, []string{"b"})
-	second = appendRows(second, []seenRow{{"a", rowDigest{}}, {"c", rowDigest{7: 3}}})
+	second = appendRows(second, entryRows, []seenRow{{"a", rowDigest{1, 0xFFFF}},
+		{"b", rowDigest{2}}, {"c", rowDigest{}}})
+	second = appendRows(second, entryAbsent, []seenRow{{key: "b"}})
+	second = appendRows(second, entryRows, []seenRow{{"a", rowDigest{}}, {"c", rowDigest{7: 3}}})
 	for _, c := range []struct {
 		name string
 		text []byte

@@ -65,12 +65,6 @@ func (k *keyset) fits(key string) bool { return strings.HasPrefix(key, string(k.
 
 const signBit = 1 << 63
 
-func appendInteger(dst []byte, n int64) []byte {
-	return binary.BigEndian.AppendUint64(dst, uint64(n)^signBit)
-}
-
-func appendUnsigned(dst []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(dst, n) }
-
 // appendFloat encodes a float. A negative number is encoded as its complement, so that it sorts
 // correctly. -0 is encoded as 0, because databases treat them as equal.
 func appendFloat(dst []byte, f float64) []byte {
@@ -138,9 +132,9 @@ func floatDigits(f float64) string {
 func (k *keyset) append(dst []byte, i int, v keyValue) []byte {
 	switch k.kinds[i] {
 	case keyInteger:
-		return appendInteger(dst, v.n)
+		return binary.BigEndian.AppendUint64(dst, uint64(v.n)^signBit)
 	case keyUnsigned:
-		return appendUnsigned(dst, uint64(v.n))
+		return binary.BigEndian.AppendUint64(dst, uint64(v.n))
 	case keyFloat:
 		return appendFloat(dst, v.f)
 	case keyNumber:
@@ -216,42 +210,20 @@ func decodeAny(s string) (v keyValue, rest string, ok bool) {
 		if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
 			return keyValue{kind: keyInteger, n: n}, rest, ok
 		}
-		f, err := strconv.ParseFloat(digits, 64)
-		if strings.HasSuffix(digits, infinity) {
-			f, err = math.Inf(1), nil
-			if digits[0] == '-' {
-				f = math.Inf(-1)
-			}
-		}
+		f, err := strconv.ParseFloat(digits, 64) // accepts infinities
 		return keyValue{kind: keyFloat, f: f}, rest, ok && err == nil
 	}
 	return v, s, false
 }
 
+// cutText decodes the text at the start of s, and returns the rest of s. Each byte 0 in an encoded
+// text is followed by 255, so that 0 1 is the end.
 func cutText(s string) (text, rest string, ok bool) {
-	if i := strings.IndexByte(s, 0); i >= 0 && i+1 < len(s) && s[i+1] == 1 {
-		return s[:i], s[i+2:], true // the common case: no byte 0
+	text, rest, ok = strings.Cut(s, "\x00\x01")
+	if !ok || strings.Count(text, "\x00") != strings.Count(text, "\x00\xFF") {
+		return "", s, false
 	}
-	var out []byte
-	for i := 0; i < len(s); i++ {
-		if s[i] != 0 {
-			out = append(out, s[i])
-			continue
-		}
-		if i+1 == len(s) {
-			return "", s, false
-		}
-		switch s[i+1] {
-		case 1:
-			return string(out), s[i+2:], true
-		case 0xFF:
-			out = append(out, 0)
-			i++
-		default:
-			return "", s, false
-		}
-	}
-	return "", s, false
+	return strings.ReplaceAll(text, "\x00\xFF", "\x00"), rest, true
 }
 
 // show returns the values of a key as a text for messages.
@@ -260,24 +232,20 @@ func (k *keyset) show(key string) string {
 	if err != nil {
 		return strconv.Quote(key)
 	}
-	var out strings.Builder
+	parts := make([]string, len(values))
 	for i, v := range values {
-		if i > 0 {
-			out.WriteString(", ")
-		}
-		out.WriteString(k.names[i] + " ")
+		text := strconv.Quote(v.s)
 		switch v.kind {
 		case keyInteger:
-			out.WriteString(strconv.FormatInt(v.n, 10))
+			text = strconv.FormatInt(v.n, 10)
 		case keyUnsigned:
-			out.WriteString(strconv.FormatUint(uint64(v.n), 10))
+			text = strconv.FormatUint(uint64(v.n), 10)
 		case keyFloat:
-			out.WriteString(strconv.FormatFloat(v.f, 'g', -1, 64))
+			text = strconv.FormatFloat(v.f, 'g', -1, 64)
 		case keyNumber:
-			out.WriteString(v.s)
-		default:
-			out.WriteString(strconv.Quote(v.s))
+			text = v.s
 		}
+		parts[i] = k.names[i] + " " + text
 	}
-	return out.String()
+	return strings.Join(parts, ", ")
 }

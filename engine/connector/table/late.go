@@ -53,15 +53,8 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 		}
 	}
 	settled := func(key string) bool {
-		if key <= main.Watermark.Key {
-			return true
-		}
-		for _, r := range main.Above {
-			if key > r.From.Key && key <= r.To.Key {
-				return true
-			}
-		}
-		return false
+		has := func(r stream.Range) bool { return key > r.From.Key && key <= r.To.Key }
+		return key <= main.Watermark.Key || slices.ContainsFunc(main.Above, has)
 	}
 	l.handedOut, l.above = own.Watermark.Num, slices.Clone(own.Above)
 	l.top = max(l.handedOut, l.state.pruned)
@@ -93,7 +86,7 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
 // out.
 func (l *lateness) recordRows(rows []seenRow) {
 	l.state.seen.add(rows)
-	l.entries = appendRows(l.entries, rows)
+	l.entries = appendRows(l.entries, entryRows, rows)
 }
 
 // found adds a late row with the given key to the state, and assigns its number.
@@ -174,7 +167,7 @@ func (l *lateness) search(ctx context.Context, db database, p *partition,
 	}
 	if len(search.absent) > 0 {
 		s.remove(search.absent)
-		l.entries = appendAbsent(l.entries, search.absent)
+		l.entries = appendRows(l.entries, entryAbsent, search.absent)
 	}
 	for _, key := range late {
 		l.found(key)
@@ -221,16 +214,21 @@ func digestOf(ctx context.Context, db database, p *partition,
 	b := stream.NewBatch(stream.BatchLimits{})
 	maker := newRowMaker(p.relation)
 	maker.begin(b)
-	f := filling{maker: &maker, part: &partition{relation: p.relation}, records: 1,
-		bytes: math.MaxInt,
-		limit: 2}
-	if err = db.rows(ctx, p.relation, rowQuery{exact: key, limit: f.limit}, &f); err == nil {
-		err = f.err
-	}
-	if err != nil || len(b.Records) == 0 {
+	if err = addRow(ctx, db, p.relation, key, &maker, 0); err != nil || len(b.Records) == 0 {
 		return d, false, err
 	}
 	return maker.digest(p.relation, 0), true, nil
+}
+
+// addRow adds the row with the given key to the batch of maker, unless the row was deleted.
+func addRow(ctx context.Context, db database, r *relation, key string, maker *rowMaker,
+	span uint32) error {
+	f := filling{maker: maker, part: &partition{relation: r, span: span}, records: 1,
+		bytes: math.MaxInt, limit: 2}
+	if err := db.rows(ctx, r, rowQuery{exact: key, limit: f.limit}, &f); err != nil {
+		return err
+	}
+	return f.err
 }
 
 // lowerFloor lowers the floor, the key up to which rows are not remembered. It does so if the table
@@ -320,22 +318,13 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *st
 			break
 		}
 		before := len(b.Records)
-		one := *f
-		one.part, one.keys, one.ends, one.prev = &partition{relation: p.relation, span: span},
-			nil, nil, ""
-		one.limit, one.offered = 2, 0
-		if err := db.rows(ctx, p.relation, rowQuery{exact: d.key, limit: one.limit}, &one); err != nil {
+		if err := addRow(ctx, db, p.relation, d.key, f.maker, span); err != nil {
 			return err
 		}
-		if one.err != nil {
-			return one.err
-		}
-		f.records = one.records
 		if len(b.Records) > before {
+			f.records--
 			l.recordRows([]seenRow{{d.key, f.maker.digest(p.relation, before)}})
-		}
-		for i := before; i < len(b.Records); i++ {
-			b.Records[i].Origin = stream.Position{Num: d.num}
+			b.Records[before].Origin = stream.Position{Num: d.num}
 		}
 	}
 	if to == from {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,9 +71,7 @@ func (d *mysqlServer) query(
 		if d.conn, err = sqldriver.Direct(opened); err != nil {
 			return err
 		}
-		if done, err := d.conn.QueryContext(ctx, "SET SESSION TRANSACTION READ ONLY", nil); err != nil {
-			return errors.Join(err, d.close())
-		} else if err := done.Close(); err != nil {
+		if _, err = sqldriver.Exec(ctx, d.conn, "SET SESSION TRANSACTION READ ONLY"); err != nil {
 			return errors.Join(err, d.close())
 		}
 	}
@@ -86,21 +85,15 @@ func (d *mysqlServer) query(
 
 func (d *mysqlServer) transient(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		switch e.Number {
-		case 1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1317, 1412, 1927:
-			// These numbers mean too many connections, a shutdown, network errors, lock waits,
-			// deadlocks, a killed query, or a table that was redefined meanwhile.
-			return true
-		}
-		return false
+		// too many connections, a shutdown, network errors, lock waits, deadlocks, a killed query,
+		// or a table that was redefined meanwhile
+		return slices.Contains([]uint16{1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, 1205, 1213,
+			1226, 1317, 1412, 1927}, e.Number)
 	}
-	if _, ok := errors.AsType[net.Error](err); ok {
-		return true
-	}
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) ||
-		errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrMalformPkt) ||
-		errors.Is(err, mysql.ErrPktSync)
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, mysql.ErrMalformPkt) || errors.Is(err, mysql.ErrPktSync)
 }
 
 // tick quotes a name with backticks, as in MySQL's syntax.

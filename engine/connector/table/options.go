@@ -107,10 +107,8 @@ func (o *Options) validateNames() error {
 		if n == "" {
 			return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "is empty; add a column")
 		}
-		for _, before := range o.OrderBy[:i] {
-			if before == n {
-				return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "%q is given twice", n)
-			}
+		if slices.Contains(o.OrderBy[:i], n) {
+			return stream.OptionErrorf(fmt.Sprintf("order_by[%d]", i), "%q is given twice", n)
 		}
 	}
 	for i, t := range o.Tables {
@@ -176,10 +174,8 @@ func (o *Options) grows() bool { return o.Split > 0 || slices.ContainsFunc(o.Tab
 
 // matches reports whether the option tables selects a table.
 func (o *Options) matches(name string) bool {
-	for _, t := range o.Tables {
-		if ok, err := path.Match(t, name); err == nil && ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Tables, func(t string) bool {
+		ok, err := path.Match(t, name)
+		return err == nil && ok
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,41 +73,43 @@ func (d *postgres) connected(ctx context.Context) (*pgconn.PgConn, error) {
 	return c, err
 }
 
-// query runs a query and calls row for each row. The values are texts.
+// query runs a query and calls row for each row. The arguments and values are texts.
 func (d *postgres) query(ctx context.Context,
-	row func(v [][]byte) error, sql string, args ...[]byte) error {
+	row func(v [][]byte), sql string, args ...[]byte) error {
+	return d.run(ctx, func(rr *pgconn.ResultReader) (more bool, err error) {
+		row(rr.Values())
+		return true, nil
+	}, sql, args, nil, nil, nil)
+}
+
+// run runs a query and calls row for each row until row returns false. The other parameters are
+// those of [pgconn.PgConn.ExecParams].
+func (d *postgres) run(
+	ctx context.Context, row func(rr *pgconn.ResultReader) (more bool, err error),
+	sql string, args [][]byte, oids []uint32, formats, results []int16,
+) error {
 	c, err := d.connected(ctx)
 	if err != nil {
 		return err
 	}
-	rr := c.ExecParams(ctx, sql, args, nil, nil, nil)
-	for rr.NextRow() {
-		if err == nil {
-			err = row(rr.Values())
+	rr := c.ExecParams(ctx, sql, args, oids, formats, results)
+	for more := true; rr.NextRow(); {
+		if more {
+			more, err = row(rr)
 		}
 	}
 	_, closed := rr.Close()
-	return errors.Join(err, closed)
+	return errors.Join(closed, err)
 }
 
 func (d *postgres) transient(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		if len(e.Code) < 2 {
-			return false
-		}
-		switch e.Code[:2] {
-		case "08", "40", "53", "55", "57", "58":
-			return true
-		}
-		return false
+		return len(e.Code) >= 2 &&
+			slices.Contains([]string{"08", "40", "53", "55", "57", "58"}, e.Code[:2])
 	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[net.Error](err); ok {
-		return true
-	}
-	return pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) ||
+	_, unconnected := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[net.Error](err)
+	return unconnected || network || pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
@@ -134,10 +137,8 @@ func from(s subject) (string, error) {
 }
 
 func (d *postgres) list(ctx context.Context) (names []string, err error) {
-	err = d.query(ctx, func(v [][]byte) error {
-		names = append(names, string(v[0]))
-		return nil
-	}, `SELECT CASE WHEN pg_table_is_visible(oid) THEN relname ELSE relnamespace::regnamespace::text || '.' || relname END FROM pg_class
+	err = d.query(ctx, func(v [][]byte) { names = append(names, string(v[0])) },
+		`SELECT CASE WHEN pg_table_is_visible(oid) THEN relname ELSE relnamespace::regnamespace::text || '.' || relname END FROM pg_class
 		WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
 		AND NOT relispartition ORDER BY 1`)
 	return names, err
@@ -154,10 +155,8 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 		return r, err
 	}
 	kind := ""
-	err = d.query(ctx, func(v [][]byte) error {
-		r.version, kind = string(v[0]), string(v[1])
-		return nil
-	}, `SELECT oid, relkind FROM pg_class WHERE oid = to_regclass($1)`, []byte(r.from))
+	err = d.query(ctx, func(v [][]byte) { r.version, kind = string(v[0]), string(v[1]) },
+		`SELECT oid, relkind FROM pg_class WHERE oid = to_regclass($1)`, []byte(r.from))
 	if err != nil {
 		return nil, err
 	}
@@ -174,16 +173,14 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 // constraints reads which columns may be NULL, how texts are compared, and which sets of columns
 // are unique.
 func (d *postgres) constraints(ctx context.Context, r *relation) error {
-	err := d.query(ctx, func(v [][]byte) error {
+	err := d.query(ctx, func(v [][]byte) {
 		for i := range r.columns {
 			if c := &r.columns[i]; c.name == string(v[0]) {
-				c.nullable = string(v[1]) != "t"
-				if c.collate != "" && string(v[2]) == "t" {
+				if c.nullable = string(v[1]) != "t"; string(v[2]) == "t" {
 					c.collate = ""
 				}
 			}
 		}
-		return nil
 	}, `SELECT attname, attnotnull, coalesce(nullif(CASE WHEN c.collname = 'default'
 		THEN (SELECT CASE WHEN to_jsonb(d) ->> 'datlocprovider' = 'i' THEN 'ICU'
 			ELSE datcollate END FROM pg_database d
@@ -194,9 +191,8 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 		return err
 	}
 	add := r.uniqueSets()
-	return d.query(ctx, func(v [][]byte) error {
+	return d.query(ctx, func(v [][]byte) {
 		add(string(v[0]), string(v[1]), string(v[2]) == "t")
-		return nil
 	}, `SELECT i.indexrelid, a.attname, i.indisprimary FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (attnum, n), pg_attribute a
 		WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 		AND k.n <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = k.attnum
@@ -209,12 +205,9 @@ func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known b
 	if !r.table {
 		return 0, false, nil
 	}
-	err = d.query(ctx, func(v [][]byte) (err error) {
-		if v[0] != nil {
-			n, err = strconv.ParseInt(string(v[0]), 10, 64)
-			known = err == nil
-		}
-		return err
+	err = d.query(ctx, func(v [][]byte) {
+		last, invalid := strconv.ParseInt(string(v[0]), 10, 64) // NULL if nothing was returned yet
+		n, known = last, invalid == nil
 	}, `SELECT s.last_value FROM pg_sequences s, pg_depend d, pg_attribute a WHERE d.refobjid = $1::oid AND d.classid = 'pg_class'::regclass
 		AND d.objid = to_regclass(format('%I.%I', s.schemaname, s.sequencename)) AND d.deptype IN ('a', 'i')
 		AND a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = $2`, []byte(r.version), []byte(r.keys.names[0]))
@@ -224,9 +217,8 @@ func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known b
 // sequences sets r.reuse for a column that is numbered by a sequence with CYCLE: such a sequence
 // starts again from its first number.
 func (d *postgres) sequences(ctx context.Context, r *relation) error {
-	return d.query(ctx, func(v [][]byte) error {
+	return d.query(ctx, func(v [][]byte) {
 		r.reuse = reuse{string(v[0]), "its sequence has CYCLE", "ALTER SEQUENCE ... NO CYCLE"}
-		return nil
 	}, `SELECT a.attname FROM pg_sequence s, pg_depend d, pg_attribute a WHERE d.refobjid = $1::oid AND d.objid = s.seqrelid
 		AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') AND s.seqcycle
 		AND a.attrelid = d.refobjid AND a.attnum = d.refobjsubid`, []byte(r.version))
@@ -246,31 +238,23 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 		return nil, fmt.Errorf("%s has no columns", r.name)
 	}
 	columns := make([]column, len(st.Fields))
+	oids, modifiers := make([]string, len(columns)), make([]string, len(columns))
 	for i, f := range st.Fields {
 		columns[i] = column{name: f.Name, id: f.DataTypeOID, modifier: f.TypeModifier,
 			nullable: true}
+		oids[i], modifiers[i] = fmt.Sprint(f.DataTypeOID), fmt.Sprint(f.TypeModifier)
 	}
 	if err := r.distinct(columns); err != nil {
 		return nil, err
 	}
-	var oids, modifiers strings.Builder
-	for i, col := range columns {
-		if i > 0 {
-			oids.WriteByte(',')
-			modifiers.WriteByte(',')
-		}
-		oids.WriteString(strconv.FormatUint(uint64(col.id), 10))
-		modifiers.WriteString(strconv.Itoa(int(col.modifier)))
-	}
 	i := 0
-	err = d.query(ctx, func(v [][]byte) error {
+	err = d.query(ctx, func(v [][]byte) {
 		columns[i].decl = string(v[0])
 		describePostgres(&columns[i])
 		i++
-		return nil
 	}, `SELECT format_type(o, m) FROM unnest($1::oid[], $2::int[]) WITH ORDINALITY u (o, m, `+
 		`n) ORDER BY n`,
-		[]byte("{"+oids.String()+"}"), []byte("{"+modifiers.String()+"}"))
+		[]byte("{"+strings.Join(oids, ",")+"}"), []byte("{"+strings.Join(modifiers, ",")+"}"))
 	return columns, err
 }
 

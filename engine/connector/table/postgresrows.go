@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,71 +14,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// statement is a query that is being built.
-type statement struct {
-	sql     strings.Builder
-	args    [][]byte
-	oids    []uint32
-	formats []int16
-}
-
-// keyColumns returns the order_by columns in SQL, with their collations.
-func keyColumns(r *relation, each func(name string) string) string {
-	return r.ordered(", ", func(c *column) string { return each("q." + sqltable.Quote(c.name) + c.collate) })
-}
-
-func same(name string) string { return name }
-
-// bound adds a condition that compares the whole key of a row with key, by the operator op.
-func (s *statement) bound(r *relation, op, key string) error {
-	values, err := r.keys.decode(key)
-	if err != nil {
-		return err
-	}
-	places := make([]string, len(values))
-	for i, v := range values {
-		places[i] = s.argument(r.columns[r.order[i]].id, v)
-	}
-	fmt.Fprintf(&s.sql, " AND (%s) %s (%s)", keyColumns(r, same), op, strings.Join(places, ", "))
-	return nil
-}
-
-func (s *statement) argument(id uint32, v keyValue) string {
-	value, format := argument(id, v)
-	s.args, s.oids, s.formats = append(s.args, value), append(s.oids, id), append(s.formats, format)
-	return "$" + strconv.Itoa(len(s.args))
-}
-
-// appendWhere appends the FROM and WHERE clauses of q.
-func (s *statement) appendWhere(r *relation, q rowQuery) error {
-	s.sql.WriteString(" FROM " + r.from + " AS q WHERE true")
-	for _, b := range []struct{ op, key string }{{">", q.after}, {"<=", q.upTo}, {"=", q.exact}} {
-		if b.key == "" {
-			continue
-		}
-		if err := s.bound(r, b.op, b.key); err != nil {
-			return err
-		}
-	}
-	if q.stripe != nil {
-		first := r.columns[r.order[0]]
-		id := first.id
-		if id == oidInt2 || id == oidInt4 || id == oidOid { // the bounds may exceed these types
-			id = oidInt8
-		}
-		fmt.Fprintf(&s.sql, " AND q.%s >= %s AND q.%s < %s", sqltable.Quote(first.name),
-			s.argument(id, q.stripe.from),
-			sqltable.Quote(first.name), s.argument(id, q.stripe.to))
-	}
-	return nil
-}
-
-func (s *statement) ordered(r *relation, direction string, limit int) {
-	s.sql.WriteString(" ORDER BY " + keyColumns(r, func(n string) string { return n + direction }))
-	if limit > 0 {
-		s.sql.WriteString(" LIMIT " + strconv.Itoa(limit))
-	}
-}
+// postgresSyntax is the syntax of PostgreSQL.
+var postgresSyntax = syntax{quote: sqltable.Quote, descending: " DESC NULLS LAST", numbered: true}
 
 // keyFormats appends the result formats of the order_by columns.
 func keyFormats(dst []int16, r *relation) []int16 {
@@ -120,37 +56,35 @@ func appendKey(dst []byte, r *relation, values [][]byte) ([]byte, error) {
 	return dst, nil
 }
 
-// run sends a statement and calls row for each row until it returns false.
-func (d *postgres) run(ctx context.Context, r *relation, s *statement, results []int16,
+// read runs the query of q, and calls row for each row, until row returns false. The select list
+// consists of the parameter list, which has n columns as text, and the order_by columns.
+func (d *postgres) read(ctx context.Context, r *relation, q rowQuery, list string, n int,
 	row func(rr *pgconn.ResultReader) (more bool, err error)) error {
-	c, err := d.connected(ctx)
+	sql, keys, err := postgresSyntax.query(list+postgresSyntax.list(r, r.order), r, q)
 	if err != nil {
 		return err
 	}
-	rr := c.ExecParams(ctx, s.sql.String(), s.args, s.oids, s.formats, results)
-	var wrong error
-	for more := true; rr.NextRow(); {
-		if more {
-			more, wrong = row(rr)
+	var args [][]byte
+	var oids []uint32
+	var formats []int16
+	for _, k := range keys {
+		id := k.column.id
+		if k.bound && (id == oidInt2 || id == oidInt4 || id == oidOid) {
+			id = oidInt8
 		}
+		value, format := argument(id, k.value)
+		args, oids, formats = append(args, value), append(oids, id), append(formats, format)
 	}
-	_, err = rr.Close()
-	return errors.Join(explained(err, r), wrong)
+	results := keyFormats(make([]int16, n, n+len(r.order)), r)
+	return explained(d.run(ctx, row, sql, args, oids, formats, results), r)
 }
 
 // rows implements database.
 func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling) error {
-	var s statement
-	s.sql.WriteString("SELECT q.*, " + keyColumns(r, same))
-	if err := s.appendWhere(r, q); err != nil {
-		return err
-	}
-	s.ordered(r, "", q.limit)
 	n := len(r.columns)
-	results := keyFormats(make([]int16, n, n+len(r.order)), r)
 	var key []byte
 	checked := false
-	err := d.run(ctx, r, &s, results, func(rr *pgconn.ResultReader) (more bool, err error) {
+	err := d.read(ctx, r, q, "q.*, ", n, func(rr *pgconn.ResultReader) (more bool, err error) {
 		if !checked {
 			if checked = true; !sameColumns(r, rr.FieldDescriptions()) {
 				return false, errShape
@@ -205,18 +139,9 @@ func (d *postgres) reshaped(ctx context.Context, r *relation) error {
 // keys implements database.
 func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery,
 	each func(key []byte) bool) error {
-	var s statement
-	s.sql.WriteString("SELECT " + keyColumns(r, same))
-	if err := s.appendWhere(r, q); err != nil {
-		return err
-	}
-	s.ordered(r, "", q.limit)
-	var key []byte
-	return d.run(ctx, r, &s, keyFormats(nil, r), func(rr *pgconn.ResultReader) (_ bool, err error) {
-		if key, err = appendKey(key[:0], r, rr.Values()); err != nil {
-			return false, err
-		}
-		return each(key), nil
+	next := eachKey(appendKey, r, each)
+	return d.read(ctx, r, q, "", 0, func(rr *pgconn.ResultReader) (bool, error) {
+		return next(rr.Values())
 	})
 }
 
@@ -232,23 +157,17 @@ func (d *postgres) observe(ctx context.Context, r *relation,
 	if err := d.sameTable(ctx, r); err != nil {
 		return o, err
 	}
-	var s statement
-	s.sql.WriteString("SELECT pg_snapshot_xmax(pg_current_snapshot())::text, " +
-		keyColumns(r, same))
-	if err := s.appendWhere(r, q); err != nil {
-		return o, err
-	}
-	s.ordered(r, " DESC NULLS LAST", 1)
-	err = d.run(ctx, r, &s, keyFormats([]int16{0}, r), func(rr *pgconn.ResultReader) (bool, error) {
-		values := rr.Values()
-		var err error
-		if o.xmax, err = strconv.ParseUint(string(values[0]), 10, 64); err != nil {
+	q.last = true
+	err = d.read(ctx, r, q, "pg_snapshot_xmax(pg_current_snapshot())::text, ", 1,
+		func(rr *pgconn.ResultReader) (more bool, err error) {
+			values := rr.Values()
+			if o.xmax, err = strconv.ParseUint(string(values[0]), 10, 64); err != nil {
+				return false, err
+			}
+			key, err := appendKey(nil, r, values[1:])
+			o.last = string(key)
 			return false, err
-		}
-		key, err := appendKey(nil, r, values[1:])
-		o.last = string(key)
-		return false, err
-	})
+		})
 	if err != nil || o.last == "" || !r.table {
 		return o, err
 	}
@@ -258,10 +177,8 @@ func (d *postgres) observe(ctx context.Context, r *relation,
 
 // writers returns the transactions that hold a write lock on the table.
 func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err error) {
-	err = d.query(ctx, func(v [][]byte) error {
-		all = append(all, string(v[0]))
-		return nil
-	}, `SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = $1::oid
+	err = d.query(ctx, func(v [][]byte) { all = append(all, string(v[0])) },
+		`SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = $1::oid
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')`, []byte(r.version))
 	return all, err
@@ -271,9 +188,8 @@ func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err 
 func (d *postgres) passed(ctx context.Context, r *relation,
 	waiting []observation) (n int, err error) {
 	oldest := uint64(0)
-	err = d.query(ctx, func(v [][]byte) (err error) {
-		oldest, err = strconv.ParseUint(string(v[0]), 10, 64)
-		return err
+	err = d.query(ctx, func(v [][]byte) {
+		oldest, _ = strconv.ParseUint(string(v[0]), 10, 64) // 0 would let nothing pass
 	}, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text`)
 	if err != nil {
 		return 0, err
@@ -299,18 +215,8 @@ func (d *postgres) passed(ctx context.Context, r *relation,
 
 // hasNullKey implements database.
 func (d *postgres) hasNullKey(ctx context.Context, r *relation) (found bool, err error) {
-	var s statement
-	s.sql.WriteString("SELECT 1 FROM " + r.from + " AS q WHERE " + anyNull(r) + " LIMIT 1")
-	err = d.run(ctx, r, &s, nil, func(*pgconn.ResultReader) (bool, error) {
-		found = true
-		return false, nil
-	})
-	return found, err
-}
-
-// anyNull returns a condition that is true for rows with NULL in an order_by column.
-func anyNull(r *relation) string {
-	return r.ordered(" OR ", func(c *column) string { return "q." + sqltable.Quote(c.name) + " IS NULL" })
+	err = d.query(ctx, func([][]byte) { found = true }, postgresSyntax.nullKey(r))
+	return found, explained(err, r)
 }
 
 // sameTable returns an error if the table was dropped or recreated.
@@ -319,10 +225,8 @@ func (d *postgres) sameTable(ctx context.Context, r *relation) error {
 		return nil
 	}
 	now := ""
-	err := d.query(ctx, func(v [][]byte) error {
-		now = string(v[0])
-		return nil
-	}, `SELECT to_regclass($1)::oid`, []byte(r.from))
+	err := d.query(ctx, func(v [][]byte) { now = string(v[0]) },
+		`SELECT to_regclass($1)::oid`, []byte(r.from))
 	if err == nil && now != r.version {
 		return droppedError(r, now == "")
 	}

@@ -43,8 +43,6 @@ type reader struct {
 
 	mu      sync.Mutex                 // guards durable
 	durable map[string]stream.Position // position up to which each partition is durably settled
-
-	closed bool
 }
 
 // onceWithout is the time without a response of the database after which a finite run (--once)
@@ -231,8 +229,8 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 		return true, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
-	case <-r.pool.stopped:
-		return false, r.pool.stopCause()
+	case <-r.pool.ctx.Done():
+		return false, context.Cause(r.pool.ctx)
 	}
 	return false, nil
 }
@@ -422,12 +420,9 @@ func (r *reader) durableOf(id string) stream.Position {
 	return r.durable[id]
 }
 
-// Close implements stream.Reader. Rows that were read but not handed out will be read again.
+// Close implements stream.Reader. Rows that were read but not handed out will be read again. It may
+// be called more than once.
 func (r *reader) Close() error {
-	if r.closed {
-		return nil
-	}
-	r.closed = true
 	r.pool.stop()
 	var errs []error
 	for _, p := range r.parts {

@@ -178,15 +178,6 @@ func (r *relation) list() string {
 	return strings.Join(names, ", ")
 }
 
-// types returns the columns' types in PostgreSQL.
-func (r *relation) types() []string {
-	out := make([]string, len(r.columns))
-	for i, c := range r.columns {
-		out[i] = c.standard
-	}
-	return out
-}
-
 // changed compares the given columns, the current ones, with those at the start. It returns an
 // error that describes a difference, or nil if there is none.
 func (r *relation) changed(now []column) error {
@@ -233,15 +224,6 @@ func (r *relation) ordered(sep string, each func(c *column) string) string {
 	return strings.Join(parts, sep)
 }
 
-// names returns the names of the columns.
-func (r *relation) names() []string {
-	out := make([]string, len(r.columns))
-	for i, c := range r.columns {
-		out[i] = c.name
-	}
-	return out
-}
-
 // maxPartitionID is the maximum length of the result of partitionID. With the width and number of a
 // stripe, and lateSuffix, an id has at most 200 bytes (stream.Partition).
 const maxPartitionID = 140
@@ -249,16 +231,13 @@ const maxPartitionID = 140
 // partitionID converts a name to a partition id. Letters, digits, '-', '_' and '.' stay. Every
 // other byte becomes % and two hexadecimal digits. A long id ends with a hash of the name.
 func partitionID(name string) string {
-	const hexDigits = "0123456789ABCDEF"
 	var out strings.Builder
 	for _, c := range []byte(name) {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 			strings.IndexByte("-_.", c) >= 0 {
 			out.WriteByte(c)
 		} else {
-			out.WriteByte('%')
-			out.WriteByte(hexDigits[c>>4])
-			out.WriteByte(hexDigits[c&0xF])
+			fmt.Fprintf(&out, "%%%02X", c)
 		}
 	}
 	id := out.String()

@@ -28,13 +28,14 @@ type rowMaker struct {
 }
 
 func newRowMaker(r *relation) rowMaker {
-	m := rowMaker{names: r.names(), types: r.types()}
-	for i, n := range m.names {
+	var m rowMaker
+	for i, c := range r.columns {
 		lead := ","
 		if i == 0 {
 			lead = "{"
 		}
-		m.labels = append(m.labels, append(ndjson.AppendString([]byte(lead), n), ':'))
+		m.names, m.types = append(m.names, c.name), append(m.types, c.standard)
+		m.labels = append(m.labels, append(ndjson.AppendString([]byte(lead), c.name), ':'))
 	}
 	return m
 }
@@ -88,8 +89,8 @@ func addText[T []byte | string](m *rowMaker, value T) {
 
 func (m *rowMaker) text(value []byte) { addText(m, value) }
 
-// plain adds a number, or true or false.
-func (m *rowMaker) plain(kind stream.Kind, value string) {
+// addPlain adds a value that needs no quotes, such as a number.
+func addPlain[T []byte | string](m *rowMaker, kind stream.Kind, value T) {
 	m.label()
 	m.add(kind, len(m.batch.Data), len(value))
 	m.batch.Data = append(m.batch.Data, value...)
@@ -101,9 +102,7 @@ func (m *rowMaker) number(value []byte) {
 		m.text(value)
 		return
 	}
-	m.label()
-	m.add(stream.Number, len(m.batch.Data), len(value))
-	m.batch.Data = append(m.batch.Data, value...)
+	addPlain(m, stream.Number, value)
 }
 
 func (m *rowMaker) json(value []byte) {
@@ -131,9 +130,9 @@ func (m *rowMaker) value(kind valueKind, value []byte) {
 	case kind == numberValue && len(value) > 0:
 		m.number(value)
 	case kind == boolValue && len(value) > 0 && strings.IndexByte("tT1", value[0]) >= 0:
-		m.plain(stream.Bool, "true")
+		addPlain(m, stream.Bool, "true")
 	case kind == boolValue:
-		m.plain(stream.Bool, "false")
+		addPlain(m, stream.Bool, "false")
 	case kind == jsonValue && len(value) > 0:
 		m.json(value)
 	case kind == bytesValue:
@@ -176,8 +175,8 @@ func (m *rowMaker) learn(rows, bytes int) {
 	}
 }
 
-// end completes the row and returns its record. The caller must set the record's Origin.
-func (m *rowMaker) end(span uint32) *stream.Record {
+// end completes the row. The caller must set the Origin of its record.
+func (m *rowMaker) end(span uint32) {
 	b := m.batch
 	if m.column == 0 {
 		b.Data = append(b.Data, '{')
@@ -189,7 +188,6 @@ func (m *rowMaker) end(span uint32) *stream.Record {
 		Span: span, Parsed: true,
 	})
 	b.Origins++
-	return &b.Records[len(b.Records)-1]
 }
 
 // size returns the number of bytes in the batch, including the values that finish will store after

@@ -74,13 +74,13 @@ func (s *seenRows) filter(f func(key string) bool) {
 	s.rows = slices.DeleteFunc(s.rows, func(r seenRow) bool { return !f(r.key) })
 }
 
-// remove removes the rows with the given keys, which must be ascending.
-func (s *seenRows) remove(keys []string) {
+// remove removes the rows with the keys of rows, which must be ascending by key.
+func (s *seenRows) remove(rows []seenRow) {
 	s.filter(func(key string) bool {
-		for len(keys) > 0 && keys[0] < key {
-			keys = keys[1:]
+		for len(rows) > 0 && rows[0].key < key {
+			rows = rows[1:]
 		}
-		return len(keys) == 0 || keys[0] != key
+		return len(rows) == 0 || rows[0].key != key
 	})
 }
 
@@ -90,7 +90,7 @@ func (s *seenRows) search() lateSearch { return lateSearch{rows: s.rows} }
 // lateSearch compares the keys in the table, in ascending order, with the remembered rows.
 type lateSearch struct {
 	rows    []seenRow // remembered rows that the search has not reached yet
-	absent  []string  // remembered keys that are no longer in the table
+	absent  []seenRow // remembered rows that are no longer in the table
 	present []seenRow // the last remembered rows that are in the table, at most maxPairs
 }
 
@@ -115,7 +115,7 @@ func (l *lateSearch) end(pos string) { l.pass(func(seen string) bool { return se
 
 func (l *lateSearch) pass(behind func(seen string) bool) {
 	for len(l.rows) > 0 && behind(l.rows[0].key) {
-		l.absent = append(l.absent, l.rows[0].key)
+		l.absent = append(l.absent, l.rows[0])
 		l.rows = l.rows[1:]
 	}
 }
@@ -123,7 +123,7 @@ func (l *lateSearch) pass(behind func(seen string) bool) {
 // tailDeleted reports whether remembered rows after the last existing one were deleted.
 func (l *lateSearch) tailDeleted() bool {
 	return len(l.absent) > 0 && len(l.present) > 0 &&
-		l.absent[len(l.absent)-1] > l.present[len(l.present)-1].key
+		l.absent[len(l.absent)-1].key > l.present[len(l.present)-1].key
 }
 
 // discovery is a late row that was found. num is its number in the partition of late rows.

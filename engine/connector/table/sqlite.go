@@ -82,15 +82,8 @@ func (d *sqliteFile) query(ctx context.Context, row func(v []driver.Value) (bool
 
 func (d *sqliteFile) transient(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return false
-	}
-	switch e.Code() & 0xFF {
-	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED, codes.SQLITE_INTERRUPT, codes.SQLITE_NOMEM,
-		codes.SQLITE_PROTOCOL:
-		return true
-	}
-	return false
+	return ok && slices.Contains([]int{codes.SQLITE_BUSY, codes.SQLITE_LOCKED,
+		codes.SQLITE_INTERRUPT, codes.SQLITE_NOMEM, codes.SQLITE_PROTOCOL}, e.Code()&0xFF)
 }
 
 // explained returns an error of a statement that reads r, with a remedy added. SQLite has a single

@@ -6,52 +6,27 @@ import (
 	"database/sql/driver"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sqliteNames returns the select list of some columns, given by their positions in r.columns. A +
-// before each column removes its declared type: for some declared types, the driver would convert
-// texts to times.
-func sqliteNames(r *relation, only []int) string {
-	parts := make([]string, len(only))
-	for i, c := range only {
-		parts[i] = "+q." + sqltable.Quote(r.columns[c].name)
-	}
-	return strings.Join(parts, ", ")
-}
+// sqliteSyntax is the syntax of SQLite. A + before a column in the select list removes its declared
+// type: for some declared types, the driver would convert texts to times.
+var sqliteSyntax = syntax{quote: sqltable.Quote, selected: "+", descending: " DESC"}
 
-// sqliteKey returns the order_by columns in SQL, each with suffix. It omits a COLLATE that is not
-// necessary, because with it SQLite would not use its indexes.
-func sqliteKey(r *relation, suffix string) string {
-	return r.ordered(", ", func(c *column) string { return "q." + sqltable.Quote(c.name) + c.collate + suffix })
-}
-
-// sqliteWhere returns the FROM and WHERE clauses of q.
-func sqliteWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err error) {
-	sql = " FROM " + r.from + " AS q WHERE true"
-	for _, b := range []struct{ op, key string }{{">", q.after}, {"<=", q.upTo}, {"=", q.exact}} {
-		if b.key == "" {
-			continue
-		}
-		values, err := r.keys.decode(b.key)
-		if err != nil {
-			return "", nil, err
-		}
-		sql += " AND (" + sqliteKey(r, "") + ") " + b.op + " (" +
-			strings.Repeat("?,", len(values)-1) + "?)"
-		for _, v := range values {
-			args = append(args, sqliteArgument(v))
-		}
+// read runs the query of q with the given select list, and calls row for each row.
+func (d *sqliteFile) read(ctx context.Context, r *relation, q rowQuery, list string,
+	row func(v []driver.Value) (bool, error)) error {
+	sql, keys, err := sqliteSyntax.query(list, r, q)
+	if err != nil {
+		return err
 	}
-	if q.stripe != nil {
-		first := "q." + sqltable.Quote(r.columns[r.order[0]].name)
-		sql += " AND " + first + " >= ? AND " + first + " < ?"
-		args = append(args, sqliteArgument(q.stripe.from), sqliteArgument(q.stripe.to))
+	args := make([]driver.Value, len(keys))
+	for i, k := range keys {
+		args[i] = sqliteArgument(k.value)
 	}
-	return sql, args, nil
+	return d.explained(d.query(ctx, row, sql, args...), r)
 }
 
 func sqliteArgument(v keyValue) driver.Value {
@@ -73,23 +48,17 @@ func (d *sqliteFile) observe(ctx context.Context, r *relation,
 	if err := d.sameTable(ctx, r); err != nil {
 		return o, err
 	}
-	where, args, err := sqliteWhere(r, q)
-	if err != nil {
-		return o, err
-	}
-	err = d.query(ctx, func(v []driver.Value) (bool, error) {
-		key, err := sqliteRowKey(nil, r, v)
+	q.last = true
+	err = d.keys(ctx, r, q, func(key []byte) bool {
 		o.last = string(key)
-		return false, err
-	}, "SELECT "+sqliteNames(r, r.order)+where+" ORDER BY "+sqliteKey(r, " DESC")+" LIMIT 1",
-		args...)
-	return o, d.explained(err, r)
+		return false
+	})
+	return o, err
 }
 
 // hasNullKey implements database.
 func (d *sqliteFile) hasNullKey(ctx context.Context, r *relation) (found bool, err error) {
-	err = d.query(ctx, sequence(func([]driver.Value) { found = true }),
-		"SELECT 1 FROM "+r.from+" AS q WHERE "+anyNull(r)+" LIMIT 1")
+	err = d.query(ctx, sequence(func([]driver.Value) { found = true }), sqliteSyntax.nullKey(r))
 	return found, d.explained(err, r)
 }
 
@@ -123,20 +92,7 @@ func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
 // keys implements database.
 func (d *sqliteFile) keys(ctx context.Context, r *relation, q rowQuery,
 	each func(key []byte) bool) error {
-	where, args, err := sqliteWhere(r, q)
-	if err != nil {
-		return err
-	}
-	var key []byte
-	err = d.query(ctx, func(v []driver.Value) (bool, error) {
-		var err error
-		if key, err = sqliteRowKey(key[:0], r, v); err != nil {
-			return false, err
-		}
-		return each(key), nil
-	}, "SELECT "+sqliteNames(r, r.order)+where+" ORDER BY "+sqliteKey(r, "")+" LIMIT "+
-		strconv.Itoa(q.limit), args...)
-	return d.explained(err, r)
+	return d.read(ctx, r, q, sqliteSyntax.list(r, r.order), eachKey(sqliteRowKey, r, each))
 }
 
 // sqliteRowKey appends the key of a row, given the values of its order_by columns.
@@ -166,50 +122,43 @@ func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filli
 	if err := d.sameTable(ctx, r); err != nil {
 		return err
 	}
-	where, args, err := sqliteWhere(r, q)
-	if err != nil {
-		return err
-	}
 	all := make([]int, len(r.columns))
 	for i := range all {
 		all[i] = i
 	}
 	key, keyed := []byte(nil), make([]driver.Value, len(r.order))
-	var number []byte
-	err = d.query(ctx, func(v []driver.Value) (bool, error) {
+	list := sqliteSyntax.list(r, all)
+	return d.read(ctx, r, q, list, func(v []driver.Value) (more bool, err error) {
 		for i, c := range r.order {
 			keyed[i] = v[c]
 		}
-		var err error
 		if key, err = sqliteRowKey(key[:0], r, keyed); err != nil {
 			return false, err
 		}
 		return f.add(key, func() {
 			for i, x := range v {
-				number = f.maker.sqlite(&r.columns[i], x, number)
+				f.maker.sqlite(&r.columns[i], x)
 			}
 		}), nil
-	}, "SELECT "+sqliteNames(r, all)+where+" ORDER BY "+sqliteKey(r, "")+" LIMIT "+
-		strconv.Itoa(q.limit), args...)
-	return d.explained(err, r)
+	})
 }
 
 // sqlite adds a value in the form in which the driver returns it.
-func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
+func (m *rowMaker) sqlite(c *column, x driver.Value) {
 	switch x := x.(type) {
 	case int64:
 		switch {
 		case c.kind == boolValue && x == 0:
-			m.plain(stream.Bool, "false")
+			addPlain(m, stream.Bool, "false")
 		case c.kind == boolValue && x == 1:
-			m.plain(stream.Bool, "true")
+			addPlain(m, stream.Bool, "true")
 		default:
-			scratch = strconv.AppendInt(scratch[:0], x, 10)
-			m.number(scratch)
+			m.scratch = strconv.AppendInt(m.scratch[:0], x, 10)
+			m.number(m.scratch)
 		}
 	case float64:
-		scratch = appendReal(scratch[:0], x, c.standard != "double precision")
-		m.number(scratch)
+		m.scratch = appendReal(m.scratch[:0], x, c.standard != "double precision")
+		m.number(m.scratch)
 	case string:
 		addText(m, x)
 	case []byte:
@@ -217,18 +166,14 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	default:
 		m.null()
 	}
-	return scratch
 }
 
 // appendReal appends the shortest digits that represent the float exactly. The digits always
 // contain a point or an exponent, so that they differ from those of an integer. If plain is set,
 // they have no exponent, so that a sink with decimals stores the same value.
 func appendReal(dst []byte, f float64, plain bool) []byte {
-	switch {
-	case math.IsInf(f, 1):
-		return append(dst, infinity...)
-	case math.IsInf(f, -1):
-		return append(dst, "-"+infinity...)
+	if math.IsInf(f, 0) {
+		return append(dst, floatDigits(f)...)
 	}
 	from := len(dst)
 	if exp := math.Abs(f); plain || exp == 0 || exp >= 1e-5 && exp < 1e15 {

@@ -67,40 +67,37 @@ func stripeID(name string, width int64) string {
 // false if there are no rows.
 func reach(ctx context.Context, db database,
 	rel *relation) (low, high int64, some bool, err error) {
-	var first []byte
+	var keys []string
 	err = db.keys(ctx, rel, rowQuery{limit: 1}, func(key []byte) bool {
-		first = append(first, key...)
+		keys = append(keys, string(key))
 		return false
 	})
-	if err != nil || first == nil {
+	if err != nil || len(keys) == 0 {
 		return 0, 0, false, err
 	}
 	last, err := db.observe(ctx, rel, rowQuery{})
 	if err != nil || last.last == "" {
 		return 0, 0, false, err
 	}
-	for _, at := range []struct {
-		key string
-		n   *int64
-	}{{string(first), &low}, {last.last, &high}} {
-		values, err := rel.keys.decode(at.key)
+	var ends [2]int64
+	for i, key := range append(keys, last.last) {
+		values, err := rel.keys.decode(key)
 		if err != nil {
 			return 0, 0, false, err
 		}
-		if values[0].kind == keyUnsigned && values[0].n < 0 {
+		first := values[0]
+		switch {
+		case first.kind == keyUnsigned && first.n < 0:
 			return 0, 0, false, fmt.Errorf("%s has the value %d in column %q, but `split` is "+
-				"limited to %d: remove it", rel.name, uint64(values[0].n), rel.keys.names[0],
+				"limited to %d: remove it", rel.name, uint64(first.n), rel.keys.names[0],
 				math.MaxInt64)
+		case first.kind != keyInteger && first.kind != keyUnsigned:
+			return 0, 0, false, fmt.Errorf("`split` wants whole numbers in column %q of %s, the "+
+				"first of `order_by`, but it has other values", rel.keys.names[0], rel.name)
 		}
-		if values[0].kind != keyInteger && values[0].kind != keyUnsigned {
-			return 0, 0, false, fmt.Errorf(
-				"`split` wants whole numbers in column %q of %s, the first of `order_by`, but "+
-					"it has other values",
-				rel.keys.names[0], rel.name)
-		}
-		*at.n = values[0].n
+		ends[i] = first.n
 	}
-	return low, high, true, nil
+	return ends[0], ends[1], true, nil
 }
 
 func floorDiv(n, by int64) int64 {

@@ -100,11 +100,9 @@ func (t *Token) Read() error {
 // CheckToken returns an error if the token has a character that is not allowed in a token. The
 // error does not contain the token.
 func CheckToken(token string) error {
-	for _, c := range []byte(token) {
-		if c <= ' ' || c >= 0x7F {
-			return errors.New("has a space, control or non-ASCII character, so it is not a " +
-				"token; check the file")
-		}
+	if strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c >= 0x7F }) {
+		return errors.New("has a space, control or non-ASCII character, so it is not a " +
+			"token; check the file")
 	}
 	return nil
 }

@@ -24,16 +24,22 @@ func CheckAuthorization(basic *Basic, bearer, bearerFile string, headers map[str
 	case basic != nil && strings.Contains(basic.User, ":"):
 		return stream.OptionErrorf("basic.user", "has a colon, which is not possible in basic auth")
 	}
-	if given > 0 {
-		for name := range headers {
-			if strings.EqualFold(name, "Authorization") {
-				return stream.OptionErrorf("headers."+name, "basic, bearer or bearer_file "+
-					"already sets this header; remove one of them")
-			}
-		}
+	if name, ok := Authorization(headers); ok && given > 0 {
+		return stream.OptionErrorf("headers."+name, "basic, bearer or bearer_file already sets "+
+			"this header; remove one of them")
 	}
 	if err := CheckToken(bearer); err != nil {
 		return &stream.OptionError{Key: "bearer", Err: err}
 	}
 	return nil
+}
+
+// Authorization returns the name of the header Authorization as it is spelled in headers.
+func Authorization(headers map[string]string) (name string, ok bool) {
+	for name := range headers {
+		if strings.EqualFold(name, "Authorization") {
+			return name, true
+		}
+	}
+	return "", false
 }

@@ -1,6 +1,7 @@
 package httpsink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,18 +71,8 @@ func (e *Endpoint) target() string {
 	if e.URL != "" {
 		return e.URL
 	}
-	scheme, host := e.Scheme, e.DNS+":"+strconv.Itoa(e.Port)
-	if scheme == "" {
-		scheme = "http"
-	}
-	if name := e.SRV + e.NATS; name != "" { // one of them
-		host = name
-	}
-	path := e.Path
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path
-	}
-	return scheme + "://" + host + path
+	host := cmp.Or(e.SRV, e.NATS, e.DNS+":"+strconv.Itoa(e.Port))
+	return cmp.Or(e.Scheme, "http") + "://" + host + "/" + strings.TrimPrefix(e.Path, "/")
 }
 
 // check returns an error for options that contradict each other.
@@ -154,8 +145,8 @@ const maxDiscovered = 1000
 // have found. After Open, only the goroutine that runs lanes.run uses it.
 type discovered struct {
 	written Endpoint
-	base    endpoint // of its URL
-	found   []endpoint
+	base    endpoint            // of its URL
+	workers int                 // number of addresses in use
 	failing bool                // the last lookup failed
 	targets map[string][]string // addresses without port of each target of the SRV records
 
@@ -228,7 +219,11 @@ func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []s
 	d.targets = make(map[string][]string, len(targets))
 	failed := 0
 	for _, t := range targets {
-		found, lookupErr := lookupHost(ctx, r, t.Target)
+		ips, lookupErr := r.LookupNetIP(ctx, "ip", strings.TrimSuffix(t.Target, "."))
+		var found []string
+		for _, ip := range ips {
+			found = append(found, ip.Unmap().String())
+		}
 		if lookupErr != nil {
 			err = lookupErr
 			failed++
@@ -247,15 +242,6 @@ func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []s
 		return nil, err
 	}
 	return addresses[:min(len(addresses), maxDiscovered)], err
-}
-
-// lookupHost returns the addresses of a host.
-func lookupHost(ctx context.Context, r *net.Resolver, host string) (found []string, err error) {
-	ips, err := r.LookupNetIP(ctx, "ip", strings.TrimSuffix(host, "."))
-	for _, ip := range ips {
-		found = append(found, ip.Unmap().String())
-	}
-	return found, err
 }
 
 // endpointAt returns the endpoint of a worker that the lookup has found at address.

@@ -47,6 +47,7 @@ const (
 type lane struct {
 	sink     *Sink
 	endpoint endpoint
+	from     *discovered    // the name of which this is an address; nil for a URL
 	headers  nethttp.Header // of every request
 	advert   *advert
 

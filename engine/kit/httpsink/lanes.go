@@ -112,13 +112,14 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 		if !d.failing && context.Cause(ctx) != context.Canceled {
 			s.host.Log().Warn("lookup failed; the last addresses remain in use",
 				"endpoint", d.base.name,
-				"workers", len(d.found), "error", err)
+				"workers", d.workers, "error", err)
 		}
 	}
 	d.failing = err != nil
 	if err != nil && len(addresses) == 0 {
 		return
 	}
+	d.workers = len(addresses)
 	var found []endpoint
 	for _, a := range addresses {
 		found = append(found, d.endpointAt(a))
@@ -131,11 +132,9 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 func (ls *lanes) replace(d *discovered, found []endpoint) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	has := func(in []endpoint, name string) bool {
-		return slices.ContainsFunc(in, func(e endpoint) bool { return e.name == name })
-	}
 	ls.all = slices.DeleteFunc(ls.all, func(l *lane) bool {
-		gone := has(d.found, l.endpoint.name) && !has(found, l.endpoint.name)
+		gone := l.from == d && !slices.ContainsFunc(found,
+			func(e endpoint) bool { return e.name == l.endpoint.name })
 		if gone {
 			l.current().CloseIdleConnections()
 			delete(ls.paused, l)
@@ -144,29 +143,17 @@ func (ls *lanes) replace(d *discovered, found []endpoint) {
 		}
 		return gone
 	})
-	d.found = d.found[:0]
 	for _, e := range found {
-		if l := ls.at(e.name); l != nil { // it is also listed by its URL or by another name
-			if l.endpoint.address != "" {
-				d.found = append(d.found, e)
-			}
+		// it may also be listed by its URL, or by another name
+		if slices.ContainsFunc(ls.all, func(l *lane) bool { return l.endpoint.name == e.name }) {
 			continue
 		}
-		ls.all = append(ls.all, newLane(ls.sink, e))
-		d.found = append(d.found, e)
+		l := newLane(ls.sink, e)
+		l.from = d
+		ls.all = append(ls.all, l)
 		ls.changed = true
 		ls.sink.host.Log().Info("worker joined", "worker", e.name)
 	}
-}
-
-// at returns the lane with the given name, or nil. The caller holds mu.
-func (ls *lanes) at(name string) *lane {
-	for _, l := range ls.all {
-		if l.endpoint.name == name {
-			return l
-		}
-	}
-	return nil
 }
 
 // run repeats the lookups of names, and ends the pauses of drained workers, until ctx is done.

@@ -1,6 +1,7 @@
 package httpsink
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	nethttp "net/http"
@@ -66,36 +67,30 @@ func (o *Options) Check() error {
 			return stream.OptionErrorf("headers."+name, "%w", err)
 		}
 	}
-	if o.ConnectionAge < 0 {
+	switch {
+	case o.ConnectionAge < 0:
 		return stream.OptionErrorf("connection_age", "is %v; write a time, or 0 for no limit",
 			o.ConnectionAge)
-	}
-	if err := o.Discovery.validate(); err != nil {
-		return err
-	}
-	if err := o.checkRegistry(); err != nil {
-		return err
-	}
-	if o.ConnectTimeout <= 0 {
+	case o.ConnectTimeout <= 0:
 		return stream.OptionErrorf("connect_timeout", "is %v; write a time above 0",
 			o.ConnectTimeout)
 	}
-	err := httpaccess.CheckAuthorization(o.Basic, o.Bearer, o.BearerFile, o.Headers)
-	if err != nil {
-		return err
-	}
-	if err := o.TLS.Check(); err != nil {
-		return err
-	}
+	return cmp.Or(o.Discovery.validate(), o.checkRegistry(),
+		httpaccess.CheckAuthorization(o.Basic, o.Bearer, o.BearerFile, o.Headers),
+		o.TLS.Check(), o.checkSecure(), httpaccess.CheckProxy(o.Proxy))
+}
+
+// checkSecure returns an error if there are options for TLS, and no endpoint uses TLS.
+func (o *Options) checkSecure() error {
 	secure := func(e Endpoint) bool {
 		return strings.EqualFold(e.Scheme, "https") ||
 			strings.HasPrefix(strings.ToLower(e.URL), "https:")
 	}
-	if o.TLS != (httpaccess.TLS{}) && !slices.ContainsFunc(o.Endpoints, secure) {
-		return stream.OptionErrorf("tls", "no endpoint is https, so nothing would be encrypted; "+
-			"write https:// or remove tls")
+	if o.TLS == (httpaccess.TLS{}) || slices.ContainsFunc(o.Endpoints, secure) {
+		return nil
 	}
-	return httpaccess.CheckProxy(o.Proxy)
+	return stream.OptionErrorf("tls", "no endpoint is https, so nothing would be encrypted; "+
+		"write https:// or remove tls")
 }
 
 // CheckFiles returns an error if the file of the option `tls.ca` is not usable.
@@ -109,26 +104,15 @@ func (o *Options) CheckFiles() error {
 // Validate checks the common options, then the sink's own options, and then the file of the option
 // `tls.ca`.
 func Validate(o *Options, own interface{ Check() error }) error {
-	if err := o.Check(); err != nil {
-		return err
-	}
-	if err := own.Check(); err != nil {
-		return err
-	}
-	return o.CheckFiles()
+	return cmp.Or(o.Check(), own.Check(), o.CheckFiles())
 }
 
 // HasAuthorization reports whether an option or an endpoint sets the header Authorization.
 func (o *Options) HasAuthorization() bool {
-	given := o.Basic != nil || o.Bearer != "" || o.BearerFile != ""
-	for name := range o.Headers {
-		given = given || strings.EqualFold(name, "Authorization")
-	}
 	all, _ := o.endpoints(Format{}) // Check reports the error
-	for _, e := range all {
-		given = given || e.auth != ""
-	}
-	return given
+	_, inHeaders := httpaccess.Authorization(o.Headers)
+	return o.Basic != nil || o.Bearer != "" || o.BearerFile != "" || inHeaders ||
+		slices.ContainsFunc(all, func(e endpoint) bool { return e.auth != "" })
 }
 
 // Environment returns lines of text for [stream.EnvironmentUser]. There is a line for each endpoint

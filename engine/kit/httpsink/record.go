@@ -3,6 +3,7 @@
 package httpsink
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,11 +14,9 @@ import (
 // FieldOf returns the field with the given name in record i. If several fields have this name, it
 // returns the last one, as most JSON parsers do.
 func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
-	r := &b.Records[i]
-	fields := b.Fields[r.Field : r.Field+r.NumFields]
-	for n := len(fields) - 1; n >= 0; n-- {
-		if b.Names[fields[n].Name] == name {
-			return fields[n], true
+	for _, f := range slices.Backward(b.FieldsOf(i)) {
+		if b.Names[f.Name] == name {
+			return f, true
 		}
 	}
 	return stream.Field{}, false

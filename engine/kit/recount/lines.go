@@ -7,10 +7,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // MaxLine is the maximum length of a line for [Count.FoundLines], in bytes.
 const MaxLine = 64 << 20
+
+// ExpectRecord adds the lines of record i of b as expected texts, each with the given id. With
+// asJSON, this is the record's JSON object. Otherwise these are its original bytes.
+func (c *Count) ExpectRecord(b *stream.Batch, i int, id []byte, asJSON bool) error {
+	if c.text = c.text[:0]; asJSON {
+		c.text = ndjson.AppendRecord(c.text, b, i)
+	} else {
+		c.text = append(c.text, bytes.TrimSuffix(b.Raw(i), []byte("\n"))...)
+	}
+	for line := range bytes.SplitSeq(c.text, []byte("\n")) {
+		if err := c.Expect(id, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // FoundLines adds each line of r, without its LF, as a text that was found. A carriage return is a
 // part of its line.

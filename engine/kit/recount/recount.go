@@ -32,6 +32,7 @@ type sum [sumBytes]byte
 type Count struct {
 	dir   string
 	files [buckets]*bucket // each is nil until it is used
+	text  []byte           // scratch memory of ExpectRecord
 }
 
 type bucket struct {

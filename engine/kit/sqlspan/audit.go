@@ -1,6 +1,7 @@
 package sqlspan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (a *audit[C]) Close() error {
 func (a *audit[C]) Ledger(ctx context.Context) ([]stream.Mark, bool, error) {
 	there := false
 	ask := a.HasLedger
-	ask.Row = func(scan func(dest ...any) error) error { return scan(&there) }
+	ask.Dest = []any{&there}
 	if err := a.c.Run(ctx, &ask); err != nil || !there {
 		return nil, true, err
 	}
@@ -106,23 +107,15 @@ func (a *audit[C]) Expect(ctx context.Context, b *stream.Batch) error {
 	}
 	table := a.Shape.Known()
 	if !a.shadow {
-		create := fmt.Sprintf(
-			"%s AS SELECT %s AS penstock_at, %s FROM %s WHERE 1 = 0",
-			a.Create,
-			a.At,
-			sqltable.NamesOf(table.Columns),
-			a.Table,
-		)
+		create := fmt.Sprintf("%s AS SELECT %s AS penstock_at, %s FROM %s WHERE 1 = 0", a.Create,
+			a.At, sqltable.NamesOf(table.Columns), a.Table)
 		if err := a.c.Run(ctx, &Statement{SQL: create}); err != nil {
 			return fmt.Errorf("create a temporary table: %w", err)
 		}
 		a.shadow = true
 	}
 	a.rows.Over(table, b)
-	for i := range b.Records {
-		if b.Records[i].State != stream.Kept {
-			continue
-		}
+	for _, i := range b.AppendKept(nil) {
 		if a.rows.Row(i) != "" {
 			b.Drop(i) // the sink has refused it for the same reason
 			continue
@@ -150,64 +143,56 @@ func (a *audit[C]) flush(ctx context.Context) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	err := a.insert(ctx, rows)
-	if _, refused := errors.AsType[*stream.Rejected](a.Outcome(err)); err == nil || !refused {
+	refused, err := a.insert(ctx, rows)
+	if !refused {
 		return err
 	}
 	for i := range rows {
-		err := a.insert(ctx, rows[i:i+1])
-		if _, refused := errors.AsType[*stream.Rejected](a.Outcome(err)); refused {
+		if refused, err = a.insert(ctx, rows[i:i+1]); refused {
 			rows[i].batch.Drop(rows[i].record)
-			continue
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *audit[C]) insert(ctx context.Context, rows []pendingRow) error {
-	var sql strings.Builder
-	fmt.Fprintf(&sql, "INSERT INTO %s VALUES ", a.Shadow)
+// insert inserts rows with one statement. refused reports whether the database refuses a row.
+func (a *audit[C]) insert(ctx context.Context, rows []pendingRow) (refused bool, err error) {
 	var args []any
-	for i, row := range rows {
-		if i > 0 {
-			sql.WriteByte(',')
-		}
-		for k, arg := range row.args {
-			sql.WriteString(map[bool]string{true: "(", false: ","}[k == 0])
-			if args = append(args, arg); a.Audited.Ledger.d.Arrays {
-				fmt.Fprintf(&sql, "$%d", len(args))
-			} else {
-				sql.WriteByte('?')
-			}
-		}
-		sql.WriteByte(')')
+	for _, row := range rows {
+		args = append(args, row.args...)
 	}
-	return a.c.Run(ctx, &Statement{SQL: sql.String(), Args: args})
+	places := ", (?" + strings.Repeat(", ?", len(rows[0].args)-1) + ")"
+	sql := "INSERT INTO " + a.Shadow + " VALUES " + strings.Repeat(places, len(rows))[2:]
+	err = a.c.Run(ctx, &Statement{SQL: a.Audited.Ledger.d.shared(sql), Args: args})
+	_, refused = errors.AsType[*stream.Rejected](a.Outcome(err))
+	return refused, err
 }
 
 // Compare implements stream.Audit.
 func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifference) error) error {
 	if !a.exists && a.missed > 0 {
-		return fmt.Errorf(
-			"the table %s does not exist, but %d records must be in it",
-			a.Table,
-			a.missed,
-		)
+		return fmt.Errorf("the table %s does not exist, but %d records must be in it", a.Table,
+			a.missed)
 	}
 	if !a.shadow {
 		return nil
 	}
-	return a.c.Run(ctx, &Statement{SQL: a.compareSQL(),
-		Row: func(scan func(dest ...any) error) error {
-			var d stream.AuditDifference
-			if err := scan(&d.RecordID, &d.Missing); err != nil {
-				return err
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var d stream.AuditDifference
+	var failed error
+	err := a.c.Run(ctx, &Statement{SQL: a.compareSQL(), Dest: []any{&d.RecordID, &d.Missing},
+		Row: func() {
+			if failed == nil {
+				failed = found(d)
 			}
-			return found(d)
+			if failed != nil {
+				cancel(failed)
+			}
 		}})
+	return cmp.Or(failed, err)
 }
 
 // compareSQL returns the query for the differences between the expected and the stored rows. Each
@@ -216,35 +201,22 @@ func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifferenc
 // not 0. Example: a row that is expected twice and stored once has the sum 1. In mode upsert, the
 // query returns a record id for each expected key that no stored row has.
 func (a *audit[C]) compareSQL() string {
-	columns, expected, stored, differs := a.Key, "1", "-1", "SUM(penstock_n) <> 0"
+	columns, count, differs := a.Key, "1", "MIN(penstock_n) = 1"
 	if len(columns) == 0 {
 		for _, c := range a.Shape.Known().Columns {
 			columns = append(columns, c.Name)
 		}
-	} else {
-		differs = "MIN(penstock_n) = 1"
+		count, differs = "SUM(penstock_n)", "SUM(penstock_n) <> 0"
 	}
 	var values, names []string
 	for i, c := range columns {
 		names = append(names, fmt.Sprintf("c%d", i))
 		values = append(values, a.Same(sqltable.Quote(c))+" AS "+names[i])
 	}
-	count := "SUM(penstock_n)"
-	if len(a.Key) > 0 {
-		count = "1"
-	}
+	list := strings.Join(values, ", ")
 	return fmt.Sprintf(
-		"SELECT MIN(penstock_at), %s FROM (SELECT penstock_at, %s AS penstock_n, %s FROM %s "+
-			"UNION ALL SELECT NULL, %s, %s FROM %s) AS penstock_u GROUP BY %s "+
+		"SELECT MIN(penstock_at), %s FROM (SELECT penstock_at, 1 AS penstock_n, %s FROM %s "+
+			"UNION ALL SELECT NULL, -1, %s FROM %s) AS penstock_u GROUP BY %s "+
 			"HAVING %s AND MIN(penstock_at) IS NOT NULL ORDER BY 1",
-		count,
-		expected,
-		strings.Join(values, ", "),
-		a.Shadow,
-		stored,
-		strings.Join(values, ", "),
-		a.Table,
-		strings.Join(names, ", "),
-		differs,
-	)
+		count, list, a.Shadow, list, a.Table, strings.Join(names, ", "), differs)
 }

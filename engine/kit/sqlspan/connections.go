@@ -72,17 +72,22 @@ func Workers(n int, mode string) (int, error) {
 	return n, nil
 }
 
-// Open creates the lanes, and does not connect them. Their names begin with the text of to, the
-// destination. The Ledger must be open. kind is the sink's name, as in the config. It becomes part
-// of the name of the goroutine that runs [Ledger.Watch].
+// Open creates the lanes, and does not connect them. The name of a lane consists of the destination
+// (the parameter to) and a number. Each lane delivers one batch at a time. If there is a single
+// lane, it is ordered: it delivers the records of each partition in order. The Ledger must be open.
+// kind is the sink's name, as in the config. It becomes part of the name of the goroutine that runs
+// [Ledger.Watch].
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own = NewLane[C](s.database)
-	for range workers {
-		s.workers = append(s.workers, &worker[C]{Lane: NewLane[C](s.database), of: s,
-			writer: s.database.Writer()})
+	lanes := make([]stream.Lane, workers)
+	for i := range lanes {
+		w := &worker[C]{Lane: NewLane[C](s.database), of: s, writer: s.database.Writer()}
+		s.workers = append(s.workers, w)
+		lanes[i] = stream.Lane{Name: fmt.Sprintf("%s #%d", to, i+1), Worker: w,
+			Limits: stream.Limits{InFlight: 1, Ordered: workers == 1}}
 	}
 	s.host.Go(kind+" fence", s.Watch)
-	o.Lanes(Lanes(to, s.workers))
+	o.Lanes(lanes)
 }
 
 // Encodes implements stream.Encoder.
@@ -121,8 +126,7 @@ func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w W
 // Load implements [stream.TransactionalSink]: it returns the progress that the ledger contains. If
 // the server is not running yet, Load waits for it.
 func (s *Connections[C]) Load(ctx context.Context) ([]stream.Mark, error) {
-	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark,
-		error) {
+	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) {
 		return s.Attempt(ctx, nil)
 	}, s.database.Transient)
 }
@@ -151,10 +155,7 @@ func (s *Connections[C]) Take(ctx context.Context,
 		taken, err = s.Ledger.Take(ctx, c, parts, func() error { return s.database.Find(ctx, c) })
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return taken, nil
+	return taken, err
 }
 
 // Change calls f with the ledger's connection, for a change to the ledger. BookBound bounds the
@@ -167,12 +168,10 @@ func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context,
 // Store implements [stream.TransactionalSink]: it stores spans of batches that have no data to
 // write.
 func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
-	spans = Covering(nil, spans)
-	if len(spans) == 0 {
+	if len(Covering(nil, spans)) == 0 {
 		return nil
 	}
-	return s.Change(ctx, func(ctx context.Context,
-		c C) error {
+	return s.Change(ctx, func(ctx context.Context, c C) error {
 		return s.Ledger.Store(ctx, c, spans)
 	})
 }
@@ -180,16 +179,14 @@ func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 // Compact implements [stream.TransactionalSink]: it raises watermarks, and deletes the rows of
 // spans that they cover.
 func (s *Connections[C]) Compact(ctx context.Context, marks []stream.Mark) error {
-	return s.Change(ctx, func(ctx context.Context,
-		c C) error {
+	return s.Change(ctx, func(ctx context.Context, c C) error {
 		return s.Ledger.Compact(ctx, c, marks)
 	})
 }
 
 // Prune implements [stream.TransactionalSink]: it deletes partitions from the ledger.
 func (s *Connections[C]) Prune(ctx context.Context, ids []string) error {
-	return s.Change(ctx, func(ctx context.Context,
-		c C) error {
+	return s.Change(ctx, func(ctx context.Context, c C) error {
 		return s.Ledger.Prune(ctx, c, ids)
 	})
 }

@@ -97,7 +97,7 @@ func TestAhead(t *testing.T) {
 	s.Ahead("diary", nil)
 	d.fail = "enter 0 true"
 	s.Ahead("diary", func(ctx context.Context, c session, w sqlspan.Writer[session]) error {
-		_, err := w.Enter(ctx, c, nil, c.number == 2)
+		_, err := w.Enter(ctx, c, &stream.Batch{}, c.number == 2)
 		return err
 	})
 	d.fail = ""

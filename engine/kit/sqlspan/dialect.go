@@ -44,19 +44,14 @@ type Dialect struct {
 	// Arrays means that one statement stores several rows: it has an array for each argument after
 	// the route. Its parameters are written $1, $2 and so on. InsertSpan then returns part,
 	// from_num and from_key of the inserted rows. The method complete sets defaults of some texts
-	// below. These defaults are for dialects without Arrays, except the default of Expired.
+	// below. These defaults are for dialects without Arrays.
 	Arrays bool
 	// SpanEnd returns the row of $spans with a given start. Arguments: route, part, from_num,
 	// from_key.
 	SpanEnd string
-	// MarkOf returns part, num and key from a partition's row of $marks. Arguments: route, part.
-	MarkOf string
 	// FoldSpans deletes the rows of a partition's spans that end at or before a position.
 	// Arguments: route, part, num, key.
 	FoldSpans string
-	// PruneMarks and PruneSpans delete the rows of a partition from $marks and $spans. Arguments:
-	// route, part.
-	PruneMarks, PruneSpans string
 
 	// Claim inserts the row of a request in $marks, or locks this row if it exists
 	// ([RequestFormat]). Arguments: route, part, name, num, key. With Arrays, Claim returns the
@@ -67,14 +62,11 @@ type Dialect struct {
 	BeforeClaim, AfterClaim []Statement
 	// PruneRequests deletes the row of a request in $marks if its name matches a pattern (this
 	// process wrote it last) or is less than a bound (the request has expired). Arguments: route,
-	// part, pattern, bound. PruneOrphans deletes the spans of a partition that has no row in
-	// $marks. Arguments: route, part.
-	PruneRequests, PruneOrphans string
-	// Expired returns the parts (ids) of at most maxExpired expired requests, in ascending order,
-	// from the first one after the argument part. The name of a request in $marks contains its time
-	// of arrival. The request has expired if this name is less than the bound. Expired omits rows
-	// that other transactions lock, if the database supports this. Arguments: route, part, bound.
-	Expired string
+	// part, pattern, bound.
+	PruneRequests string
+	// SkipLocked is appended to a query that must omit rows that other transactions lock, if the
+	// database supports this.
+	SkipLocked string
 
 	// PresentEpochs and CreateEpochs are Present and Create for the table $epochs. This table has
 	// the epoch of each partition. It exists only if several processes own partitions of the
@@ -90,14 +82,10 @@ type Dialect struct {
 	// RaiseEpoch increments the epoch of a partition, which fences its earlier owner. If the
 	// partition has no epoch, RaiseEpoch inserts 1. Arguments: route, part.
 	RaiseEpoch string
-	// EpochOf returns part and epoch of a partition. Arguments: route, part.
-	EpochOf string
-	// SpansOf returns the rows of all spans of a partition. Arguments: route, part.
-	SpansOf string
 
-	// ID converts the id of a route or partition to an argument of a statement. If ID is nil, the
-	// argument is the id as a string.
-	ID func(id string) any
+	// statements that all dialects have in common; set by complete
+	markOf, spansOf, epochOf             string
+	pruneMarks, pruneSpans, pruneOrphans string
 }
 
 // Beside returns a function that replaces $routes, $marks, $spans and $epochs by the names of the
@@ -113,22 +101,15 @@ func Beside(name sqltable.Name) func(text string) string {
 // complete sets defaults, and inserts the table names into statements.
 func (d *Dialect) complete() {
 	d.SpanEnd = cmp.Or(d.SpanEnd, spansText+" AND part = ? AND from_num = ? AND from_key = ?")
-	d.MarkOf = cmp.Or(d.MarkOf, `SELECT part, num, "key" FROM $marks WHERE route = ? AND part = ?`)
 	d.FoldSpans = cmp.Or(d.FoldSpans, `DELETE FROM $spans WHERE route = ? AND part = ? AND `+
 		`(to_num, to_key) <= (?, ?)`)
-	d.PruneMarks = cmp.Or(d.PruneMarks, `DELETE FROM $marks WHERE route = ? AND part = ?`)
-	d.PruneSpans = cmp.Or(d.PruneSpans, `DELETE FROM $spans WHERE route = ? AND part = ?`)
-	d.EpochOf = cmp.Or(d.EpochOf, `SELECT part, epoch FROM $epochs WHERE route = ? AND part = ?`)
-	d.SpansOf = cmp.Or(d.SpansOf, spansText+" AND part = ?")
 	d.PruneRequests = cmp.Or(d.PruneRequests,
 		`DELETE FROM $marks WHERE route = ? AND part = ? AND (name LIKE ? OR name < ?)`)
-	d.PruneOrphans = cmp.Or(d.PruneOrphans, `DELETE FROM $spans WHERE route = ? AND part = ? AND `+
-		`NOT EXISTS (SELECT 1 FROM $marks m WHERE m.route = $spans.route AND m.part = $spans.part)`)
-	d.Expired = cmp.Or(d.Expired, ExpiredText)
-	texts := []*string{&d.Claim, &d.PruneRequests, &d.PruneOrphans,
-		&d.CreateEpochs, &d.RaiseEpoch, &d.EpochOf, &d.SpansOf,
-		&d.Bump, &d.SetMark, &d.InsertSpan, &d.SpanEnd, &d.MarkOf, &d.FoldSpans,
-		&d.PruneMarks, &d.PruneSpans}
+	d.markOf, d.spansOf, d.epochOf = d.shared(markText), d.shared(partText), d.shared(epochText)
+	d.pruneMarks, d.pruneSpans = d.shared(pruneMarks), d.shared(pruneSpans)
+	d.pruneOrphans = d.shared(pruneOrphans)
+	texts := []*string{&d.Claim, &d.PruneRequests, &d.CreateEpochs, &d.RaiseEpoch,
+		&d.Bump, &d.SetMark, &d.InsertSpan, &d.SpanEnd, &d.FoldSpans}
 	for i := range d.Alone {
 		texts = append(texts, &d.Alone[i].SQL)
 	}
@@ -138,27 +119,32 @@ func (d *Dialect) complete() {
 	for _, text := range texts {
 		*text = d.Names(*text)
 	}
-	if d.ID == nil {
-		d.ID = func(id string) any { return id }
-	}
 }
 
 // shared converts the text of a statement that all dialects have in common. It inserts the names of
-// the tables and, with Arrays, changes the form of the parameters.
+// the tables and, with Arrays, changes the form of the parameters: the parameter of part is then an
+// array.
 func (d *Dialect) shared(text string) string {
+	if d.Arrays {
+		text = strings.Replace(text, "part = ?", "part = ANY (?::text[])", 1)
+	}
 	for i := 1; d.Arrays && strings.Contains(text, "?"); i++ {
 		text = strings.Replace(text, "?", "$"+strconv.Itoa(i), 1)
 	}
 	return d.Names(text)
 }
 
-// ExpiredText is the default of [Dialect.Expired].
-var ExpiredText = `SELECT part FROM $marks WHERE route = ? AND part LIKE '` + requests +
+// expiredText returns the parts (ids) of at most maxExpired expired requests, in ascending order,
+// from the first one after the argument part. The name of a request in $marks contains its time of
+// arrival. The request has expired if this name is less than the bound. Arguments: route, part,
+// bound.
+var expiredText = `SELECT part FROM $marks WHERE route = ? AND part LIKE '` + requests +
 	`' AND part > ? AND name LIKE '` + arrival + `%' AND name < ? ORDER BY part LIMIT ` +
 	strconv.Itoa(maxExpired)
 
 // Statements that all dialects have in common. Their only argument is the route, except in
-// moveMarks and moveSpans. Those two have two arguments: the new and the old route.
+// moveMarks and moveSpans, and where a part follows. moveMarks and moveSpans have two arguments:
+// the new and the old route.
 const (
 	routeText   = `SELECT format, epoch FROM $routes WHERE route = ?`
 	marksText   = `SELECT part, name, num, "key" FROM $marks WHERE route = ?`
@@ -168,4 +154,13 @@ const (
 	moveSpans   = `UPDATE $spans SET route = ? WHERE route = ?`
 	shareText   = `UPDATE $routes SET format = 2 WHERE route = ?`
 	spansText   = `SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`
+
+	markText   = `SELECT part, num, "key" FROM $marks WHERE route = ? AND part = ?`
+	partText   = spansText + ` AND part = ?` // all spans of a partition
+	epochText  = `SELECT part, epoch FROM $epochs WHERE route = ? AND part = ?`
+	pruneMarks = `DELETE FROM $marks WHERE route = ? AND part = ?`
+	pruneSpans = `DELETE FROM $spans WHERE route = ? AND part = ?`
+	// deletes the spans of a partition that has no row in $marks
+	pruneOrphans = pruneSpans + ` AND NOT EXISTS (SELECT 1 FROM $marks m
+		WHERE m.route = $spans.route AND m.part = $spans.part)`
 )

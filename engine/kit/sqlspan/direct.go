@@ -61,11 +61,15 @@ func (d *Direct) Run(ctx context.Context, statements ...*Statement) (err error) 
 		for i, a := range s.Args {
 			args[i] = a
 		}
-		if s.Row == nil {
+		if s.Dest == nil {
 			s.Affected, err = d.Exec(ctx, s.SQL, args...)
 		} else {
 			err = d.Query(ctx, func(v []driver.Value) error {
-				return s.Row(func(dest ...any) error { return sqldriver.Scan(v, dest...) })
+				err := sqldriver.Scan(v, s.Dest...)
+				if err == nil && s.Row != nil {
+					s.Row()
+				}
+				return err
 			}, s.SQL, args...)
 		}
 		if err != nil {

@@ -6,14 +6,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The types of the arguments of statements, with one letter for each argument: i for an id, t for a
-// text, n for a position's number, k for a position's key.
+// The types of the arguments of statements, with one letter for each argument: t for a text, n for
+// a position's number, k for a position's key.
 const (
-	kindsOfMark     = "itnk" // part, name, num, key
-	kindsOfPosition = "ink"  // part, num, key
-	kindsOfSpan     = "inknk"
-	kindsOfPart     = "i"
-	kindsOfPrune    = "itt" // part, pattern and bound of the name
+	kindsOfMark     = "ttnk" // part, name, num, key
+	kindsOfPosition = "tnk"  // part, num, key
+	kindsOfSpan     = "tnknk"
+	kindsOfPart     = "t"
+	kindsOfPrune    = "ttt" // part, pattern and bound of the name
 )
 
 // over returns statements with the given SQL text and the arguments in rows. There is one statement
@@ -23,14 +23,7 @@ func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))
 		for i, row := range rows {
-			args := append(make([]any, 0, 1+len(row)), l.route)
-			for k, value := range row {
-				if kinds[k] == 'i' {
-					value = l.d.ID(value.(string))
-				}
-				args = append(args, value)
-			}
-			statements[i] = &Statement{SQL: text, Args: args}
+			statements[i] = &Statement{SQL: text, Args: append([]any{l.route}, row...)}
 		}
 		return statements
 	}
@@ -46,6 +39,14 @@ func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 		}
 	}
 	return []*Statement{{SQL: text, Args: args}}
+}
+
+// reading makes statements store their results in dest and call row for each row, and returns them.
+func reading(statements []*Statement, row func(), dest ...any) []*Statement {
+	for _, s := range statements {
+		s.Row, s.Dest = row, dest
+	}
+	return statements
 }
 
 // partsOf returns ids, the ids of partitions, as rows of arguments for the method over.
@@ -93,14 +94,12 @@ func (l *Ledger) entry(spans []stream.Span) *entry {
 	e.insert = l.over(l.d.InsertSpan, kindsOfSpan, rows)
 	if l.d.Arrays {
 		e.inserted = make(map[place]bool, len(spans))
-		e.insert[0].Row = func(scan func(dest ...any) error) error {
-			var p place
-			var key []byte
-			err := scan(&p.part, &p.from.Num, &key)
+		var p place
+		var key []byte
+		reading(e.insert, func() {
 			p.from.Key = string(key)
 			e.inserted[p] = true
-			return err
-		}
+		}, &p.part, &p.from.Num, &key)
 	}
 	return e
 }
@@ -121,19 +120,13 @@ func (e *entry) readMarks() []*Statement {
 
 // marksOf returns the statements that read the watermarks of partitions, and store them in marks.
 func (l *Ledger) marksOf(parts [][]any, marks map[string]stream.Position) []*Statement {
-	statements := l.over(l.d.MarkOf, kindsOfPart, parts)
-	for _, s := range statements {
-		s.Row = func(scan func(dest ...any) error) error {
-			var part string
-			var at stream.Position
-			var key []byte
-			err := scan(&part, &at.Num, &key)
-			at.Key = string(key)
-			marks[part] = at
-			return err
-		}
-	}
-	return statements
+	var part string
+	var at stream.Position
+	var key []byte
+	return reading(l.over(l.d.markOf, kindsOfPart, parts), func() {
+		at.Key = string(key)
+		marks[part] = at
+	}, &part, &at.Num, &key)
 }
 
 // judge reports whether none, all or a part of the spans were already stored. Call it after the
@@ -176,17 +169,14 @@ func (e *entry) before(ctx context.Context,
 	if len(missing) == 0 {
 		return ends, false, nil
 	}
-	there := make(map[place]stream.Position)
 	statements := e.ledger.over(e.ledger.d.SpanEnd, kindsOfPosition, rows)
-	for _, statement := range statements {
-		statement.Row = func(scan func(dest ...any) error) error {
-			r, err := scanRow(scan)
-			there[place{r.Part, r.From}] = r.To
-			return err
-		}
-	}
+	stored := readSpans(statements...)
 	if err := s.Run(ctx, statements...); err != nil {
 		return nil, false, err
+	}
+	there := make(map[place]stream.Position)
+	for _, r := range *stored {
+		there[place{r.Part, r.From}] = r.To
 	}
 	for _, i := range missing {
 		if end, ok := there[placeOf(&e.spans[i])]; ok {

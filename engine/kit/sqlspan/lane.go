@@ -3,7 +3,6 @@ package sqlspan
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
@@ -105,20 +104,6 @@ func (l *Lane[C]) Close() {
 	}
 }
 
-// Lanes returns a [stream.Lane] for each worker. The name of a lane consists of the destination
-// (the parameter to) and a number. Each lane delivers one batch at a time. If there is a single
-// lane, it is ordered: it delivers the records of each partition in order.
-func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
-	lanes := make([]stream.Lane, len(workers))
-	for i, w := range workers {
-		lanes[i] = stream.Lane{
-			Name: fmt.Sprintf("%s #%d", to, i+1), Worker: w,
-			Limits: stream.Limits{InFlight: 1, Ordered: len(workers) == 1},
-		}
-	}
-	return lanes
-}
-
 // Writer has the steps of [Deliver] that depend on the database. The caller has the connection for
 // itself. If a method fails, [Server.Restore] rolls back the changes.
 type Writer[C Session] interface {
@@ -129,7 +114,7 @@ type Writer[C Session] interface {
 	Prepare(ctx context.Context, c C, b *stream.Batch) error
 	// Enter begins the transaction of a batch, as [Ledger.Enter] does. data reports whether the
 	// caller will write rows in this transaction.
-	Enter(ctx context.Context, c C, spans []stream.Span, data bool) (Presence, error)
+	Enter(ctx context.Context, c C, b *stream.Batch, data bool) (Presence, error)
 	// Write writes the rows to the table, in the transaction of Enter.
 	Write(ctx context.Context, c C, b *stream.Batch, data []byte) error
 }
@@ -159,22 +144,14 @@ func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.S
 			return err
 		}
 	}
-	spans := Covering(nil, b.Spans)
-	if len(spans) == 0 && len(data) == 0 {
+	if len(data) == 0 && len(Covering(nil, b.Spans)) == 0 {
 		return nil
 	}
-	presence, err := w.Enter(ctx, c, spans, len(data) > 0)
-	if e, ok := errors.AsType[*OverlapError](err); ok {
-		var write bool
-		if write, err = e.Finish(ctx, c, b); !write {
-			data = nil
-		}
-		presence = None
-	}
+	presence, err := w.Enter(ctx, c, b, len(data) > 0)
 	if err != nil || presence == All {
 		return err
 	}
-	if len(data) > 0 {
+	if len(data) > 0 && presence == None {
 		if err := w.Write(ctx, c, b, data); err != nil {
 			return err
 		}

@@ -58,11 +58,8 @@ func (d *callLog) run(verb string, statements []*sqlspan.Statement) error {
 	for _, s := range statements {
 		verb += " " + strings.SplitN(s.SQL, " ", 2)[0]
 		s.Affected = 1
-		if s.Row != nil && strings.Contains(s.SQL, "epoch") {
-			_ = s.Row(func(dest ...any) error {
-				*dest[0].(*int64), *dest[1].(*int64) = sqlspan.Format, d.epoch
-				return nil
-			})
+		if s.Dest != nil && strings.Contains(s.SQL, "epoch") {
+			*s.Dest[0].(*int64), *s.Dest[1].(*int64) = sqlspan.Format, d.epoch
 		}
 	}
 	return d.record(verb)
@@ -94,8 +91,9 @@ func (d *callLog) Prepare(context.Context, session, *stream.Batch) error {
 	return d.record("prepare")
 }
 
-func (d *callLog) Enter(_ context.Context, _ session, spans []stream.Span,
+func (d *callLog) Enter(_ context.Context, _ session, b *stream.Batch,
 	data bool) (sqlspan.Presence, error) {
+	spans := sqlspan.Covering(nil, b.Spans)
 	return d.presence, d.record(fmt.Sprintf("enter %d %v", len(spans), data))
 }
 
@@ -305,11 +303,8 @@ type other struct{ session }
 func (o other) Run(ctx context.Context, statements ...*sqlspan.Statement) error {
 	err := o.session.Run(ctx, statements...)
 	for _, s := range statements {
-		if s.Row != nil {
-			_ = s.Row(func(dest ...any) error {
-				*dest[0].(*int64) = sqlspan.Format + 1
-				return nil
-			})
+		if s.Dest != nil {
+			*s.Dest[0].(*int64) = sqlspan.Format + 1
 		}
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,9 +33,12 @@ type Session interface {
 type Statement struct {
 	SQL  string
 	Args []any
-	// Row is called for each row of the result. dest are of type *string, *int64, *[]byte or *bool.
-	Row      func(scan func(dest ...any) error) error
-	Affected int64 // rows changed, set by Run if Row is nil
+	// Dest has a pointer for each column of the result, of type *string, *int64, *[]byte or *bool.
+	// It is nil for a statement without a result. Row may be nil. Otherwise it is called for each
+	// row, when the values of the row are stored in Dest.
+	Dest     []any
+	Row      func()
+	Affected int64 // rows changed, set by Run if Dest is nil
 }
 
 // Ledger is the ledger of one route in a database. It records which data the database contains, in
@@ -47,13 +51,12 @@ type Ledger struct {
 	ASCII atomic.Bool
 
 	d     Dialect
-	rows  string // value of the column route; equal to Name unless keep is set
-	route any    // rows, in the form of an argument
-	fence any    // key of the row with the epoch; equal to route unless keep is set
+	route string // value of the column route; equal to Name unless keep is set
+	fence string // key of the row with the epoch; equal to route unless keep is set
 
-	// keep, own and byRoute are set only in a ledger of RequestFormat. keep is the time for which
-	// requests are kept, and own is the id of this process. In RoutesTable, the statements of
-	// byRoute lock the row with the ledger's Name, and those of d lock the row of this process.
+	// keep and own are set only in a ledger of RequestFormat. keep is the time for which requests
+	// are kept, and own is the id of this process. In RoutesTable, the statements of byRoute lock
+	// the row with the ledger's Name. Those of d lock the row with the key fence.
 	keep    time.Duration
 	own     string
 	byRoute Dialect
@@ -65,7 +68,9 @@ type Ledger struct {
 	lost  chan error   // buffer of 1: why the route has to end
 
 	shared atomic.Bool // set by the first Take: partitions have owners with epochs
-	owners ownerships  // used if shared is set
+	// The partitions that this process owns, each an ownership. The key is the number of the
+	// assignment by which the broker has given a partition to this process. Used if shared is set.
+	owners sync.Map
 }
 
 // NewLedger returns a ledger without a name. The ledger logs to h.
@@ -81,18 +86,17 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 	if o.OwnLetters {
 		l.whole, l.Name = l.Name, l.Name+lettersSuffix
 	}
-	l.rows = l.Name
-	fence := l.Name
+	l.route, l.fence, l.byRoute = l.Name, l.Name, dialect(l.Name)
+	l.byRoute.complete()
+	l.d = l.byRoute
 	if o.Keep > 0 {
-		l.keep, l.own, l.byRoute = o.Keep, o.Own, dialect(l.Name)
-		l.byRoute.complete()
-		l.rows = rowsOfTarget(l.Name, route, table)
-		fence = fenceOf(l.rows, l.own)
+		l.keep, l.own = o.Keep, o.Own
+		l.route = rowsOfTarget(l.Name, route, table)
+		l.fence = fenceOf(l.route, l.own)
+		l.d = dialect(l.fence)
+		l.d.complete()
 		l.host.Count(duplicateRequests, 0)
 	}
-	l.d = dialect(fence)
-	l.d.complete()
-	l.route, l.fence = l.d.ID(l.rows), l.d.ID(fence)
 }
 
 // lettersSuffix ends the name of a ledger for dead letters that are sent again. Dead letters have
@@ -102,7 +106,7 @@ func (l *Ledger) Open(o stream.SinkOptions, configured, table string,
 const lettersSuffix = " letters"
 
 // LedgerName implements [stream.TransactionalSink].
-func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.rows) }
+func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.route) }
 
 // Watch waits until the route must end, and returns the reason. For example, another process may
 // have become the owner of the ledger. If ctx ends first, Watch returns nil.
@@ -158,36 +162,28 @@ func (l *Ledger) Await(
 			errors.New("the database could not be reached in time"))
 		defer cancel()
 	}
-	o := retry.Options{Policy: loadBackoff, MaxAttempts: -1}
-	o.Classify = func(err error) retry.Action {
-		if Ends(err) != nil || !transient(err) {
-			return retry.Fail
-		}
-		return retry.Retry
-	}
-	o.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.AttemptFailed && e.Action == retry.Retry {
-			l.host.Log().Warn("the ledger cannot be read yet; retrying",
-				"again_in", e.Wait, "error", e.Err)
-		}
-	}
-	return retry.Value(ctx, attempt, o)
+	return retry.Value(ctx, attempt, retry.Options{Policy: loadBackoff, MaxAttempts: -1,
+		Classify: func(err error) retry.Action {
+			if Ends(err) != nil || !transient(err) {
+				return retry.Fail
+			}
+			return retry.Retry
+		},
+		OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.AttemptFailed && e.Action == retry.Retry {
+				l.host.Log().Warn("the ledger cannot be read yet; retrying",
+					"again_in", e.Wait, "error", e.Err)
+			}
+		}})
 }
 
-// statement returns a statement with the route as its only argument.
-func (l *Ledger) statement(text string, row func(scan func(dest ...any) error) error) *Statement {
-	return l.statementOf(l.route, text, row)
+// statement returns a statement with the given route as its only argument.
+func (l *Ledger) statement(route, text string, dest ...any) *Statement {
+	return &Statement{SQL: l.d.shared(text), Args: []any{route}, Dest: dest}
 }
 
-func (l *Ledger) statementOf(route any, text string,
-	row func(scan func(dest ...any) error) error) *Statement {
-	return &Statement{SQL: l.d.shared(text), Args: []any{route}, Row: row}
-}
-
-func (l *Ledger) readRoute(route any, lock string, format, epoch *int64) *Statement {
-	return l.statementOf(route, routeText+lock, func(scan func(dest ...any) error) error {
-		return scan(format, epoch)
-	})
+func (l *Ledger) readRoute(route, lock string, format, epoch *int64) *Statement {
+	return l.statement(route, routeText+lock, format, epoch)
 }
 
 // Load returns the progress of all partitions of the route. Before that, it creates missing tables
@@ -213,8 +209,10 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if format != Format {
 		return nil, &FormatError{Ledger: l.Name, Format: format}
 	}
+	// Dead letters that were delivered before the route's ledger got SharedFormat have entries
+	// there. Without the entries, they would be delivered again.
 	if l.whole != "" {
-		if err := moveLetters(ctx, l, s); err != nil {
+		if err := s.Run(ctx, move(l, l.whole, " AND part LIKE 'letter.%'")...); err != nil {
 			return nil, err
 		}
 	}
@@ -235,10 +233,10 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 }
 
 // advance begins a transaction that waits until those of earlier processes have ended. It raises
-// the epoch of a route, and then runs more. It returns the route's format before more, and the new
-// epoch. alone has the statements of Dialect.Alone for this route.
-func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route any,
-	more ...*Statement) (format, epoch int64, err error) {
+// the epoch of a route. It returns the route's format and the new epoch. alone has the statements
+// of Dialect.Alone for this route.
+func advance(ctx context.Context, l *Ledger, s Session, alone []Statement,
+	route string) (format, epoch int64, err error) {
 	if err := s.Begin(ctx, pointers(alone)...); err != nil {
 		return 0, 0, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
 	}
@@ -248,8 +246,33 @@ func advance(ctx context.Context, l *Ledger, s Session, alone []Statement, route
 		statements = append(statements, bump)
 	}
 	statements = append(statements, l.readRoute(route, "", &format, &epoch))
-	err = s.Run(ctx, append(statements, more...)...)
+	err = s.Run(ctx, statements...)
 	return format, epoch, err
+}
+
+// convert converts the ledger from Format to another format, in a transaction with change. It
+// fences every process that has loaded the ledger in the old format: each transaction of such a
+// process has ended, or will find a different epoch and fail.
+func convert(ctx context.Context, l *Ledger, s Session, to int64, change func() error) error {
+	var format, epoch int64
+	err := s.Run(ctx, l.readRoute(l.Name, "", &format, &epoch))
+	if err != nil || format == to {
+		return err
+	}
+	if format, _, err = advance(ctx, l, s, l.byRoute.Alone, l.Name); err != nil {
+		return err
+	}
+	switch format {
+	case Format:
+		err = change()
+	case to: // another process has converted it
+	default:
+		err = &FormatError{Ledger: l.Name, Format: format}
+	}
+	if err != nil {
+		return err
+	}
+	return s.Commit(ctx)
 }
 
 // Create creates the ledger's tables if they are missing.
@@ -261,7 +284,7 @@ func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts
 	there := false
 	if present.SQL != "" {
 		ask := present
-		ask.Row = func(scan func(dest ...any) error) error { return scan(&there) }
+		ask.Dest = []any{&there}
 		if err := s.Run(ctx, &ask); err != nil {
 			return err
 		}
@@ -291,42 +314,37 @@ func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 // the spans table.
 func readRows(ctx context.Context, l *Ledger, s Session,
 	texts ...string) (marks []stream.Mark, _ []Row, err error) {
-	row := func(scan func(dest ...any) error) error {
-		var m stream.Mark
-		var key []byte
-		err := scan(&m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
+	var m stream.Mark
+	var key []byte
+	row := func() {
 		m.Watermark.Key = string(key)
 		if stream.IsRequest(m.Part.ID) {
 			m.Part.Name, _, _ = strings.Cut(m.Part.Name, writtenBy)
 		}
 		marks = append(marks, m)
-		return err
 	}
-	rows, spans := rowsOf()
 	var statements []*Statement
 	for _, text := range texts {
-		statements = append(statements, l.statement(text, row))
+		statements = append(statements, l.statement(l.route, text))
 	}
-	err = s.Run(ctx, append(statements, l.statement(spansText, spans))...)
+	reading(statements, row, &m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
+	spans := l.statement(l.route, spansText)
+	rows := readSpans(spans)
+	err = s.Run(ctx, append(statements, spans)...)
 	return marks, *rows, err
 }
 
-// rowsOf returns a slice and a function for Statement.Row. The function appends the rows of the
-// spans table to the slice.
-func rowsOf() (*[]Row, func(scan func(dest ...any) error) error) {
-	var rows []Row
-	return &rows, func(scan func(dest ...any) error) error {
-		r, err := scanRow(scan)
-		rows = append(rows, r)
-		return err
-	}
-}
-
-func scanRow(scan func(dest ...any) error) (r Row, err error) {
+// readSpans makes statements, which select rows of the spans table, append these rows to the
+// result.
+func readSpans(statements ...*Statement) (rows *[]Row) {
+	rows = new([]Row)
+	var r Row
 	var from, to []byte
-	err = scan(&r.Part, &r.From.Num, &from, &r.To.Num, &to)
-	r.From.Key, r.To.Key = string(from), string(to)
-	return r, err
+	reading(statements, func() {
+		r.From.Key, r.To.Key = string(from), string(to)
+		*rows = append(*rows, r)
+	}, &r.Part, &r.From.Num, &from, &r.To.Num, &to)
+	return rows
 }
 
 // fold raises the watermarks of partitions to those in the parameter marks, and deletes the rows of
@@ -373,13 +391,12 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	statements := pruneRequests(l, requests)
 	if len(ids) > 0 {
 		parts := partsOf(ids)
-		statements = append(statements, append(l.over(l.d.PruneSpans, kindsOfPart, parts),
-			l.over(l.d.PruneMarks, kindsOfPart, parts)...)...)
+		statements = append(statements, append(l.over(l.d.pruneSpans, kindsOfPart, parts),
+			l.over(l.d.pruneMarks, kindsOfPart, parts)...)...)
 	}
 	for _, id := range ids {
 		if l.keep > 0 { // the id is that of an earlier process: delete its epoch
-			statements = append(statements,
-				l.statementOf(l.d.ID(fenceOf(l.rows, id)), forgetText, nil))
+			statements = append(statements, l.statement(fenceOf(l.route, id), forgetText))
 		}
 	}
 	return l.change(ctx, s, func() error { return s.Run(ctx, statements...) })
@@ -387,10 +404,7 @@ func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 
 // Store stores spans in the ledger without data, for batches of which no record is to be written.
 func (l *Ledger) Store(ctx context.Context, s Session, spans []stream.Span) error {
-	presence, err := l.Enter(ctx, s, spans)
-	if e, ok := errors.AsType[*OverlapError](err); ok {
-		presence, err = None, insertRows(ctx, l, s, e.rows)
-	}
+	presence, err := l.Enter(ctx, s, &stream.Batch{Spans: spans})
 	if err != nil || presence == All {
 		return err
 	}
@@ -422,28 +436,35 @@ func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error
 
 func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
 	more []*Statement) error {
-	g, err := l.guard(spans)
+	locks, check, err := l.guard(spans)
 	if err != nil {
 		return err
 	}
-	if err := s.Begin(ctx, append(g.statements, more...)...); err != nil {
+	if err := s.Begin(ctx, append(locks, more...)...); err != nil {
 		return err
 	}
-	return g.check()
+	return check()
 }
 
-// Enter begins a transaction, checks the epochs as Begin and Add do, and stores the rows of spans.
-// It reports how many of the spans were already stored: none, all or a part. All means that the
-// batch was already delivered, and the transaction must be rolled back. With Part, the error is a
-// PartError or, for requests, an OverlapError. Enter runs the statements of the parameter more
-// together with its own.
-func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
+// Enter begins a transaction, checks the epochs as Begin and Add do, and stores the rows of the
+// spans of b, which must have been split. It runs the statements of the parameter more together
+// with its own. The result reports how much of b was already stored:
+//
+//   - None: the caller must write the records of b.
+//   - All: the batch was already delivered, and the transaction must be rolled back.
+//   - Part: another process has stored the records of b, but not all of its spans. The caller must
+//     write no records, and commit the transaction.
+//
+// If the ledger was changed by hand, the error is a PartError. If another process has stored some
+// of the records, it is a [stream.Split].
+func (l *Ledger) Enter(ctx context.Context, s Session, b *stream.Batch,
 	more ...*Statement) (Presence, error) {
+	spans := Covering(nil, b.Spans)
 	own, c, statements := l.entries(spans)
 	if err := l.begin(ctx, s, spans, append(statements, more...)); err != nil {
 		return None, err
 	}
-	return judge(ctx, l, s, own, c)
+	return judge(ctx, l, s, b, own, c)
 }
 
 // entries divides spans in two groups. The result own stores the spans of partitions that only this
@@ -463,19 +484,20 @@ func (l *Ledger) entries(spans []stream.Span) (own *entry, c *claims, statements
 	return own, c, statements
 }
 
-// Add stores the rows of spans as Enter does, but in a transaction that Begin has begun.
-func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Presence, error) {
+// Add is like Enter, but in a transaction that Begin has begun.
+func (l *Ledger) Add(ctx context.Context, s Session, b *stream.Batch) (Presence, error) {
+	spans := Covering(nil, b.Spans)
 	if len(spans) == 0 {
 		return None, nil
 	}
 	own, c, statements := l.entries(spans)
 	check := func() error { return nil }
 	if l.shared.Load() {
-		g, err := l.guard(spans)
+		locks, checkEpochs, err := l.guard(spans)
 		if err != nil {
 			return None, err
 		}
-		statements, check = append(g.statements, statements...), g.check
+		statements, check = append(locks, statements...), checkEpochs
 	}
 	if err := s.Run(ctx, statements...); err != nil {
 		return None, err
@@ -483,16 +505,15 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 	if err := check(); err != nil {
 		return None, err
 	}
-	return judge(ctx, l, s, own, c)
+	return judge(ctx, l, s, b, own, c)
 }
 
-// moveLetters moves the entries of dead letters from the route's ledger to this one. They were
-// delivered before the route's ledger got SharedFormat, and would otherwise be delivered again.
-func moveLetters(ctx context.Context, l *Ledger, s Session) error {
-	const letters = " AND part LIKE 'letter.%'"
-	whole := l.d.ID(l.whole)
-	return s.Run(ctx, &Statement{SQL: l.d.shared(moveMarks + letters), Args: []any{l.route, whole}},
-		&Statement{SQL: l.d.shared(moveSpans + letters), Args: []any{l.route, whole}})
+// move returns the statements that move the entries of another route to this ledger. condition is
+// "" or further SQL that the entries must meet.
+func move(l *Ledger, from, condition string) []*Statement {
+	args := []any{l.route, from}
+	return []*Statement{{SQL: l.d.shared(moveMarks + condition), Args: args},
+		{SQL: l.d.shared(moveSpans + condition), Args: args}}
 }
 
 // pointers returns pointers to copies of the statements.

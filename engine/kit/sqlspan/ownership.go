@@ -3,7 +3,6 @@ package sqlspan
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -14,94 +13,48 @@ type ownership struct {
 	assignment uint32
 	part       stream.Partition
 	epoch      int64
-	confirmed  bool
-}
-
-// ownerships has the partitions that this process owns. The key is the number of the assignment by
-// which the broker has given a partition to this process. The zero value is ready for use. It is
-// safe for concurrent use.
-type ownerships struct {
-	mu  sync.Mutex // guards the other fields
-	all map[uint32]ownership
-}
-
-// set notes that this process owns a partition. Until the assignment is confirmed, the process
-// must not write to the partition.
-func (o *ownerships) set(own ownership) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.all == nil {
-		o.all = make(map[uint32]ownership)
-	}
-	o.all[own.assignment] = own
-}
-
-func (o *ownerships) confirm(assignments []uint32) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, n := range assignments {
-		if own, ok := o.all[n]; ok {
-			own.confirmed = true
-			o.all[n] = own
-		}
-	}
-}
-
-func (o *ownerships) release(assignments []uint32) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, n := range assignments {
-		delete(o.all, n)
-	}
+	confirmed  bool // until then, this process must not write to the partition
 }
 
 // confirmed returns the ownership of a partition in a confirmed assignment. If it returns false,
 // this process must not write spans of the partition.
-func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	own, ok := o.all[assignment]
+func confirmed(l *Ledger, assignment uint32, part string) (ownership, bool) {
+	loaded, _ := l.owners.Load(assignment)
+	own, ok := loaded.(ownership)
 	return own, ok && own.confirmed && own.part.ID == part
 }
 
-// guard ensures that the epochs in the ledger are those of this process during a transaction. Its
-// statements read and lock the epochs in the ledger. Its function check then compares them with the
-// epochs of this process.
-type guard struct {
-	statements []*Statement
-	check      func() error // to be called after the statements have run
-}
-
-// guard returns the guard for a transaction that writes spans. It checks the epoch of the route or,
-// if the ledger has several owners, the epochs of the partitions of spans.
-func (l *Ledger) guard(spans []stream.Span) (guard, error) {
+// guard ensures that the epochs in the ledger are those of this process during a transaction that
+// writes spans: the epoch of the route or, if the ledger has several owners, those of the
+// partitions of spans. The statements read and lock the epochs in the ledger. After they have run,
+// check compares the epochs with those of this process.
+func (l *Ledger) guard(spans []stream.Span) (statements []*Statement,
+	check func() error, err error) {
 	if l.shared.Load() {
 		return l.guardParts(spans)
 	}
 	var format, epoch int64
-	return guard{
-		statements: append(pointers(l.d.Share), l.readRoute(l.fence, l.d.Lock, &format, &epoch)),
-		check:      func() error { return l.check(epoch) },
-	}, nil
+	return append(pointers(l.d.Share), l.readRoute(l.fence, l.d.Lock, &format, &epoch)),
+		func() error { return l.check(epoch) }, nil
 }
 
-func (l *Ledger) guardParts(spans []stream.Span) (guard, error) {
+func (l *Ledger) guardParts(spans []stream.Span) ([]*Statement, func() error, error) {
 	var owned []ownership
 	for i := range spans {
 		s := &spans[i]
 		if i > 0 && s.Assignment == spans[i-1].Assignment && s.Part.ID == spans[i-1].Part.ID {
 			continue
 		}
-		own, ok := l.owners.confirmed(s.Assignment, s.Part.ID)
+		own, ok := confirmed(l, s.Assignment, s.Part.ID)
 		if !ok {
-			return guard{}, &stream.FencedError{Assignment: s.Assignment, Part: *s.Part,
+			return nil, nil, &stream.FencedError{Assignment: s.Assignment, Part: *s.Part,
 				Err: fmt.Errorf("its assignment in the ledger %q has ended or is not confirmed",
 					l.Name)}
 		}
 		owned = append(owned, own)
 	}
 	statements, seen := l.shareEpochs(owned)
-	return guard{statements, func() error {
+	return statements, func() error {
 		for i := range owned {
 			if own := &owned[i]; seen[own.part.ID] != own.epoch {
 				return &stream.FencedError{Assignment: own.assignment, Part: own.part,
@@ -110,7 +63,7 @@ func (l *Ledger) guardParts(spans []stream.Span) (guard, error) {
 			}
 		}
 		return nil
-	}}, nil
+	}, nil
 }
 
 // shareEpochs returns statements that read the epochs of partitions into the map seen. They also
@@ -133,15 +86,8 @@ func (l *Ledger) shareEpochs(owned []ownership) (statements []*Statement, seen m
 }
 
 func (l *Ledger) readEpochs(lock string, ids []string, seen map[string]int64) []*Statement {
-	statements := l.over(l.d.EpochOf+lock, kindsOfPart, partsOf(ids))
-	for _, s := range statements {
-		s.Row = func(scan func(dest ...any) error) error {
-			var part string
-			var epoch int64
-			err := scan(&part, &epoch)
-			seen[part] = epoch
-			return err
-		}
-	}
-	return statements
+	var part string
+	var epoch int64
+	return reading(l.over(l.d.epochOf+lock, kindsOfPart, partsOf(ids)),
+		func() { seen[part] = epoch }, &part, &epoch)
 }

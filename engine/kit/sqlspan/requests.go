@@ -94,12 +94,8 @@ func claim(l *Ledger, spans []stream.Span) *claims {
 	}
 	c.insert = l.over(l.d.Claim, kindsOfMark, rows)
 	if l.d.Arrays {
-		c.insert[0].Row = func(scan func(dest ...any) error) error {
-			var part string
-			err := scan(&part)
-			c.isNew[part] = true
-			return err
-		}
+		var part string
+		reading(c.insert, func() { c.isNew[part] = true }, &part)
 	}
 	return c
 }
@@ -182,11 +178,8 @@ func (c *claims) read(ctx context.Context, s Session, parts [][]any) error {
 		return nil
 	}
 	marks := make(map[string]stream.Position, len(parts))
-	found, row := rowsOf()
-	statements := c.l.over(c.l.d.SpansOf, kindsOfPart, parts)
-	for _, statement := range statements {
-		statement.Row = row
-	}
+	statements := c.l.over(c.l.d.spansOf, kindsOfPart, parts)
+	found := readSpans(statements...)
 	if err := s.Run(ctx, append(c.l.marksOf(parts, marks), statements...)...); err != nil {
 		return err
 	}
@@ -219,8 +212,9 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 	return append(left, r)
 }
 
-// insertRows stores spans of requests, and does not check whether the ledger already contains
-// ranges of them. The transaction must have locked the rows of these requests in the marks table.
+// insertRows stores spans, and does not check whether the ledger already contains ranges of them.
+// The transaction must have locked their partitions: the rows of requests in the marks table, or
+// the epochs.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
@@ -228,62 +222,47 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 	return s.Run(ctx, l.entry(spans).insert...)
 }
 
-// OverlapError means that the ledger already contains a part of a batch with requests, for example
-// because another process has stored it. The transaction is still open. The caller can continue it
-// with Finish.
-type OverlapError struct {
-	missing map[string][]stream.Range // missing ranges by partition
-	rows    []stream.Span
-	ledger  *Ledger
-}
-
-// Error returns the problem.
-func (e *OverlapError) Error() string {
-	return fmt.Sprintf("another process has stored a part of the batch in the ledger %q",
-		e.ledger.Name)
-}
-
-// Finish continues the transaction. If all kept records of the batch are missing, it stores the
-// missing spans and returns true: the caller must write the records. If none are missing, it only
-// stores the missing spans. If some are missing, Finish returns a [stream.Split] into the stored
-// and the missing records, and the transaction must be rolled back.
-func (e *OverlapError) Finish(ctx context.Context, s Session,
-	b *stream.Batch) (write bool, err error) {
-	b.Split()
-	var stored, missing []int
+// remaining reports which records of b must be written if the ledger already contains a part of b.
+// missing has the ranges that it lacks. If all kept records are missing, the result is None. If
+// none are, for example because there are none, it is Part. Otherwise the error is a [stream.Split]
+// into the stored and the missing records.
+func remaining(l *Ledger, b *stream.Batch, missing []stream.Span) (Presence, error) {
+	ranges := make(map[string][]stream.Range)
+	for i := range missing {
+		id := missing[i].Part.ID
+		ranges[id] = append(ranges[id], missing[i].Range)
+	}
+	var stored, left []int
 	for i := range b.Records {
+		r := &b.Records[i]
+		covers := func(s stream.Range) bool {
+			return s.From.Compare(r.Origin) < 0 && r.Origin.Compare(s.To) <= 0
+		}
 		switch {
-		case b.Records[i].State != stream.Kept:
-		case e.isMissing(b, i):
-			missing = append(missing, i)
+		case r.State != stream.Kept:
+		case slices.ContainsFunc(ranges[b.Spans[r.Span].Part.ID], covers):
+			left = append(left, i)
 		default:
 			stored = append(stored, i)
 		}
 	}
-	if len(stored) > 0 && len(missing) > 0 {
-		split := &stream.Split{Err: e}
-		split.Done = append(split.Done, stream.Piece(b.Pick(stored)))
-		split.Rest = append(split.Rest, stream.Piece(b.Pick(missing)))
-		return false, split
+	switch {
+	case len(left) == 0:
+		return Part, nil
+	case len(stored) == 0:
+		return None, nil
 	}
-	return len(missing) > 0, insertRows(ctx, e.ledger, s, e.rows)
+	split := &stream.Split{Err: fmt.Errorf("another process has stored a part of the batch in the "+
+		"ledger %q", l.Name)}
+	split.Done = append(split.Done, stream.Piece(b.Pick(stored)))
+	split.Rest = append(split.Rest, stream.Piece(b.Pick(left)))
+	return Part, split
 }
 
-// isMissing reports whether record i of b is in a part that is not stored.
-func (e *OverlapError) isMissing(b *stream.Batch, i int) bool {
-	r := &b.Records[i]
-	for _, s := range e.missing[b.Spans[r.Span].Part.ID] {
-		if s.From.Compare(r.Origin) < 0 && r.Origin.Compare(s.To) <= 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// judge reports whether none, all or a part of a batch was already stored. own has the spans of
-// partitions that only this process reads, and c has those of requests. judge combines the results
-// of both.
-func judge(ctx context.Context, l *Ledger, s Session, own *entry,
+// judge returns the result of [Ledger.Enter] for b. own has the spans of partitions that only this
+// process reads, and c has those of requests. judge combines the results of both, and stores the
+// missing ranges of requests.
+func judge(ctx context.Context, l *Ledger, s Session, b *stream.Batch, own *entry,
 	c *claims) (Presence, error) {
 	presence := None
 	if own != nil {
@@ -299,20 +278,16 @@ func judge(ctx context.Context, l *Ledger, s Session, own *entry,
 	if own != nil && presence == None {
 		missing = append(missing, own.spans...)
 	}
-	duplicates := c.duplicates(missing)
-	l.host.Count(duplicateRequests, duplicates)
-	switch {
-	case len(missing) == 0:
+	l.host.Count(duplicateRequests, c.duplicates(missing))
+	if len(missing) == 0 {
 		return All, nil
-	case presence == None && !c.overlap():
-		return None, insertRows(ctx, l, s, rows)
 	}
-	ranges := make(map[string][]stream.Range)
-	for i := range missing {
-		id := missing[i].Part.ID
-		ranges[id] = append(ranges[id], missing[i].Range)
+	if presence != None || c.overlap() {
+		if presence, err = remaining(l, b, missing); err != nil {
+			return presence, err
+		}
 	}
-	return Part, &OverlapError{ranges, rows, l}
+	return presence, insertRows(ctx, l, s, rows)
 }
 
 // duplicateRequests is the counter of requests that were already stored.
@@ -341,24 +316,11 @@ func (c *claims) overlap() bool {
 	})
 }
 
-// adopt converts a ledger from Format to RequestFormat, and keeps its rows. It fences every process
-// that has loaded the ledger in the old format. Versions of penstock that do not know RequestFormat
-// refuse the ledger from then on.
+// adopt converts a ledger from Format to RequestFormat, and keeps its rows. Versions of penstock
+// that do not know RequestFormat refuse the ledger from then on.
 func adopt(ctx context.Context, l *Ledger, s Session) error {
-	var format, epoch int64
-	name := l.d.ID(l.Name)
-	err := s.Run(ctx, l.readRoute(name, "", &format, &epoch))
-	if err != nil || format == RequestFormat {
-		return err
-	}
-	if format, _, err = advance(ctx, l, s, l.byRoute.Alone, name); err != nil {
-		return err
-	}
-	switch format {
-	case Format:
-		err := s.Run(ctx, l.statementOf(name, requestText, nil),
-			&Statement{SQL: l.d.shared(moveMarks), Args: []any{l.route, name}},
-			&Statement{SQL: l.d.shared(moveSpans), Args: []any{l.route, name}})
+	return convert(ctx, l, s, RequestFormat, func() error {
+		err := s.Run(ctx, append(move(l, l.Name, ""), l.statement(l.Name, requestText))...)
 		var marks []stream.Mark
 		if err == nil {
 			marks, err = l.read(ctx, s)
@@ -369,11 +331,8 @@ func adopt(ctx context.Context, l *Ledger, s Session) error {
 		if err != nil {
 			return fmt.Errorf("convert the ledger to format %d: %w", RequestFormat, err)
 		}
-	case RequestFormat: // another process has converted it
-	default:
-		return &FormatError{Ledger: l.Name, Format: format}
-	}
-	return s.Commit(ctx)
+		return nil
+	})
 }
 
 // expire deletes the requests that expired more than expiredFor ago. These include requests of
@@ -384,13 +343,9 @@ func expire(ctx context.Context, l *Ledger, s Session) error {
 	bound := requestName(begun.Add(-l.keep - expiredFor))
 	for last := ""; ; {
 		var ids []string
-		text := &Statement{SQL: l.d.shared(l.d.Expired),
-			Args: []any{l.route, l.d.ID(last), bound},
-			Row: func(scan func(dest ...any) error) error {
-				err := scan(&last)
-				ids = append(ids, last)
-				return err
-			}}
+		text := &Statement{SQL: l.d.shared(expiredText + l.d.SkipLocked),
+			Args: []any{l.route, last, bound},
+			Dest: []any{&last}, Row: func() { ids = append(ids, last) }}
 		err := s.Begin(ctx, text)
 		if err == nil && len(ids) > 0 {
 			err = s.Run(ctx, pruneRequests(l, ids)...)
@@ -448,5 +403,5 @@ func pruneRequests(l *Ledger, ids []string) []*Statement {
 		rows[i] = []any{id, "%" + writtenBy + l.own, expired}
 	}
 	return append(l.over(l.d.PruneRequests, kindsOfPrune, rows),
-		l.over(l.d.PruneOrphans, kindsOfPart, partsOf(ids))...)
+		l.over(l.d.pruneOrphans, kindsOfPart, partsOf(ids))...)
 }

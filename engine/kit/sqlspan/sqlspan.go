@@ -103,12 +103,12 @@ type Presence uint8
 const (
 	None Presence = iota // nothing: the batch may be written
 	All                  // everything: the batch was delivered
-	Part                 // a part: changed by hand, or requests stored by another process
+	Part                 // a part; see [Judge] and [Ledger.Enter]
 )
 
-// Judge reports whether a ledger contains none, all or a part of spans. stored has an element for
-// each span: the end of the existing row with the same start, or nil. marks has the watermarks by
-// partition.
+// Judge reports whether a ledger contains none, all or a part of spans. A part means that the
+// ledger was changed by hand. stored has an element for each span: the end of the existing row with
+// the same start, or nil. marks has the watermarks by partition.
 func Judge(spans []stream.Span, stored []*stream.Position,
 	marks map[string]stream.Position) Presence {
 	there := 0
@@ -161,15 +161,14 @@ type FormatError struct {
 
 // Error returns the problem and its remedy.
 func (e *FormatError) Error() string {
-	if e.Format == SharedFormat {
-		return fmt.Sprintf("the ledger %q has format %d, with partitions that a broker assigns "+
-			"to several processes, but this source has no such partitions: give the route its "+
-			"own `ledger:` name", e.Ledger, e.Format)
-	}
-	if e.Format == RequestFormat {
-		return fmt.Sprintf("the ledger %q has format %d, with requests that several processes "+
-			"receive, but this source has no such requests: give the route its own `ledger:` "+
-			"name", e.Ledger, e.Format)
+	const text = "the ledger %q has format %d, with %s that %s, but this source has no such " +
+		"%[3]s: give the route its own `ledger:` name"
+	switch e.Format {
+	case SharedFormat:
+		return fmt.Sprintf(text, e.Ledger, e.Format, "partitions",
+			"a broker assigns to several processes")
+	case RequestFormat:
+		return fmt.Sprintf(text, e.Ledger, e.Format, "requests", "several processes receive")
 	}
 	return fmt.Sprintf("the ledger %q has format %d, but this penstock reads %d to %d: use the "+
 		"version that wrote it, or a newer one", e.Ledger, e.Format, Format, RequestFormat)

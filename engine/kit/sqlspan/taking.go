@@ -40,15 +40,25 @@ func (l *Ledger) Take(ctx context.Context, s Session, parts []stream.Taking,
 
 // Confirm implements [stream.PartitionLedger]: from now on, this process may write to the
 // partitions of the assignments.
-func (l *Ledger) Confirm(assignments []uint32) { l.owners.confirm(assignments) }
+func (l *Ledger) Confirm(assignments []uint32) {
+	for _, n := range assignments {
+		if loaded, ok := l.owners.Load(n); ok {
+			own := loaded.(ownership)
+			own.confirmed = true
+			l.owners.CompareAndSwap(n, loaded, own) // unless it was released meanwhile
+		}
+	}
+}
 
 // Release implements [stream.PartitionLedger]: this process no longer owns the partitions of the
 // assignments.
-func (l *Ledger) Release(assignments []uint32) { l.owners.release(assignments) }
+func (l *Ledger) Release(assignments []uint32) {
+	for _, n := range assignments {
+		l.owners.Delete(n)
+	}
+}
 
 // share creates missing tables, and converts the ledger of the route from Format to SharedFormat.
-// It fences a process that has loaded the ledger in Format: each transaction of that process has
-// ended, or will find a different epoch and fail.
 func (l *Ledger) share(ctx context.Context, s Session) error {
 	if err := l.Create(ctx, s); err != nil {
 		return err
@@ -57,24 +67,9 @@ func (l *Ledger) share(ctx context.Context, s Session) error {
 	if err != nil {
 		return err
 	}
-	var format, epoch int64
-	if err := s.Run(ctx, l.readRoute(l.fence, "", &format, &epoch)); err != nil {
-		return err
-	}
-	if format == SharedFormat {
-		return nil
-	}
-	if format > SharedFormat {
-		return &FormatError{Ledger: l.Name, Format: format}
-	}
-	format, _, err = advance(ctx, l, s, l.d.Alone, l.fence, l.statement(shareText, nil))
-	if err != nil {
-		return err
-	}
-	if format > SharedFormat {
-		return &FormatError{Ledger: l.Name, Format: format}
-	}
-	return s.Commit(ctx)
+	return convert(ctx, l, s, SharedFormat, func() error {
+		return s.Run(ctx, l.statement(l.route, shareText))
+	})
 }
 
 // take makes this process the owner of partitions, in one transaction. It waits until the
@@ -112,10 +107,11 @@ func (l *Ledger) take(ctx context.Context, s Session,
 	for i := range parts {
 		p := &parts[i]
 		if !taken[i].Found && p.MustExist {
-			l.owners.release([]uint32{p.Assignment})
+			l.owners.Delete(p.Assignment)
 			continue
 		}
-		l.owners.set(ownership{assignment: p.Assignment, part: p.Part, epoch: epochs[p.Part.ID]})
+		l.owners.Store(p.Assignment,
+			ownership{assignment: p.Assignment, part: p.Part, epoch: epochs[p.Part.ID]})
 	}
 	return taken, nil
 }
@@ -125,11 +121,8 @@ func (l *Ledger) take(ctx context.Context, s Session,
 func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
 	parts []stream.Taking) ([]stream.Taken, error) {
 	at := make(map[string]stream.Position, len(ids))
-	rows, row := rowsOf()
-	statements := l.over(l.d.SpansOf, kindsOfPart, partsOf(ids))
-	for _, statement := range statements {
-		statement.Row = row
-	}
+	statements := l.over(l.d.spansOf, kindsOfPart, partsOf(ids))
+	rows := readSpans(statements...)
 	if err := s.Run(ctx, append(l.marksOf(partsOf(ids), at), statements...)...); err != nil {
 		return nil, err
 	}
@@ -182,10 +175,10 @@ func (l *Ledger) storeTaken(ctx context.Context, s Session, parts []stream.Takin
 			}
 		}
 	}
-	if err := l.fold(ctx, s, marks); err != nil || len(above) == 0 {
+	if err := l.fold(ctx, s, marks); err != nil {
 		return err
 	}
-	return s.Run(ctx, l.entry(above).insert...)
+	return insertRows(ctx, l, s, above)
 }
 
 // compactOwned folds the marks of the partitions that this process owns. It ignores the marks of
@@ -195,7 +188,7 @@ func (l *Ledger) compactOwned(ctx context.Context, s Session, marks []stream.Mar
 		var owned []ownership
 		var own []stream.Mark
 		for _, m := range some {
-			if o, ok := l.owners.confirmed(m.Assignment, m.Part.ID); ok {
+			if o, ok := confirmed(l, m.Assignment, m.Part.ID); ok {
 				owned, own = append(owned, o), append(own, m)
 			}
 		}

@@ -11,19 +11,13 @@ import (
 
 // isInteger reports whether text is a 64-bit integer in decimal digits.
 func isInteger(text []byte) bool {
-	digits := text
-	if len(digits) > 0 && digits[0] == '-' {
-		digits = digits[1:]
+	whole := text
+	if len(whole) > 0 && whole[0] == '-' {
+		whole = whole[1:]
 	}
-	if len(digits) == 0 || len(digits) > 19 {
+	if n := len(whole); n == 0 || n > 19 || digits(whole) < n {
 		return false
-	}
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	if len(digits) < 19 {
+	} else if n < 19 {
 		return true
 	}
 	_, err := strconv.ParseInt(string(text), 10, 64)

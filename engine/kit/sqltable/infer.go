@@ -10,9 +10,9 @@ import (
 
 // valueKinds collects the kinds of all values of one field.
 type valueKinds struct {
-	column                                 Column
-	text, boolean, integer, number, nested bool
-	declared                               bool // column has the type declared by the source
+	column   Column
+	seen     [Other]bool // by the type that a column of this kind of value has
+	declared bool        // column has the type declared by the source
 }
 
 // Infer returns the columns of a table for the records of b. The caller must have called b.Split.
@@ -42,7 +42,8 @@ func Infer(d *Dialect, b *stream.Batch) []Column {
 		i, ok := at[name]
 		if !ok {
 			i = len(all)
-			if len(all) >= d.MaxColumns || !d.Usable(name) || taken(d, all, name) {
+			same := func(s *valueKinds) bool { return d.same(s.column.Name, name) }
+			if len(all) >= d.MaxColumns || !d.Usable(name) || slices.ContainsFunc(all, same) {
 				i = -1
 			} else {
 				all = append(all, first(d, name, decl))
@@ -53,15 +54,12 @@ func Infer(d *Dialect, b *stream.Batch) []Column {
 			all[i].note(kind, value)
 		}
 	}
-	for i := range b.Records {
-		r := &b.Records[i]
-		if r.State != stream.Kept {
-			continue
-		}
-		if r.NumFields == 0 {
+	for _, i := range b.AppendKept(nil) {
+		fields := b.FieldsOf(i)
+		if len(fields) == 0 {
 			note(MessageField, "", stream.Text, nil)
 		}
-		for _, f := range b.Fields[r.Field : r.Field+r.NumFields] {
+		for _, f := range fields {
 			note(b.Names[f.Name], b.TypeOf(f.Name), f.Kind, b.Value(f))
 		}
 	}
@@ -87,45 +85,30 @@ func first(d *Dialect, name, decl string) *valueKinds {
 	return s
 }
 
-func taken(d *Dialect, all []*valueKinds, name string) bool {
-	if d.FoldCase {
-		for _, s := range all {
-			if d.same(s.column.Name, name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 func (s *valueKinds) note(kind stream.Kind, value []byte) {
 	switch {
 	case kind == stream.Text:
-		s.text = true
+		s.seen[Text] = true
 	case kind == stream.Null || len(value) == 0:
 	case kind == stream.Bool:
-		s.boolean = true
+		s.seen[Bool] = true
 	case kind == stream.JSON:
-		s.nested = true
+		s.seen[JSON] = true
 	case isInteger(value):
-		s.integer = true
+		s.seen[Integer] = true
 	default:
-		s.number = true
+		s.seen[Number] = true
 	}
 }
 
 func (s *valueKinds) of() Type {
-	switch {
-	case s.nested:
-		return JSON
-	case s.text, s.boolean && (s.integer || s.number):
+	if s.seen[Bool] && (s.seen[Integer] || s.seen[Number]) && !s.seen[JSON] {
 		return Text
-	case s.boolean:
-		return Bool
-	case s.number:
-		return Number
-	case s.integer:
-		return Integer
+	}
+	for _, t := range []Type{JSON, Text, Bool, Number, Integer} {
+		if s.seen[t] {
+			return t
+		}
 	}
 	return Text
 }
@@ -135,7 +118,7 @@ func (s *valueKinds) of() Type {
 // name of an added column equal to that of a given column, such as id and ID, the added column
 // replaces the given one.
 func Made(d *Dialect, columns []Column, o *Options) []Column {
-	all := append([]Column(nil), columns...)
+	all := slices.Clone(columns)
 	for _, k := range o.Key {
 		if slices.ContainsFunc(all, func(c Column) bool { return c.Name == k }) {
 			continue

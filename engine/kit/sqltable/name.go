@@ -15,21 +15,12 @@ func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`
 
 // QuoteAll quotes names and joins them with commas.
 func QuoteAll(names []string) string {
-	var out strings.Builder
+	quoted := make([]string, len(names))
 	for i, n := range names {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		out.WriteString(Quote(n))
+		quoted[i] = Quote(n)
 	}
-	return out.String()
+	return strings.Join(quoted, ",")
 }
-
-var (
-	errNoName = errors.New("is empty; a name has at least one character")
-	errNUL    = errors.New("has a NUL byte, which is not allowed in a name")
-	errUTF8   = errors.New("is not UTF-8")
-)
 
 // CheckName returns an error if name cannot be a column name in the database.
 func (d *Dialect) CheckName(name string) error { return checkName(name, d.MaxName) }
@@ -37,14 +28,14 @@ func (d *Dialect) CheckName(name string) error { return checkName(name, d.MaxNam
 func checkName(name string, most int) error {
 	switch {
 	case name == "":
-		return errNoName
+		return errors.New("is empty; a name has at least one character")
 	case most > 0 && len(name) > most:
 		return fmt.Errorf("has %d bytes, but the database allows names of at most %d",
 			len(name), most)
 	case strings.IndexByte(name, 0) >= 0:
-		return errNUL
+		return errors.New("has a NUL byte, which is not allowed in a name")
 	case !utf8.ValidString(name):
-		return errUTF8
+		return errors.New("is not UTF-8")
 	}
 	return nil
 }

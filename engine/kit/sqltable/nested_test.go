@@ -53,11 +53,11 @@ func TestNestedColumns(t *testing.T) {
 	} {
 		o := sqltable.DefaultOptions()
 		o.Table, o.Columns = "t", c.columns
-		if err := o.Validate(dialect, true); err != nil {
+		if err := o.Validate(dialect); err != nil {
 			t.Fatal(err)
 		}
 		b := connectortest.Records(t, records...)
-		shape := sqltable.NewShape(dialect, &o, sqltable.Name{Table: "t"})
+		shape := sqltable.NewShape(dialect, &o)
 		if _, err := shape.Found(nil); err != nil {
 			t.Fatal(err)
 		}

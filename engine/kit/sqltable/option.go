@@ -54,14 +54,13 @@ func (o *Options) PreferredBatch() stream.BatchLimits {
 // maxLedgerName bounds the length of a ledger's name.
 const maxLedgerName = 200
 
-// Validate checks the options, and sets on_new_field to its default if it is not set. schemas means
-// that a table's name may include a schema.
-func (o *Options) Validate(d *Dialect, schemas bool) error {
+// Validate checks the options, and sets on_new_field to its default if it is not set.
+func (o *Options) Validate(d *Dialect) error {
 	o.OnNewField = string(o.Policy())
 	if err := stream.CheckEnums(o); err != nil {
 		return err
 	}
-	name, err := ParseName(o.Table, schemas)
+	name, err := ParseName(o.Table, d.Schemas)
 	switch {
 	case err != nil:
 		return stream.OptionErrorf("table", "%w", err)

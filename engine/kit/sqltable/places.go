@@ -23,18 +23,15 @@ type Place struct {
 // The result is valid until the next call. It is cached for records with the same field names in
 // the same order, because consecutive records usually have the same fields.
 func (r *Rows) Places(fields []stream.Field) (places []Place, most int) {
-	form := r.form
-	if len(fields) != len(form) {
-		return r.place(fields)
-	}
-	end := uint32(0)
+	same, end := len(fields) == len(r.form), uint32(0)
 	for k := range fields {
 		f := &fields[k]
-		if f.Name != form[k] {
-			return r.place(fields)
-		}
+		same = same && f.Name == r.form[k]
 		most += int(f.Len)
 		end = max(end, f.Off+f.Len)
+	}
+	if !same {
+		r.place(fields)
 	}
 	if !r.clean(int(end)) {
 		return nil, 0
@@ -42,8 +39,8 @@ func (r *Rows) Places(fields []stream.Field) (places []Place, most int) {
 	return r.placed, most
 }
 
-// place computes the result of Places for records with the names of these fields.
-func (r *Rows) place(fields []stream.Field) (places []Place, most int) {
+// place computes placed for records with the names of these fields.
+func (r *Rows) place(fields []stream.Field) {
 	r.form, r.places, r.placed = r.form[:0], r.places[:0], nil
 	for c := range r.texts {
 		r.places = append(r.places, Place{Field: -1, Type: r.table.Columns[c].Type,
@@ -52,10 +49,9 @@ func (r *Rows) place(fields []stream.Field) (places []Place, most int) {
 	for _, k := range r.table.Required {
 		r.places[k].Need = true
 	}
-	direct, end := len(fields) > 0 && len(r.members) == 0, uint32(0)
+	direct := len(fields) > 0 && len(r.members) == 0
 	for k, f := range fields {
 		r.form = append(r.form, f.Name)
-		most, end = most+int(f.Len), max(end, f.Off+f.Len)
 		switch c := r.columns[f.Name]; {
 		case c >= 0 && r.places[c].Field < 0:
 			r.places[c].Field = int32(k)
@@ -68,8 +64,4 @@ func (r *Rows) place(fields []stream.Field) (places []Place, most int) {
 	if direct {
 		r.placed = r.places
 	}
-	if !r.clean(int(end)) {
-		return nil, 0
-	}
-	return r.placed, most
 }

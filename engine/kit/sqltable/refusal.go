@@ -22,21 +22,23 @@ type Refusal struct {
 // first refusal are refused now. The engine sends all others again, and the next attempt can refuse
 // records for another reason. If a record is refused, all records of the same origin are refused.
 func Answer(b *stream.Batch, refusals []Refusal) error {
+	type origin struct {
+		span uint32
+		at   stream.Position
+	}
+	originOf := func(i int) origin { return origin{b.Records[i].Span, b.Records[i].Origin} }
 	reason := refusals[0].Reason
-	bad := make(map[stream.Position]map[uint32]bool)
+	bad := make(map[origin]bool)
 	for _, f := range refusals {
-		if r := &b.Records[f.Record]; f.Reason == reason {
-			if bad[r.Origin] == nil {
-				bad[r.Origin] = make(map[uint32]bool)
-			}
-			bad[r.Origin][r.Span] = true
+		if f.Reason == reason {
+			bad[originOf(f.Record)] = true
 		}
 	}
 	var refused, rest []int
 	for i := range b.Records {
-		switch r := &b.Records[i]; {
-		case r.State != stream.Kept:
-		case bad[r.Origin][r.Span]:
+		switch {
+		case b.Records[i].State != stream.Kept:
+		case bad[originOf(i)]:
 			refused = append(refused, i)
 		default:
 			rest = append(rest, i)

@@ -4,6 +4,7 @@ package sqltable
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -112,8 +113,7 @@ func (r *Rows) look(end int) bool {
 func (r *Rows) Row(i int) (refusal string) {
 	clear(r.Cells)
 	r.extra, r.scratch, r.needsExtra = r.extra[:0], r.scratch[:0], false
-	record := &r.batch.Records[i]
-	fields := r.batch.Fields[record.Field : record.Field+record.NumFields]
+	record, fields := &r.batch.Records[i], r.batch.FieldsOf(i)
 	end := record.Off + record.Len
 	for k := range fields {
 		end = max(end, fields[k].Off+fields[k].Len)
@@ -187,9 +187,8 @@ func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (ref
 		if r.storeExtra(name, kind, value) {
 			return ""
 		}
-		return fmt.Sprintf("field %q has %s, which its column cannot store "+
-			"(%s)", name, kindName(kind),
-			typeName(c))
+		return fmt.Sprintf("field %q has %s, which its column cannot store (%s)", name,
+			kindNames[kind], cmp.Or(typeTexts[c.Type], c.Decl))
 	}
 	if c.Type == JSON && kind == stream.Text {
 		from := len(r.scratch)
@@ -265,31 +264,11 @@ func (r *Rows) cleaned(name string, value []byte) (text []byte, refusal string) 
 	return r.scratch[from:len(r.scratch):len(r.scratch)], ""
 }
 
-func kindName(k stream.Kind) string {
-	switch k {
-	case stream.Number:
-		return "a number"
-	case stream.Bool:
-		return "a truth value"
-	case stream.JSON:
-		return "an array or object"
-	}
-	return "a text"
-}
+var kindNames = map[stream.Kind]string{stream.Number: "a number", stream.Bool: "a truth value",
+	stream.JSON: "an array or object", stream.Text: "a text"}
 
-func typeName(c *Column) string {
-	switch c.Type {
-	case Integer:
-		return "whole numbers of 64 bits"
-	case Number:
-		return "numbers"
-	case Float:
-		return "floats of 64 bits"
-	case Bool:
-		return "true or false"
-	}
-	return c.Decl
-}
+var typeTexts = map[Type]string{Integer: "whole numbers of 64 bits", Number: "numbers",
+	Float: "floats of 64 bits", Bool: "true or false"}
 
 // accepts reports whether the database can store data as text. If it can, it can also store each
 // part of data that consists of whole characters.

@@ -15,17 +15,19 @@ import (
 // are inferred from the first batch. For a new table, Made adds the key and the JSON column. A
 // Shape is safe for concurrent use.
 type Shape struct {
+	Name Name // of the table
+
 	dialect *Dialect
 	options *Options
-	name    Name
 
 	table atomic.Pointer[Table] // nil until determined
 	mu    sync.Mutex            // serializes the determination
 }
 
-// NewShape returns a shape without columns.
-func NewShape(d *Dialect, o *Options, name Name) *Shape {
-	return &Shape{dialect: d, options: o, name: name}
+// NewShape returns a shape without columns. The options must be valid.
+func NewShape(d *Dialect, o *Options) *Shape {
+	name, _ := ParseName(o.Table, d.Schemas) // Validate reports the error
+	return &Shape{Name: name, dialect: d, options: o}
 }
 
 // For returns the table. If its columns are not known yet, For infers them from b. The caller must
@@ -87,7 +89,7 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 		i := at(l.Name)
 		if i < 0 {
 			return true, fmt.Errorf("the table %s has no column %q; add it to the table, or "+
-				"remove it from `columns`", s.name, l.Name)
+				"remove it from `columns`", s.Name, l.Name)
 		}
 		column := there[i]
 		column.Nested = l.Nested
@@ -107,12 +109,12 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 	for _, k := range s.options.Key {
 		if !slices.ContainsFunc(columns, func(c Column) bool { return c.Name == k }) {
 			return true, fmt.Errorf("the table %s has no column %q, which is in `key`",
-				s.name, k)
+				s.Name, k)
 		}
 	}
 	if len(columns) == 0 {
 		return true, fmt.Errorf("all columns of the table %s have defaults; list the `columns` "+
-			"to fill", s.name)
+			"to fill", s.Name)
 	}
 	s.settle(columns, filled...)
 	return true, nil
@@ -127,7 +129,7 @@ var errNoJSONColumn = errors.New("add it to the table, list the wanted `columns`
 func (s *Shape) Unfit(refusals ...Refusal) error {
 	for _, f := range refusals {
 		if f.NeedsExtra {
-			return fmt.Errorf("%s, and the table %s has no column %q for it: %w", f.Reason, s.name,
+			return fmt.Errorf("%s, and the table %s has no column %q for it: %w", f.Reason, s.Name,
 				s.options.JSONColumn, errNoJSONColumn)
 		}
 	}

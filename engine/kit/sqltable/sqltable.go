@@ -14,6 +14,7 @@
 package sqltable
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -67,6 +68,7 @@ const (
 
 // Dialect describes a kind of database.
 type Dialect struct {
+	Schemas     bool     // the name of a table may include a schema
 	MaxName     int      // maximum length of a name in bytes
 	MaxColumns  int      // maximum number of columns inferred from records
 	FoldCase    bool     // names that differ only in case are equal
@@ -80,11 +82,15 @@ type Dialect struct {
 	// none.
 	Allows func(name string) bool
 
-	TypeOf func(decl string) Type // returns the type of a column for a type of the database
+	TypeOf   func(decl string) Type // returns the type of a column for a type of the database
+	Declared map[Type]string        // types of the database for the columns of new tables
 	// Standard returns the column for a type that a source has declared ([stream.Batch.TypeOf]). If
 	// Standard returns false, or is nil, the type is inferred from the values.
 	Standard func(decl string) (Column, bool)
 }
+
+// Decl returns the type of a column in a new table.
+func (d *Dialect) Decl(c Column) string { return cmp.Or(c.Decl, d.Declared[c.Type]) }
 
 // Usable reports whether name can be a column.
 func (d *Dialect) Usable(name string) bool {

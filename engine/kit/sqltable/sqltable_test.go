@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-var plain = &Dialect{MaxName: 63, MaxColumns: 4, Reserved: []string{"ctid"},
+var plain = &Dialect{Schemas: true, MaxName: 63, MaxColumns: 4, Reserved: []string{"ctid"},
 	TypeOf: func(string) Type { return Other }}
 
 func TestQuote(t *testing.T) {
@@ -117,7 +117,7 @@ func TestOptions(t *testing.T) {
 		o := DefaultOptions()
 		o.Table = "t"
 		c.set(&o)
-		err := o.Validate(plain, true)
+		err := o.Validate(plain)
 		if e, ok := err.(*stream.OptionError); err == nil && c.key != "" ||
 			err != nil && (!ok || e.Key != c.key) {
 			t.Errorf("%s: %v, want an error at %q", c.name, err, c.key)

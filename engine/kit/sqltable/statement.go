@@ -11,28 +11,22 @@ import (
 // CreateSQL returns a statement that creates a table unless it exists. key has the columns of the
 // primary key. If key is empty, the table has no primary key. declare returns the type of a column
 // in SQL, or "".
-func CreateSQL(name Name, columns []Column, key []string,
-	declare func(c Column, inKey bool) string) string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "CREATE TABLE IF NOT EXISTS %s (", name)
-	for i, c := range columns {
-		if i > 0 {
-			out.WriteString(", ")
+func CreateSQL(name Name, columns []Column, key []string, declare func(c Column) string) string {
+	var parts []string
+	for _, c := range columns {
+		part := Quote(c.Name)
+		if decl := declare(c); decl != "" {
+			part += " " + decl
 		}
-		out.WriteString(Quote(c.Name))
-		inKey := slices.Contains(key, c.Name)
-		if decl := declare(c, inKey); decl != "" {
-			out.WriteString(" " + decl)
+		if slices.Contains(key, c.Name) {
+			part += " NOT NULL"
 		}
-		if inKey {
-			out.WriteString(" NOT NULL")
-		}
+		parts = append(parts, part)
 	}
 	if len(key) > 0 {
-		fmt.Fprintf(&out, ", PRIMARY KEY (%s)", QuoteAll(key))
+		parts = append(parts, "PRIMARY KEY ("+QuoteAll(key)+")")
 	}
-	out.WriteString(")")
-	return out.String()
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (%s)", name, strings.Join(parts, ", "))
 }
 
 // NamesOf quotes the names of columns and joins them with commas.

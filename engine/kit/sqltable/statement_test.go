@@ -5,9 +5,9 @@ import "testing"
 func TestStatements(t *testing.T) {
 	name := Name{Schema: "s", Table: `a"b`}
 	columns := []Column{{Name: "k"}, {Name: "v", Type: Integer}, {Name: "any", Type: Number}}
-	declare := func(c Column, inKey bool) string {
+	declare := func(c Column) string {
 		switch {
-		case inKey:
+		case c.Name == "k":
 			return "varchar"
 		case c.Type == Integer:
 			return "bigint"
