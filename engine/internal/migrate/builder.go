@@ -29,13 +29,23 @@ func NewBuilder(comment string) *Builder {
 	return b
 }
 
-// Note adds a note about a setting.
+// Note adds a note about a setting. It does nothing if the setting is missing.
 func (b *Builder) Note(v *Value, k Kind, format string, args ...any) {
-	b.notes = append(b.notes, Note{Line: v.Line, Key: v.Key, Kind: k,
-		Text: fmt.Sprintf(format, args...)})
+	if v != nil {
+		b.notes = append(b.notes, Note{Line: v.Line, Key: v.Key, Kind: k,
+			Text: fmt.Sprintf(format, args...)})
+	}
 }
 
-// NoteLost adds a note that a setting is lost, and ignores all settings below it.
+// NoteUnread adds a note for each setting in v that the conversion has not read.
+func (b *Builder) NoteUnread(v *Value) {
+	for _, f := range v.Unread() {
+		b.Note(f, Lost, "has no equivalent in penstock, and is not converted")
+	}
+}
+
+// NoteLost adds a note that a setting is lost, and ignores all settings below it. It does nothing
+// if the setting is missing.
 func (b *Builder) NoteLost(v *Value, format string, args ...any) {
 	b.Note(v, Lost, format, args...)
 	v.IgnoreAll()
@@ -141,9 +151,7 @@ func (b *Builder) route(p Pipeline, r Route, depth int) {
 // Result returns the config and the notes. top is the original config. For each setting in it that
 // the conversion has not read, Result adds a note of kind Lost.
 func (b *Builder) Result(name string, top *Value) Result {
-	for _, v := range top.Unread() {
-		b.Note(v, Lost, "has no equivalent in penstock, and is not converted")
-	}
+	b.NoteUnread(top)
 	if len(b.names.taken) == 0 {
 		b.broken++
 	}

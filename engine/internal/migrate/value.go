@@ -116,14 +116,15 @@ func (v *Value) Names() []string {
 // Ignore marks the settings with the given names, and everything in them, as read.
 func (v *Value) Ignore(names ...string) {
 	for _, name := range names {
-		if f := v.Get(name); f != nil {
-			f.IgnoreAll()
-		}
+		v.Get(name).IgnoreAll()
 	}
 }
 
 // IgnoreAll marks v and all settings below it as read.
 func (v *Value) IgnoreAll() {
+	if v == nil {
+		return
+	}
 	v.read = true
 	for _, f := range v.fields {
 		f.IgnoreAll()

@@ -47,9 +47,8 @@ func (c *converter) convert() {
 	c.top.Ignore("path", "name", "logging", "setup", "monitoring", "http", "queue", "max_procs",
 		"shutdown_timeout")
 	routes := c.output()
-	if v := c.top.Get("processors"); v != nil {
-		c.dropped(v)
-	}
+	c.NoteLost(c.top.Get("processors"), "Filebeat's processors are not converted: see "+
+		"docs/processors.md for penstock's")
 	for i, in := range c.top.List("filebeat", "inputs") {
 		c.input(in, i, routes)
 	}
@@ -61,10 +60,6 @@ func (c *converter) convert() {
 			"one by one")
 	}
 	c.top.Get("filebeat").Ignore("registry", "shutdown_timeout", "autodiscover")
-}
-
-func (c *converter) dropped(v *migrate.Value) {
-	c.NoteLost(v, "Filebeat's processors are not converted: see docs/processors.md for penstock's")
 }
 
 // input converts one input.
@@ -122,9 +117,8 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 	p.FromEnd = in.IsTrue("tail_files")
 	p.Symlinks = in.IsTrue("symlinks") || in.IsTrue("prospector", "scanner", "symlinks") ||
 		in.Text("type") == "container"
-	if v := in.Get("ignore_older"); v != nil {
-		c.Note(v, migrate.Lost, "old files are read, too: move them away, or narrow include")
-	}
+	c.Note(in.Get("ignore_older"), migrate.Lost, "old files are read, too: move them away, or "+
+		"narrow include")
 	if v := in.Get("stream"); v != nil && v.Text() != "all" {
 		c.Note(v, migrate.Lost, "records of both streams are delivered: select them by a where")
 	}
@@ -277,9 +271,7 @@ func (c *converter) records(in *migrate.Value, p *migrate.Pipeline) {
 		)
 	}
 	for _, key := range []string{"tags", "processors", "pipeline", "index"} {
-		if v := in.Get(key); v != nil {
-			c.NoteLost(v, "has no equivalent for one input")
-		}
+		c.NoteLost(in.Get(key), "has no equivalent for one input")
 	}
 	in.Ignore("enabled", "keep_null", "publisher_pipeline")
 }
@@ -364,9 +356,7 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	}
 	c.tls(v.Get("ssl"), &s)
 	for _, key := range []string{"indices", "pipelines"} {
-		if w := v.Get(key); w != nil {
-			c.NoteLost(w, "conditions of the output are not supported: add a route for each")
-		}
+		c.NoteLost(v.Get(key), "conditions of the output are not supported: add a route for each")
 	}
 	v.Ignore(
 		"worker",
@@ -425,9 +415,7 @@ func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 	}
 	c.tls(v.Get("ssl"), &s)
 	for _, key := range []string{"username", "sasl", "topics", "key", "partition", "headers"} {
-		if w := v.Get(key); w != nil {
-			c.NoteLost(w, "is not converted: see docs/kafka.md")
-		}
+		c.NoteLost(v.Get(key), "is not converted: see docs/kafka.md")
 	}
 	v.Ignore(
 		"password",

@@ -48,23 +48,16 @@ func (c *converter) convert() {
 			"is not read: copy its content into the main file, or convert it by hand",
 		)
 	}
-	if v := c.service.Get("parsers_file"); v != nil {
-		c.Note(v, migrate.Differs, "parsers are not read from files: see docs/processors.md, parse")
-	}
+	c.Note(c.service.Get("parsers_file"), migrate.Differs, "parsers are not read from files: see "+
+		"docs/processors.md, parse")
 	for i, in := range c.inputs {
 		c.input(in, i)
 	}
 	for _, out := range c.outputs {
-		c.unread(out)
+		c.NoteUnread(out)
 	}
 	for _, f := range c.filters {
-		c.unread(f)
-	}
-}
-
-func (c *converter) unread(v *migrate.Value) {
-	for _, f := range v.Unread() {
-		c.Note(f, migrate.Lost, "has no equivalent in penstock, and is not converted")
+		c.NoteUnread(f)
 	}
 }
 
@@ -96,7 +89,7 @@ func (c *converter) input(in *migrate.Value, n int) {
 	if key := in.Text("path_key"); key != "" {
 		p.Extra = append(p.Extra, "meta: { file: "+key+" }")
 	}
-	if key := in.Text("offset_key"); key != "" {
+	if in.Text("offset_key") != "" {
 		c.Note(in.Get("offset_key"), migrate.Differs, "is the option meta.offset of the source")
 	}
 	c.parser(in, &p)
@@ -126,10 +119,9 @@ func (c *converter) input(in *migrate.Value, n int) {
 		"log_level",
 		"progress_check_interval",
 	)
-	if v := in.Get("ignore_older"); v != nil {
-		c.Note(v, migrate.Lost, "old files are read, too: move them away, or narrow path")
-	}
-	c.unread(in)
+	c.Note(in.Get("ignore_older"), migrate.Lost, "old files are read, too: move them away, or "+
+		"narrow path")
+	c.NoteUnread(in)
 	c.Add(p)
 }
 

@@ -52,14 +52,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 			"penstock", kind)
 		return migrate.Sink{}
 	}
-	if v.Get("buffer") != nil {
-		c.Note(
-			v.Get("buffer"),
-			migrate.Unneeded,
-			"penstock has no buffer: unread data stays in the files, and the checkpoint has the "+
-				"position in each",
-		)
-	}
+	c.Note(v.Get("buffer"), migrate.Unneeded, "penstock has no buffer: unread data stays in the "+
+		"files, and the checkpoint has the position in each")
 	return s
 }
 

@@ -104,9 +104,7 @@ func (c *converter) source(name string, v *migrate.Value) {
 	for _, key := range []string{
 		"ignore_older_secs", "ignore_older", "remove_after_secs", "encoding",
 	} {
-		if o := v.Get(key); o != nil {
-			c.NoteLost(o, "has no equivalent in the source tail: see docs/tail.md")
-		}
+		c.NoteLost(v.Get(key), "has no equivalent in the source tail: see docs/tail.md")
 	}
 	v.Ignore("glob_minimum_cooldown_ms", "ignored_header_bytes", "max_read_bytes", "oldest_first",
 		"rotate_wait_secs", "offset_key", "host_key", "ignore_checkpoints", "ignore_not_found",
