@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +73,15 @@ func (v *Value) Text(path ...string) string {
 // IsTrue reports whether the text at a path means true in YAML 1.1 or in Fluent Bit.
 func (v *Value) IsTrue(path ...string) bool {
 	return slices.Contains([]string{"true", "on", "yes", "1"}, strings.ToLower(v.Text(path...)))
+}
+
+// Positive returns the whole number at a path. It returns 0 if there is none, or none above 0.
+func (v *Value) Positive(path ...string) int {
+	n, err := strconv.Atoi(v.Text(path...))
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
 // List returns the items at a path. A text or group that is not a list is returned as a list of one
@@ -166,16 +174,21 @@ func ParseYAML(text string, dots bool) (*Value, error) {
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
 		return nil, err
 	}
-	top := NewGroup("", 0)
-	top.read = true
 	if len(n.Content) == 0 {
-		return top, nil
+		n.Content = []*yaml.Node{{Kind: yaml.MappingNode}} // an empty document
 	}
 	if n.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: the top level is not a mapping", n.Content[0].Line)
 	}
+	return settings(n.Content[0], dots)
+}
+
+// settings returns the settings in a YAML mapping.
+func settings(n *yaml.Node, dots bool) (*Value, error) {
+	top := NewGroup("", 0)
+	top.read = true
 	y := yamlReader{dots: dots}
-	return top, y.group(top, n.Content[0], 0)
+	return top, y.group(top, n, 0)
 }
 
 type yamlReader struct {
@@ -257,41 +270,15 @@ func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) 
 
 // ParseTOML reads a TOML document. Its values have no line numbers.
 func ParseTOML(text string) (*Value, error) {
-	var tree map[string]any
+	tree := make(map[string]any)
 	if _, err := toml.Decode(text, &tree); err != nil {
 		return nil, err
 	}
-	v := fromGo("", tree)
-	v.read = true
-	return v, nil
-}
-
-func fromGo(key string, x any) *Value {
-	switch x := x.(type) {
-	case map[string]any:
-		g := NewGroup(key, 0)
-		for _, name := range slices.Sorted(maps.Keys(x)) { // the order in the file is not known
-			g.Set(name, fromGo(join(key, name), x[name]))
-		}
-		return g
-	case []map[string]any:
-		return listFromGo(key, x)
-	case []any:
-		return listFromGo(key, x)
-	case string:
-		return NewText(key, 0, x)
-	case bool:
-		return NewText(key, 0, strconv.FormatBool(x))
+	var n yaml.Node
+	if err := n.Encode(tree); err != nil { // sorts the names, as their order is not known
+		return nil, err
 	}
-	return NewText(key, 0, fmt.Sprint(x))
-}
-
-func listFromGo[T any](key string, items []T) *Value {
-	list := NewList(key, 0)
-	for i, item := range items {
-		list.Append(fromGo(fmt.Sprintf("%s[%d]", key, i), item))
-	}
-	return list
+	return settings(&n, false)
 }
 
 func join(key, name string) string {

@@ -184,7 +184,7 @@ func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 	if limit == nil {
 		limit = in.Get("max_bytes")
 	}
-	if n, err := strconv.Atoi(limit.Text()); err == nil && n > 0 {
+	if n := limit.Positive(); n > 0 {
 		p.Extra = append(p.Extra, fmt.Sprintf("max_record: %dB", n))
 	}
 	if in.Text("type") == "container" {
@@ -228,7 +228,7 @@ func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 		return
 	}
 	framing := "framing: { by: multiline, " + way + ": " + migrate.Quote(pattern)
-	if n, err := strconv.Atoi(v.Text("max_lines")); err == nil && n > 0 {
+	if n := v.Positive("max_lines"); n > 0 {
 		framing += fmt.Sprintf(", max_lines: %d", n)
 	}
 	if d, err := time.ParseDuration(v.Text("timeout")); err == nil && d > 0 {

@@ -1,13 +1,13 @@
 package vector
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc64"
 	"io"
 	"path/filepath"
-	"strconv"
 
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 	"github.com/penstock-io/penstock/vfs"
@@ -26,13 +26,8 @@ type stored struct {
 
 // fingerprint reads the options of the checksum from v, the section fingerprint of a source.
 func (s *stored) fingerprint(v *migrate.Value) {
-	s.lines = 1
-	if n, err := strconv.Atoi(v.Text("lines")); err == nil && n > 0 {
-		s.lines = n
-	}
-	if n, err := strconv.Atoi(v.Text("ignored_header_bytes")); err == nil && n > 0 {
-		s.skip = n
-	}
+	s.lines = cmp.Or(v.Positive("lines"), 1)
+	s.skip = v.Positive("ignored_header_bytes")
 	v.Ignore("strategy", "bytes")
 }
 

@@ -89,10 +89,7 @@ func (c *converter) source(name string, v *migrate.Value) {
 	if key := v.Text("file_key"); key != "" {
 		p.Extra = append(p.Extra, "meta: { file: "+migrate.Quote(key)+" }")
 	}
-	limit := 100 << 10
-	if n, err := strconv.Atoi(v.Text("max_line_bytes")); err == nil && n > 0 {
-		limit = n
-	}
+	limit := cmp.Or(v.Positive("max_line_bytes"), 100<<10)
 	p.Extra = append(
 		p.Extra,
 		fmt.Sprintf("max_record: %dB # longer lines are split, not dropped", limit),
