@@ -44,9 +44,6 @@ func (v *Value) Set(name string, field *Value) {
 	v.fields[name] = field
 }
 
-// Append adds a setting to a list.
-func (v *Value) Append(item *Value) { v.items = append(v.items, item) }
-
 // Get returns the setting at a path of names and marks it as read. It returns nil if there is none.
 func (v *Value) Get(path ...string) *Value {
 	for _, name := range path {
@@ -251,15 +248,14 @@ func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) 
 		g := NewGroup(key, n.Line)
 		return g, y.group(g, n, depth+1)
 	case yaml.SequenceNode:
-		list := NewList(key, n.Line)
+		items := make([]*Value, len(n.Content))
 		for i, item := range n.Content {
-			v, err := y.value(fmt.Sprintf("%s[%d]", key, i), item, depth+1)
-			if err != nil {
+			var err error
+			if items[i], err = y.value(fmt.Sprintf("%s[%d]", key, i), item, depth+1); err != nil {
 				return nil, err
 			}
-			list.Append(v)
 		}
-		return list, nil
+		return NewList(key, n.Line, items...), nil
 	}
 	text := n.Value
 	if n.Tag == "!!null" {
@@ -288,12 +284,21 @@ func join(key, name string) string {
 	return key + "." + name
 }
 
-// NewList returns an empty list.
-func NewList(key string, line int) *Value { return &Value{Key: key, Line: line, items: []*Value{}} }
+// NewList returns a list.
+func NewList(key string, line int, items ...*Value) *Value {
+	return &Value{Key: key, Line: line, items: items}
+}
 
-// Unmark marks a setting as unread again.
-func (v *Value) Unmark(name string) {
-	if f := v.fields[name]; f != nil {
-		f.read = false
+// LowerNames returns a copy of a group with the names of its settings in lower case. The copy counts
+// as read, and its settings do not. For nil LowerNames returns nil.
+func (v *Value) LowerNames() *Value {
+	if v == nil {
+		return nil
 	}
+	g := NewGroup(v.Key, v.Line)
+	g.read = true
+	for _, name := range v.keys {
+		g.Set(strings.ToLower(name), v.fields[name])
+	}
+	return g
 }
