@@ -13,19 +13,19 @@ import (
 // Builder builds the converted config with its pipelines, and collects notes on settings that have
 // no exact equivalent.
 type Builder struct {
+	Writer   // of the config
+	Names    // of pipelines
+	Progress []Progress
+	Broken   int // number of routes without a source or sink
 	notes    []Note
-	out      Writer
-	names    Names
-	progress []Progress
-	broken   int // number of routes without a source or sink
 }
 
 // NewBuilder returns a Builder. The config begins with comment.
 func NewBuilder(comment string) *Builder {
 	b := &Builder{}
-	b.out.Put(0, "# %s", comment)
-	b.out.Put(0, "state: ./state")
-	b.out.Put(0, "pipelines:")
+	b.Put(0, "# %s", comment)
+	b.Put(0, "state: ./state")
+	b.Put(0, "pipelines:")
 	return b
 }
 
@@ -55,7 +55,7 @@ func (b *Builder) NoteLost(v *Value, format string, args ...any) {
 // result is then not runnable, so that nobody takes the config for complete.
 func (b *Builder) NoteLostInput(v *Value, format string, args ...any) {
 	b.NoteLost(v, format, args...)
-	b.broken++
+	b.Broken++
 }
 
 // NoteVerified adds the note about a setting that disables the verification of certificates.
@@ -86,8 +86,8 @@ type Route struct {
 
 // Add writes a pipeline to the config.
 func (b *Builder) Add(p Pipeline) {
-	name := b.names.Unique(p.Name)
-	w := &b.out
+	name := b.Unique(p.Name)
+	w := &b.Writer
 	w.Put(1, "%s:", name)
 	w.Put(2, "source:")
 	w.Put(3, "tail:")
@@ -103,7 +103,7 @@ func (b *Builder) Add(p Pipeline) {
 	var routes []string
 	switch len(p.Routes) {
 	case 0:
-		b.broken++
+		b.Broken++
 		b.processors(p.Processors, 2)
 		w.Put(2, "# no sink: write one")
 	case 1:
@@ -119,7 +119,7 @@ func (b *Builder) Add(p Pipeline) {
 		}
 	}
 	if p.Carry != nil {
-		b.progress = append(b.progress, Progress{Pipeline: name, Routes: routes, Carry: p.Carry})
+		b.Progress = append(b.Progress, Progress{Pipeline: name, Routes: routes, Carry: p.Carry})
 	}
 }
 
@@ -132,33 +132,33 @@ func (b *Builder) processors(list []string, depth int) {
 	if len(list) == 0 {
 		return
 	}
-	b.out.Put(depth, "processors:")
+	b.Put(depth, "processors:")
 	for _, line := range list {
-		b.out.Put(depth+1, "- %s", line)
+		b.Put(depth+1, "- %s", line)
 	}
 }
 
 func (b *Builder) route(p Pipeline, r Route, depth int) {
 	b.processors(append(slices.Clone(p.Processors), r.Processors...), depth)
 	if r.Sink.Kind == "" {
-		b.broken++
-		b.out.Put(depth, "# no sink: add one. The original had %s", r.Missing)
+		b.Broken++
+		b.Put(depth, "# no sink: add one. The original had %s", r.Missing)
 		return
 	}
-	r.Sink.Write(&b.out, depth)
+	r.Sink.Write(&b.Writer, depth)
 }
 
 // Result returns the config and the notes. top is the original config. For each setting in it that
 // the conversion has not read, Result adds a note of kind Lost.
 func (b *Builder) Result(name string, top *Value) Result {
 	b.NoteUnread(top)
-	if len(b.names.taken) == 0 {
-		b.broken++
+	if len(b.taken) == 0 {
+		b.Broken++
 	}
 	b.notes = distinct(b.notes)
 	Sort(b.notes)
-	return Result{Name: name, Config: b.out.String(), Notes: b.notes, Progress: b.progress,
-		Runnable: b.broken == 0}
+	return Result{Name: name, Config: b.String(), Notes: b.notes, Progress: b.Progress,
+		Runnable: b.Broken == 0}
 }
 
 // distinct returns notes without repetitions. For example, an output that is converted once for
