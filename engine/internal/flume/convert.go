@@ -103,14 +103,8 @@ func (c *converter) tailCommand(s *part) bool {
 	c.Put(3, "tail:")
 	c.Put(4, "include: [%s]", quote(file))
 	c.Put(4, "start: end")
-	c.note(
-		s,
-		"command",
-		migrate.Differs,
-		"the source tail reads %s itself, follows rotation, and resumes "+
-			"at its checkpoint",
-		file,
-	)
+	c.note(s, "command", migrate.Differs, "the source tail reads %s itself, follows rotation, "+
+		"and resumes at its checkpoint", file)
 	s.Ignore("restart", "restartThrottle", "logStdErr", "batchSize", "batchTimeout", "shell",
 		"channels", "selector.type")
 	return true
@@ -121,13 +115,8 @@ func (c *converter) channel(ch *part) {
 	kind := ch.Text("type")
 	switch strings.ToLower(kind) {
 	case "memory":
-		c.note(
-			ch,
-			"type",
-			migrate.Unneeded,
-			"penstock has no channel: unread data stays in the files, "+
-				"and the checkpoint has the position in each; a kill loses nothing",
-		)
+		c.note(ch, "type", migrate.Unneeded, "penstock has no channel: unread data stays in the "+
+			"files, and the checkpoint has the position in each; a kill loses nothing")
 	case "file":
 		c.note(ch, "type", migrate.Unneeded, "penstock has no channel: unread data stays "+
 			"in the files. Data in this channel is not imported: stop the agent's sources "+

@@ -26,8 +26,7 @@ func Convert(text, name string) (migrate.Result, error) {
 		return migrate.Result{}, err
 	}
 	c := &converter{agent: a, files: make(map[string]int), told: make(map[*part]bool),
-		Builder: migrate.NewBuilder("Converted from the Flume agent " + a.name +
-			" by `penstock import flume`. Read its notes before the first start.")}
+		Builder: migrate.NewBuilder("the Flume agent "+a.name, "flume")}
 	c.convert()
 	return c.Result("agent "+a.name, nil), nil
 }

@@ -128,13 +128,8 @@ func (c *converter) fileSink(k *part, depth int, route string) {
 	name := k.name
 	if c.files[path.Join(dir, name)]++; c.files[path.Join(dir, name)] > 1 {
 		name += "-" + route + strconv.Itoa(c.files[path.Join(dir, k.name)])
-		c.note(
-			k,
-			"channel",
-			migrate.Differs,
-			"two routes would write to one file: the second writes to %s",
-			name+".log",
-		)
+		c.note(k, "channel", migrate.Differs, "two routes would write to one file: the second "+
+			"writes to %s", name+".log")
 	}
 	file := path.Join(dir, name+".log")
 	c.Put(depth, "file:")

@@ -141,13 +141,8 @@ func (c *converter) deserializer(s *part) {
 			"Longer lines are split, as in Flume", length)
 		s.Ignore("deserializer.outputCharset")
 	default:
-		c.note(
-			s,
-			"deserializer",
-			migrate.Lost,
-			"penstock has no %s: files are read line by line",
-			kind,
-		)
+		c.note(s, "deserializer", migrate.Lost, "penstock has no %s: files are read line by line",
+			kind)
 		s.below("deserializer")
 	}
 	c.charset(s)
@@ -224,24 +219,12 @@ func (c *converter) taildir(s *part) {
 		dir, name := path.Split(pattern)
 		list, wider, ok := globs(name)
 		if !ok {
-			c.note(
-				s,
-				key,
-				migrate.Lost,
-				"%q cannot be converted to globs; add an include",
-				name,
-			)
+			c.note(s, key, migrate.Lost, "%q cannot be converted to globs; add an include", name)
 			continue
 		}
 		if wider {
-			c.note(
-				s,
-				key,
-				migrate.Differs,
-				"%q became %s, which may match more names: check them",
-				name,
-				quotes(list),
-			)
+			c.note(s, key, migrate.Differs, "%q became %s, which may match more names: check them",
+				name, quotes(list))
 		}
 		for _, g := range list {
 			include = append(include, literalGlob([]rune(dir))+g)

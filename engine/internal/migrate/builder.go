@@ -20,10 +20,12 @@ type Builder struct {
 	notes    []Note
 }
 
-// NewBuilder returns a Builder. The config begins with comment.
-func NewBuilder(comment string) *Builder {
+// NewBuilder returns a Builder for a config that is converted from another one. command is the
+// subcommand of `penstock import`.
+func NewBuilder(from, command string) *Builder {
 	b := &Builder{}
-	b.Put(0, "# %s", comment)
+	b.Put(0, "# Converted from %s by `penstock import %s`. Read its notes before the first start.",
+		from, command)
 	b.Put(0, "state: ./state")
 	b.Put(0, "pipelines:")
 	return b

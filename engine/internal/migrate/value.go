@@ -234,12 +234,8 @@ func (y *yamlReader) field(g *Value, name string, n *yaml.Node, depth int) error
 
 func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) {
 	if y.n++; y.n > maxValues || depth > maxDepth {
-		return nil, fmt.Errorf(
-			"line %d: more than %d values or %d levels",
-			n.Line,
-			maxValues,
-			maxDepth,
-		)
+		return nil, fmt.Errorf("line %d: more than %d values or %d levels", n.Line, maxValues,
+			maxDepth)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -289,8 +285,8 @@ func NewList(key string, line int, items ...*Value) *Value {
 	return &Value{Key: key, Line: line, items: items}
 }
 
-// LowerNames returns a copy of a group with the names of its settings in lower case. The copy counts
-// as read, and its settings do not. For nil LowerNames returns nil.
+// LowerNames returns a copy of a group with the names of its settings in lower case. The copy
+// counts as read, and its settings do not. For nil LowerNames returns nil.
 func (v *Value) LowerNames() *Value {
 	if v == nil {
 		return nil

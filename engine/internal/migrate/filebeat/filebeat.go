@@ -20,19 +20,14 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// DefaultData is the data directory of an installed package of Filebeat.
-const DefaultData = "/var/lib/filebeat"
-
 // Convert converts a filebeat.yml. If data is not "", it replaces path.data.
 func Convert(text, data string) (migrate.Result, error) {
 	top, err := migrate.ParseYAML(text, true)
 	if err != nil {
 		return migrate.Result{}, err
 	}
-	c := &converter{top: top,
-		Builder: migrate.NewBuilder("Converted from Filebeat's config by `penstock import filebeat`. " +
-			"Read its notes before the first start.")}
-	c.data = cmp.Or(data, top.Text("path", "data"), DefaultData)
+	c := &converter{migrate.NewBuilder("Filebeat's config", "filebeat"), top,
+		cmp.Or(data, top.Text("path", "data"), "/var/lib/filebeat")}
 	c.convert()
 	return c.Result("filebeat", top), nil
 }
@@ -100,12 +95,8 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 	for _, v := range list {
 		glob, ok := suffixGlob(v.Text())
 		if !ok {
-			c.Note(
-				v,
-				migrate.Lost,
-				"%q is not a suffix, and cannot be converted to a glob: add an exclude",
-				v.Text(),
-			)
+			c.Note(v, migrate.Lost, "%q is not a suffix, and cannot be converted to a glob: add "+
+				"an exclude", v.Text())
 			continue
 		}
 		p.Exclude = append(p.Exclude, glob)
@@ -122,29 +113,11 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 	if v := in.Get("stream"); v != nil && v.Text() != "all" {
 		c.Note(v, migrate.Lost, "records of both streams are delivered: select them by a where")
 	}
-	in.Ignore(
-		"scan_frequency",
-		"close",
-		"close_inactive",
-		"close_renamed",
-		"close_removed",
-		"close_eof",
-		"close_timeout",
-		"clean_inactive",
-		"clean_removed",
-		"harvester_limit",
-		"harvester_buffer_size",
-		"backoff",
-		"max_backoff",
-		"backoff_factor",
-		"file_identity",
-		"buffer_size",
-		"allow_deprecated_use",
-		"prospector",
-		"recursive_glob",
-		"take_over",
-		"rotation",
-	)
+	in.Ignore("scan_frequency", "close", "close_inactive", "close_renamed", "close_removed",
+		"close_eof", "close_timeout", "clean_inactive", "clean_removed", "harvester_limit",
+		"harvester_buffer_size", "backoff", "max_backoff", "backoff_factor", "file_identity",
+		"buffer_size", "allow_deprecated_use", "prospector", "recursive_glob", "take_over",
+		"rotation")
 }
 
 // suffixGlob converts an exclude_files pattern of the usual form `\.gz$` to a glob such as `*.gz`.
@@ -173,12 +146,8 @@ func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 	case "utf-16be", "utf-16le":
 		p.Extra = append(p.Extra, "encoding: "+e)
 	default:
-		c.Note(
-			in.Get("encoding"),
-			migrate.Lost,
-			"%s is not decoded: the bytes are delivered unchanged",
-			e,
-		)
+		c.Note(in.Get("encoding"), migrate.Lost, "%s is not decoded: the bytes are delivered "+
+			"unchanged", e)
 	}
 	limit := in.Get("message_max_bytes")
 	if limit == nil {
@@ -193,13 +162,8 @@ func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 			format = "cri"
 		}
 		p.Extra = append(p.Extra, "framing: { by: multiline, preset: "+format+" }")
-		c.Note(
-			in,
-			migrate.Differs,
-			"lines keep the container runtime's format (preset %s joins partial lines): a parse "+
-				"processor can split it",
-			format,
-		)
+		c.Note(in, migrate.Differs, "lines keep the container runtime's format (preset %s joins "+
+			"partial lines): a parse processor can split it", format)
 	}
 	if v := in.Get("multiline"); v != nil {
 		c.multiline(v, p)
@@ -264,11 +228,8 @@ func (c *converter) records(in *migrate.Value, p *migrate.Pipeline) {
 			migrate.QuoteVariables(strconv.Quote(fields.Text(name)))))
 	}
 	if fields != nil && !in.IsTrue("fields_under_root") {
-		c.Note(
-			fields,
-			migrate.Differs,
-			"fields are added at the top level of the record, not below `fields`",
-		)
+		c.Note(fields, migrate.Differs, "fields are added at the top level of the record, not "+
+			"below `fields`")
 	}
 	for _, key := range []string{"tags", "processors", "pipeline", "index"} {
 		c.NoteLost(in.Get(key), "has no equivalent for one input")
@@ -305,13 +266,8 @@ func (c *converter) output() []migrate.Route {
 		case "file":
 			r.Sink = migrate.Sink{Kind: "file", Format: "ndjson",
 				Path: path.Join(v.Text("path"), cmp.Or(v.Text("filename"), "filebeat"))}
-			v.Ignore(
-				"rotate_every_kb",
-				"number_of_files",
-				"permissions",
-				"rotate_on_startup",
-				"codec",
-			)
+			v.Ignore("rotate_every_kb", "number_of_files", "permissions", "rotate_on_startup",
+				"codec")
 			c.Note(v, migrate.Differs, "files are not rotated by number; see the option rotate")
 		case "console":
 			r.Sink = migrate.Sink{Kind: "stdout", Format: "ndjson"}
@@ -321,12 +277,9 @@ func (c *converter) output() []migrate.Route {
 				"penstock", kind)
 		}
 		if r.Sink.Kind != "" {
-			c.Note(
-				v,
-				migrate.Differs,
-				"a record has only the fields of its line; @timestamp, agent, ecs, host, input "+
-					"and log are not added (the source option meta adds file, offset and host)",
-			)
+			c.Note(v, migrate.Differs, "a record has only the fields of its line; @timestamp, "+
+				"agent, ecs, host, input and log are not added (the source option meta adds "+
+				"file, offset and host)")
 		}
 		return []migrate.Route{r}
 	}
@@ -358,20 +311,8 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	for _, key := range []string{"indices", "pipelines"} {
 		c.NoteLost(v.Get(key), "conditions of the output are not supported: add a route for each")
 	}
-	v.Ignore(
-		"worker",
-		"workers",
-		"loadbalance",
-		"bulk_max_size",
-		"max_retries",
-		"backoff",
-		"timeout",
-		"enabled",
-		"preset",
-		"allow_older_versions",
-		"idle_connection_timeout",
-		"queue",
-	)
+	v.Ignore("worker", "workers", "loadbalance", "bulk_max_size", "max_retries", "backoff",
+		"timeout", "enabled", "preset", "allow_older_versions", "idle_connection_timeout", "queue")
 	return s
 }
 
@@ -406,37 +347,17 @@ func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 		Compression: cmp.Or(v.Text("compression"), "gzip"),
 	}
 	if strings.Contains(s.Topic, "%{") {
-		c.Note(
-			v.Get("topic"),
-			migrate.Differs,
-			"format strings are expressions in penstock: write %q as one",
-			s.Topic,
-		)
+		c.Note(v.Get("topic"), migrate.Differs, "format strings are expressions in penstock: "+
+			"write %q as one", s.Topic)
 	}
 	c.tls(v.Get("ssl"), &s)
 	for _, key := range []string{"username", "sasl", "topics", "key", "partition", "headers"} {
 		c.NoteLost(v.Get(key), "is not converted: see docs/kafka.md")
 	}
-	v.Ignore(
-		"password",
-		"required_acks",
-		"client_id",
-		"version",
-		"metadata",
-		"worker",
-		"max_retries",
-		"backoff",
-		"bulk_max_size",
-		"timeout",
-		"broker_timeout",
-		"channel_buffer_size",
-		"keep_alive",
-		"max_message_bytes",
-		"compression_level",
-		"enabled",
-		"codec",
-		"queue",
-	)
+	v.Ignore("password", "required_acks", "client_id", "version", "metadata", "worker",
+		"max_retries", "backoff", "bulk_max_size", "timeout", "broker_timeout",
+		"channel_buffer_size", "keep_alive", "max_message_bytes", "compression_level", "enabled",
+		"codec", "queue")
 	return s
 }
 

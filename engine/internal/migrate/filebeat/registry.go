@@ -53,13 +53,9 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		return c.Carried, err
 	}
 	if entries == nil {
-		c.Note(
-			"registry",
-			migrate.Differs,
-			"%s does not exist: every file is read from its beginning. To resume at Filebeat's "+
-				"positions, import on its machine after it has stopped",
-			folder,
-		)
+		c.Note("registry", migrate.Differs, "%s does not exist: every file is read from its "+
+			"beginning. To resume at Filebeat's positions, import on its machine after it has "+
+			"stopped", folder)
 		return c.Carried, nil
 	}
 	count := 0
@@ -73,15 +69,8 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 			return c.Carried, err
 		}
 	}
-	c.Note(
-		"registry",
-		migrate.Differs,
-		"%d of %d files resume at their positions in %s; data that Filebeat delivered after its "+
-			"last entry is repeated",
-		len(c.Marks),
-		count,
-		folder,
-	)
+	c.Note("registry", migrate.Differs, "%d of %d files resume at their positions in %s; data "+
+		"that Filebeat delivered after its last entry is repeated", len(c.Marks), count, folder)
 	return c.Carried, nil
 }
 
@@ -162,12 +151,8 @@ func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
 	if len(active) > 0 {
 		text, err := c.Read(filepath.Join(folder, snapshot))
 		if err != nil || text == nil {
-			return nil, fmt.Errorf(
-				"registry: the snapshot %s in %s, which active.dat names: %w",
-				snapshot,
-				folder,
-				firstError(err, errors.New("is not there")),
-			)
+			return nil, fmt.Errorf("registry: the snapshot %s in %s, which active.dat names: %w",
+				snapshot, folder, firstError(err, errors.New("is not there")))
 		}
 		if err := readSnapshot(text, entries); err != nil {
 			return nil, fmt.Errorf("registry: snapshot %s: %w", snapshot, err)

@@ -56,38 +56,22 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		return c.Carried, fmt.Errorf("checkpoints: %w", err)
 	}
 	if text == nil {
-		c.Note(
-			"checkpoints",
-			migrate.Differs,
-			"%s does not exist: the option start applies to every file. To resume at Vector's "+
-				"positions, import on its machine after it has stopped",
-			name,
-		)
+		c.Note("checkpoints", migrate.Differs, "%s does not exist: the option start applies to "+
+			"every file. To resume at Vector's positions, import on its machine after it has "+
+			"stopped", name)
 		return c.Carried, nil
 	}
 	var all checkpoints
 	if err := json.Unmarshal(text, &all); err != nil || all.Version != "1" {
-		c.Note(
-			"checkpoints",
-			migrate.Differs,
-			"%s cannot be read (version %q, %v): every file is read from its beginning, and "+
-				"repeats the data that Vector delivered",
-			name,
-			all.Version,
-			err,
-		)
+		c.Note("checkpoints", migrate.Differs, "%s cannot be read (version %q, %v): every file "+
+			"is read from its beginning, and repeats the data that Vector delivered", name,
+			all.Version, err)
 		return c.Carried, nil
 	}
 	err = s.marks(c, all)
-	c.Note(
-		"checkpoints",
-		migrate.Differs,
-		"%d files resume at their positions in %s, which has %d; data that Vector delivered "+
-			"after its last checkpoint is repeated",
-		len(c.Marks),
-		name,
-		len(all.Checkpoints),
-	)
+	c.Note("checkpoints", migrate.Differs, "%d files resume at their positions in %s, which has "+
+		"%d; data that Vector delivered after its last checkpoint is repeated", len(c.Marks), name,
+		len(all.Checkpoints))
 	return c.Carried, err
 }
 
