@@ -42,12 +42,10 @@ func (c *converter) convert() {
 	}
 }
 
-func quote(s string) string { return migrate.Quote(s) }
-
 func quotes(list []string) string {
 	out := make([]string, len(list))
 	for i, s := range list {
-		out[i] = quote(s)
+		out[i] = migrate.Quote(s)
 	}
 	return "[" + strings.Join(out, ", ") + "]"
 }
@@ -101,7 +99,7 @@ func (c *converter) tailCommand(s *part) bool {
 	file := words[len(words)-1]
 	c.Put(2, "source:")
 	c.Put(3, "tail:")
-	c.Put(4, "include: [%s]", quote(file))
+	c.Put(4, "include: [%s]", migrate.Quote(file))
 	c.Put(4, "start: end")
 	c.note(s, "command", migrate.Differs, "the source tail reads %s itself, follows rotation, "+
 		"and resumes at its checkpoint", file)

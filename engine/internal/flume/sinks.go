@@ -133,7 +133,7 @@ func (c *converter) fileSink(k *part, depth int, route string) {
 	}
 	file := path.Join(dir, name+".log")
 	c.Put(depth, "file:")
-	c.Put(depth+1, "path: %s", quote(file))
+	c.Put(depth+1, "path: %s", migrate.Quote(file))
 	c.Put(depth+1, "format: raw")
 	if k.Text("sink.rollInterval") != "0" {
 		c.note(k, "sink.rollInterval", migrate.Differs,
@@ -167,7 +167,7 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 	for _, h := range []struct{ key, name string }{{"contentTypeHeader", "Content-Type"},
 		{"acceptHeader", "Accept"}} {
 		if v := first.Text(h.key); v != "" {
-			headers = append(headers, h.name+": "+quote(v))
+			headers = append(headers, h.name+": "+migrate.Quote(v))
 		}
 	}
 	if len(headers) > 0 {

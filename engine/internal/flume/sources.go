@@ -27,7 +27,7 @@ func (c *converter) spooldir(s *part) {
 	if dir == "" {
 		c.note(s, "spoolDir", migrate.Lost, "%s", "is missing: set path to the directory")
 	}
-	c.Put(4, "path: %s", quote(dir))
+	c.Put(4, "path: %s", migrate.Quote(dir))
 	c.spoolNames(s)
 	c.spoolFinished(s)
 	if on(s.Text("recursiveDirectorySearch")) {
@@ -68,30 +68,26 @@ var unneededOfSpooldir = map[string]string{
 func (c *converter) spoolNames(s *part) {
 	if pattern := s.Text("includePattern"); pattern != "" && pattern != `^.*$` {
 		list, wider, ok := globs(pattern)
-		switch {
-		case !ok:
+		if !ok {
 			c.note(s, "includePattern", migrate.Lost,
-				"%q cannot be converted to globs: every file is read; add an include",
-				pattern)
-		default:
-			if wider {
-				c.note(s, "includePattern", migrate.Differs,
-					"%q became %s, which may match more names: check them", pattern, quotes(list))
-			}
+				"%q cannot be converted to globs: every file is read; add an include", pattern)
+		} else {
 			c.Put(4, "include: %s", quotes(list))
+		}
+		if wider {
+			c.note(s, "includePattern", migrate.Differs,
+				"%q became %s, which may match more names: check them", pattern, quotes(list))
 		}
 	}
 	// Flume reads files that the source spool_dir ignores by default.
 	exclude := []string{}
 	if pattern := s.Text("ignorePattern"); pattern != "" && pattern != `^$` {
 		list, wider, ok := globs(pattern)
-		switch {
-		case !ok || wider:
-			c.note(s, "ignorePattern", migrate.Lost,
-				"%q cannot be converted to globs: no file is excluded; "+
-					"add an exclude", pattern)
-		default:
+		if ok && !wider {
 			exclude = list
+		} else {
+			c.note(s, "ignorePattern", migrate.Lost,
+				"%q cannot be converted to globs: no file is excluded; add an exclude", pattern)
 		}
 	}
 	c.Put(4, "exclude: %s", quotes(exclude))
@@ -121,7 +117,7 @@ func (c *converter) spoolFinished(s *part) {
 	default:
 		c.Put(4, "finished: rename")
 	}
-	c.Put(4, "suffix: %s", quote(suffix))
+	c.Put(4, "suffix: %s", migrate.Quote(suffix))
 	c.note(s, "spoolDir", migrate.Differs, "%s",
 		"files that Flume has renamed are skipped. An unfinished file resumes at the position "+
 			"in trackerDir if import created the checkpoint (--out, on the agent's machine). "+
@@ -288,6 +284,6 @@ func (c *converter) processors(s *part) {
 	}
 	c.Put(2, "processors:")
 	for _, expr := range list {
-		c.Put(3, "- where: %s", quote(expr))
+		c.Put(3, "- where: %s", migrate.Quote(expr))
 	}
 }

@@ -152,7 +152,7 @@ func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
 		text, err := c.Read(filepath.Join(folder, snapshot))
 		if err != nil || text == nil {
 			return nil, fmt.Errorf("registry: the snapshot %s in %s, which active.dat names: %w",
-				snapshot, folder, firstError(err, errors.New("is not there")))
+				snapshot, folder, cmp.Or(err, errors.New("is not there")))
 		}
 		if err := readSnapshot(text, entries); err != nil {
 			return nil, fmt.Errorf("registry: snapshot %s: %w", snapshot, err)
@@ -168,15 +168,6 @@ func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
 	}
 	readChanges(text, last, entries)
 	return entries, nil
-}
-
-func firstError(list ...error) error {
-	for _, err := range list {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func readSnapshot(text []byte, into map[string]entry) error {
