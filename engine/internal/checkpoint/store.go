@@ -16,6 +16,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -63,6 +64,7 @@ type Options struct {
 type Store struct {
 	dir     vfs.Dir
 	options Options
+	version uint16 // of the format that is written
 
 	syncing sync.Mutex // held while the log is synced or replaced; acquired before writing
 	// writing is held during each write and during the whole replacement of the log. Entries are
@@ -271,12 +273,7 @@ func (s *Store) usable() error {
 	return nil
 }
 
-func (s *Store) slack() int64 {
-	if s.options.Slack > 0 {
-		return s.options.Slack
-	}
-	return 1 << 20
-}
+func (s *Store) slack() int64 { return cmp.Or(s.options.Slack, 1<<20) }
 
 // garbageMost is the upper limit of the garbage in bytes (see Options.Factor).
 const garbageMost = 16 << 20
@@ -284,10 +281,7 @@ const garbageMost = 16 << 20
 // bound returns the size that the log may have before it is replaced by a snapshot. The caller must
 // hold s.writing.
 func (s *Store) bound() int64 {
-	factor := int64(s.options.Factor)
-	if factor <= 0 {
-		factor = 2
-	}
+	factor := int64(cmp.Or(s.options.Factor, 2))
 	return s.st.live + max(s.slack(), min(garbageMost, (factor-1)*s.st.live))
 }
 
@@ -357,10 +351,7 @@ func (s *Store) Mark(route, partitionID string) (stream.Mark, bool) {
 
 func clone(m *stream.Mark) stream.Mark {
 	c := *m
-	c.Above = nil
-	if len(m.Above) > 0 {
-		c.Above = slices.Clone(m.Above)
-	}
+	c.Above = append([]stream.Range(nil), m.Above...) // nil if there are none
 	return c
 }
 
@@ -376,5 +367,9 @@ func (s *Store) Places(route string) map[string]string {
 func (s *Store) Routes() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.st.keys()
+	var keys []string
+	for _, r := range s.st.alive() {
+		keys = append(keys, r.key)
+	}
+	return keys
 }
