@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -68,46 +67,24 @@ func discardOf(
 	}
 	filter, _ := f.filter(nil) // eachLetter has checked the flags
 	routes, _ := f.routes(&c)
-	store, unlock, err := lockedCheckpoint(c.State)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	for _, r := range routes {
-		key := r.pipeline.Name + "/" + r.route.Name
-		if !res.unsettled[key] {
-			continue
+	err = withNewState(c.State, "dead discard", func(store *checkpoint.Store) error {
+		for _, r := range routes {
+			key := r.pipeline.Name + "/" + r.route.Name
+			if !res.unsettled[key] {
+				continue
+			}
+			n, size, err := pipeline.DiscardLetters(ctx, store, pipeline.Boot(), key, osfs.New(),
+				pipeline.LettersPath(r.pipeline, r.route), filter)
+			discarded += n
+			res.Routes = append(res.Routes, routeResult{
+				Pipeline: r.pipeline.Name, Route: r.route.Name, ReadRecords: n, ReadBytes: size,
+				Dropped: n,
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
 		}
-		n, size, err := pipeline.DiscardLetters(ctx, store, pipeline.Boot(), key, osfs.New(),
-			pipeline.LettersPath(r.pipeline, r.route), filter)
-		discarded += n
-		res.Routes = append(res.Routes, routeResult{
-			Pipeline: r.pipeline.Name, Route: r.route.Name, ReadRecords: n, ReadBytes: size,
-			Dropped: n,
-		})
-		if err != nil {
-			return discarded, fmt.Errorf("%s: %w", key, err)
-		}
-	}
-	return discarded, nil
-}
-
-// lockedCheckpoint locks the state directory and opens its checkpoint. Either is created if it does
-// not exist. unlock closes both.
-func lockedCheckpoint(state string) (store *checkpoint.Store, unlock func() error, err error) {
-	dir, err := osfs.New().MakeDir(state, 0o700)
-	if err != nil {
-		return nil, nil, fmt.Errorf("state directory %s: %w", state, err)
-	}
-	var lock io.Closer
-	if lock, err = lockState(dir, state, "dead discard"); err != nil {
-		return nil, nil, errors.Join(err, dir.Close())
-	}
-	if store, _, err = checkpoint.Open(dir, checkpoint.Options{}); err != nil {
-		err = fmt.Errorf("state directory %s: %w", state, err)
-		return nil, nil, errors.Join(err, lock.Close(), dir.Close())
-	}
-	return store, func() error {
-		return errors.Join(store.Close(), lock.Close(), dir.Close())
-	}, nil
+		return nil
+	})
+	return discarded, err
 }
