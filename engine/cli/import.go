@@ -271,27 +271,20 @@ func (f *importFlags) write(stdout io.Writer, config string) (err error) {
 // say prints the notes: as text on stderr, or as JSON on stdout.
 func (f *importFlags) say(cmd *cobra.Command, r migrate.Result, carried int) error {
 	result := importResult{OK: r.Runnable, Agent: agentOf(r.Name), Out: f.out, Carried: carried}
+	notes := make(map[migrate.Kind]int)
 	for _, n := range r.Notes {
-		switch n.Kind {
-		case migrate.Lost:
-			result.Lost++
-		case migrate.Differs:
-			result.Differs++
-		case migrate.Unneeded:
-			result.Unneeded++
-		}
-		if f.json {
-			if err := writeResult(
-				cmd.OutOrStdout(),
-				importNote{n.Line, n.Key, string(n.Kind), formerKind(n.Kind), n.Text},
-			); err != nil {
-				return err
-			}
+		notes[n.Kind]++
+		if !f.json {
+			fmt.Fprintln(cmd.ErrOrStderr(), n)
 			continue
 		}
-		fmt.Fprintln(cmd.ErrOrStderr(), n)
+		out := importNote{n.Line, n.Key, string(n.Kind), formerKind(n.Kind), n.Text}
+		if err := writeResult(cmd.OutOrStdout(), out); err != nil {
+			return err
+		}
 	}
-	result.Needless = result.Unneeded
+	result.Lost, result.Differs = notes[migrate.Lost], notes[migrate.Differs]
+	result.Unneeded, result.Needless = notes[migrate.Unneeded], notes[migrate.Unneeded]
 	if f.json {
 		return writeResult(cmd.OutOrStdout(), result)
 	}
@@ -317,9 +310,8 @@ func formerKind(k migrate.Kind) string {
 
 // agentOf returns the name of a Flume agent, or "".
 func agentOf(name string) string {
-	agent, _ := strings.CutPrefix(name, "agent ")
-	if agent == name {
-		return ""
+	if agent, ok := strings.CutPrefix(name, "agent "); ok {
+		return agent
 	}
-	return agent
+	return ""
 }
