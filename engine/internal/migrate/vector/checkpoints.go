@@ -88,7 +88,7 @@ func (s stored) marks(c *migrate.Carrier, all checkpoints) error {
 	var found []file
 	equal := make(map[uint64]int) // number of files by checksum
 	bySum, byInode := all.index()
-	err := c.Matching(s.include, s.exclude, func(path string, _ vfs.Dir, f vfs.File) error {
+	err := c.Matching(s.include, s.exclude, func(path string, f vfs.File) error {
 		info, err := f.Stat()
 		if err != nil {
 			return err
