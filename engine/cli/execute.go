@@ -132,7 +132,7 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
 		p.parkedCommand(), bufferCommand(p),
 		p.checkpointCommand(), auditCommand(p), p.demoCommand(),
-		p.explainCommand(), p.testCommand(), p.tryCommand(),
+		p.explainCommand(), p.testCommand(), tryCommand(p),
 		tapCommand(p), topCommand(p), workerCommand(p), clusterCommand(p))
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
 	omitFlags(root)
