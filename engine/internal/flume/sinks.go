@@ -98,11 +98,8 @@ func sinkKind(k *part) string {
 func (c *converter) grouped(sinks []*part) {
 	for _, g := range c.agent.groups {
 		members := strings.Fields(g.Text("sinks"))
-		if c.told[g] ||
-			!slices.ContainsFunc(
-				sinks,
-				func(k *part) bool { return slices.Contains(members, k.name) },
-			) {
+		isMember := func(k *part) bool { return slices.Contains(members, k.name) }
+		if c.told[g] || !slices.ContainsFunc(sinks, isMember) {
 			continue
 		}
 		c.told[g] = true

@@ -9,6 +9,7 @@ package filebeat
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/url"
@@ -288,7 +289,7 @@ func (c *converter) output() []migrate.Route {
 
 func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	s := migrate.Sink{Kind: "elasticsearch", User: v.Text("username"), Password: v.Text("password"),
-		APIKey: v.Text("api_key"), Gzip: v.Text("compression_level") != "0"}
+		Gzip: v.Text("compression_level") != "0"}
 	for _, host := range v.Texts("hosts") {
 		s.Endpoints = append(s.Endpoints, endpoint(host, v.Text("protocol"), v.Text("path"),
 			v.Text("pipeline")))
@@ -303,9 +304,14 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	for _, name := range v.Get("headers").Names() {
 		s.SetHeader(name, v.Text("headers", name))
 	}
-	if strings.Contains(s.APIKey, "${") {
-		c.Note(v.Get("api_key"), migrate.Differs, "the header needs the encoded key: base64 of "+
-			"id:key, not %q", s.APIKey)
+	if key := v.Text("api_key"); key != "" {
+		if strings.Contains(key, "${") {
+			c.Note(v.Get("api_key"), migrate.Differs, "the header needs the encoded key: base64 of "+
+				"id:key, not %q", key)
+		} else if strings.Contains(key, ":") {
+			key = base64.StdEncoding.EncodeToString([]byte(key))
+		}
+		s.SetHeader("Authorization", "ApiKey "+key)
 	}
 	c.tls(v.Get("ssl"), &s)
 	for _, key := range []string{"indices", "pipelines"} {
@@ -339,13 +345,8 @@ func endpoint(host, protocol, prefix, pipeline string) string {
 }
 
 func (c *converter) kafka(v *migrate.Value) migrate.Sink {
-	s := migrate.Sink{
-		Kind:        "kafka",
-		Brokers:     v.Texts("hosts"),
-		Topic:       v.Text("topic"),
-		Format:      "json",
-		Compression: cmp.Or(v.Text("compression"), "gzip"),
-	}
+	s := migrate.Sink{Kind: "kafka", Brokers: v.Texts("hosts"), Topic: v.Text("topic"),
+		Format: "json", Compression: cmp.Or(v.Text("compression"), "gzip")}
 	if strings.Contains(s.Topic, "%{") {
 		c.Note(v.Get("topic"), migrate.Differs, "format strings are expressions in penstock: "+
 			"write %q as one", s.Topic)

@@ -120,10 +120,8 @@ func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 }
 
 func (s stored) matches(file string) bool {
-	return slices.ContainsFunc(
-		s.include,
-		func(glob string) bool { return migrate.MatchGlob(glob, file) },
-	)
+	isMatch := func(glob string) bool { return migrate.MatchGlob(glob, file) }
+	return slices.ContainsFunc(s.include, isMatch)
 }
 
 // hasFingerprint reports whether the SHA-256 of the byte range of file f is want.

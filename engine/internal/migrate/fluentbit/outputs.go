@@ -144,12 +144,8 @@ func (c *converter) http(v *migrate.Value) migrate.Sink {
 
 func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 	topics := split(v.Text("topics"))
-	s := migrate.Sink{
-		Kind:    "kafka",
-		Brokers: split(v.Text("brokers")),
-		Topic:   "fluent-bit",
-		Format:  "json",
-	}
+	s := migrate.Sink{Kind: "kafka", Brokers: split(v.Text("brokers")), Topic: "fluent-bit",
+		Format: "json"}
 	if len(topics) > 0 {
 		s.Topic = topics[0]
 	}
