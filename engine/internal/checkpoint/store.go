@@ -129,19 +129,17 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
 	e := &s.entry
-	e.route, e.key, e.marks, e.places = 0, key, e.marks[:0], e.places[:0]
 	r := s.st.byKey[key]
-	if r != nil {
-		e.route = r.number
+	if r == nil {
+		r = &route{} // new, with the number 0
 	}
+	e.route, e.key, e.marks, e.places = r.number, key, e.marks[:0], e.places[:0]
 	for i := range marks {
 		op := markOp{mark: marks[i], named: true}
-		if r != nil {
-			if p := r.byID[marks[i].Part.ID]; p != nil {
-				op.part = p.number
-				op.named = p.stamp == s.stamp || p.mark.Part.Name != marks[i].Part.Name
-				p.stamp = s.stamp
-			}
+		if p := r.byID[marks[i].Part.ID]; p != nil {
+			op.part = p.number
+			op.named = p.stamp == s.stamp || p.mark.Part.Name != marks[i].Part.Name
+			p.stamp = s.stamp
 		}
 		e.marks = append(e.marks, op)
 	}
@@ -150,10 +148,8 @@ func (s *Store) describe(key string, marks []stream.Mark, places map[string]stri
 	}
 	for _, name := range slices.Sorted(maps.Keys(places)) {
 		op := placeOp{name: name, place: places[name]}
-		if r != nil {
-			if l := r.byName[name]; l != nil {
-				op.lane = l.number
-			}
+		if l := r.byName[name]; l != nil {
+			op.lane = l.number
 		}
 		e.places = append(e.places, op)
 	}
@@ -245,8 +241,7 @@ func (s *Store) Sync() error {
 		}
 		s.warn(err) // continue with the old log
 	}
-	f, size := s.f, s.size
-	synced := s.synced
+	f, size, synced := s.f, s.size, s.synced
 	s.writing.Unlock()
 	if synced == size {
 		return nil
