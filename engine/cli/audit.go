@@ -84,14 +84,6 @@ func auditArgs(cmd *cobra.Command, args []string) error {
 	return needs("a config")(cmd, args[:min(1, len(args))])
 }
 
-// count returns a number with its noun, in the plural if needed.
-func count(n int64, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return thousands(n) + " " + noun
-}
-
 func runAudit(p *program, cmd *cobra.Command, path string, names []string, asJSON bool) error {
 	c, err := engine.Load(path, p.components...)
 	if err != nil {
@@ -126,7 +118,7 @@ func runAudit(p *program, cmd *cobra.Command, path string, names []string, asJSO
 	case failed > 0:
 		return fmt.Errorf("%d of %d routes could not be audited", failed, len(routes))
 	case differ > 0:
-		return fmt.Errorf("audit found %s", count(differ, "difference"))
+		return fmt.Errorf("audit found %s", count(differ, "difference", "differences"))
 	}
 	return nil
 }
@@ -158,7 +150,7 @@ func (a *auditPrinter) difference(d audit.Difference) error {
 			positionText(d.Range.To))
 	}
 	if d.Records > 1 || d.RecordID == "" && d.Records > 0 {
-		place += ", " + count(d.Records, "record")
+		place += ", " + count(d.Records, "record", "records")
 	}
 	_, err := fmt.Fprintf(a.w, "%-11s  %s  %s: %s\n", d.Kind, a.route, printable(d.Partition.Name),
 		place)
@@ -191,8 +183,8 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 		_, err := io.WriteString(a.w, b.String())
 		return err
 	}
-	fmt.Fprintf(&b, "%s: read %s in %s", a.route, count(r.Records, "record"),
-		count(r.Partitions, "partition"))
+	fmt.Fprintf(&b, "%s: read %s in %s", a.route, count(r.Records, "record", "records"),
+		count(r.Partitions, "partition", "partitions"))
 	if r.Running {
 		b.WriteString(", beside a running process")
 	}
@@ -206,9 +198,9 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 	}
 	if r.NotInSource > 0 {
 		fmt.Fprintf(&b, "  %s of the checkpoint no longer in the source: not compared\n",
-			count(r.NotInSource, "partition"))
+			count(r.NotInSource, "partition", "partitions"))
 	}
-	fmt.Fprintf(&b, "  %s\n", count(r.Differences, "difference"))
+	fmt.Fprintf(&b, "  %s\n", count(r.Differences, "difference", "differences"))
 	_, err := io.WriteString(a.w, b.String())
 	return err
 }

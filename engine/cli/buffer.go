@@ -223,8 +223,8 @@ func (c bufferCommands) list(
 	if f.json {
 		err = writeResult(w, end)
 	} else {
-		_, err = fmt.Fprintf(w, "%s%s, %s corrupt\n", thousands(end.Envelopes),
-			plural(end.Envelopes, " envelope", " envelopes"), thousands(end.Corrupt))
+		_, err = fmt.Fprintf(w, "%s, %s corrupt\n", count(end.Envelopes, "envelope", "envelopes"),
+			thousands(end.Corrupt))
 	}
 	if err == nil && !end.OK {
 		err = errors.New("envelopes are corrupt; restore the state from a backup, or skip them " +
@@ -345,9 +345,8 @@ func (c bufferCommands) skip(
 		if err := b.Skip(ctx, first, last); err != nil {
 			return err
 		}
-		count := int64(last - first + 1)
-		_, err = fmt.Fprintf(w, "%s: the next run skips %s%s\n", b.pipeline, thousands(count),
-			plural(count, " envelope", " envelopes"))
+		_, err = fmt.Fprintf(w, "%s: the next run skips %s\n", b.pipeline,
+			count(int64(last-first+1), "envelope", "envelopes"))
 		return err
 	})
 }
@@ -367,8 +366,8 @@ func writeEnvelope(w io.Writer, name string, e *stream.Envelope, json, whole boo
 		}
 		return writeResult(w, r)
 	}
-	text := fmt.Sprintf("%s%s, %s bytes", thousands(int64(r.Records)),
-		plural(int64(r.Records), " record", " records"), thousands(int64(r.Bytes)))
+	text := fmt.Sprintf("%s, %s bytes", count(int64(r.Records), "record", "records"),
+		thousands(int64(r.Bytes)))
 	if r.Records == 0 {
 		text = fmt.Sprintf("copies of %s keys", thousands(int64(r.Keys)))
 	}

@@ -407,11 +407,7 @@ func shortReason(s string) string {
 	if len(s) <= reasonWidth {
 		return s
 	}
-	cut := reasonWidth
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "..."
+	return strings.ToValidUTF8(s[:reasonWidth], "") + "..." // JSON, so s was valid
 }
 
 func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) error {

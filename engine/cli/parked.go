@@ -215,8 +215,7 @@ func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) 
 	if f.json {
 		return writeResult(w, end)
 	}
-	_, err = fmt.Fprintf(w, "%s%s\n", thousands(end.Deliveries),
-		plural(end.Deliveries, " delivery", " deliveries"))
+	_, err = fmt.Fprintln(w, count(end.Deliveries, "delivery", "deliveries"))
 	return err
 }
 
@@ -266,7 +265,7 @@ func (p parkedCommands) operate(
 func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags) error {
 	w := cmd.OutOrStdout()
 	routes := int64(0)
-	count := func(route string, store stream.OpenDeliveryStore) error {
+	show := func(route string, store stream.OpenDeliveryStore) error {
 		c, err := store.Counts(cmd.Context())
 		if err != nil {
 			return err
@@ -286,7 +285,7 @@ func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags)
 			thousands(c.Cancelled))
 		return err
 	}
-	err := p.each(cmd.Context(), args[0], f, count)
+	err := p.each(cmd.Context(), args[0], f, show)
 	if err == nil && routes == 0 && !f.json {
 		_, err = fmt.Fprintln(w, "nothing has been parked yet")
 	}

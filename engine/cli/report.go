@@ -93,7 +93,7 @@ func summary(s engine.Status, once bool, err error) string {
 			r.Pipeline, r.Name, thousands(r.ReadRecords), bytesText(r.ReadBytes),
 			thousands(r.Delivered), thousands(r.Dead),
 			thousands(r.Dropped), thousands(r.InFlight + r.Waiting),
-			thousands(r.Redelivered) + plural(r.Redelivered, " batch", " batches"),
+			count(r.Redelivered, "batch", "batches"),
 			strconv.FormatFloat(elapsed(s).Seconds(), 'f', 2, 64), rate(r.ReadBytes, elapsed(s)),
 		})
 	}
@@ -124,8 +124,8 @@ func parkedText(routes []status.Route) string {
 	var b strings.Builder
 	for _, r := range routes {
 		if r.Parked > 0 {
-			are := plural(r.Parked, " record is", " records are")
-			fmt.Fprintf(&b, "%s/%s: %s%s parked\n", r.Pipeline, r.Name, thousands(r.Parked), are)
+			records := count(r.Parked, "record is", "records are")
+			fmt.Fprintf(&b, "%s/%s: %s parked\n", r.Pipeline, r.Name, records)
 		}
 	}
 	return b.String()
@@ -161,14 +161,13 @@ func progress(s engine.Status) string {
 }
 
 func progressLine(name string, r status.Route, elapsed time.Duration) string {
-	line := fmt.Sprintf("%s after %s: read %s%s (%s), delivered %s, dead %s, dropped %s, in "+
+	line := fmt.Sprintf("%s after %s: read %s (%s), delivered %s, dead %s, dropped %s, in "+
 		"flight %s, waiting %s, %s MB/s",
-		name, elapsed.Round(time.Second), thousands(r.ReadRecords),
-		plural(r.ReadRecords, " record", " records"), bytesText(r.ReadBytes),
-		thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting),
-		rate(r.ReadBytes, elapsed))
+		name, elapsed.Round(time.Second), count(r.ReadRecords, "record", "records"),
+		bytesText(r.ReadBytes), thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped),
+		thousands(r.InFlight), thousands(r.Waiting), rate(r.ReadBytes, elapsed))
 	if r.Redelivered > 0 {
-		line += fmt.Sprintf(", redelivered %s%s", thousands(r.Redelivered), plural(r.Redelivered, " batch", " batches"))
+		line += ", redelivered " + count(r.Redelivered, "batch", "batches")
 	}
 	if r.Parked > 0 {
 		line += ", parked " + thousands(r.Parked)
@@ -184,11 +183,8 @@ func progressLine(name string, r status.Route, elapsed time.Duration) string {
 			line += fmt.Sprintf(", %d of %d workers %s", n, len(r.Workers), state)
 		}
 	}
-	switch r.Health {
-	case "stopped":
-		line += ", STOPPED"
-	case "restarting":
-		line += ", RESTARTING"
+	if r.Health == "stopped" || r.Health == "restarting" {
+		line += ", " + strings.ToUpper(r.Health)
 	}
 	return line + "\n"
 }
@@ -241,9 +237,10 @@ func rate(bytes int64, elapsed time.Duration) string {
 	return strconv.FormatFloat(v, 'f', decimals(v), 64)
 }
 
-func plural(n int64, one, many string) string {
+// count returns a number with its noun.
+func count(n int64, one, many string) string {
 	if n == 1 {
-		return one
+		return "1 " + one
 	}
-	return many
+	return thousands(n) + " " + many
 }
