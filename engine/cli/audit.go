@@ -118,7 +118,7 @@ func runAudit(p *program, cmd *cobra.Command, path string, names []string, asJSO
 	case failed > 0:
 		return fmt.Errorf("%d of %d routes could not be audited", failed, len(routes))
 	case differ > 0:
-		return fmt.Errorf("audit found %s", count(differ, "difference", "differences"))
+		return fmt.Errorf("audit found %s", count(differ, "difference"))
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (a *auditPrinter) difference(d audit.Difference) error {
 			positionText(d.Range.To))
 	}
 	if d.Records > 1 || d.RecordID == "" && d.Records > 0 {
-		place += ", " + count(d.Records, "record", "records")
+		place += ", " + count(d.Records, "record")
 	}
 	_, err := fmt.Fprintf(a.w, "%-11s  %s  %s: %s\n", d.Kind, a.route, printable(d.Partition.Name),
 		place)
@@ -183,8 +183,8 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 		_, err := io.WriteString(a.w, b.String())
 		return err
 	}
-	fmt.Fprintf(&b, "%s: read %s in %s", a.route, count(r.Records, "record", "records"),
-		count(r.Partitions, "partition", "partitions"))
+	fmt.Fprintf(&b, "%s: read %s in %s", a.route, count(r.Records, "record"),
+		count(r.Partitions, "partition"))
 	if r.Running {
 		b.WriteString(", beside a running process")
 	}
@@ -198,9 +198,9 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 	}
 	if r.NotInSource > 0 {
 		fmt.Fprintf(&b, "  %s of the checkpoint no longer in the source: not compared\n",
-			count(r.NotInSource, "partition", "partitions"))
+			count(r.NotInSource, "partition"))
 	}
-	fmt.Fprintf(&b, "  %s\n", count(r.Differences, "difference", "differences"))
+	fmt.Fprintf(&b, "  %s\n", count(r.Differences, "difference"))
 	_, err := io.WriteString(a.w, b.String())
 	return err
 }

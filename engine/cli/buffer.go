@@ -223,7 +223,7 @@ func (c bufferCommands) list(
 	if f.json {
 		err = writeResult(w, end)
 	} else {
-		_, err = fmt.Fprintf(w, "%s, %s corrupt\n", count(end.Envelopes, "envelope", "envelopes"),
+		_, err = fmt.Fprintf(w, "%s, %s corrupt\n", count(end.Envelopes, "envelope"),
 			thousands(end.Corrupt))
 	}
 	if err == nil && !end.OK {
@@ -346,7 +346,7 @@ func (c bufferCommands) skip(
 			return err
 		}
 		_, err = fmt.Fprintf(w, "%s: the next run skips %s\n", b.pipeline,
-			count(int64(last-first+1), "envelope", "envelopes"))
+			count(int64(last-first+1), "envelope"))
 		return err
 	})
 }
@@ -366,7 +366,7 @@ func writeEnvelope(w io.Writer, name string, e *stream.Envelope, json, whole boo
 		}
 		return writeResult(w, r)
 	}
-	text := fmt.Sprintf("%s, %s bytes", count(int64(r.Records), "record", "records"),
+	text := fmt.Sprintf("%s, %s bytes", count(int64(r.Records), "record"),
 		thousands(int64(r.Bytes)))
 	if r.Records == 0 {
 		text = fmt.Sprintf("copies of %s keys", thousands(int64(r.Keys)))

@@ -235,16 +235,20 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	if c.found && !c.set {
 		total, letters = 0, 0
 	}
-	var b strings.Builder
 	if letters > 0 {
-		fmt.Fprintf(&b, "%s: %d dead letters count as not replayed\n", c.route, letters)
+		if _, err := fmt.Fprintf(w, "%s: %d dead letters count as not replayed\n",
+			c.route, letters); err != nil {
+			return err
+		}
 	}
 	if waited > 0 {
-		fmt.Fprintf(&b, "%s: removed %d records that were waiting for a retry\n", c.route, waited)
+		if _, err := fmt.Fprintf(w, "%s: removed %d records that were waiting for a retry\n",
+			c.route, waited); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintf(&b, "%s: changed the progress of %d partitions; the previous checkpoint is kept "+
-		"as %s\n", c.route, total, copied)
-	_, err = io.WriteString(w, b.String())
+	_, err = fmt.Fprintf(w, "%s: changed the progress of %d partitions; the previous checkpoint "+
+		"is kept as %s\n", c.route, total, copied)
 	return err
 }
 

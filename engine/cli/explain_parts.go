@@ -46,7 +46,7 @@ func partLines(b *strings.Builder, c *status.Child, path, worker string) {
 }
 
 func again(c *status.Child) string {
-	return fmt.Sprintf("was restarted %s, last %s ago: %s", count(int64(c.Restarts), "time", "times"),
+	return fmt.Sprintf("was restarted %s, last %s ago: %s", count(int64(c.Restarts), "time"),
 		seconds(c.Seconds), printable(c.Reason))
 }
 

@@ -215,7 +215,7 @@ func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) 
 	if f.json {
 		return writeResult(w, end)
 	}
-	_, err = fmt.Fprintln(w, count(end.Deliveries, "delivery", "deliveries"))
+	_, err = fmt.Fprintln(w, counted(end.Deliveries, "delivery", "deliveries"))
 	return err
 }
 

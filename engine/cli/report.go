@@ -93,7 +93,7 @@ func summary(s engine.Status, once bool, err error) string {
 			r.Pipeline, r.Name, thousands(r.ReadRecords), bytesText(r.ReadBytes),
 			thousands(r.Delivered), thousands(r.Dead),
 			thousands(r.Dropped), thousands(r.InFlight + r.Waiting),
-			count(r.Redelivered, "batch", "batches"),
+			counted(r.Redelivered, "batch", "batches"),
 			strconv.FormatFloat(elapsed(s).Seconds(), 'f', 2, 64), rate(r.ReadBytes, elapsed(s)),
 		})
 	}
@@ -124,7 +124,7 @@ func parkedText(routes []status.Route) string {
 	var b strings.Builder
 	for _, r := range routes {
 		if r.Parked > 0 {
-			records := count(r.Parked, "record is", "records are")
+			records := counted(r.Parked, "record is", "records are")
 			fmt.Fprintf(&b, "%s/%s: %s parked\n", r.Pipeline, r.Name, records)
 		}
 	}
@@ -163,11 +163,11 @@ func progress(s engine.Status) string {
 func progressLine(name string, r status.Route, elapsed time.Duration) string {
 	line := fmt.Sprintf("%s after %s: read %s (%s), delivered %s, dead %s, dropped %s, in "+
 		"flight %s, waiting %s, %s MB/s",
-		name, elapsed.Round(time.Second), count(r.ReadRecords, "record", "records"),
+		name, elapsed.Round(time.Second), count(r.ReadRecords, "record"),
 		bytesText(r.ReadBytes), thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped),
 		thousands(r.InFlight), thousands(r.Waiting), rate(r.ReadBytes, elapsed))
 	if r.Redelivered > 0 {
-		line += ", redelivered " + count(r.Redelivered, "batch", "batches")
+		line += ", redelivered " + counted(r.Redelivered, "batch", "batches")
 	}
 	if r.Parked > 0 {
 		line += ", parked " + thousands(r.Parked)
@@ -238,7 +238,10 @@ func rate(bytes int64, elapsed time.Duration) string {
 }
 
 // count returns a number with its noun.
-func count(n int64, one, many string) string {
+func count(n int64, noun string) string { return counted(n, noun, noun+"s") }
+
+// counted returns a number with its noun in the singular or plural.
+func counted(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
