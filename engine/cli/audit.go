@@ -84,14 +84,6 @@ func auditArgs(cmd *cobra.Command, args []string) error {
 	return needs("a config")(cmd, args[:min(1, len(args))])
 }
 
-// count returns a number with its noun, in the plural if needed.
-func count(n int64, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return thousands(n) + " " + noun
-}
-
 func runAudit(p *program, cmd *cobra.Command, path string, names []string, asJSON bool) error {
 	c, err := engine.Load(path, p.components...)
 	if err != nil {
@@ -102,16 +94,12 @@ func runAudit(p *program, cmd *cobra.Command, path string, names []string, asJSO
 	if err != nil {
 		return usagef("audit%s", strings.TrimPrefix(err.Error(), "dead"))
 	}
-	log := slog.New(
-		slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelError}),
-	)
+	errorsOnly := &slog.HandlerOptions{Level: slog.LevelError}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), errorsOnly))
 	differ, failed := int64(0), 0
 	for _, r := range routes {
-		out := auditPrinter{
-			w:     cmd.OutOrStdout(),
-			json:  asJSON,
-			route: r.pipeline.Name + "/" + r.route.Name,
-		}
+		out := auditPrinter{w: cmd.OutOrStdout(), json: asJSON,
+			route: r.pipeline.Name + "/" + r.route.Name}
 		report, err := audit.Run(cmd.Context(), audit.Options{
 			State: c.State, Pipeline: &r.pipeline, Route: &r.route, FS: osfs.New(), Log: log,
 		}, out.difference)
@@ -145,14 +133,8 @@ type auditPrinter struct {
 
 func (a *auditPrinter) difference(d audit.Difference) error {
 	if a.json {
-		out := differenceResult{
-			Route:     a.route,
-			Kind:      d.Kind,
-			Partition: d.Partition.ID,
-			Name:      d.Partition.Name,
-			Record:    d.RecordID,
-			Records:   d.Records,
-		}
+		out := differenceResult{Route: a.route, Kind: d.Kind, Partition: d.Partition.ID,
+			Name: d.Partition.Name, Record: d.RecordID, Records: d.Records}
 		if d.RecordID == "" {
 			from, to := positionOf(d.Range.From), positionOf(d.Range.To)
 			out.From, out.To = &from, &to
@@ -164,35 +146,24 @@ func (a *auditPrinter) difference(d audit.Difference) error {
 	}
 	place := "record " + printable(d.RecordID)
 	if d.RecordID == "" {
-		place = fmt.Sprintf(
-			"after %s up to %s",
-			positionText(d.Range.From),
-			positionText(d.Range.To),
-		)
+		place = fmt.Sprintf("after %s up to %s", positionText(d.Range.From),
+			positionText(d.Range.To))
 	}
 	if d.Records > 1 || d.RecordID == "" && d.Records > 0 {
 		place += ", " + count(d.Records, "record")
 	}
-	_, err := fmt.Fprintf(
-		a.w,
-		"%-11s  %s  %s: %s\n",
-		d.Kind,
-		a.route,
-		printable(d.Partition.Name),
-		place,
-	)
+	_, err := fmt.Fprintf(a.w, "%-11s  %s  %s: %s\n", d.Kind, a.route, printable(d.Partition.Name),
+		place)
 	return err
 }
 
 func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error {
 	if a.json {
 		out := auditResult{
-			OK: failed == nil &&
-				r.Differences == 0, Route: a.route, Running: r.Running, Partitions: r.Partitions,
-			NotInSource: r.NotInSource, Records: r.Records, Unsettled: r.Unsettled,
-			Expected: r.Expected, Dead: r.Dead,
-			Dropped: r.Dropped, Compared: !r.SinkUnreadable, SinkAsked: !r.SinkUnreadable,
-			Differences: r.Differences,
+			OK: failed == nil && r.Differences == 0, Route: a.route, Running: r.Running,
+			Partitions: r.Partitions, NotInSource: r.NotInSource, Records: r.Records,
+			Unsettled: r.Unsettled, Expected: r.Expected, Dead: r.Dead, Dropped: r.Dropped,
+			Compared: !r.SinkUnreadable, SinkAsked: !r.SinkUnreadable, Differences: r.Differences,
 		}
 		if failed != nil {
 			out.Error = failed.Error()
@@ -212,34 +183,22 @@ func (a *auditPrinter) report(r *audit.Report, sink string, failed error) error 
 		_, err := io.WriteString(a.w, b.String())
 		return err
 	}
-	fmt.Fprintf(
-		&b,
-		"%s: read %s in %s",
-		a.route,
-		count(r.Records, "record"),
-		count(r.Partitions, "partition"),
-	)
+	fmt.Fprintf(&b, "%s: read %s in %s", a.route, count(r.Records, "record"),
+		count(r.Partitions, "partition"))
 	if r.Running {
 		b.WriteString(", beside a running process")
 	}
 	fmt.Fprintf(&b, "\n  %s not delivered yet, %s dropped by processors, %s dead letters\n",
 		thousands(r.Unsettled), thousands(r.Dropped), thousands(r.Dead))
 	if r.SinkUnreadable {
-		fmt.Fprintf(
-			&b,
-			"  %s must be in the sink (not compared: sink %s cannot be read)\n",
-			thousands(r.Expected),
-			sink,
-		)
+		fmt.Fprintf(&b, "  %s must be in the sink (not compared: sink %s cannot be read)\n",
+			thousands(r.Expected), sink)
 	} else {
 		fmt.Fprintf(&b, "  %s must be in the sink (compared)\n", thousands(r.Expected))
 	}
 	if r.NotInSource > 0 {
-		fmt.Fprintf(
-			&b,
-			"  %s of the checkpoint no longer in the source: not compared\n",
-			count(r.NotInSource, "partition"),
-		)
+		fmt.Fprintf(&b, "  %s of the checkpoint no longer in the source: not compared\n",
+			count(r.NotInSource, "partition"))
 	}
 	fmt.Fprintf(&b, "  %s\n", count(r.Differences, "difference"))
 	_, err := io.WriteString(a.w, b.String())

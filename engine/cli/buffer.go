@@ -147,84 +147,70 @@ func parseEnvelopes(text string) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// each calls the function take with the buffer of each pipeline of a config. It holds the lock of
-// the state directory during the calls. It omits pipelines without a buffer, or with one that was
-// not created yet.
-func (c bufferCommands) each(
-	ctx context.Context, config string, f *bufferFlags,
-	take func(name string, b stream.OpenBuffer) error,
-) (err error) {
+// openBuffer is the buffer of a pipeline.
+type openBuffer struct {
+	pipeline string
+	stream.OpenBuffer
+}
+
+// with calls the function use with the buffers of a config. It holds the lock of the state
+// directory during the call. It omits pipelines without a buffer, or with one that was not created
+// yet.
+func (c bufferCommands) with(
+	ctx context.Context, config string, f *bufferFlags, use func([]openBuffer) error,
+) error {
 	loaded, err := engine.Load(config, c.program.components...)
 	if err != nil {
 		return err
-	}
-	sources := make(map[string]stream.BufferingOptions)
-	var names []string
-	for _, pipe := range loaded.Pipelines {
-		o, ok := pipe.Source.Options.(stream.BufferingOptions)
-		if ok && (f.pipeline == "" || f.pipeline == pipe.Name) {
-			sources[pipe.Name], names = o, append(names, pipe.Name)
-		}
 	}
 	dir, state, err := c.program.openState(config)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := lockState(dir, state, "buffer")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	buffered := 0
-	for _, name := range names {
-		of := filepath.Join(state, filepath.FromSlash(pipeline.SourceDir(name)))
-		b, err := sources[name].OpenBuffer(ctx, of)
-		if errors.Is(err, stream.ErrNoBuffer) {
-			continue
+	return withLock(dir, state, "buffer", func() (err error) {
+		var open []openBuffer
+		defer func() {
+			for _, b := range open {
+				err = errors.Join(err, b.Close())
+			}
+		}()
+		buffered := false
+		for _, pipe := range loaded.Pipelines {
+			o, ok := pipe.Source.Options.(stream.BufferingOptions)
+			if !ok || f.pipeline != "" && f.pipeline != pipe.Name {
+				continue
+			}
+			of := filepath.Join(state, filepath.FromSlash(pipeline.SourceDir(pipe.Name)))
+			b, err := o.OpenBuffer(ctx, of)
+			if errors.Is(err, stream.ErrNoBuffer) {
+				continue
+			}
+			if buffered = true; errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			open = append(open, openBuffer{pipe.Name, b})
 		}
-		buffered++
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		switch {
+		case !buffered && f.pipeline != "":
+			return usagef("buffer: no pipeline %q of %s has a source with ack: buffered", f.pipeline,
+				config)
+		case !buffered:
+			return usagef("buffer: no source of %s has ack: buffered", config)
 		}
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(take(name, b), b.Close()); err != nil {
-			return err
-		}
-	}
-	if buffered == 0 && f.pipeline != "" {
-		return usagef("buffer: no pipeline %q of %s has a source with ack: buffered", f.pipeline, config)
-	}
-	if buffered == 0 {
-		return usagef("buffer: no source of %s has ack: buffered", config)
-	}
-	return nil
+		return use(open)
+	})
 }
 
 func (c bufferCommands) list(
 	ctx context.Context, w io.Writer, config string, f *bufferFlags,
 ) error {
 	end := bufferEnd{OK: true}
-	err := c.each(ctx, config, f, func(name string, b stream.OpenBuffer) error {
-		first, last, err := b.Bounds(ctx)
-		if err != nil || last == 0 {
-			return err
-		}
-		for n := max(first, 1); n <= last; n++ {
-			e, err := b.Envelope(ctx, n)
-			if err != nil {
-				return err
-			}
-			end.Envelopes++
-			if e.Corrupt != "" && !e.Skipped {
-				end.Corrupt++
-			}
-			if f.corrupt && e.Corrupt == "" {
-				continue
-			}
-			if err := writeEnvelope(w, name, &e, f.json, false); err != nil {
+	err := c.with(ctx, config, f, func(open []openBuffer) error {
+		for _, b := range open {
+			if err := end.list(ctx, w, b, f); err != nil {
 				return err
 			}
 		}
@@ -237,14 +223,39 @@ func (c bufferCommands) list(
 	if f.json {
 		err = writeResult(w, end)
 	} else {
-		_, err = fmt.Fprintf(w, "%s%s, %s corrupt\n", thousands(end.Envelopes),
-			plural(end.Envelopes, " envelope", " envelopes"), thousands(end.Corrupt))
+		_, err = fmt.Fprintf(w, "%s, %s corrupt\n", count(end.Envelopes, "envelope"),
+			thousands(end.Corrupt))
 	}
 	if err == nil && !end.OK {
 		err = errors.New("envelopes are corrupt; restore the state from a backup, or skip them " +
 			"with `penstock buffer skip`")
 	}
 	return err
+}
+
+// list prints the envelopes of a buffer and counts them.
+func (end *bufferEnd) list(ctx context.Context, w io.Writer, b openBuffer, f *bufferFlags) error {
+	first, last, err := b.Bounds(ctx)
+	if err != nil || last == 0 {
+		return err
+	}
+	for n := max(first, 1); n <= last; n++ {
+		e, err := b.Envelope(ctx, n)
+		if err != nil {
+			return err
+		}
+		end.Envelopes++
+		if e.Corrupt != "" && !e.Skipped {
+			end.Corrupt++
+		}
+		if f.corrupt && e.Corrupt == "" {
+			continue
+		}
+		if err := writeEnvelope(w, b.pipeline, &e, f.json, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c bufferCommands) show(
@@ -257,7 +268,7 @@ func (c bufferCommands) show(
 	if first != last {
 		return usagef("buffer show: %q is a range; show prints one envelope", number)
 	}
-	return c.one(ctx, config, f, "show", func(name string, b stream.OpenBuffer) error {
+	return c.one(ctx, config, f, "show", func(b openBuffer) error {
 		e, err := b.Envelope(ctx, first)
 		if err != nil {
 			return err
@@ -271,7 +282,7 @@ func (c bufferCommands) show(
 				return err
 			}
 		}
-		return writeEnvelope(w, name, &e, f.json, true)
+		return writeEnvelope(w, b.pipeline, &e, f.json, true)
 	})
 }
 
@@ -287,25 +298,22 @@ func bounds(first, last uint64) string {
 // the buffer of that pipeline. Otherwise the config must have only one buffer.
 func (c bufferCommands) one(
 	ctx context.Context, config string, f *bufferFlags, command string,
-	take func(name string, b stream.OpenBuffer) error,
+	take func(openBuffer) error,
 ) error {
-	var names []string
-	if err := c.each(ctx, config, f, func(name string, _ stream.OpenBuffer) error {
-		names = append(names, name)
-		return nil
-	}); err != nil {
-		return err
-	}
-	switch len(names) {
-	case 0:
-		return fmt.Errorf("buffer %s: nothing has been stored yet", command)
-	case 1:
-		only := *f
-		only.pipeline = names[0]
-		return c.each(ctx, config, &only, take)
-	}
-	return usagef("buffer %s: several pipelines have a buffer: %s; select one with --pipeline",
-		command, strings.Join(names, ", "))
+	return c.with(ctx, config, f, func(open []openBuffer) error {
+		switch len(open) {
+		case 0:
+			return fmt.Errorf("buffer %s: nothing has been stored yet", command)
+		case 1:
+			return take(open[0])
+		}
+		var names []string
+		for _, b := range open {
+			names = append(names, b.pipeline)
+		}
+		return usagef("buffer %s: several pipelines have a buffer: %s; select one with --pipeline",
+			command, strings.Join(names, ", "))
+	})
 }
 
 func (c bufferCommands) skip(
@@ -315,7 +323,7 @@ func (c bufferCommands) skip(
 	if err != nil {
 		return err
 	}
-	return c.one(ctx, config, f, "skip", func(name string, b stream.OpenBuffer) error {
+	return c.one(ctx, config, f, "skip", func(b openBuffer) error {
 		low, high, err := b.Bounds(ctx)
 		if err != nil {
 			return err
@@ -337,9 +345,8 @@ func (c bufferCommands) skip(
 		if err := b.Skip(ctx, first, last); err != nil {
 			return err
 		}
-		count := int64(last - first + 1)
-		_, err = fmt.Fprintf(w, "%s: the next run skips %s%s\n", name, thousands(count),
-			plural(count, " envelope", " envelopes"))
+		_, err = fmt.Fprintf(w, "%s: the next run skips %s\n", b.pipeline,
+			count(int64(last-first+1), "envelope"))
 		return err
 	})
 }
@@ -359,8 +366,8 @@ func writeEnvelope(w io.Writer, name string, e *stream.Envelope, json, whole boo
 		}
 		return writeResult(w, r)
 	}
-	text := fmt.Sprintf("%s%s, %s bytes", thousands(int64(r.Records)),
-		plural(int64(r.Records), " record", " records"), thousands(int64(r.Bytes)))
+	text := fmt.Sprintf("%s, %s bytes", count(int64(r.Records), "record"),
+		thousands(int64(r.Bytes)))
 	if r.Records == 0 {
 		text = fmt.Sprintf("copies of %s keys", thousands(int64(r.Keys)))
 	}

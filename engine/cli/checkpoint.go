@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -193,7 +194,7 @@ func checkpointJSON(w io.Writer, snap *checkpoint.Snapshot, report *checkpoint.R
 				return err
 			}
 		}
-		for _, lane := range lanes(r) {
+		for _, lane := range slices.Sorted(maps.Keys(r.Places)) {
 			if err := writeResult(w, placeResult{route, boot, lane, r.Places[lane]}); err != nil {
 				return err
 			}
@@ -221,7 +222,7 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 				strconv.Itoa(len(m.Above)), finished,
 			})
 		}
-		for _, lane := range lanes(r) {
+		for _, lane := range slices.Sorted(maps.Keys(r.Places)) {
 			places = append(places, []string{route, printable(lane), survives, printable(r.Places[lane])})
 		}
 	}
@@ -242,15 +243,6 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 func layer(kept string) (route, boot string) {
 	route, boot, _ = strings.Cut(kept, checkpoint.BootMark)
 	return route, boot
-}
-
-func lanes(r checkpoint.RouteSnapshot) []string {
-	var out []string
-	for lane := range r.Places {
-		out = append(out, lane)
-	}
-	slices.Sort(out)
-	return out
 }
 
 func positionOf(p stream.Position) position {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 	"github.com/penstock-io/penstock/engine/internal/waiting"
 	"github.com/penstock-io/penstock/stream"
@@ -147,46 +148,62 @@ func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
 	if c.letters, err = lettersPath(p, path, c.route); err != nil {
 		return err
 	}
-	return withLockedState(p, path, func(dir vfs.Dir) (err error) {
-		store, _, err := checkpoint.Open(dir, checkpoint.Options{})
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, store.Close()) }()
-		return c.apply(w, dir, store)
+	return withLockedState(p, path, func(dir vfs.Dir) error {
+		return withCheckpoint(dir, func(store *checkpoint.Store) error {
+			return c.apply(w, dir, store)
+		})
 	})
 }
 
 // withLockedState locks the state directory at path, and calls the function use with it. The
 // directory must have a checkpoint.
-func withLockedState(p *program, path string, use func(vfs.Dir) error) (err error) {
+func withLockedState(p *program, path string, use func(vfs.Dir) error) error {
 	dir, state, err := p.openState(path)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := lockState(dir, state, "checkpoint")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	if _, err := dir.Stat(checkpoint.Name); err != nil {
-		return fmt.Errorf("state directory %s has no checkpoint: %w", state, err)
-	}
-	return use(dir)
+	return withLock(dir, state, "checkpoint", func() error {
+		if _, err := dir.Stat(checkpoint.Name); err != nil {
+			return fmt.Errorf("state directory %s has no checkpoint: %w", state, err)
+		}
+		return use(dir)
+	})
 }
 
-// lockState locks the state directory dir, whose path is state, for a command.
-func lockState(dir vfs.Dir, state, command string) (io.Closer, error) {
+// withLock calls the function use while a command holds the lock of the state directory dir, whose
+// path is state. At the end it closes dir.
+func withLock(dir vfs.Dir, state, command string, use func() error) (err error) {
+	defer func() { err = errors.Join(err, dir.Close()) }()
 	text := fmt.Sprintf("penstock %s, process %d", command, os.Getpid())
 	lock, err := dir.Lock(pipeline.LockName, text)
 	if errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("state directory %s: %w; stop the run first", state, err)
+		return fmt.Errorf("state directory %s: %w; stop the run first", state, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("state directory %s: %w", state, err)
+		return fmt.Errorf("state directory %s: %w", state, err)
 	}
-	return lock, nil
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	return use()
+}
+
+// withNewState is like withLock, and creates the state directory if it does not exist. It calls the
+// function use with the checkpoint, and also creates this if it does not exist.
+func withNewState(state, command string, use func(*checkpoint.Store) error) error {
+	dir, err := osfs.New().MakeDir(state, 0o700)
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w", state, err)
+	}
+	return withLock(dir, state, command, func() error { return withCheckpoint(dir, use) })
+}
+
+// withCheckpoint calls the function use with the checkpoint in a locked state directory.
+func withCheckpoint(dir vfs.Dir, use func(*checkpoint.Store) error) (err error) {
+	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return use(store)
 }
 
 // apply changes the progress of the route. If the checkpoint has two layers for the route, it

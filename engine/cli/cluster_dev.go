@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-io/penstock/engine/internal/cluster"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/supervise"
 )
 
@@ -166,12 +167,7 @@ func (d *dev) keep(ctx context.Context, node string) error {
 			break
 		}
 		d.say("%s has ended (%s); it restarts in %v", node, reasonOf(err), devRestartAfter)
-		timer := time.NewTimer(devRestartAfter)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		_ = retry.Sleep(ctx, devRestartAfter) // an error means that ctx is done
 	}
 	return nil
 }

@@ -52,7 +52,9 @@ type deadResult struct {
 	// Others are the files with dead letters of routes that the config does not have.
 	Others []string `json:"others,omitempty"`
 
-	unsettled map[string]bool // routes with letters that were not replayed, as PIPELINE/ROUTE
+	config engine.Config
+	filter deadletter.Filter
+	open   []deadRoute // routes with selected letters that are not settled
 }
 
 type deadFlags struct {
@@ -93,7 +95,7 @@ replay sends none. After a kill, the next replay resumes, and repeats at most th
 route's checkpoint.replay. A record that is refused again becomes a new letter.
 
 Stop the running penstock first: replay needs the state directory to itself.`),
-		p.deadSub("discard CONFIG", "Settle dead letters without a delivery", deadDiscard(p),
+		p.deadSub("discard CONFIG", "Settle dead letters without a delivery", p.deadDiscard,
 			`Discard marks letters as settled without delivering them. Discarded letters count as
 replayed: a later replay does not send them, and list shows them with --all. They stay
 in their file. Without a filter, discard needs --all. The sink of the route is not opened.
@@ -196,33 +198,30 @@ func (f *deadFlags) routes(c *config.Config) (out []deadRoute, err error) {
 func (p *program) eachLetter(
 	path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error,
 ) (out deadResult, err error) {
-	c, err := engine.Load(path, p.components...)
+	if out.config, err = engine.Load(path, p.components...); err != nil {
+		return out, err
+	}
+	if out.filter, err = f.filter(ids); err != nil {
+		return out, err
+	}
+	routes, err := f.routes(&out.config)
 	if err != nil {
 		return out, err
 	}
-	filter, err := f.filter(ids)
+	settled, err := replayed(out.config.State)
 	if err != nil {
 		return out, err
 	}
-	routes, err := f.routes(&c)
-	if err != nil {
-		return out, err
-	}
-	settled, err := replayed(c.State)
-	if err != nil {
-		return out, err
-	}
-	out.unsettled = make(map[string]bool)
 	for _, r := range routes {
-		key := r.pipeline.Name + "/" + r.route.Name
+		key, open := r.pipeline.Name+"/"+r.route.Name, false
 		skipped, err := lettersOf(pipeline.LettersPath(r.pipeline, r.route), func(e *deadletter.Entry) error {
-			if !filter.Takes(e) {
+			if !out.filter.Takes(e) {
 				return nil
 			}
 			done := settled[key+" "+deadletter.PartitionOf(e.ID)]
 			out.Letters++
 			if !done {
-				out.unsettled[key] = true
+				open = true
 			} else {
 				out.Replayed++
 				if !f.all && len(ids) == 0 {
@@ -235,9 +234,12 @@ func (p *program) eachLetter(
 			return out, err
 		}
 		out.Skipped += int64(skipped)
+		if open {
+			out.open = append(out.open, r)
+		}
 	}
 	if f.route == "" {
-		if out.Others, err = otherLetters(&c); err != nil {
+		if out.Others, err = otherLetters(&out.config); err != nil {
 			return out, err
 		}
 	}
@@ -409,11 +411,7 @@ func shortReason(s string) string {
 	if len(s) <= reasonWidth {
 		return s
 	}
-	cut := reasonWidth
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "..."
+	return strings.ToValidUTF8(s[:reasonWidth], "") + "..." // JSON, so s was valid
 }
 
 func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) error {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/osfs"
@@ -16,26 +14,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// deadDiscard returns the function of the command dead discard.
-func deadDiscard(p *program) func(cmd *cobra.Command, args []string, f *deadFlags) error {
-	return func(cmd *cobra.Command, args []string, f *deadFlags) error {
-		return discardLetters(p, cmd, args[0], f)
-	}
-}
-
-// discardLetters marks letters as settled in the checkpoint. It starts no route.
-func discardLetters(p *program, cmd *cobra.Command, path string, f *deadFlags) error {
+// deadDiscard marks letters as settled in the checkpoint. It starts no route.
+func (p *program) deadDiscard(cmd *cobra.Command, args []string, f *deadFlags) error {
 	if f.reason+f.since+f.until+f.route == "" && !f.all {
 		return usagef("dead discard needs a filter, such as --reason, or --all for all letters")
 	}
-	res, err := p.eachLetter(path, f, nil, func(letterResult, *deadletter.Entry) error {
+	res, err := p.eachLetter(args[0], f, nil, func(letterResult, *deadletter.Entry) error {
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	before := res.Replayed
-	n, failed := discardOf(cmd.Context(), p, path, f, &res)
+	n, failed := discardOf(cmd.Context(), &res)
 	res.Replayed += n
 	res.Letters = max(res.Letters, res.Replayed) // some may have been written meanwhile
 	if f.json {
@@ -55,59 +46,26 @@ func discardLetters(p *program, cmd *cobra.Command, path string, f *deadFlags) e
 
 // discardOf discards the unsettled letters that the filters select, and returns their number. It
 // adds an object to res for each route with such letters.
-func discardOf(
-	ctx context.Context, p *program, path string, f *deadFlags, res *deadResult,
-) (discarded int64, err error) {
+func discardOf(ctx context.Context, res *deadResult) (discarded int64, err error) {
 	res.Routes = []routeResult{}
-	if len(res.unsettled) == 0 {
+	if len(res.open) == 0 {
 		return 0, nil
 	}
-	c, err := engine.Load(path, p.components...)
-	if err != nil {
-		return 0, err
-	}
-	filter, _ := f.filter(nil) // eachLetter has checked the flags
-	routes, _ := f.routes(&c)
-	store, unlock, err := lockedCheckpoint(c.State)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	for _, r := range routes {
-		key := r.pipeline.Name + "/" + r.route.Name
-		if !res.unsettled[key] {
-			continue
+	err = withNewState(res.config.State, "dead discard", func(store *checkpoint.Store) error {
+		for _, r := range res.open {
+			key := r.pipeline.Name + "/" + r.route.Name
+			n, size, err := pipeline.DiscardLetters(ctx, store, pipeline.Boot(), key, osfs.New(),
+				pipeline.LettersPath(r.pipeline, r.route), res.filter)
+			discarded += n
+			res.Routes = append(res.Routes, routeResult{
+				Pipeline: r.pipeline.Name, Route: r.route.Name, ReadRecords: n, ReadBytes: size,
+				Dropped: n,
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
 		}
-		n, size, err := pipeline.DiscardLetters(ctx, store, pipeline.Boot(), key, osfs.New(),
-			pipeline.LettersPath(r.pipeline, r.route), filter)
-		discarded += n
-		res.Routes = append(res.Routes, routeResult{
-			Pipeline: r.pipeline.Name, Route: r.route.Name, ReadRecords: n, ReadBytes: size,
-			Dropped: n,
-		})
-		if err != nil {
-			return discarded, fmt.Errorf("%s: %w", key, err)
-		}
-	}
-	return discarded, nil
-}
-
-// lockedCheckpoint locks the state directory and opens its checkpoint. Either is created if it does
-// not exist. unlock closes both.
-func lockedCheckpoint(state string) (store *checkpoint.Store, unlock func() error, err error) {
-	dir, err := osfs.New().MakeDir(state, 0o700)
-	if err != nil {
-		return nil, nil, fmt.Errorf("state directory %s: %w", state, err)
-	}
-	var lock io.Closer
-	if lock, err = lockState(dir, state, "dead discard"); err != nil {
-		return nil, nil, errors.Join(err, dir.Close())
-	}
-	if store, _, err = checkpoint.Open(dir, checkpoint.Options{}); err != nil {
-		err = fmt.Errorf("state directory %s: %w", state, err)
-		return nil, nil, errors.Join(err, lock.Close(), dir.Close())
-	}
-	return store, func() error {
-		return errors.Join(store.Close(), lock.Close(), dir.Close())
-	}, nil
+		return nil
+	})
+	return discarded, err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,7 +132,7 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
 		p.parkedCommand(), bufferCommand(p),
 		p.checkpointCommand(), auditCommand(p), p.demoCommand(),
-		p.explainCommand(), p.testCommand(), p.tryCommand(),
+		p.explainCommand(), p.testCommand(), tryCommand(p),
 		tapCommand(p), topCommand(p), workerCommand(p), clusterCommand(p))
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
 	omitFlags(root)
@@ -239,7 +240,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := wrong.GetFlag()
-		return usagef("%s--%s: %q is not %s; %s", named(cmd), f.Name, wrong.GetValue(), kindOf(f), help)
+		kind := cmp.Or(flagKinds[f.Value.Type()], "a "+f.Value.Type())
+		return usagef("%s--%s: %q is not %s; %s", named(cmd), f.Name, wrong.GetValue(), kind, help)
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || unknown.GetSpecifiedShortnames() != "" {
@@ -254,23 +256,15 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%shas no flag --%s; %s", named(cmd), word, help)
 }
 
-// kindOf returns a description of the values of a flag.
-func kindOf(f *pflag.Flag) string {
-	switch f.Value.Type() {
-	case "duration":
-		return "a duration such as 200ms, 5s or 1h30m"
-	case "bool":
-		return "true or false"
-	case "int", "int64":
-		return "a whole number"
-	case "float64":
-		return "a number"
-	case "intSlice":
-		return "a list of whole numbers such as 2,10"
-	case "durationSlice":
-		return "a list of durations such as 50ms,5s"
-	case "uint16", "uint64":
-		return "a whole number from 0"
-	}
-	return "a " + f.Value.Type()
+// flagKinds describes the values of flags by their type.
+var flagKinds = map[string]string{
+	"duration":      "a duration such as 200ms, 5s or 1h30m",
+	"bool":          "true or false",
+	"int":           "a whole number",
+	"int64":         "a whole number",
+	"float64":       "a number",
+	"intSlice":      "a list of whole numbers such as 2,10",
+	"durationSlice": "a list of durations such as 50ms,5s",
+	"uint16":        "a whole number from 0",
+	"uint64":        "a whole number from 0",
 }

@@ -127,14 +127,21 @@ func (f *explainFlags) explainTrace(out io.Writer, path string) error {
 		}
 		f.worker = name
 	}
+	if f.worker != "" && s.One < 0 {
+		return usagef("explain: worker %s did not exist %s after the start; use another "+
+			"--at", f.worker, after(s.At))
+	}
+	return f.print(out, s, moment(s))
+}
+
+// print prints the route of s or, if the flag --worker is set, the worker s.One. when is the moment
+// of s, in words.
+func (f *explainFlags) print(out io.Writer, s *explain.Summary, when string) error {
 	switch {
 	case f.worker == "" && f.json:
 		return explainAllJSON(out, &s.Route, s.At)
 	case f.worker == "":
-		return explainAllText(out, &s.Route, moment(s))
-	case s.One < 0:
-		return usagef("explain: worker %s did not exist %s after the start; use another "+
-			"--at", f.worker, after(s.At))
+		return explainAllText(out, &s.Route, when)
 	case f.json:
 		return writeResult(out, oneJSON(s, &s.Workers[s.One]))
 	}
@@ -252,8 +259,13 @@ func (p *program) explainProcess(cmd *cobra.Command, what string, f *explainFlag
 		}
 	}
 	for _, r := range routes {
-		if err := f.explainRoute(cmd.OutOrStdout(), r, at); err != nil {
-			return err
+		s := &explain.Summary{Route: *r, At: at, One: slices.IndexFunc(r.Workers,
+			func(w explain.Worker) bool { return w.Name == f.worker })}
+		if f.worker == "" || s.One >= 0 {
+			when := "now, " + after(at) + " after its start"
+			if err := f.print(cmd.OutOrStdout(), s, when); err != nil {
+				return err
+			}
 		}
 		if f.json {
 			continue
@@ -261,27 +273,6 @@ func (p *program) explainProcess(cmd *cobra.Command, what string, f *explainFlag
 		if err := explainParts(cmd.OutOrStdout(), status, r.Name, f.worker); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (f *explainFlags) explainRoute(out io.Writer, r *explain.Route, at time.Duration) error {
-	now := "now, " + after(at) + " after its start"
-	if f.worker == "" && f.json {
-		return explainAllJSON(out, r, at)
-	}
-	if f.worker == "" {
-		return explainAllText(out, r, now)
-	}
-	for i := range r.Workers {
-		if r.Workers[i].Name != f.worker {
-			continue
-		}
-		s := &explain.Summary{Route: *r, At: at, One: i}
-		if f.json {
-			return writeResult(out, oneJSON(s, &s.Workers[i]))
-		}
-		return explainOneText(out, s)
 	}
 	return nil
 }

@@ -46,9 +46,8 @@ func partLines(b *strings.Builder, c *status.Child, path, worker string) {
 }
 
 func again(c *status.Child) string {
-	times := fmt.Sprintf("%d %s", c.Restarts, plural(int64(c.Restarts), "time", "times"))
-	return fmt.Sprintf("was restarted %s, last %s ago: "+
-		"%s", times, seconds(c.Seconds), printable(c.Reason))
+	return fmt.Sprintf("was restarted %s, last %s ago: %s", count(int64(c.Restarts), "time"),
+		seconds(c.Seconds), printable(c.Reason))
 }
 
 func firstLineOf(text string) string {

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -211,17 +213,12 @@ func explainOneText(out io.Writer, s *explain.Summary) error {
 // sharesText lists gates with the share of time for which each of them limited the worker. The
 // largest share comes first. Gates with a share below one percent are omitted.
 func sharesText(shares map[string]time.Duration) string {
-	var gates []string
 	var all time.Duration
-	for gate, d := range shares {
-		gates = append(gates, gate)
+	for _, d := range shares {
 		all += d
 	}
-	slices.SortFunc(gates, func(a, b string) int {
-		if shares[a] != shares[b] {
-			return int(shares[b] - shares[a])
-		}
-		return strings.Compare(a, b)
+	gates := slices.SortedFunc(maps.Keys(shares), func(a, b string) int {
+		return cmp.Or(cmp.Compare(shares[b], shares[a]), cmp.Compare(a, b))
 	})
 	var out []string
 	for _, gate := range gates {

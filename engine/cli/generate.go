@@ -77,35 +77,28 @@ func (f generateFlags) run(cmd *cobra.Command) (err error) {
 		defer func() { err = errors.Join(err, file.Close()) }()
 		w = file
 	}
-	if perSecond > 0 {
-		return paced(cmd.Context(), w, g, f.lines, perSecond)
-	}
-	buf := make([]byte, 0, chunkBytes+64<<10)
-	for left := f.lines; left > 0; {
-		var n int64
-		buf, n = g.Lines(buf[:0], left, chunkBytes)
-		if _, err := w.Write(buf); err != nil {
-			return fmt.Errorf("write lines: %w", err)
-		}
-		left -= n
-	}
-	return nil
+	return writeLines(cmd.Context(), w, g, f.lines, perSecond)
 }
 
-// paced writes perSecond lines per second. Once in each interval paceEvery, it writes all lines
-// that are due. After a slow write more lines are due, so the mean rate is kept.
-func paced(ctx context.Context, w io.Writer, g *generate.Generator, lines, perSecond int64) error {
+// writeLines writes perSecond lines per second, or without a limit if it is 0. Once in each
+// interval paceEvery, it writes all lines that are due. After a slow write more lines are due, so
+// the mean rate is kept.
+func writeLines(ctx context.Context, w io.Writer, g *generate.Generator,
+	lines, perSecond int64) error {
 	begun := time.Now()
 	tick := time.NewTicker(paceEvery)
 	defer tick.Stop()
-	var buf []byte
+	buf := make([]byte, 0, chunkBytes+64<<10)
 	for done := int64(0); done < lines; {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
+		due := lines
+		if perSecond > 0 {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-tick.C:
+			}
+			due = min(lines, int64(time.Since(begun).Seconds()*float64(perSecond)))
 		}
-		due := min(lines, int64(time.Since(begun).Seconds()*float64(perSecond)))
 		for done < due {
 			var n int64
 			buf, n = g.Lines(buf[:0], due-done, chunkBytes)

@@ -57,7 +57,7 @@ func TestPace(t *testing.T) {
 			}
 			c := &lineClock{begun: time.Now()}
 			lines := perSecond * 4
-			if err := paced(t.Context(), c, g, lines, perSecond); err != nil {
+			if err := writeLines(t.Context(), c, g, lines, perSecond); err != nil {
 				t.Fatal(err)
 			}
 			if int64(len(c.at)) != lines {
@@ -80,12 +80,12 @@ func TestPaceEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		full := &lineClock{fail: errors.New("disk full")}
-		if err := paced(t.Context(), full, g, 10, 10); !errors.Is(err, full.fail) {
+		if err := writeLines(t.Context(), full, g, 10, 10); !errors.Is(err, full.fail) {
 			t.Errorf("paced to a full disk = %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := paced(ctx, &lineClock{}, g, 1000, 1); !errors.Is(err, context.DeadlineExceeded) {
+		if err := writeLines(ctx, &lineClock{}, g, 1000, 1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("paced until a deadline = %v", err)
 		}
 	})

@@ -180,10 +180,10 @@ func (i importer) cobra() *cobra.Command {
 		cmd.Flags().StringVar(&f.data, "data", "",
 			"data directory with the stored positions; default: the configured one")
 	}
-	cmd.Flags().
-		StringVar(&f.out, "out", "", "file to write, which must not exist; default: standard output")
-	cmd.Flags().
-		BoolVar(&f.json, "json", false, "print the notes as JSON, one object per line; needs --out")
+	cmd.Flags().StringVar(&f.out, "out", "",
+		"file to write, which must not exist; default: standard output")
+	cmd.Flags().BoolVar(&f.json, "json", false,
+		"print the notes as JSON, one object per line; needs --out")
 	return cmd
 }
 
@@ -192,10 +192,8 @@ func (f *importFlags) name() string { return "import " + f.command }
 
 func (f *importFlags) run(cmd *cobra.Command, path string) error {
 	if f.json && f.out == "" {
-		return usagef(
-			"%s: --json prints the notes on standard output, so the config needs --out FILE",
-			f.name(),
-		)
+		return usagef("%s: --json prints the notes on standard output, so the config needs --out "+
+			"FILE", f.name())
 	}
 	text, err := f.read(path)
 	if err != nil {
@@ -216,12 +214,8 @@ func (f *importFlags) run(cmd *cobra.Command, path string) error {
 		return err
 	}
 	if !r.Runnable {
-		return fmt.Errorf(
-			"%s: %s: a source or sink in it is not converted (see above): complete the "+
-				"config, then run penstock validate on it",
-			f.name(),
-			path,
-		)
+		return fmt.Errorf("%s: %s: a source or sink in it is not converted (see above): complete "+
+			"the config, then run penstock validate on it", f.name(), path)
 	}
 	return nil
 }
@@ -237,13 +231,8 @@ func (f *importFlags) read(path string) (string, error) {
 		return "", usagef("%s: %v", f.name(), err)
 	}
 	if len(text) > maxImported {
-		return "", usagef(
-			"%s: %s is larger than %d bytes: want %s",
-			f.name(),
-			path,
-			maxImported,
-			f.needs,
-		)
+		return "", usagef("%s: %s is larger than %d bytes: want %s", f.name(), path, maxImported,
+			f.needs)
 	}
 	return string(text), nil
 }
@@ -251,11 +240,8 @@ func (f *importFlags) read(path string) (string, error) {
 func (f *importFlags) write(stdout io.Writer, config string) (err error) {
 	w := stdout
 	if f.out != "" {
-		file, createErr := os.OpenFile(
-			f.out,
-			os.O_WRONLY|os.O_CREATE|os.O_EXCL,
-			0o600,
-		) // endpoints may contain passwords
+		const mode = 0o600 // endpoints may contain passwords
+		file, createErr := os.OpenFile(f.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if createErr != nil {
 			return usagef("%s: --out: %v", f.name(), createErr)
 		}
@@ -271,39 +257,25 @@ func (f *importFlags) write(stdout io.Writer, config string) (err error) {
 // say prints the notes: as text on stderr, or as JSON on stdout.
 func (f *importFlags) say(cmd *cobra.Command, r migrate.Result, carried int) error {
 	result := importResult{OK: r.Runnable, Agent: agentOf(r.Name), Out: f.out, Carried: carried}
+	notes := make(map[migrate.Kind]int)
 	for _, n := range r.Notes {
-		switch n.Kind {
-		case migrate.Lost:
-			result.Lost++
-		case migrate.Differs:
-			result.Differs++
-		case migrate.Unneeded:
-			result.Unneeded++
-		}
-		if f.json {
-			if err := writeResult(
-				cmd.OutOrStdout(),
-				importNote{n.Line, n.Key, string(n.Kind), formerKind(n.Kind), n.Text},
-			); err != nil {
-				return err
-			}
+		notes[n.Kind]++
+		if !f.json {
+			fmt.Fprintln(cmd.ErrOrStderr(), n)
 			continue
 		}
-		fmt.Fprintln(cmd.ErrOrStderr(), n)
+		out := importNote{n.Line, n.Key, string(n.Kind), formerKind(n.Kind), n.Text}
+		if err := writeResult(cmd.OutOrStdout(), out); err != nil {
+			return err
+		}
 	}
-	result.Needless = result.Unneeded
+	result.Lost, result.Differs = notes[migrate.Lost], notes[migrate.Differs]
+	result.Unneeded, result.Needless = notes[migrate.Unneeded], notes[migrate.Unneeded]
 	if f.json {
 		return writeResult(cmd.OutOrStdout(), result)
 	}
-	fmt.Fprintf(
-		cmd.ErrOrStderr(),
-		"%s: %d lost, %d differ, %d unneeded; %d files resume at their positions\n",
-		r.Name,
-		result.Lost,
-		result.Differs,
-		result.Unneeded,
-		carried,
-	)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d lost, %d differ, %d unneeded; %d files resume at "+
+		"their positions\n", r.Name, result.Lost, result.Differs, result.Unneeded, carried)
 	return nil
 }
 
@@ -317,9 +289,8 @@ func formerKind(k migrate.Kind) string {
 
 // agentOf returns the name of a Flume agent, or "".
 func agentOf(name string) string {
-	agent, _ := strings.CutPrefix(name, "agent ")
-	if agent == name {
-		return ""
+	if agent, ok := strings.CutPrefix(name, "agent "); ok {
+		return agent
 	}
-	return agent
+	return ""
 }

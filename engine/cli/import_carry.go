@@ -20,19 +20,16 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	if len(r.Progress) == 0 {
 		return 0, nil
 	}
-	add := func(p migrate.Progress, w migrate.Kind, text string) {
-		r.Notes = append(r.Notes, migrate.Note{Key: p.Pipeline, Kind: w, Text: text})
+	notImported := func(why string) {
+		for _, p := range r.Progress {
+			n := migrate.Note{Key: p.Pipeline, Kind: migrate.Differs, Text: why}
+			r.Notes = append(r.Notes, n)
+		}
 	}
 	defer func() { migrate.Sort(r.Notes) }()
 	if f.out == "" {
-		for _, p := range r.Progress {
-			add(
-				p,
-				migrate.Differs,
-				"the stored positions are imported with --out only, into a checkpoint beside "+
-					"the config",
-			)
-		}
+		notImported("the stored positions are imported with --out only, into a checkpoint beside " +
+			"the config")
 		return 0, nil
 	}
 	folder, err := filepath.Abs(filepath.Dir(f.out))
@@ -41,14 +38,8 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	}
 	state := filepath.Join(folder, "state")
 	if _, err := os.Lstat(filepath.Join(state, checkpoint.Name)); err == nil {
-		for _, p := range r.Progress {
-			add(
-				p,
-				migrate.Differs,
-				"the checkpoint in "+state+" already exists: the stored positions are "+
-					"not imported",
-			)
-		}
+		notImported("the checkpoint in " + state + " already exists: the stored positions are " +
+			"not imported")
 		return 0, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("%s: %w", f.name(), err)
@@ -69,29 +60,20 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 }
 
 // keepMarks writes the first checkpoint of a state directory, from the carried positions.
-func keepMarks(state string, progress []migrate.Progress, carried []migrate.Carried) (err error) {
-	dir, err := osfs.New().MakeDir(state, 0o700)
-	if err != nil {
-		return fmt.Errorf("import: state directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := lockState(dir, state, "import")
+func keepMarks(state string, progress []migrate.Progress, carried []migrate.Carried) error {
+	err := withNewState(state, "import", func(store *checkpoint.Store) error {
+		for i, p := range progress {
+			marks := append(carried[i].Marks, carried[i].Begun...)
+			for _, route := range p.Routes {
+				if err := store.Append(p.Pipeline+"/"+route, marks, nil); err != nil {
+					return err
+				}
+			}
+		}
+		return store.Sync()
+	})
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	for i, p := range progress {
-		marks := append(carried[i].Marks, carried[i].Begun...)
-		for _, route := range p.Routes {
-			if err := store.Append(p.Pipeline+"/"+route, marks, nil); err != nil {
-				return err
-			}
-		}
-	}
-	return store.Sync()
+	return nil
 }

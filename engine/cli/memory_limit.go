@@ -9,14 +9,6 @@ import (
 	"strings"
 )
 
-// memoryShareNumerator and memoryShareDenominator are the fraction of a cgroup's memory that the Go
-// runtime may use. The rest of the memory is for uses that the runtime does not count, such as page
-// tables, kernel stacks and child processes.
-const (
-	memoryShareNumerator   = 9
-	memoryShareDenominator = 10
-)
-
 // cgroupMemory returns the memory limit of this process in bytes: the lowest memory.max of its
 // cgroup and of the ancestors of this cgroup. root is the root of the file system. ok is false if
 // there is no limit, or if there is no cgroup of version 2.
@@ -62,6 +54,8 @@ func memoryMax(root fs.FS, group string) (limit int64, ok bool) {
 // tests.
 func followCgroup(root fs.FS, set func(limit int64) int64) {
 	if limit, ok := cgroupMemory(root); ok {
-		set(limit / memoryShareDenominator * memoryShareNumerator)
+		// The rest is for memory that the runtime does not count, such as page tables, kernel
+		// stacks and child processes.
+		set(limit / 10 * 9)
 	}
 }

@@ -116,9 +116,8 @@ func (s parkedSub) command() *cobra.Command {
 	if keyed {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return usagef(
-					"%sneeds a config and at least one key: %s", named(cmd), cmd.UseLine(),
-				)
+				return usagef("%sneeds a config and at least one key: %s", named(cmd),
+					cmd.UseLine())
 			}
 			return nil
 		}
@@ -216,9 +215,7 @@ func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) 
 	if f.json {
 		return writeResult(w, end)
 	}
-	_, err = fmt.Fprintf(
-		w, "%s%s\n", thousands(end.Deliveries), plural(end.Deliveries, " delivery", " deliveries"),
-	)
+	_, err = fmt.Fprintln(w, counted(end.Deliveries, "delivery", "deliveries"))
 	return err
 }
 
@@ -268,7 +265,7 @@ func (p parkedCommands) operate(
 func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags) error {
 	w := cmd.OutOrStdout()
 	routes := int64(0)
-	count := func(route string, store stream.OpenDeliveryStore) error {
+	show := func(route string, store stream.OpenDeliveryStore) error {
 		c, err := store.Counts(cmd.Context())
 		if err != nil {
 			return err
@@ -283,13 +280,12 @@ func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags)
 		if c.Exhausted > 0 {
 			exhausted = fmt.Sprintf(" (%s exhausted)", thousands(c.Exhausted))
 		}
-		_, err = fmt.Fprintf(
-			w, "%s: %s parked%s; %s done, %s dead, %s cancelled\n", route, thousands(c.Waiting),
-			exhausted, thousands(c.Delivered), thousands(c.Dead), thousands(c.Cancelled),
-		)
+		_, err = fmt.Fprintf(w, "%s: %s parked%s; %s done, %s dead, %s cancelled\n", route,
+			thousands(c.Waiting), exhausted, thousands(c.Delivered), thousands(c.Dead),
+			thousands(c.Cancelled))
 		return err
 	}
-	err := p.each(cmd.Context(), args[0], f, count)
+	err := p.each(cmd.Context(), args[0], f, show)
 	if err == nil && routes == 0 && !f.json {
 		_, err = fmt.Fprintln(w, "nothing has been parked yet")
 	}
@@ -320,9 +316,8 @@ func writeParked(w io.Writer, route string, d stream.Delivery, json, whole bool)
 	if json {
 		return writeResult(w, parkedResult{route, d})
 	}
-	_, err := fmt.Fprintf(
-		w, "%s  %s  %s  %s, %s\n", route, escaped(d.Key), escaped(d.URL), d.State, whenOf(&d),
-	)
+	_, err := fmt.Fprintf(w, "%s  %s  %s  %s, %s\n", route, escaped(d.Key), escaped(d.URL), d.State,
+		whenOf(&d))
 	if err != nil || !whole {
 		return err
 	}

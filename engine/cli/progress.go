@@ -35,8 +35,7 @@ type sighting struct {
 func (v *progressView) lines(s engine.Status) []string {
 	routes := s.Routes
 	if len(routes) > mostRoutes {
-		all := sumOf(routes)
-		routes = []status.Route{all}
+		routes = []status.Route{sumOf(routes)}
 	}
 	now := sighting{at: elapsed(s)}
 	for i := range routes {
@@ -109,11 +108,8 @@ func (v *progressView) route(i int, r *status.Route, routes int) string {
 	if r.Dead > 0 {
 		line += "  dead " + thousands(r.Dead)
 	}
-	switch r.Health {
-	case "stopped":
-		line += "  STOPPED"
-	case "restarting":
-		line += "  RESTARTING"
+	if r.Health == "stopped" || r.Health == "restarting" {
+		line += "  " + strings.ToUpper(r.Health)
 	}
 	return line
 }

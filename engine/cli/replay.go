@@ -18,7 +18,6 @@ import (
 // deadReplay starts only routes with selected letters that are not settled, because a receiver of
 // another route may be down.
 func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) error {
-	path := args[0]
 	if f.stall <= 0 {
 		return usagef("%s--stall is %v; it must be above zero", named(cmd), f.stall)
 	}
@@ -27,22 +26,13 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 	if err != nil {
 		return err
 	}
-	res, err := p.eachLetter(path, f, nil, func(letterResult, *deadletter.Entry) error { return nil })
+	res, err := p.eachLetter(args[0], f, nil, func(letterResult, *deadletter.Entry) error { return nil })
 	if err != nil {
 		return err
 	}
-	c, err := engine.Load(path, p.components...)
-	if err != nil {
-		return err
-	}
-	filter, _ := f.filter(nil) // the filter was already checked
-	routes, _ := f.routes(&c)
 	end := replayEnd{deadResult: res}
-	for _, r := range routes {
-		if !res.unsettled[r.pipeline.Name+"/"+r.route.Name] {
-			continue
-		}
-		own, err := pipeline.ReplayConfig(c, r.pipeline.Name, r.route.Name, filter)
+	for _, r := range res.open {
+		own, err := pipeline.ReplayConfig(res.config, r.pipeline.Name, r.route.Name, res.filter)
 		if err != nil {
 			return err
 		}

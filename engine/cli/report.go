@@ -93,7 +93,7 @@ func summary(s engine.Status, err error) string {
 			r.Pipeline, r.Name, thousands(r.ReadRecords), bytesText(r.ReadBytes),
 			thousands(r.Delivered), thousands(r.Dead),
 			thousands(r.Dropped), thousands(r.InFlight + r.Waiting),
-			thousands(r.Redelivered) + plural(r.Redelivered, " batch", " batches"),
+			counted(r.Redelivered, "batch", "batches"),
 			strconv.FormatFloat(elapsed(s).Seconds(), 'f', 2, 64), rate(r.ReadBytes, elapsed(s)),
 		})
 	}
@@ -122,8 +122,8 @@ func parkedText(routes []status.Route) string {
 	var b strings.Builder
 	for _, r := range routes {
 		if r.Parked > 0 {
-			are := plural(r.Parked, " record is", " records are")
-			fmt.Fprintf(&b, "%s/%s: %s%s parked\n", r.Pipeline, r.Name, thousands(r.Parked), are)
+			records := counted(r.Parked, "record is", "records are")
+			fmt.Fprintf(&b, "%s/%s: %s parked\n", r.Pipeline, r.Name, records)
 		}
 	}
 	return b.String()
@@ -159,14 +159,13 @@ func progress(s engine.Status) string {
 }
 
 func progressLine(name string, r status.Route, elapsed time.Duration) string {
-	line := fmt.Sprintf("%s after %s: read %s%s (%s), delivered %s, dead %s, dropped %s, in "+
+	line := fmt.Sprintf("%s after %s: read %s (%s), delivered %s, dead %s, dropped %s, in "+
 		"flight %s, waiting %s, %s MB/s",
-		name, elapsed.Round(time.Second), thousands(r.ReadRecords),
-		plural(r.ReadRecords, " record", " records"), bytesText(r.ReadBytes),
-		thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting),
-		rate(r.ReadBytes, elapsed))
+		name, elapsed.Round(time.Second), count(r.ReadRecords, "record"),
+		bytesText(r.ReadBytes), thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped),
+		thousands(r.InFlight), thousands(r.Waiting), rate(r.ReadBytes, elapsed))
 	if r.Redelivered > 0 {
-		line += fmt.Sprintf(", redelivered %s%s", thousands(r.Redelivered), plural(r.Redelivered, " batch", " batches"))
+		line += ", redelivered " + counted(r.Redelivered, "batch", "batches")
 	}
 	if r.Parked > 0 {
 		line += ", parked " + thousands(r.Parked)
@@ -182,11 +181,8 @@ func progressLine(name string, r status.Route, elapsed time.Duration) string {
 			line += fmt.Sprintf(", %d of %d workers %s", n, len(r.Workers), state)
 		}
 	}
-	switch r.Health {
-	case "stopped":
-		line += ", STOPPED"
-	case "restarting":
-		line += ", RESTARTING"
+	if r.Health == "stopped" || r.Health == "restarting" {
+		line += ", " + strings.ToUpper(r.Health)
 	}
 	return line + "\n"
 }
@@ -239,9 +235,13 @@ func rate(bytes int64, elapsed time.Duration) string {
 	return strconv.FormatFloat(v, 'f', decimals(v), 64)
 }
 
-func plural(n int64, one, many string) string {
+// count returns a number with its noun.
+func count(n int64, noun string) string { return counted(n, noun, noun+"s") }
+
+// counted returns a number with its noun in the singular or plural.
+func counted(n int64, one, many string) string {
 	if n == 1 {
-		return one
+		return "1 " + one
 	}
-	return many
+	return thousands(n) + " " + many
 }

@@ -107,7 +107,10 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		return err
 	}
 	keepPipes()
-	watched := f.watched(args)
+	var watched *watchedConfig
+	if f.watch {
+		watched = watchConfig(args[0])
+	}
 	c, configErr := p.config(args, f)
 	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, f.once && !writesStdout(&c))
 	if err != nil {
@@ -166,14 +169,6 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		}
 	}
 	return errors.Join(err, con.finish(write))
-}
-
-// watched returns the config to watch, or nil without --watch.
-func (f *runFlags) watched(args []string) *watchedConfig {
-	if !f.watch {
-		return nil
-	}
-	return watchConfig(args[0])
 }
 
 // config reads the config that args or flags name.
@@ -250,12 +245,8 @@ func finalError(ctx context.Context, err error, interrupted bool, e runner) erro
 // logger returns a logger, and its level, which can be changed later.
 func logger(w io.Writer, format, level string) (*slog.Logger, *slog.LevelVar, error) {
 	l := new(slog.LevelVar)
-	switch level {
-	case "debug", "info", "warn", "error":
-		if err := l.UnmarshalText([]byte(level)); err != nil {
-			return nil, nil, usagef("run: --log-level: %v", err)
-		}
-	default:
+	known := slices.Contains([]string{"debug", "info", "warn", "error"}, level)
+	if !known || l.UnmarshalText([]byte(level)) != nil {
 		return nil, nil, usagef("run: --log-level is %q; want debug, info, warn or error", level)
 	}
 	o := &slog.HandlerOptions{Level: l}

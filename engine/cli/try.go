@@ -26,7 +26,7 @@ type tryFlags struct {
 	route string
 }
 
-func (p *program) tryCommand() *cobra.Command {
+func tryCommand(p *program) *cobra.Command {
 	var f tryFlags
 	cmd := &cobra.Command{
 		Use:   "try [--route PIPELINE/ROUTE] [--json] CONFIG < LINES",

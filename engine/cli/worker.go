@@ -40,8 +40,11 @@ elsewhere.`,
 			if w.listen == "" {
 				return usagef("worker: --listen is missing; write HOST:PORT, such as 127.0.0.1:8080")
 			}
-			if err := w.resolve(); err != nil {
-				return err
+			if w.tokenFile != "" { // in the config, the path would be relative to the config
+				var err error
+				if w.tokenFile, err = filepath.Abs(w.tokenFile); err != nil {
+					return err
+				}
 			}
 			f.source = w.source()
 			return p.run(cmd, args, f)
@@ -62,16 +65,6 @@ elsewhere.`,
 	set.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
-}
-
-// resolve makes the path of the token file absolute. A relative path on the command line is
-// relative to the working directory. But the path is written into a config, where it would be
-// relative to the directory of the config.
-func (w *workerFlags) resolve() (err error) {
-	if w.tokenFile != "" {
-		w.tokenFile, err = filepath.Abs(w.tokenFile)
-	}
-	return err
 }
 
 // source returns the source as YAML.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,19 +47,10 @@ func (s *Server) deliveryPages(pages *http.ServeMux) {
 
 // deliveryRoutes returns the route given by ?route=, or all routes if the parameter is missing.
 func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
-	if s.o.Deliveries == nil {
-		return nil
-	}
-	routes, name := s.o.Deliveries(), r.URL.Query().Get("route")
-	if name == "" {
-		return routes
-	}
-	for _, route := range routes {
-		if route.Name == name {
-			return []DeliveryRoute{route}
-		}
-	}
-	return nil
+	name := r.URL.Query().Get("route")
+	return slices.DeleteFunc(s.o.Deliveries(), func(route DeliveryRoute) bool {
+		return name != "" && route.Name != name
+	})
 }
 
 // deliveryAction is an action on the parked delivery with a given key, such as a retry. It is a

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	"github.com/penstock-io/penstock/engine/internal/live"
 )
 
 const (
@@ -83,18 +81,10 @@ func (s *Server) log(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusBadRequest, "after is not the number of a line\n")
 		return
 	}
-	lines := []live.Line{}
-	if s.o.LogTail != nil {
-		lines = s.o.LogTail.After(after)
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"lines": lines})
+	writeJSON(w, http.StatusOK, map[string]any{"lines": s.o.LogTail.After(after)})
 }
 
 func (s *Server) config(w http.ResponseWriter, _ *http.Request) {
-	if s.o.Config == nil {
-		reply(w, http.StatusNotFound, "this program does not publish its configuration\n")
-		return
-	}
 	reply(w, http.StatusOK, string(s.o.Config()))
 }
 

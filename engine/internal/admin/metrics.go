@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/penstock-io/penstock/engine/internal/explain"
 	"github.com/penstock-io/penstock/engine/status"
-	"github.com/penstock-io/penstock/flow/control"
 )
 
 // collector turns the status of the engine into metrics each time they are scraped. Data of records
@@ -68,9 +68,8 @@ var routeMetrics = metricList[status.Route]{
 	counted(perRoute, "read_records_total", "Source records read; always the sum of delivered, "+
 		"parked, dead, dropped, in flight and waiting.",
 		func(r *status.Route) float64 { return float64(r.ReadRecords) }),
-	counted(perRoute, "read_bytes_total", "Source bytes read.", func(r *status.Route) float64 {
-		return float64(r.ReadBytes)
-	}),
+	counted(perRoute, "read_bytes_total", "Source bytes read.",
+		func(r *status.Route) float64 { return float64(r.ReadBytes) }),
 	counted(perRoute, "delivered_records_total", "Source records that the sink has taken.",
 		func(r *status.Route) float64 { return float64(r.Delivered) }),
 	counted(perRoute, "delivered_bytes_total", "Source bytes that the sink has taken.",
@@ -79,10 +78,8 @@ var routeMetrics = metricList[status.Route]{
 		func(r *status.Route) float64 { return float64(r.Dead) }),
 	counted(perRoute, "dropped_records_total", "Source records that a processor dropped.",
 		func(r *status.Route) float64 { return float64(r.Dropped) }),
-	gauged(perRoute, "in_flight_records", "Source records in in-flight "+
-		"batches.", func(r *status.Route) float64 {
-		return float64(r.InFlight)
-	}),
+	gauged(perRoute, "in_flight_records", "Source records in in-flight batches.",
+		func(r *status.Route) float64 { return float64(r.InFlight) }),
 	gauged(perRoute, "waiting_records", "Source records that were read and are not in flight.",
 		func(r *status.Route) float64 { return float64(r.Waiting) }),
 	gauged(perRoute, "parked_records", "Source records in the sink's store of parked deliveries.",
@@ -146,9 +143,8 @@ var workerMetrics = metricList[status.Worker]{
 		func(w *status.Worker) float64 { return w.Window }),
 	gauged(perWorker, "worker_in_flight_batches", "Attempts without a response yet.",
 		func(w *status.Worker) float64 { return float64(w.InFlight) }),
-	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.", func(w *status.Worker) float64 {
-		return w.RoundTrip
-	}),
+	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.",
+		func(w *status.Worker) float64 { return w.RoundTrip }),
 	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip of an idle worker.",
 		func(w *status.Worker) float64 { return w.Base }),
 	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch also goes to "+
@@ -172,7 +168,6 @@ var workerMetrics = metricList[status.Worker]{
 var (
 	healths = []string{"running", "draining", "finished", "stopped", "restarting", "standby"}
 	states  = []string{"UNKNOWN", "NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
-	gates   = append(control.Gates(), "memory", "park")
 
 	routeHealth = prometheus.NewDesc("penstock_route_health",
 		"1 for the current health of the route.", append(perRoute, "health"), nil)
@@ -274,7 +269,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 			for _, state := range states {
 				gauge(workerState, oneIf(state == w.State), r.Pipeline, r.Name, w.Name, state)
 			}
-			for _, g := range gates {
+			for _, g := range explain.Gates {
 				gauge(workerGate, oneIf(g == w.Gate), r.Pipeline, r.Name, w.Name, g)
 			}
 		}

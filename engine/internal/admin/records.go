@@ -65,16 +65,10 @@ type ReplayFunc func(ctx context.Context, pipeline, route string, filter deadlet
 var ErrNoRoute = errors.New("there is no such route")
 
 func (s *Server) handleRecords(pages *http.ServeMux) {
-	if s.o.Letters != nil {
-		pages.Handle("GET "+apiDead, s.guarded(s.letters))
-	}
-	if s.o.Tap != nil {
-		pages.Handle("GET "+apiTap, s.guarded(s.tap))
-	}
-	if s.o.Replay != nil {
-		pages.Handle("POST "+apiReplay, s.guarded(s.replay))
-		pages.Handle("POST "+apiDiscard, s.guarded(s.replay))
-	}
+	pages.Handle("GET "+apiDead, s.guarded(s.letters))
+	pages.Handle("GET "+apiTap, s.guarded(s.tap))
+	pages.Handle("POST "+apiReplay, s.guarded(s.replay))
+	pages.Handle("POST "+apiDiscard, s.guarded(s.replay))
 }
 
 func (s *Server) letters(w http.ResponseWriter, r *http.Request) {

@@ -57,8 +57,8 @@ type Options struct {
 	Reload func(context.Context) error // reloads the configuration; safe for concurrent use
 	Log    *slog.Logger
 
-	Dashboard http.Handler   // pages without data, need no token; nil: a list of addresses
-	LogTail   *live.Log      // nil means that the log is not shown
+	Dashboard http.Handler // pages without data, need no token; nil: a list of addresses
+	LogTail   *live.Log
 	LogLevel  *slog.LevelVar // nil means that the level cannot be changed
 	Config    func() []byte  // the configuration as YAML, without secrets
 	Letters   func(context.Context, LetterQuery) (LetterPage, error)
@@ -66,8 +66,7 @@ type Options struct {
 	Metrics   []prometheus.Collector // in addition to the metrics of the status
 	Tap       func(route, stage string, rate int) (*tap.Subscription, error)
 
-	// Deliveries returns the routes that park deliveries. It must be safe for concurrent use. Nil
-	// means that there are no such routes.
+	// Deliveries returns the routes that park deliveries. It must be safe for concurrent use.
 	Deliveries func() []DeliveryRoute
 
 	// Owner returns the receiver that has the given token. A receiver can access only its own

@@ -70,7 +70,7 @@ type sessionInfo struct {
 
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	info := sessionInfo{SignedIn: s.authorized(r), Token: s.o.Token != ""}
-	if info.SignedIn && s.o.Deliveries != nil {
+	if info.SignedIn {
 		for _, route := range s.o.Deliveries() {
 			info.Parking = append(info.Parking, route.Name)
 		}

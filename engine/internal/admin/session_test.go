@@ -22,6 +22,7 @@ func recordsOptions(token string) Options {
 		Token: token, LogTail: new(live.Log), LogLevel: level, Config: func() []byte {
 			return []byte("pipelines: {}\n")
 		},
+		Deliveries: func() []DeliveryRoute { return nil },
 		Letters: func(_ context.Context, q LetterQuery) (LetterPage, error) {
 			if q.Route != "main" {
 				return LetterPage{}, ErrNoRoute

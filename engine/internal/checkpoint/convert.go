@@ -26,27 +26,20 @@ func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 		return "", fmt.Errorf("this program writes the formats %d to %d, not %d", OldestFormat,
 			Format, format)
 	}
-	s := &Store{dir: dir, options: Options{version: format}}
+	s := &Store{dir: dir, version: format}
 	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)
 	if err != nil {
 		return "", fmt.Errorf("open checkpoint %s: %w", s.path(), err)
 	}
-	l, err := load(f, version)
-	if err == nil {
-		err = l.usable()
-	}
+	l, err := s.resume(f, version)
 	if err != nil {
-		return "", errors.Join(refusal(s.path(), err), f.Close())
+		return "", err
 	}
-	s.f, s.st, s.generation, s.size = f, l.st, l.generation, l.size
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if err := l.convertible(format); err != nil {
 		return "", fmt.Errorf("checkpoint %s: %w", s.path(), err)
 	}
-	aside, err = setAside(dir, f, func(n int) string {
-		return fmt.Sprintf("%s.v%d-%d", Name, l.version, n)
-	})
-	if err != nil {
+	if aside, err = setAside(dir, f, fmt.Sprintf("v%d", l.version)); err != nil {
 		return "", fmt.Errorf("keep a copy of checkpoint %s: %w", s.path(), err)
 	}
 	if err := s.replace(); err != nil {

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,9 +30,10 @@ type loaded struct {
 	torn       bool // the bad frame is an unfinished last entry: no entry follows it
 }
 
-// load reads a file to its end, or to the first bad frame. It returns an error in three cases: the
-// file cannot be read, the header is bad, or the format version is above newest. The result
-// describes any other damage.
+// load reads a file to its end, or to the first bad frame. It returns an error in four cases: the
+// file cannot be read, the header is bad, the format version is above newest, or the snapshot at
+// the beginning is damaged. The entries after the snapshot refer to it, so no process can resume
+// from such a log. The result describes any other damage.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -66,10 +68,11 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 		follows, err = l.sums.Follows(f, l.generation, l.size, l.good)
 		l.torn = !follows
 	}
-	if err != nil {
-		return nil, err
+	if err == nil && l.snapshot == 0 {
+		why := cmp.Or(l.bad, errors.New("it ends early"))
+		err = fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, why)
 	}
-	return l, nil
+	return l, err
 }
 
 // apply applies a frame with a valid checksum to the state. After an error the state is

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +22,7 @@ import (
 // Open returns an error, and does not change the file, if the header or the snapshot is damaged, or
 // if the file has a newer format than this program knows.
 func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
-	s := &Store{dir: dir, options: o}
+	s := &Store{dir: dir, options: o, version: cmp.Or(o.version, version)}
 	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s.create()
@@ -29,14 +30,10 @@ func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open checkpoint %s: %w", s.path(), err)
 	}
-	l, err := load(f, s.version())
-	if err == nil {
-		err = l.usable()
-	}
+	l, err := s.resume(f, s.version)
 	if err != nil {
-		return nil, nil, errors.Join(refusal(s.path(), err), f.Close())
+		return nil, nil, err
 	}
-	s.f, s.st, s.generation, s.size = f, l.st, l.generation, l.size
 	report := l.report(s.path())
 	// The process that wrote the log may have been killed before it synced the name.
 	if err := dir.Sync(); err != nil {
@@ -47,6 +44,16 @@ func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 		return nil, nil, errors.Join(err, s.Close())
 	}
 	return s, report, nil
+}
+
+// resume reads the log f and continues it. After an error it closes f.
+func (s *Store) resume(f vfs.File, newest uint16) (*loaded, error) {
+	l, err := load(f, newest)
+	if err != nil {
+		return nil, errors.Join(refusal(s.path(), err), f.Close())
+	}
+	s.f, s.st, s.generation, s.size = f, l.st, l.generation, l.size
+	return l, nil
 }
 
 // create creates the first log in the directory.
@@ -66,19 +73,19 @@ func (s *Store) create() (*Store, *Report, error) {
 // format, renew first makes a copy of it. It does nothing if the log consists only of a snapshot in
 // the present format.
 func (s *Store) renew(l *loaded, report *Report) error {
-	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
+	if l.bad == nil && l.version == s.version && l.good == l.snapshot {
 		s.synced = 0 // the process that wrote it may have been killed before a sync
 		return nil
 	}
-	names := func(int) string { return "" }
+	kind := "" // of the copy
 	switch {
 	case l.bad != nil && !l.torn:
-		names = func(n int) string { return fmt.Sprintf("%s.damaged-%d", Name, n) }
-	case l.version < s.version():
-		names = func(n int) string { return fmt.Sprintf("%s.v%d-%d", Name, l.version, n) }
+		kind = "damaged"
+	case l.version < s.version:
+		kind = fmt.Sprintf("v%d", l.version)
 	}
-	if names(1) != "" {
-		name, err := setAside(s.dir, s.f, names)
+	if kind != "" {
+		name, err := setAside(s.dir, s.f, kind)
 		if err != nil {
 			return fmt.Errorf("keep a copy of checkpoint %s before it is rewritten: %w",
 				s.path(), err)
@@ -89,7 +96,7 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	if err == nil {
 		return s.failed
 	}
-	if names(1) != "" {
+	if kind != "" {
 		return fmt.Errorf("checkpoint %s must be rewritten before entries can be appended: "+
 			"%w", s.path(), err)
 	}
@@ -99,22 +106,6 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	}
 	s.size = l.good
 	return nil
-}
-
-// usable returns an error if the snapshot at the beginning of a log is damaged. The entries after
-// it refer to it, so no process can resume from such a log.
-func (l *loaded) usable() error {
-	if l.snapshot == 0 {
-		return fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, l.why())
-	}
-	return nil
-}
-
-func (l *loaded) why() error {
-	if l.bad == nil {
-		return errors.New("it ends early")
-	}
-	return l.bad
 }
 
 // refusal returns the error for an unusable file. It contains a remedy.
@@ -151,9 +142,6 @@ func Read(dir vfs.Dir) (*Snapshot, *Report, error) {
 	}
 	defer f.Close()
 	l, err := load(f, version)
-	if err == nil {
-		err = l.usable()
-	}
 	if err != nil {
 		return nil, nil, refusal(path, err)
 	}

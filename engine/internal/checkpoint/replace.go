@@ -72,7 +72,7 @@ func (s *Store) writeNew() (vfs.File, int64, error) {
 		return nil, 0, err
 	}
 	w := &snapshotWriter{f: f, generation: s.generation + 1}
-	w.buf = framelog.AppendHeader(w.buf, magic, s.version(), w.generation)
+	w.buf = framelog.AppendHeader(w.buf, magic, s.version, w.generation)
 	for i, r := range s.st.alive() {
 		w.route(r, i+1)
 	}
@@ -83,13 +83,6 @@ func (s *Store) writeNew() (vfs.File, int64, error) {
 		w.err = f.Sync()
 	}
 	return f, w.written, w.err
-}
-
-func (s *Store) version() uint16 {
-	if s.options.version > 0 {
-		return s.options.version
-	}
-	return version
 }
 
 // snapshotWriter writes frames to a file. It buffers them, to write several frames with one call.
@@ -159,7 +152,7 @@ func (s *Store) Backup() (string, error) {
 	if err := s.usable(); err != nil {
 		return "", err
 	}
-	name, err := setAside(s.dir, s.f, func(n int) string { return fmt.Sprintf("%s.before-%d", Name, n) })
+	name, err := setAside(s.dir, s.f, "before")
 	if err != nil {
 		return "", fmt.Errorf("keep a copy of %s: %w", s.path(), err)
 	}
@@ -167,11 +160,11 @@ func (s *Store) Backup() (string, error) {
 }
 
 // setAside makes a durable copy of a file in the same directory. The copy gets the first unused
-// name of names(1) to names(maxAside), and setAside returns this name. It does not rename the file,
-// which therefore exists at all times.
-func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {
+// name Name.KIND-N, for N up to maxAside, and setAside returns this name. It does not rename the
+// file, which therefore exists at all times.
+func setAside(dir vfs.Dir, from vfs.File, kind string) (string, error) {
 	for n := 1; n <= maxAside; n++ {
-		name := names(n)
+		name := fmt.Sprintf("%s.%s-%d", Name, kind, n)
 		to, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 		if errors.Is(err, os.ErrExist) {
 			continue
@@ -194,6 +187,6 @@ func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, err
 		}
 		return name, nil
 	}
-	return "", fmt.Errorf("there are %d copies already, up to %s: remove some", maxAside,
-		names(maxAside))
+	return "", fmt.Errorf("there are %d copies already, up to %s.%s-%d: remove some", maxAside,
+		Name, kind, maxAside)
 }

@@ -231,11 +231,3 @@ func (st *state) places(key string) map[string]string {
 	}
 	return places
 }
-
-func (st *state) keys() []string {
-	var keys []string
-	for _, r := range st.alive() {
-		keys = append(keys, r.key)
-	}
-	return keys
-}

@@ -16,6 +16,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -63,6 +64,7 @@ type Options struct {
 type Store struct {
 	dir     vfs.Dir
 	options Options
+	version uint16 // of the format that is written
 
 	syncing sync.Mutex // held while the log is synced or replaced; acquired before writing
 	// writing is held during each write and during the whole replacement of the log. Entries are
@@ -127,19 +129,17 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
 	e := &s.entry
-	e.route, e.key, e.marks, e.places = 0, key, e.marks[:0], e.places[:0]
 	r := s.st.byKey[key]
-	if r != nil {
-		e.route = r.number
+	if r == nil {
+		r = &route{} // new, with the number 0
 	}
+	e.route, e.key, e.marks, e.places = r.number, key, e.marks[:0], e.places[:0]
 	for i := range marks {
 		op := markOp{mark: marks[i], named: true}
-		if r != nil {
-			if p := r.byID[marks[i].Part.ID]; p != nil {
-				op.part = p.number
-				op.named = p.stamp == s.stamp || p.mark.Part.Name != marks[i].Part.Name
-				p.stamp = s.stamp
-			}
+		if p := r.byID[marks[i].Part.ID]; p != nil {
+			op.part = p.number
+			op.named = p.stamp == s.stamp || p.mark.Part.Name != marks[i].Part.Name
+			p.stamp = s.stamp
 		}
 		e.marks = append(e.marks, op)
 	}
@@ -148,10 +148,8 @@ func (s *Store) describe(key string, marks []stream.Mark, places map[string]stri
 	}
 	for _, name := range slices.Sorted(maps.Keys(places)) {
 		op := placeOp{name: name, place: places[name]}
-		if r != nil {
-			if l := r.byName[name]; l != nil {
-				op.lane = l.number
-			}
+		if l := r.byName[name]; l != nil {
+			op.lane = l.number
 		}
 		e.places = append(e.places, op)
 	}
@@ -243,8 +241,7 @@ func (s *Store) Sync() error {
 		}
 		s.warn(err) // continue with the old log
 	}
-	f, size := s.f, s.size
-	synced := s.synced
+	f, size, synced := s.f, s.size, s.synced
 	s.writing.Unlock()
 	if synced == size {
 		return nil
@@ -271,12 +268,7 @@ func (s *Store) usable() error {
 	return nil
 }
 
-func (s *Store) slack() int64 {
-	if s.options.Slack > 0 {
-		return s.options.Slack
-	}
-	return 1 << 20
-}
+func (s *Store) slack() int64 { return cmp.Or(s.options.Slack, 1<<20) }
 
 // garbageMost is the upper limit of the garbage in bytes (see Options.Factor).
 const garbageMost = 16 << 20
@@ -284,10 +276,7 @@ const garbageMost = 16 << 20
 // bound returns the size that the log may have before it is replaced by a snapshot. The caller must
 // hold s.writing.
 func (s *Store) bound() int64 {
-	factor := int64(s.options.Factor)
-	if factor <= 0 {
-		factor = 2
-	}
+	factor := int64(cmp.Or(s.options.Factor, 2))
 	return s.st.live + max(s.slack(), min(garbageMost, (factor-1)*s.st.live))
 }
 
@@ -357,10 +346,7 @@ func (s *Store) Mark(route, partitionID string) (stream.Mark, bool) {
 
 func clone(m *stream.Mark) stream.Mark {
 	c := *m
-	c.Above = nil
-	if len(m.Above) > 0 {
-		c.Above = slices.Clone(m.Above)
-	}
+	c.Above = append([]stream.Range(nil), m.Above...) // nil if there are none
 	return c
 }
 
@@ -376,5 +362,9 @@ func (s *Store) Places(route string) map[string]string {
 func (s *Store) Routes() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.st.keys()
+	var keys []string
+	for _, r := range s.st.alive() {
+		keys = append(keys, r.key)
+	}
+	return keys
 }

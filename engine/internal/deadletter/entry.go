@@ -8,12 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
-
-// Entry is a dead letter as stored in a file.
-type Entry line
 
 // Text returns the text of the record, byte for byte.
 func (e *Entry) Text() []byte {
@@ -41,15 +39,7 @@ func (f *Filter) Takes(e *Entry) bool {
 	if !f.Since.IsZero() && e.Time.Before(f.Since) || !f.Until.IsZero() && !e.Time.Before(f.Until) {
 		return false
 	}
-	if len(f.IDs) == 0 {
-		return true
-	}
-	for _, id := range f.IDs {
-		if id == e.ID {
-			return true
-		}
-	}
-	return false
+	return len(f.IDs) == 0 || slices.Contains(f.IDs, e.ID)
 }
 
 // Entries reads dead letters one after another. It skips and counts lines that are not dead letters
@@ -67,9 +57,6 @@ func NewEntries(r io.Reader) *Entries { return &Entries{r: bufio.NewReaderSize(r
 func (s *Entries) Next() (*Entry, error) {
 	for {
 		text, err := s.r.ReadBytes('\n')
-		if err == io.EOF {
-			return nil, io.EOF
-		}
 		if err != nil {
 			return nil, err
 		}

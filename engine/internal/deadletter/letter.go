@@ -13,9 +13,9 @@ import (
 // Version is the version of the format of a line. See docs/formats/dead-letters.md.
 const Version = 1
 
-// line is the JSON form of a letter. The id is near the beginning, so that a reader can find it
-// without parsing the record.
-type line struct {
+// Entry is a dead letter as stored in a file, in JSON. The id is near the beginning, so that a
+// reader can find it without parsing the record.
+type Entry struct {
 	Version      int       `json:"version"`
 	ID           string    `json:"id"`
 	Time         time.Time `json:"time"`
@@ -37,7 +37,7 @@ type line struct {
 // writeLine writes the letter as one line. If the record is not UTF-8, it is encoded in base64, so
 // that all its bytes are preserved.
 func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
-	out := line{
+	out := Entry{
 		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route,
 		Reason: l.Reason, Detail: l.Detail,
 		Partition: l.Partition, File: l.File,

@@ -32,16 +32,11 @@ func hashOf(id string) idHash {
 	return idHash(sum[:16])
 }
 
-// recentIDs is a set of the newest ids, up to a maximum number.
+// recentIDs is a set of the newest ids, up to maxKnown.
 type recentIDs struct {
 	set  map[idHash]struct{}
 	ring []idHash
 	next int
-	max  int
-}
-
-func newRecentIDs(limit int) *recentIDs {
-	return &recentIDs{set: make(map[idHash]struct{}), max: limit}
 }
 
 func (r *recentIDs) has(id idHash) bool {
@@ -53,12 +48,12 @@ func (r *recentIDs) add(id idHash) {
 	if r.has(id) {
 		return
 	}
-	if len(r.ring) < r.max {
+	if len(r.ring) < maxKnown {
 		r.ring = append(r.ring, id)
 	} else {
 		delete(r.set, r.ring[r.next])
 		r.ring[r.next] = id
-		r.next = (r.next + 1) % r.max
+		r.next = (r.next + 1) % maxKnown
 	}
 	r.set[id] = struct{}{}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/stream"
@@ -37,36 +38,32 @@ func (s *Source) KeepsRequests() (own string, keep time.Duration) { return "lett
 
 // Open implements stream.Source. A file that does not exist has no letters.
 func (s *Source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
-	r := &reader{filter: s.Filter, fields: s.Fields, resume: o.Resume}
-	r.seen = make(map[idHash]struct{})
-	dir, err := s.FS.OpenDir(filepath.Dir(s.Path))
-	if errors.Is(err, fs.ErrNotExist) {
-		r.entries = NewEntries(eof{})
-		return r, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("dead letters: %w", err)
-	}
-	r.dir = dir
-	r.file, err = dir.OpenFile(filepath.Base(s.Path), os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		r.entries = NewEntries(eof{})
-		return r, nil
-	}
-	if err != nil {
+	r := &reader{filter: s.Filter, fields: s.Fields, resume: o.Resume,
+		seen: make(map[idHash]struct{}), entries: NewEntries(strings.NewReader(""))}
+	if err := r.open(s.FS, s.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("dead letters: %w", err), r.Close())
 	}
-	info, err := r.file.Stat()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("dead letters: %w", err), r.Close())
-	}
-	r.entries = NewEntries(io.NewSectionReader(r.file, 0, info.Size))
 	return r, nil
 }
 
-type eof struct{}
-
-func (eof) Read([]byte) (int, error) { return 0, io.EOF }
+func (r *reader) open(disk vfs.FS, path string) error {
+	dir, err := disk.OpenDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	r.dir = dir
+	file, err := dir.OpenFile(filepath.Base(path), os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	r.file = file
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	r.entries = NewEntries(io.NewSectionReader(file, 0, info.Size))
+	return nil
+}
 
 type reader struct {
 	filter  Filter

@@ -65,7 +65,7 @@ type Store struct {
 	file  vfs.File      // open until Close
 	size  int64         // size of the durable part
 	torn  bool          // a write has failed, so that file may be longer than size
-	known *recentIDs
+	known recentIDs
 	buf   bytes.Buffer
 	aside string // see SetAside
 	over  bool
@@ -80,17 +80,15 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 		o.MaxBytes = DefaultMaxBytes
 	}
 	s := &Store{dir: dir, name: FileName(o.Pipeline, o.Route), o: o, turn: make(chan struct{}, 1),
-		known: newRecentIDs(maxKnown)}
+		known: recentIDs{set: make(map[idHash]struct{})}}
 	if err := s.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("dead letters %q: %w", s.path(), err), dir.Close())
+		return nil, errors.Join(fmt.Errorf("dead letters %q: %w", s.Path(), err), dir.Close())
 	}
 	return s, nil
 }
 
-func (s *Store) path() string { return filepath.Join(s.dir.Path(), s.name) }
-
 // Path returns the path of the file, for messages.
-func (s *Store) Path() string { return s.path() }
+func (s *Store) Path() string { return filepath.Join(s.dir.Path(), s.name) }
 
 // SetAside returns the path of the file to which Open has moved unreadable lines from the end of
 // the store, or "" if there were none.
@@ -125,10 +123,10 @@ func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return fmt.Errorf("dead letters %q: %w", s.path(), context.Cause(ctx))
+		return fmt.Errorf("dead letters %q: %w", s.Path(), context.Cause(ctx))
 	}
 	if err := s.append(letters); err != nil {
-		return fmt.Errorf("dead letters %q: %w", s.path(), err)
+		return fmt.Errorf("dead letters %q: %w", s.Path(), err)
 	}
 	return nil
 }

@@ -15,81 +15,69 @@ func (r *Route) Changes(w *Worker) []string {
 	switch w.Gate {
 	case "window":
 		return r.windowChanges(w)
-	case "credit":
-		return []string{
-			"the receiver advertises more when fewer batches wait in it: give it more slots, or " +
-				"a faster service",
-			"it is sent at most twice its own estimate, regardless of its advertisement",
-		}
-	case "rate":
-		return []string{
-			"without further 429 responses the rate grows back to just below the refused rate, " +
-				"and after a minute slowly beyond it",
-			"a higher limit at the receiver; a Retry-After in its 429 responses makes the wait " +
-				"exact",
-		}
-	case "quota", "bytes", "concurrency":
-		return []string{"a larger `limit` or `worker_limit`"}
-	case "limit":
-		return []string{"more workers: connections of a SQL sink, children of an exec sink " +
-			"(`workers:`), endpoints of an http sink"}
-	case "standby":
-		return []string{"all workers of the sinks before it fail, so that their breakers open"}
-	case "throttle":
-		return []string{
-			"the requested time (Retry-After) passes; the window keeps its size",
-			"a receiver with more capacity; meanwhile the other workers take its share",
-		}
 	case "breaker":
 		return r.breakerChanges(w)
-	case "replay":
-		return []string{
-			"the oldest batches are delivered, or the checkpoint is written: a hanging worker " +
-				"delays both until its batch is overdue",
-			"a larger `checkpoint.replay`: a kill would repeat more",
-		}
-	case "order":
-		return []string{
-			"the in-flight batches complete",
-			"`flow.order: none`, if the order of delivery does not matter",
-		}
-	case "waiting":
-		return []string{
-			"workers accept a batch that they refuse now, or it becomes a dead letter: " +
-				"`penstock status` has their responses",
-			"larger limits in `retry.waiting`, and larger `memory` and `checkpoint.replay`",
-		}
-	case "budget":
-		return []string{
-			"deliveries: each allows a share of a redelivery (`flow.redeliver`), and so does " +
-				"time (`flow.redeliver_rate`)",
-			"fewer failures of workers: the log and `penstock status` have their responses",
-		}
-	case "faster":
-		return []string{
-			"a longer queue: if the faster workers need longer to finish it than this worker " +
-				"needs for one batch, this one gets a batch",
-			"a worker that is as fast as the others, or more workers of their speed",
-		}
-	case "park":
-		return []string{
-			"parked deliveries end, or an operator cancels some (`penstock parked list`)",
-			"a larger `parked.bytes`, or a shorter `parked.history`",
-		}
-	case "memory":
-		return []string{"a larger `memory`, or smaller batches (`batch.bytes`): more batches fit"}
 	}
-	return otherChanges(w.Gate)
-}
-
-// otherChanges returns the advice for gates that Changes does not handle itself. A gate is the
-// limit of flow control that holds a worker back. If no gate limits a worker, it gets more data
-// only if the source has more.
-func otherChanges(gate string) []string {
-	if means := control.GateMeans(gate); means != "" {
+	if changes := gateChanges[w.Gate]; changes != nil {
+		return changes
+	}
+	if means := control.GateMeans(w.Gate); means != "" {
 		return []string{"this condition ends: " + means}
 	}
 	return []string{"more data, or a faster source; this worker does not limit the route"}
+}
+
+// gateChanges has the advice about a gate that is the same for all workers.
+var gateChanges = map[string][]string{
+	"credit": {
+		"the receiver advertises more when fewer batches wait in it: give it more slots, or a " +
+			"faster service",
+		"it is sent at most twice its own estimate, regardless of its advertisement",
+	},
+	"rate": {
+		"without further 429 responses the rate grows back to just below the refused rate, and " +
+			"after a minute slowly beyond it",
+		"a higher limit at the receiver; a Retry-After in its 429 responses makes the wait exact",
+	},
+	"quota":       {"a larger `limit` or `worker_limit`"},
+	"bytes":       {"a larger `limit` or `worker_limit`"},
+	"concurrency": {"a larger `limit` or `worker_limit`"},
+	"limit": {"more workers: connections of a SQL sink, children of an exec sink (`workers:`), " +
+		"endpoints of an http sink"},
+	"standby": {"all workers of the sinks before it fail, so that their breakers open"},
+	"throttle": {
+		"the requested time (Retry-After) passes; the window keeps its size",
+		"a receiver with more capacity; meanwhile the other workers take its share",
+	},
+	"replay": {
+		"the oldest batches are delivered, or the checkpoint is written: a hanging worker delays " +
+			"both until its batch is overdue",
+		"a larger `checkpoint.replay`: a kill would repeat more",
+	},
+	"order": {
+		"the in-flight batches complete",
+		"`flow.order: none`, if the order of delivery does not matter",
+	},
+	"waiting": {
+		"workers accept a batch that they refuse now, or it becomes a dead letter: `penstock " +
+			"status` has their responses",
+		"larger limits in `retry.waiting`, and larger `memory` and `checkpoint.replay`",
+	},
+	"budget": {
+		"deliveries: each allows a share of a redelivery (`flow.redeliver`), and so does time " +
+			"(`flow.redeliver_rate`)",
+		"fewer failures of workers: the log and `penstock status` have their responses",
+	},
+	"faster": {
+		"a longer queue: if the faster workers need longer to finish it than this worker needs " +
+			"for one batch, this one gets a batch",
+		"a worker that is as fast as the others, or more workers of their speed",
+	},
+	"park": {
+		"parked deliveries end, or an operator cancels some (`penstock parked list`)",
+		"a larger `parked.bytes`, or a shorter `parked.history`",
+	},
+	"memory": {"a larger `memory`, or smaller batches (`batch.bytes`): more batches fit"},
 }
 
 func (r *Route) windowChanges(w *Worker) []string {

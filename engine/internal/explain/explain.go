@@ -51,27 +51,20 @@ func WorkerStatus(name string, l *control.LaneStatus) status.Worker {
 // those of a route.
 var Gates = append(control.Gates(), "memory", "park")
 
-// StateWords describes the state of the worker.
-func (w *Worker) StateWords() string {
-	switch w.State {
-	case "UNKNOWN":
-		return "there are too few responses to judge it yet"
-	case "NORMAL":
-		return "it responds in time"
-	case "SLOW":
-		return "batches queue there: it responds later than an idle worker"
-	case "BUSY":
-		return "an attempt was overdue or failed, so fewer batches are sent at once"
-	case "PROBING":
-		return "it is being measured: few batches are sent, to see whether it is back or how " +
-			"fast it is when idle"
-	case "OPEN":
-		return "it failed repeatedly and gets only probes"
-	case "THROTTLED":
-		return "it reported that it is full and asked for a pause"
-	}
-	return "unknown state"
+// stateWords describes the states of workers.
+var stateWords = map[string]string{
+	"UNKNOWN": "there are too few responses to judge it yet",
+	"NORMAL":  "it responds in time",
+	"SLOW":    "batches queue there: it responds later than an idle worker",
+	"BUSY":    "an attempt was overdue or failed, so fewer batches are sent at once",
+	"PROBING": "it is being measured: few batches are sent, to see whether it is back or how fast " +
+		"it is when idle",
+	"OPEN":      "it failed repeatedly and gets only probes",
+	"THROTTLED": "it reported that it is full and asked for a pause",
 }
+
+// StateWords describes the state of the worker.
+func (w *Worker) StateWords() string { return cmp.Or(stateWords[w.State], "unknown state") }
 
 // GateWords describes the gate of w: the limit of flow control that holds it back.
 func (r *Route) GateWords(w *Worker) string {

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -96,12 +97,7 @@ func (s *Summary) picture(p *trace.Player) {
 		}
 		s.Workers = append(s.Workers, w)
 	}
-	lanes := make([]int32, 0, len(p.Names))
-	for lane := range p.Names {
-		lanes = append(lanes, lane)
-	}
-	slices.Sort(lanes)
-	for _, lane := range lanes {
+	for _, lane := range slices.Sorted(maps.Keys(p.Names)) {
 		s.Names = append(s.Names, p.Names[lane])
 	}
 	for i := range s.Workers {

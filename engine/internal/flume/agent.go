@@ -4,15 +4,23 @@ package flume
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// part is a source, channel, sink or sink group of an agent, with its properties.
+// part is a source, channel, sink or sink group of an agent. The name of a setting is the part of
+// the key after the part's name.
 type part struct {
-	kind, name string
-	set        map[string]property // properties by the part of the key after the part's name
-	used       map[string]bool     // keys that were read
+	*migrate.Value
+	name string
+}
+
+// text returns a property as a setting.
+func (p *part) text(key string, from property) *migrate.Value {
+	return migrate.NewText(p.Key+"."+key, from.line, from.value)
 }
 
 // agent is an agent that a properties file declares.
@@ -39,9 +47,9 @@ func agents(all []property) map[string]*agent {
 		for kind, list := range a.lists() {
 			if rest == kind {
 				for n := range strings.FieldsSeq(p.value) {
-					*list = append(*list,
-						&part{kind: kind, name: n, set: make(map[string]property),
-							used: make(map[string]bool)})
+					group := migrate.NewGroup(name+"."+kind+"."+n, 0)
+					group.Get() // mark it as read, because notes are about its settings
+					*list = append(*list, &part{group, n})
 				}
 			}
 		}
@@ -76,59 +84,25 @@ func (a *agent) put(rest string, p property) {
 	}
 	for _, part := range *list {
 		if key, ok := strings.CutPrefix(rest, part.name+"."); ok {
-			part.set[key] = p
+			part.Set(key, part.text(key, p))
 		}
 	}
 }
 
-// get returns the value of key and marks it as read. It returns "" if there is none.
-func (p *part) get(key string) string {
-	p.used[key] = true
-	return p.set[key].value
-}
-
-// has reports whether key is set. It marks key as read.
-func (p *part) has(key string) bool {
-	p.used[key] = true
-	_, ok := p.set[key]
-	return ok
-}
-
-func (p *part) line(key string) int { return p.set[key].line }
-
-// below returns the keys of the part that begin with prefix and a dot, in alphabetical order. It
-// marks them as read.
-func (p *part) below(prefix string) []string {
-	var keys []string
-	for key := range p.set {
+// below returns the keys of the part that begin with prefix and a dot. It marks them as read.
+func (p *part) below(prefix string) (keys []string) {
+	for _, key := range p.Names() {
 		if strings.HasPrefix(key, prefix+".") {
-			p.used[key] = true
+			p.Ignore(key)
 			keys = append(keys, key)
 		}
 	}
-	sort.Strings(keys)
-	return keys
-}
-
-// unused returns the keys that were not read, in the order of the file.
-func (p *part) unused() []string {
-	var keys []string
-	for key := range p.set {
-		if !p.used[key] {
-			keys = append(keys, key)
-		}
-	}
-	sort.Slice(keys, func(i, j int) bool { return p.set[keys[i]].line < p.set[keys[j]].line })
 	return keys
 }
 
 // choose returns the agent with the given name or, if name is "", the only agent.
 func choose(all map[string]*agent, name string) (*agent, error) {
-	names := make([]string, 0, len(all))
-	for n := range all {
-		names = append(names, n)
-	}
-	sort.Strings(names)
+	names := slices.Sorted(maps.Keys(all))
 	switch {
 	case len(all) == 0:
 		return nil, fmt.Errorf("the file declares no agent: a Flume configuration has lines " +

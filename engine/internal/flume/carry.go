@@ -72,13 +72,9 @@ func (c *carrier) taildir() error {
 	case err != nil:
 		return fmt.Errorf("position file: %w", err)
 	case text == nil:
-		c.Note(
-			"positionFile",
-			migrate.Differs,
-			"%s does not exist: the option start applies to every file; "+
-				"to resume at the agent's positions, import on its machine after it has stopped",
-			name,
-		)
+		c.Note("positionFile", migrate.Differs, "%s does not exist: the option start applies to "+
+			"every file; to resume at the agent's positions, import on its machine after it has "+
+			"stopped", name)
 		return nil
 	}
 	var list []position
@@ -150,14 +146,9 @@ func (c *carrier) spooldir() error {
 	if err := c.Mark(dir, rel, rel, offset, false); err != nil || len(c.Marks) == before {
 		return err
 	}
-	c.Note(
-		"trackerDir",
-		migrate.Differs,
-		"the unfinished file %s resumes at byte %d; at most one batch "+
-			"is repeated, which Flume delivered before it wrote the position",
-		rel,
-		c.Marks[before].Watermark.Num,
-	)
+	c.Note("trackerDir", migrate.Differs, "the unfinished file %s resumes at byte %d; at most "+
+		"one batch is repeated, which Flume delivered before it wrote the position", rel,
+		c.Marks[before].Watermark.Num)
 	return nil
 }
 

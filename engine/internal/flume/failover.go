@@ -21,10 +21,10 @@ func (c *converter) failoverGroup(sinks []*part) *part {
 		}
 	}
 	for _, g := range c.agent.groups {
-		if !strings.EqualFold(g.get("processor.type"), "failover") || len(sinks) < 2 {
+		if !strings.EqualFold(g.Text("processor.type"), "failover") || len(sinks) < 2 {
 			continue
 		}
-		members := strings.Fields(g.get("sinks"))
+		members := strings.Fields(g.Text("sinks"))
 		outside := func(s *part) bool { return !slices.Contains(members, s.name) }
 		if len(members) == len(sinks) && !slices.ContainsFunc(sinks, outside) {
 			return g
@@ -37,7 +37,7 @@ func (c *converter) failoverGroup(sinks []*part) *part {
 // first.
 func (c *converter) failoverSink(g *part, sinks []*part, depth int) {
 	priority := func(s *part) int {
-		n, err := strconv.Atoi(g.get("processor.priority." + s.name))
+		n, err := strconv.Atoi(g.Text("processor.priority." + s.name))
 		if err != nil && !c.told[g] {
 			c.note(g, "processor.type", migrate.Differs,
 				"sink %s has no numeric priority; check the order of failover", s.name)
@@ -48,9 +48,9 @@ func (c *converter) failoverSink(g *part, sinks []*part, depth int) {
 	slices.SortStableFunc(ordered, func(a, b *part) int {
 		return cmp.Compare(priority(b), priority(a))
 	})
-	c.put(depth, "failover:")
+	c.Put(depth, "failover:")
 	for _, s := range ordered {
-		c.put(depth+1, "-")
+		c.Put(depth+1, "-")
 		c.httpSink([]*part{s}, depth+2)
 	}
 	if !c.told[g] {

@@ -25,9 +25,8 @@ func Convert(text, name string) (migrate.Result, error) {
 	if err != nil {
 		return migrate.Result{}, err
 	}
-	c := &converter{agent: a}
+	c := &converter{agent: a, files: make(map[string]int), told: make(map[*part]bool),
+		Builder: migrate.NewBuilder("the Flume agent "+a.name, "flume")}
 	c.convert()
-	migrate.Sort(c.notes)
-	return migrate.Result{Name: "agent " + a.name, Config: c.yaml.String(), Notes: c.notes,
-		Progress: c.stored, Runnable: c.broken == 0}, nil
+	return c.Result("agent "+a.name, nil), nil
 }

@@ -20,17 +20,15 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 	var usable []*part
 	for _, k := range sinks {
 		if sinkKind(k) == "" {
-			c.note(k, "type", migrate.Lost, "penstock has no sink %q", k.get("type"))
-			for key := range k.set {
-				k.used[key] = true
-			}
+			c.note(k, "type", migrate.Lost, "penstock has no sink %q", k.Text("type"))
+			k.IgnoreAll()
 			continue
 		}
 		usable = append(usable, k)
 	}
 	if len(usable) == 0 {
-		c.broken++
-		c.put(depth, "# no sink: add one. Flume's channel %s had %s", channel, described(sinks))
+		c.Broken++
+		c.Put(depth, "# no sink: add one. Flume's channel %s had %s", channel, described(sinks))
 		if len(sinks) == 0 {
 			c.note(s, "channels", migrate.Lost, "channel %s has no sink", channel)
 		}
@@ -41,7 +39,7 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 		c.grouped(usable)
 	}
 	first := usable[0]
-	c.put(depth, "sink:")
+	c.Put(depth, "sink:")
 	kind := sinkKind(first)
 	if group != nil {
 		kind = "failover"
@@ -49,7 +47,7 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 	}
 	switch kind {
 	case "drop":
-		c.put(depth+1, "drop: {}")
+		c.Put(depth+1, "drop: {}")
 	case "file":
 		c.fileSink(first, depth+1, route)
 	case "http":
@@ -64,7 +62,7 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 		}
 	}
 	if sinkKind(first) == "http" {
-		c.put(depth, "batch: { records: 1 } # one request per record, as in Flume; "+
+		c.Put(depth, "batch: { records: 1 } # one request per record, as in Flume; "+
 			"larger batches are much faster if the receiver accepts several lines")
 	}
 }
@@ -79,14 +77,14 @@ func described(sinks []*part) string {
 	}
 	var out []string
 	for _, k := range sinks {
-		out = append(out, k.name+" ("+k.get("type")+")")
+		out = append(out, k.name+" ("+k.Text("type")+")")
 	}
 	return strings.Join(out, ", ")
 }
 
 // sinkKind returns the name of the component that replaces a sink, or "" if there is none.
 func sinkKind(k *part) string {
-	switch strings.ToLower(k.get("type")) {
+	switch strings.ToLower(k.Text("type")) {
 	case "null", "org.apache.flume.sink.nullsink":
 		return "drop"
 	case "file_roll", "org.apache.flume.sink.rollingfilesink":
@@ -100,16 +98,13 @@ func sinkKind(k *part) string {
 // grouped adds notes about the processors of the sink groups that contain one of the sinks.
 func (c *converter) grouped(sinks []*part) {
 	for _, g := range c.agent.groups {
-		members := strings.Fields(g.get("sinks"))
-		if c.told[g] ||
-			!slices.ContainsFunc(
-				sinks,
-				func(k *part) bool { return slices.Contains(members, k.name) },
-			) {
+		members := strings.Fields(g.Text("sinks"))
+		isMember := func(k *part) bool { return slices.Contains(members, k.name) }
+		if c.told[g] || !slices.ContainsFunc(sinks, isMember) {
 			continue
 		}
 		c.told[g] = true
-		switch strings.ToLower(g.get("processor.type")) {
+		switch strings.ToLower(g.Text("processor.type")) {
 		case "failover":
 			c.note(g, "processor.type", migrate.Differs, "%s",
 				"there are no priorities: all sinks work concurrently, each at its own speed, "+
@@ -124,37 +119,30 @@ func (c *converter) grouped(sinks []*part) {
 }
 
 func (c *converter) fileSink(k *part, depth int, route string) {
-	dir := k.get("sink.directory")
+	dir := k.Text("sink.directory")
 	if dir == "" {
 		c.note(k, "sink.directory", migrate.Lost, "%s", "is missing: set path to the file")
 	}
 	name := k.name
 	if c.files[path.Join(dir, name)]++; c.files[path.Join(dir, name)] > 1 {
 		name += "-" + route + strconv.Itoa(c.files[path.Join(dir, k.name)])
-		c.note(
-			k,
-			"channel",
-			migrate.Differs,
-			"two routes would write to one file: the second writes to %s",
-			name+".log",
-		)
+		c.note(k, "channel", migrate.Differs, "two routes would write to one file: the second "+
+			"writes to %s", name+".log")
 	}
 	file := path.Join(dir, name+".log")
-	c.put(depth, "file:")
-	c.put(depth+1, "path: %s", quote(file))
-	c.put(depth+1, "format: raw")
-	if k.get("sink.rollInterval") != "0" {
+	c.Put(depth, "file:")
+	c.Put(depth+1, "path: %s", migrate.Quote(file))
+	c.Put(depth+1, "format: raw")
+	if k.Text("sink.rollInterval") != "0" {
 		c.note(k, "sink.rollInterval", migrate.Differs,
 			"all records go to %s, which is not rotated by time", file)
 	}
-	if kind := k.get("sink.serializer"); kind != "" && !strings.EqualFold(kind, "TEXT") {
+	if kind := k.Text("sink.serializer"); kind != "" && !strings.EqualFold(kind, "TEXT") {
 		c.note(k, "sink.serializer", migrate.Lost,
 			"penstock has no %s: the record's bytes and a line end are written", kind)
 	}
-	for _, key := range []string{"batchSize", "sink.batchSize", "sink.pathManager",
-		"sink.pathManager.extension", "sink.pathManager.prefix", "sink.serializer.appendNewline"} {
-		k.has(key)
-	}
+	k.Ignore("batchSize", "sink.batchSize", "sink.pathManager", "sink.pathManager.extension",
+		"sink.pathManager.prefix", "sink.serializer.appendNewline")
 }
 
 // httpShared are options that all endpoints of an http sink share, with Flume's defaults.
@@ -171,33 +159,33 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 	first := sinks[0]
 	var endpoints []string
 	for _, k := range sinks {
-		if e := k.get("endpoint"); e != "" {
+		if e := k.Text("endpoint"); e != "" {
 			endpoints = append(endpoints, e)
 		} else {
 			c.note(k, "endpoint", migrate.Lost, "%s", "is missing: add the URL to endpoints")
 		}
 		for _, o := range httpShared {
-			if cmp.Or(k.get(o.key), o.byDefault) != cmp.Or(first.get(o.key), o.byDefault) {
+			if cmp.Or(k.Text(o.key), o.byDefault) != cmp.Or(first.Text(o.key), o.byDefault) {
 				c.note(k, o.key, migrate.Differs, "the endpoints of the new sink share this "+
 					"option, and have the value of sink %s", first.name)
 			}
 		}
 		c.httpRest(k)
 	}
-	c.put(depth, "http:")
-	c.put(depth+1, "endpoints: %s", quotes(endpoints))
-	c.put(depth+1, "body: raw")
+	c.Put(depth, "http:")
+	c.Put(depth+1, "endpoints: %s", quotes(endpoints))
+	c.Put(depth+1, "body: raw")
 	var headers []string
 	for _, o := range httpShared {
-		if v := first.get(o.key); v != "" && o.header != "" {
-			headers = append(headers, o.header+": "+quote(v))
+		if v := first.Text(o.key); v != "" && o.header != "" {
+			headers = append(headers, o.header+": "+migrate.Quote(v))
 		}
 	}
 	if len(headers) > 0 {
-		c.put(depth+1, "headers: { %s }", strings.Join(headers, ", "))
+		c.Put(depth+1, "headers: { %s }", strings.Join(headers, ", "))
 	}
-	if n, err := strconv.Atoi(first.get("connectTimeout")); err == nil && n > 0 {
-		c.put(depth+1, "connect_timeout: %dms", n)
+	if n, err := strconv.Atoi(first.Text("connectTimeout")); err == nil && n > 0 {
+		c.Put(depth+1, "connect_timeout: %dms", n)
 	}
 }
 
@@ -205,20 +193,14 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 // and the reactions to status codes, which have no exact equivalent. It marks the other known
 // options as read, because they need no note.
 func (c *converter) httpRest(k *part) {
-	k.has("batchSize")
-	if k.has("requestTimeout") {
-		c.note(k, "requestTimeout", migrate.Differs, "%s",
-			"the timeout adapts to the measured round trips; flow.timeout fixes it, and "+
-				"flow.abandon bounds each attempt")
-	}
+	k.Ignore("batchSize")
+	c.Note(k.Get("requestTimeout"), migrate.Differs, "the timeout adapts to the measured round "+
+		"trips; flow.timeout fixes it, and flow.abandon bounds each attempt")
+	keys := []string{"defaultBackoff", "defaultRollback", "defaultIncrementMetrics"}
 	for _, prefix := range []string{"backoff", "rollback", "incrementMetrics"} {
-		for _, key := range k.below(prefix) {
-			c.note(k, key, migrate.Differs, "%s", statusHandling)
-		}
+		keys = append(keys, k.below(prefix)...)
 	}
-	for _, key := range []string{"defaultBackoff", "defaultRollback", "defaultIncrementMetrics"} {
-		if k.has(key) {
-			c.note(k, key, migrate.Differs, "%s", statusHandling)
-		}
+	for _, key := range keys {
+		c.Note(k.Get(key), migrate.Differs, statusHandling)
 	}
 }

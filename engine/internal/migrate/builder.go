@@ -13,29 +13,41 @@ import (
 // Builder builds the converted config with its pipelines, and collects notes on settings that have
 // no exact equivalent.
 type Builder struct {
+	Writer   // of the config
+	Names    // of pipelines
+	Progress []Progress
+	Broken   int // number of routes without a source or sink
 	notes    []Note
-	out      Writer
-	names    Names
-	progress []Progress
-	broken   int // number of routes without a source or sink
 }
 
-// NewBuilder returns a Builder. The config begins with comment.
-func NewBuilder(comment string) *Builder {
+// NewBuilder returns a Builder for a config that is converted from another one. command is the
+// subcommand of `penstock import`.
+func NewBuilder(from, command string) *Builder {
 	b := &Builder{}
-	b.out.Put(0, "# %s", comment)
-	b.out.Put(0, "state: ./state")
-	b.out.Put(0, "pipelines:")
+	b.Put(0, "# Converted from %s by `penstock import %s`. Read its notes before the first start.",
+		from, command)
+	b.Put(0, "state: ./state")
+	b.Put(0, "pipelines:")
 	return b
 }
 
-// Note adds a note about a setting.
+// Note adds a note about a setting. It does nothing if the setting is missing.
 func (b *Builder) Note(v *Value, k Kind, format string, args ...any) {
-	b.notes = append(b.notes, Note{Line: v.Line, Key: v.Key, Kind: k,
-		Text: fmt.Sprintf(format, args...)})
+	if v != nil {
+		b.notes = append(b.notes, Note{Line: v.Line, Key: v.Key, Kind: k,
+			Text: fmt.Sprintf(format, args...)})
+	}
 }
 
-// NoteLost adds a note that a setting is lost, and ignores all settings below it.
+// NoteUnread adds a note for each setting in v that the conversion has not read.
+func (b *Builder) NoteUnread(v *Value) {
+	for _, f := range v.Unread() {
+		b.Note(f, Lost, "has no equivalent in penstock, and is not converted")
+	}
+}
+
+// NoteLost adds a note that a setting is lost, and ignores all settings below it. It does nothing
+// if the setting is missing.
 func (b *Builder) NoteLost(v *Value, format string, args ...any) {
 	b.Note(v, Lost, format, args...)
 	v.IgnoreAll()
@@ -45,7 +57,7 @@ func (b *Builder) NoteLost(v *Value, format string, args ...any) {
 // result is then not runnable, so that nobody takes the config for complete.
 func (b *Builder) NoteLostInput(v *Value, format string, args ...any) {
 	b.NoteLost(v, format, args...)
-	b.broken++
+	b.Broken++
 }
 
 // NoteVerified adds the note about a setting that disables the verification of certificates.
@@ -76,8 +88,8 @@ type Route struct {
 
 // Add writes a pipeline to the config.
 func (b *Builder) Add(p Pipeline) {
-	name := b.names.Unique(p.Name)
-	w := &b.out
+	name := b.Unique(p.Name)
+	w := &b.Writer
 	w.Put(1, "%s:", name)
 	w.Put(2, "source:")
 	w.Put(3, "tail:")
@@ -93,7 +105,7 @@ func (b *Builder) Add(p Pipeline) {
 	var routes []string
 	switch len(p.Routes) {
 	case 0:
-		b.broken++
+		b.Broken++
 		b.processors(p.Processors, 2)
 		w.Put(2, "# no sink: write one")
 	case 1:
@@ -109,7 +121,7 @@ func (b *Builder) Add(p Pipeline) {
 		}
 	}
 	if p.Carry != nil {
-		b.progress = append(b.progress, Progress{Pipeline: name, Routes: routes, Carry: p.Carry})
+		b.Progress = append(b.Progress, Progress{Pipeline: name, Routes: routes, Carry: p.Carry})
 	}
 }
 
@@ -130,35 +142,33 @@ func (b *Builder) processors(list []string, depth int) {
 	if len(list) == 0 {
 		return
 	}
-	b.out.Put(depth, "processors:")
+	b.Put(depth, "processors:")
 	for _, line := range list {
-		b.out.Put(depth+1, "- %s", line)
+		b.Put(depth+1, "- %s", line)
 	}
 }
 
 func (b *Builder) route(p Pipeline, r Route, depth int) {
 	b.processors(append(slices.Clone(p.Processors), r.Processors...), depth)
 	if r.Sink.Kind == "" {
-		b.broken++
-		b.out.Put(depth, "# no sink: add one. The original had %s", r.Missing)
+		b.Broken++
+		b.Put(depth, "# no sink: add one. The original had %s", r.Missing)
 		return
 	}
-	r.Sink.Write(&b.out, depth)
+	r.Sink.Write(&b.Writer, depth)
 }
 
 // Result returns the config and the notes. top is the original config. For each setting in it that
 // the conversion has not read, Result adds a note of kind Lost.
 func (b *Builder) Result(name string, top *Value) Result {
-	for _, v := range top.Unread() {
-		b.Note(v, Lost, "has no equivalent in penstock, and is not converted")
-	}
-	if len(b.names.taken) == 0 {
-		b.broken++
+	b.NoteUnread(top)
+	if len(b.taken) == 0 {
+		b.Broken++
 	}
 	b.notes = distinct(b.notes)
 	Sort(b.notes)
-	return Result{Name: name, Config: b.out.String(), Notes: b.notes, Progress: b.progress,
-		Runnable: b.broken == 0}
+	return Result{Name: name, Config: b.String(), Notes: b.notes, Progress: b.Progress,
+		Runnable: b.Broken == 0}
 }
 
 // distinct returns notes without repetitions. For example, an output that is converted once for

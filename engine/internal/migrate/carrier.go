@@ -52,19 +52,13 @@ func (c *Carrier) Path(name string) string {
 
 // Read returns the contents of a file with stored positions, or nil if it does not exist.
 func (c *Carrier) Read(name string) ([]byte, error) {
-	dir, err := c.Files.OpenDir(filepath.Dir(name))
+	dir, f, err := c.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	f, err := dir.Open(filepath.Base(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, MaxStored+1))
 	if err == nil && len(text) > MaxStored {
@@ -72,6 +66,19 @@ func (c *Carrier) Read(name string) ([]byte, error) {
 			c.Program)
 	}
 	return text, err
+}
+
+// open opens a file and its directory. After an error, both are closed.
+func (c *Carrier) open(name string) (vfs.Dir, vfs.File, error) {
+	dir, err := c.Files.OpenDir(filepath.Dir(name))
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := dir.Open(filepath.Base(name))
+	if err != nil {
+		return nil, nil, errors.Join(err, dir.Close())
+	}
+	return dir, f, nil
 }
 
 // Resume converts the stored position of one file. The file may have been renamed within its

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 
@@ -12,7 +13,7 @@ import (
 // is compared with the whole path and with the file name. Files that cannot be opened are omitted.
 func (c *Carrier) Matching(
 	include, exclude []string,
-	fn func(path string, dir vfs.Dir, f vfs.File) error,
+	fn func(path string, f vfs.File) error,
 ) error {
 	var all []string
 	for _, glob := range include {
@@ -30,23 +31,14 @@ func (c *Carrier) Matching(
 		if slices.ContainsFunc(exclude, excluded) {
 			continue
 		}
-		if err := c.open(path, fn); err != nil {
+		dir, f, err := c.open(path)
+		if err != nil {
+			continue
+		}
+		err = fn(path, f)
+		if err = errors.Join(err, f.Close(), dir.Close()); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (c *Carrier) open(path string, fn func(path string, dir vfs.Dir, f vfs.File) error) error {
-	dir, err := c.Files.OpenDir(filepath.Dir(path))
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	f, err := dir.Open(filepath.Base(path))
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	return fn(path, dir, f)
 }

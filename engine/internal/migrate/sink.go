@@ -3,10 +3,8 @@
 package migrate
 
 import (
-	"encoding/base64"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // Sink describes a sink of the new config, regardless of the original program. Each kind of sink
@@ -18,7 +16,7 @@ type Sink struct {
 	Body           string // for http: ndjson, json_array, raw
 	Headers        map[string]string
 	User, Password string
-	Bearer, APIKey string // APIKey is id:key, or encoded
+	Bearer         string
 	CA, Cert, Key  string
 	Gzip           bool
 
@@ -116,21 +114,10 @@ func (s Sink) writeLabels(w *Writer, depth int) {
 }
 
 func (s Sink) writeAccess(w *Writer, depth int) {
-	headers := maps.Clone(s.Headers)
-	if s.APIKey != "" {
-		if headers == nil {
-			headers = make(map[string]string)
-		}
-		key := s.APIKey
-		if strings.Contains(key, ":") && !strings.Contains(key, "${") {
-			key = base64.StdEncoding.EncodeToString([]byte(key))
-		}
-		headers["Authorization"] = "ApiKey " + key
-	}
-	if len(headers) > 0 {
+	if len(s.Headers) > 0 {
 		w.Put(depth, "headers:")
-		for _, name := range slices.Sorted(maps.Keys(headers)) {
-			w.Put(depth+1, "%s: %s", QuoteVariables(name), QuoteVariables(headers[name]))
+		for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+			w.Put(depth+1, "%s: %s", QuoteVariables(name), QuoteVariables(s.Headers[name]))
 		}
 	}
 	if s.User != "" {

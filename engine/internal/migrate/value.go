@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,9 +44,6 @@ func (v *Value) Set(name string, field *Value) {
 	v.fields[name] = field
 }
 
-// Append adds a setting to a list.
-func (v *Value) Append(item *Value) { v.items = append(v.items, item) }
-
 // Get returns the setting at a path of names and marks it as read. It returns nil if there is none.
 func (v *Value) Get(path ...string) *Value {
 	for _, name := range path {
@@ -74,6 +70,15 @@ func (v *Value) Text(path ...string) string {
 // IsTrue reports whether the text at a path means true in YAML 1.1 or in Fluent Bit.
 func (v *Value) IsTrue(path ...string) bool {
 	return slices.Contains([]string{"true", "on", "yes", "1"}, strings.ToLower(v.Text(path...)))
+}
+
+// Positive returns the whole number at a path. It returns 0 if there is none, or none above 0.
+func (v *Value) Positive(path ...string) int {
+	n, err := strconv.Atoi(v.Text(path...))
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
 // List returns the items at a path. A text or group that is not a list is returned as a list of one
@@ -116,14 +121,15 @@ func (v *Value) Names() []string {
 // Ignore marks the settings with the given names, and everything in them, as read.
 func (v *Value) Ignore(names ...string) {
 	for _, name := range names {
-		if f := v.Get(name); f != nil {
-			f.IgnoreAll()
-		}
+		v.Get(name).IgnoreAll()
 	}
 }
 
 // IgnoreAll marks v and all settings below it as read.
 func (v *Value) IgnoreAll() {
+	if v == nil {
+		return
+	}
 	v.read = true
 	for _, f := range v.fields {
 		f.IgnoreAll()
@@ -165,16 +171,21 @@ func ParseYAML(text string, dots bool) (*Value, error) {
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
 		return nil, err
 	}
-	top := NewGroup("", 0)
-	top.read = true
 	if len(n.Content) == 0 {
-		return top, nil
+		n.Content = []*yaml.Node{{Kind: yaml.MappingNode}} // an empty document
 	}
 	if n.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: the top level is not a mapping", n.Content[0].Line)
 	}
+	return settings(n.Content[0], dots)
+}
+
+// settings returns the settings in a YAML mapping.
+func settings(n *yaml.Node, dots bool) (*Value, error) {
+	top := NewGroup("", 0)
+	top.read = true
 	y := yamlReader{dots: dots}
-	return top, y.group(top, n.Content[0], 0)
+	return top, y.group(top, n, 0)
 }
 
 type yamlReader struct {
@@ -223,12 +234,8 @@ func (y *yamlReader) field(g *Value, name string, n *yaml.Node, depth int) error
 
 func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) {
 	if y.n++; y.n > maxValues || depth > maxDepth {
-		return nil, fmt.Errorf(
-			"line %d: more than %d values or %d levels",
-			n.Line,
-			maxValues,
-			maxDepth,
-		)
+		return nil, fmt.Errorf("line %d: more than %d values or %d levels", n.Line, maxValues,
+			maxDepth)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -237,15 +244,14 @@ func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) 
 		g := NewGroup(key, n.Line)
 		return g, y.group(g, n, depth+1)
 	case yaml.SequenceNode:
-		list := NewList(key, n.Line)
+		items := make([]*Value, len(n.Content))
 		for i, item := range n.Content {
-			v, err := y.value(fmt.Sprintf("%s[%d]", key, i), item, depth+1)
-			if err != nil {
+			var err error
+			if items[i], err = y.value(fmt.Sprintf("%s[%d]", key, i), item, depth+1); err != nil {
 				return nil, err
 			}
-			list.Append(v)
 		}
-		return list, nil
+		return NewList(key, n.Line, items...), nil
 	}
 	text := n.Value
 	if n.Tag == "!!null" {
@@ -256,41 +262,15 @@ func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) 
 
 // ParseTOML reads a TOML document. Its values have no line numbers.
 func ParseTOML(text string) (*Value, error) {
-	var tree map[string]any
+	tree := make(map[string]any)
 	if _, err := toml.Decode(text, &tree); err != nil {
 		return nil, err
 	}
-	v := fromGo("", tree)
-	v.read = true
-	return v, nil
-}
-
-func fromGo(key string, x any) *Value {
-	switch x := x.(type) {
-	case map[string]any:
-		g := NewGroup(key, 0)
-		for _, name := range slices.Sorted(maps.Keys(x)) { // the order in the file is not known
-			g.Set(name, fromGo(join(key, name), x[name]))
-		}
-		return g
-	case []map[string]any:
-		return listFromGo(key, x)
-	case []any:
-		return listFromGo(key, x)
-	case string:
-		return NewText(key, 0, x)
-	case bool:
-		return NewText(key, 0, strconv.FormatBool(x))
+	var n yaml.Node
+	if err := n.Encode(tree); err != nil { // sorts the names, as their order is not known
+		return nil, err
 	}
-	return NewText(key, 0, fmt.Sprint(x))
-}
-
-func listFromGo[T any](key string, items []T) *Value {
-	list := NewList(key, 0)
-	for i, item := range items {
-		list.Append(fromGo(fmt.Sprintf("%s[%d]", key, i), item))
-	}
-	return list
+	return settings(&n, false)
 }
 
 func join(key, name string) string {
@@ -300,12 +280,21 @@ func join(key, name string) string {
 	return key + "." + name
 }
 
-// NewList returns an empty list.
-func NewList(key string, line int) *Value { return &Value{Key: key, Line: line, items: []*Value{}} }
+// NewList returns a list.
+func NewList(key string, line int, items ...*Value) *Value {
+	return &Value{Key: key, Line: line, items: items}
+}
 
-// Unmark marks a setting as unread again.
-func (v *Value) Unmark(name string) {
-	if f := v.fields[name]; f != nil {
-		f.read = false
+// LowerNames returns a copy of a group with the names of its settings in lower case. The copy
+// counts as read, and its settings do not. For nil LowerNames returns nil.
+func (v *Value) LowerNames() *Value {
+	if v == nil {
+		return nil
 	}
+	g := NewGroup(v.Key, v.Line)
+	g.read = true
+	for _, name := range v.keys {
+		g.Set(strings.ToLower(name), v.fields[name])
+	}
+	return g
 }

@@ -12,6 +12,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -126,10 +127,8 @@ var (
 )
 
 func number(words []string, w, what string) (uint8, error) {
-	for i, x := range words {
-		if x == w {
-			return uint8(i), nil
-		}
+	if i := slices.Index(words, w); i >= 0 {
+		return uint8(i), nil
 	}
 	if n, err := strconv.ParseUint(w, 10, 8); err == nil {
 		return uint8(n), nil

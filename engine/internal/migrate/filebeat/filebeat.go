@@ -9,6 +9,7 @@ package filebeat
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/url"
@@ -20,19 +21,14 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// DefaultData is the data directory of an installed package of Filebeat.
-const DefaultData = "/var/lib/filebeat"
-
 // Convert converts a filebeat.yml. If data is not "", it replaces path.data.
 func Convert(text, data string) (migrate.Result, error) {
 	top, err := migrate.ParseYAML(text, true)
 	if err != nil {
 		return migrate.Result{}, err
 	}
-	c := &converter{top: top,
-		Builder: migrate.NewBuilder("Converted from Filebeat's config by `penstock import filebeat`. " +
-			"Read its notes before the first start.")}
-	c.data = cmp.Or(data, top.Text("path", "data"), DefaultData)
+	c := &converter{migrate.NewBuilder("Filebeat's config", "filebeat"), top,
+		cmp.Or(data, top.Text("path", "data"), "/var/lib/filebeat")}
 	c.convert()
 	return c.Result("filebeat", top), nil
 }
@@ -47,9 +43,8 @@ func (c *converter) convert() {
 	c.top.Ignore("path", "name", "logging", "setup", "monitoring", "http", "queue", "max_procs",
 		"shutdown_timeout")
 	routes := c.output()
-	if v := c.top.Get("processors"); v != nil {
-		c.dropped(v)
-	}
+	c.NoteLost(c.top.Get("processors"), "Filebeat's processors are not converted: see "+
+		"docs/processors.md for penstock's")
 	for i, in := range c.top.List("filebeat", "inputs") {
 		c.input(in, i, routes)
 	}
@@ -65,10 +60,6 @@ func (c *converter) convert() {
 			"one by one")
 	}
 	c.top.Get("filebeat").Ignore("registry", "shutdown_timeout")
-}
-
-func (c *converter) dropped(v *migrate.Value) {
-	c.NoteLost(v, "Filebeat's processors are not converted: see docs/processors.md for penstock's")
 }
 
 // input converts one input.
@@ -109,12 +100,8 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 	for _, v := range list {
 		glob, ok := suffixGlob(v.Text())
 		if !ok {
-			c.Note(
-				v,
-				migrate.Lost,
-				"%q is not a suffix, and cannot be converted to a glob: add an exclude",
-				v.Text(),
-			)
+			c.Note(v, migrate.Lost, "%q is not a suffix, and cannot be converted to a glob: add "+
+				"an exclude", v.Text())
 			continue
 		}
 		p.Exclude = append(p.Exclude, glob)
@@ -126,35 +113,16 @@ func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
 	p.FromEnd = in.IsTrue("tail_files")
 	p.Symlinks = in.IsTrue("symlinks") || in.IsTrue("prospector", "scanner", "symlinks") ||
 		in.Text("type") == "container"
-	if v := in.Get("ignore_older"); v != nil {
-		c.Note(v, migrate.Lost, "old files are read, too: move them away, or narrow include")
-	}
+	c.Note(in.Get("ignore_older"), migrate.Lost, "old files are read, too: move them away, or "+
+		"narrow include")
 	if v := in.Get("stream"); v != nil && v.Text() != "all" {
 		c.Note(v, migrate.Lost, "records of both streams are delivered: select them by a where")
 	}
-	in.Ignore(
-		"scan_frequency",
-		"close",
-		"close_inactive",
-		"close_renamed",
-		"close_removed",
-		"close_eof",
-		"close_timeout",
-		"clean_inactive",
-		"clean_removed",
-		"harvester_limit",
-		"harvester_buffer_size",
-		"backoff",
-		"max_backoff",
-		"backoff_factor",
-		"file_identity",
-		"buffer_size",
-		"allow_deprecated_use",
-		"prospector",
-		"recursive_glob",
-		"take_over",
-		"rotation",
-	)
+	in.Ignore("scan_frequency", "close", "close_inactive", "close_renamed", "close_removed",
+		"close_eof", "close_timeout", "clean_inactive", "clean_removed", "harvester_limit",
+		"harvester_buffer_size", "backoff", "max_backoff", "backoff_factor", "file_identity",
+		"buffer_size", "allow_deprecated_use", "prospector", "recursive_glob", "take_over",
+		"rotation")
 }
 
 // suffixGlob converts an exclude_files pattern of the usual form `\.gz$` to a glob such as `*.gz`.
@@ -183,18 +151,14 @@ func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 	case "utf-16be", "utf-16le":
 		p.Extra = append(p.Extra, "encoding: "+e)
 	default:
-		c.Note(
-			in.Get("encoding"),
-			migrate.Lost,
-			"%s is not decoded: the bytes are delivered unchanged",
-			e,
-		)
+		c.Note(in.Get("encoding"), migrate.Lost, "%s is not decoded: the bytes are delivered "+
+			"unchanged", e)
 	}
 	limit := in.Get("message_max_bytes")
 	if limit == nil {
 		limit = in.Get("max_bytes")
 	}
-	if n, err := strconv.Atoi(limit.Text()); err == nil && n > 0 {
+	if n := limit.Positive(); n > 0 {
 		p.Extra = append(p.Extra, fmt.Sprintf("max_record: %dB", n))
 	}
 	if in.Text("type") == "container" {
@@ -203,13 +167,8 @@ func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
 			format = "cri"
 		}
 		p.Extra = append(p.Extra, "framing: { by: multiline, preset: "+format+" }")
-		c.Note(
-			in,
-			migrate.Differs,
-			"lines keep the container runtime's format (preset %s joins partial lines): a parse "+
-				"processor can split it",
-			format,
-		)
+		c.Note(in, migrate.Differs, "lines keep the container runtime's format (preset %s joins "+
+			"partial lines): a parse processor can split it", format)
 	}
 	if v := in.Get("multiline"); v != nil {
 		c.multiline(v, p)
@@ -238,7 +197,7 @@ func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 		return
 	}
 	framing := "framing: { by: multiline, " + way + ": " + migrate.Quote(pattern)
-	if n, err := strconv.Atoi(v.Text("max_lines")); err == nil && n > 0 {
+	if n := v.Positive("max_lines"); n > 0 {
 		framing += fmt.Sprintf(", max_lines: %d", n)
 	}
 	if d, err := time.ParseDuration(v.Text("timeout")); err == nil && d > 0 {
@@ -274,16 +233,11 @@ func (c *converter) records(in *migrate.Value, p *migrate.Pipeline) {
 			migrate.QuoteVariables(strconv.Quote(fields.Text(name)))))
 	}
 	if fields != nil && !in.IsTrue("fields_under_root") {
-		c.Note(
-			fields,
-			migrate.Differs,
-			"fields are added at the top level of the record, not below `fields`",
-		)
+		c.Note(fields, migrate.Differs, "fields are added at the top level of the record, not "+
+			"below `fields`")
 	}
 	for _, key := range []string{"tags", "processors", "pipeline", "index"} {
-		if v := in.Get(key); v != nil {
-			c.NoteLost(v, "has no equivalent for one input")
-		}
+		c.NoteLost(in.Get(key), "has no equivalent for one input")
 	}
 	in.Ignore("enabled", "keep_null", "publisher_pipeline")
 }
@@ -317,13 +271,8 @@ func (c *converter) output() []migrate.Route {
 		case "file":
 			r.Sink = migrate.Sink{Kind: "file", Format: "ndjson",
 				Path: path.Join(v.Text("path"), cmp.Or(v.Text("filename"), "filebeat"))}
-			v.Ignore(
-				"rotate_every_kb",
-				"number_of_files",
-				"permissions",
-				"rotate_on_startup",
-				"codec",
-			)
+			v.Ignore("rotate_every_kb", "number_of_files", "permissions", "rotate_on_startup",
+				"codec")
 			c.Note(v, migrate.Differs, "files are not rotated by number; see the option rotate")
 		case "console":
 			r.Sink = migrate.Sink{Kind: "stdout", Format: "ndjson"}
@@ -333,12 +282,9 @@ func (c *converter) output() []migrate.Route {
 				"penstock", kind)
 		}
 		if r.Sink.Kind != "" {
-			c.Note(
-				v,
-				migrate.Differs,
-				"a record has only the fields of its line; @timestamp, agent, ecs, host, input "+
-					"and log are not added (the source option meta adds file, offset and host)",
-			)
+			c.Note(v, migrate.Differs, "a record has only the fields of its line; @timestamp, "+
+				"agent, ecs, host, input and log are not added (the source option meta adds "+
+				"file, offset and host)")
 		}
 		return []migrate.Route{r}
 	}
@@ -347,7 +293,7 @@ func (c *converter) output() []migrate.Route {
 
 func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	s := migrate.Sink{Kind: "elasticsearch", User: v.Text("username"), Password: v.Text("password"),
-		APIKey: v.Text("api_key"), Gzip: v.Text("compression_level") != "0"}
+		Gzip: v.Text("compression_level") != "0"}
 	for _, host := range v.Texts("hosts") {
 		s.Endpoints = append(s.Endpoints, endpoint(host, v.Text("protocol"), v.Text("path"),
 			v.Text("pipeline")))
@@ -362,30 +308,21 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	for _, name := range v.Get("headers").Names() {
 		s.SetHeader(name, v.Text("headers", name))
 	}
-	if strings.Contains(s.APIKey, "${") {
-		c.Note(v.Get("api_key"), migrate.Differs, "the header needs the encoded key: base64 of "+
-			"id:key, not %q", s.APIKey)
+	if key := v.Text("api_key"); key != "" {
+		if strings.Contains(key, "${") {
+			c.Note(v.Get("api_key"), migrate.Differs, "the header needs the encoded key: base64 of "+
+				"id:key, not %q", key)
+		} else if strings.Contains(key, ":") {
+			key = base64.StdEncoding.EncodeToString([]byte(key))
+		}
+		s.SetHeader("Authorization", "ApiKey "+key)
 	}
 	c.tls(v.Get("ssl"), &s)
 	for _, key := range []string{"indices", "pipelines"} {
-		if w := v.Get(key); w != nil {
-			c.NoteLost(w, "conditions of the output are not supported: add a route for each")
-		}
+		c.NoteLost(v.Get(key), "conditions of the output are not supported: add a route for each")
 	}
-	v.Ignore(
-		"worker",
-		"workers",
-		"loadbalance",
-		"bulk_max_size",
-		"max_retries",
-		"backoff",
-		"timeout",
-		"enabled",
-		"preset",
-		"allow_older_versions",
-		"idle_connection_timeout",
-		"queue",
-	)
+	v.Ignore("worker", "workers", "loadbalance", "bulk_max_size", "max_retries", "backoff",
+		"timeout", "enabled", "preset", "allow_older_versions", "idle_connection_timeout", "queue")
 	return s
 }
 
@@ -412,47 +349,20 @@ func endpoint(host, protocol, prefix, pipeline string) string {
 }
 
 func (c *converter) kafka(v *migrate.Value) migrate.Sink {
-	s := migrate.Sink{
-		Kind:        "kafka",
-		Brokers:     v.Texts("hosts"),
-		Topic:       v.Text("topic"),
-		Format:      "json",
-		Compression: cmp.Or(v.Text("compression"), "gzip"),
-	}
+	s := migrate.Sink{Kind: "kafka", Brokers: v.Texts("hosts"), Topic: v.Text("topic"),
+		Format: "json", Compression: cmp.Or(v.Text("compression"), "gzip")}
 	if strings.Contains(s.Topic, "%{") {
-		c.Note(
-			v.Get("topic"),
-			migrate.Differs,
-			"format strings are expressions in penstock: write %q as one",
-			s.Topic,
-		)
+		c.Note(v.Get("topic"), migrate.Differs, "format strings are expressions in penstock: "+
+			"write %q as one", s.Topic)
 	}
 	c.tls(v.Get("ssl"), &s)
 	for _, key := range []string{"username", "sasl", "topics", "key", "partition", "headers"} {
-		if w := v.Get(key); w != nil {
-			c.NoteLost(w, "is not converted: see docs/kafka.md")
-		}
+		c.NoteLost(v.Get(key), "is not converted: see docs/kafka.md")
 	}
-	v.Ignore(
-		"password",
-		"required_acks",
-		"client_id",
-		"version",
-		"metadata",
-		"worker",
-		"max_retries",
-		"backoff",
-		"bulk_max_size",
-		"timeout",
-		"broker_timeout",
-		"channel_buffer_size",
-		"keep_alive",
-		"max_message_bytes",
-		"compression_level",
-		"enabled",
-		"codec",
-		"queue",
-	)
+	v.Ignore("password", "required_acks", "client_id", "version", "metadata", "worker",
+		"max_retries", "backoff", "bulk_max_size", "timeout", "broker_timeout",
+		"channel_buffer_size", "keep_alive", "max_message_bytes", "compression_level", "enabled",
+		"codec", "queue")
 	return s
 }
 

@@ -53,13 +53,9 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		return c.Carried, err
 	}
 	if entries == nil {
-		c.Note(
-			"registry",
-			migrate.Differs,
-			"%s does not exist: every file is read from its beginning. To resume at Filebeat's "+
-				"positions, import on its machine after it has stopped",
-			folder,
-		)
+		c.Note("registry", migrate.Differs, "%s does not exist: every file is read from its "+
+			"beginning. To resume at Filebeat's positions, import on its machine after it has "+
+			"stopped", folder)
 		return c.Carried, nil
 	}
 	count := 0
@@ -73,15 +69,8 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 			return c.Carried, err
 		}
 	}
-	c.Note(
-		"registry",
-		migrate.Differs,
-		"%d of %d files resume at their positions in %s; data that Filebeat delivered after its "+
-			"last entry is repeated",
-		len(c.Marks),
-		count,
-		folder,
-	)
+	c.Note("registry", migrate.Differs, "%d of %d files resume at their positions in %s; data "+
+		"that Filebeat delivered after its last entry is repeated", len(c.Marks), count, folder)
 	return c.Carried, nil
 }
 
@@ -131,10 +120,8 @@ func (s stored) position(key string, e entry) (migrate.StoredPosition, bool) {
 }
 
 func (s stored) matches(file string) bool {
-	return slices.ContainsFunc(
-		s.include,
-		func(glob string) bool { return migrate.MatchGlob(glob, file) },
-	)
+	isMatch := func(glob string) bool { return migrate.MatchGlob(glob, file) }
+	return slices.ContainsFunc(s.include, isMatch)
 }
 
 // hasFingerprint reports whether the SHA-256 of the byte range of file f is want.
@@ -162,12 +149,8 @@ func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
 	if len(active) > 0 {
 		text, err := c.Read(filepath.Join(folder, snapshot))
 		if err != nil || text == nil {
-			return nil, fmt.Errorf(
-				"registry: the snapshot %s in %s, which active.dat names: %w",
-				snapshot,
-				folder,
-				firstError(err, errors.New("is not there")),
-			)
+			return nil, fmt.Errorf("registry: the snapshot %s in %s, which active.dat names: %w",
+				snapshot, folder, cmp.Or(err, errors.New("is not there")))
 		}
 		if err := readSnapshot(text, entries); err != nil {
 			return nil, fmt.Errorf("registry: snapshot %s: %w", snapshot, err)
@@ -183,15 +166,6 @@ func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
 	}
 	readChanges(text, last, entries)
 	return entries, nil
-}
-
-func firstError(list ...error) error {
-	for _, err := range list {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func readSnapshot(text []byte, into map[string]entry) error {

@@ -26,13 +26,9 @@ func (d database) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	list, err := read(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.Note(
-			"DB",
-			migrate.Differs,
-			"%s does not exist: the option start applies to every file. To resume at Fluent "+
-				"Bit's positions, import on its machine after it has stopped",
-			name,
-		)
+		c.Note("DB", migrate.Differs, "%s does not exist: the option start applies to every "+
+			"file. To resume at Fluent Bit's positions, import on its machine after it has stopped",
+			name)
 		return c.Carried, nil
 	case err != nil:
 		return c.Carried, fmt.Errorf("DB %s: %w", name, err)
@@ -42,15 +38,9 @@ func (d database) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 			return c.Carried, err
 		}
 	}
-	c.Note(
-		"DB",
-		migrate.Differs,
-		"%d of %d files resume at their positions in %s; data that Fluent Bit had read but not "+
-			"delivered is lost unless its storage was drained",
-		len(c.Marks),
-		len(list),
-		name,
-	)
+	c.Note("DB", migrate.Differs, "%d of %d files resume at their positions in %s; data that "+
+		"Fluent Bit had read but not delivered is lost unless its storage was drained",
+		len(c.Marks), len(list), name)
 	return c.Carried, nil
 }
 

@@ -24,13 +24,7 @@ func Convert(text string) (migrate.Result, error) {
 	if err != nil {
 		return migrate.Result{}, err
 	}
-	c := &converter{
-		config: parsed,
-		Builder: migrate.NewBuilder(
-			"Converted from Fluent Bit's config by `penstock import fluent-bit`. " +
-				"Read its notes before the first start.",
-		),
-	}
+	c := &converter{migrate.NewBuilder("Fluent Bit's config", "fluent-bit"), parsed}
 	c.convert()
 	return c.Result("fluent-bit", nil), nil
 }
@@ -42,29 +36,19 @@ type converter struct {
 
 func (c *converter) convert() {
 	for _, v := range c.others {
-		c.Note(
-			v,
-			migrate.Lost,
-			"is not read: copy its content into the main file, or convert it by hand",
-		)
+		c.Note(v, migrate.Lost, "is not read: copy its content into the main file, or convert it "+
+			"by hand")
 	}
-	if v := c.service.Get("parsers_file"); v != nil {
-		c.Note(v, migrate.Differs, "parsers are not read from files: see docs/processors.md, parse")
-	}
+	c.Note(c.service.Get("parsers_file"), migrate.Differs, "parsers are not read from files: see "+
+		"docs/processors.md, parse")
 	for i, in := range c.inputs {
 		c.input(in, i)
 	}
 	for _, out := range c.outputs {
-		c.unread(out)
+		c.NoteUnread(out)
 	}
 	for _, f := range c.filters {
-		c.unread(f)
-	}
-}
-
-func (c *converter) unread(v *migrate.Value) {
-	for _, f := range v.Unread() {
-		c.Note(f, migrate.Lost, "has no equivalent in penstock, and is not converted")
+		c.NoteUnread(f)
 	}
 }
 
@@ -96,7 +80,7 @@ func (c *converter) input(in *migrate.Value, n int) {
 	if key := in.Text("path_key"); key != "" {
 		p.Extra = append(p.Extra, "meta: { file: "+key+" }")
 	}
-	if key := in.Text("offset_key"); key != "" {
+	if in.Text("offset_key") != "" {
 		c.Note(in.Get("offset_key"), migrate.Differs, "is the option meta.offset of the source")
 	}
 	c.parser(in, &p)
@@ -105,31 +89,14 @@ func (c *converter) input(in *migrate.Value, n int) {
 	if db := in.Text("db"); db != "" {
 		p.Carry = database{db}.carry
 	}
-	in.Ignore(
-		"alias",
-		"refresh_interval",
-		"rotate_wait",
-		"buffer_chunk_size",
-		"buffer_max_size",
-		"mem_buf_limit",
-		"skip_long_lines",
-		"skip_empty_lines",
-		"db.sync",
-		"db.locking",
-		"db.journal_mode",
-		"db.compare_filename",
-		"storage.type",
-		"inotify_watcher",
-		"static_batch_size",
-		"storage.pause_on_chunks_overlimit",
-		"threaded",
-		"log_level",
-		"progress_check_interval",
-	)
-	if v := in.Get("ignore_older"); v != nil {
-		c.Note(v, migrate.Lost, "old files are read, too: move them away, or narrow path")
-	}
-	c.unread(in)
+	in.Ignore("alias", "refresh_interval", "rotate_wait", "buffer_chunk_size", "buffer_max_size",
+		"mem_buf_limit", "skip_long_lines", "skip_empty_lines", "db.sync", "db.locking",
+		"db.journal_mode", "db.compare_filename", "storage.type", "inotify_watcher",
+		"static_batch_size", "storage.pause_on_chunks_overlimit", "threaded", "log_level",
+		"progress_check_interval")
+	c.Note(in.Get("ignore_older"), migrate.Lost, "old files are read, too: move them away, or "+
+		"narrow path")
+	c.NoteUnread(in)
 	c.Add(p)
 }
 
@@ -151,12 +118,8 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 		p.Processors = append(p.Processors, "parse: { format: json, on_error: pass }")
 	case "apache2", "nginx":
 		p.Processors = append(p.Processors, "parse: { format: combined, on_error: pass }")
-		c.Note(
-			in.Get("parser"),
-			migrate.Differs,
-			"the fields have the names of the format combined: size, referrer and timestamp "+
-				"differ from that parser's",
-		)
+		c.Note(in.Get("parser"), migrate.Differs, "the fields have the names of the format "+
+			"combined: size, referrer and timestamp differ from that parser's")
 	case "apache":
 		p.Processors = append(p.Processors, "parse: { format: common, on_error: pass }")
 	default:
@@ -200,11 +163,8 @@ func (c *converter) grep(f *migrate.Value, p *migrate.Pipeline) {
 		for _, text := range f.Texts(rule.name) {
 			field, pattern, _ := strings.Cut(text, " ")
 			p.Processors = append(p.Processors, "where: "+migrate.Quote(fmt.Sprintf(
-				"%s(string(%s ?? \"\") matches %s)",
-				rule.not,
-				value(field),
-				strconv.Quote(strings.TrimSpace(pattern)),
-			)))
+				"%s(string(%s ?? \"\") matches %s)", rule.not, value(field),
+				strconv.Quote(strings.TrimSpace(pattern)))))
 		}
 	}
 	if op := f.Get("logical_op"); op != nil && !strings.EqualFold(op.Text(), "legacy") {

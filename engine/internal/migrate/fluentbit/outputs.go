@@ -4,7 +4,6 @@ package fluentbit
 
 import (
 	"cmp"
-	"fmt"
 	"path"
 	"strings"
 
@@ -82,13 +81,8 @@ func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
 	if v.IsTrue("logstash_format") {
 		prefix := cmp.Or(v.Text("logstash_prefix"), "logstash")
 		s.Index = prefix
-		c.Note(
-			v.Get("logstash_format"),
-			migrate.Differs,
-			"records go to one index, %q, instead of one per day: use a data stream, or an "+
-				"alias with a rollover",
-			prefix,
-		)
+		c.Note(v.Get("logstash_format"), migrate.Differs, "records go to one index, %q, instead "+
+			"of one per day: use a data stream, or an alias with a rollover", prefix)
 	}
 	c.access(v, &s)
 	c.Note(v, migrate.Differs, "documents have only the fields of the record: no @timestamp is "+
@@ -109,13 +103,8 @@ func (c *converter) loki(v *migrate.Value) migrate.Sink {
 		if field, ok := strings.CutPrefix(value, "$"); ok {
 			s.LabelFields = append(s.LabelFields, field)
 			if field != name {
-				c.Note(
-					v.Get("labels"),
-					migrate.Differs,
-					"the label %s gets the name of its field, %s",
-					name,
-					field,
-				)
+				c.Note(v.Get("labels"), migrate.Differs, "the label %s gets the name of its "+
+					"field, %s", name, field)
 			}
 			continue
 		}
@@ -148,41 +137,27 @@ func (c *converter) http(v *migrate.Value) migrate.Sink {
 		s.SetHeader(name, strings.TrimSpace(value))
 	}
 	c.access(v, &s)
-	v.Ignore(
-		"json_date_key",
-		"json_date_format",
-		"allow_duplicated_headers",
-		"log_response_payload",
-	)
+	v.Ignore("json_date_key", "json_date_format", "allow_duplicated_headers",
+		"log_response_payload")
 	return s
 }
 
 func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 	topics := split(v.Text("topics"))
-	s := migrate.Sink{
-		Kind:    "kafka",
-		Brokers: split(v.Text("brokers")),
-		Topic:   "fluent-bit",
-		Format:  "json",
-	}
+	s := migrate.Sink{Kind: "kafka", Brokers: split(v.Text("brokers")), Topic: "fluent-bit",
+		Format: "json"}
 	if len(topics) > 0 {
 		s.Topic = topics[0]
 	}
 	if len(topics) > 1 {
-		c.Note(
-			v.Get("topics"),
-			migrate.Differs,
-			"all records go to the first topic; an expression as topic selects one per record",
-		)
+		c.Note(v.Get("topics"), migrate.Differs, "all records go to the first topic; an "+
+			"expression as topic selects one per record")
 	}
 	v.Ignore("format", "timestamp_key", "timestamp_format", "message_key", "queue_full_retries")
 	for _, name := range v.Names() {
 		if strings.HasPrefix(name, "rdkafka.") {
-			c.Note(
-				v.Get(name),
-				migrate.Lost,
-				"options of librdkafka are not supported: see docs/kafka.md",
-			)
+			c.Note(v.Get(name), migrate.Lost, "options of librdkafka are not supported: see "+
+				"docs/kafka.md")
 		}
 	}
 	return s
@@ -190,13 +165,8 @@ func (c *converter) kafka(v *migrate.Value) migrate.Sink {
 
 func (c *converter) file(v *migrate.Value, tag string) migrate.Sink {
 	name := cmp.Or(v.Text("file"), strings.ReplaceAll(tag, "*", ""))
-	c.Note(
-		v,
-		migrate.Differs,
-		"%s",
-		fmt.Sprintf("lines are JSON objects without the tag and the time of the format "+
-			"%q", cmp.Or(v.Text("format"), "out_file")),
-	)
+	c.Note(v, migrate.Differs, "lines are JSON objects without the tag and the time of the format "+
+		"%q", cmp.Or(v.Text("format"), "out_file"))
 	v.Ignore("template", "delimiter", "label_delimiter", "mkdir", "csv_column_names")
 	return migrate.Sink{Kind: "file", Path: path.Join(v.Text("path"), name), Format: "ndjson"}
 }

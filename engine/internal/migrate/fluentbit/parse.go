@@ -85,11 +85,7 @@ func cutFold(s, prefix string) (string, bool) {
 func add(section *migrate.Value, name string, line int, value string) {
 	v := migrate.NewText(section.Key+"."+name, line, value)
 	if old := section.Get(name); old != nil {
-		list := migrate.NewList(old.Key, old.Line)
-		for _, item := range append(old.List(), v) {
-			list.Append(item)
-		}
-		v = list
+		v = migrate.NewList(old.Key, old.Line, append(old.List(), v)...)
 	}
 	section.Set(name, v)
 }
@@ -119,13 +115,13 @@ func parseYAML(text string) (config, error) {
 	if err != nil {
 		return config{}, err
 	}
-	c := config{service: lower(top.Get("service"))}
+	c := config{service: top.Get("service").LowerNames()}
 	for _, part := range []struct {
 		name string
 		into *[]*migrate.Value
 	}{{"inputs", &c.inputs}, {"filters", &c.filters}, {"outputs", &c.outputs}} {
 		for _, v := range top.List("pipeline", part.name) {
-			*part.into = append(*part.into, lower(v))
+			*part.into = append(*part.into, v.LowerNames())
 		}
 	}
 	if len(c.inputs)+len(c.outputs) == 0 {
@@ -138,20 +134,4 @@ func parseYAML(text string) (config, error) {
 		}
 	}
 	return c, nil
-}
-
-// lower returns a copy of a group with its names in lower case. For nil it returns nil.
-func lower(v *migrate.Value) *migrate.Value {
-	if v == nil {
-		return nil
-	}
-	g := migrate.NewGroup(v.Key, v.Line)
-	g.Get()
-	for _, name := range v.Names() {
-		g.Set(strings.ToLower(name), v.Get(name))
-	}
-	for _, name := range g.Names() { // Get marks the settings of the original as read
-		g.Unmark(name)
-	}
-	return g
 }

@@ -1,13 +1,13 @@
 package vector
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc64"
 	"io"
 	"path/filepath"
-	"strconv"
 
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 	"github.com/penstock-io/penstock/vfs"
@@ -26,13 +26,8 @@ type stored struct {
 
 // fingerprint reads the options of the checksum from v, the section fingerprint of a source.
 func (s *stored) fingerprint(v *migrate.Value) {
-	s.lines = 1
-	if n, err := strconv.Atoi(v.Text("lines")); err == nil && n > 0 {
-		s.lines = n
-	}
-	if n, err := strconv.Atoi(v.Text("ignored_header_bytes")); err == nil && n > 0 {
-		s.skip = n
-	}
+	s.lines = cmp.Or(v.Positive("lines"), 1)
+	s.skip = v.Positive("ignored_header_bytes")
 	v.Ignore("strategy", "bytes")
 }
 
@@ -61,38 +56,22 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 		return c.Carried, fmt.Errorf("checkpoints: %w", err)
 	}
 	if text == nil {
-		c.Note(
-			"checkpoints",
-			migrate.Differs,
-			"%s does not exist: the option start applies to every file. To resume at Vector's "+
-				"positions, import on its machine after it has stopped",
-			name,
-		)
+		c.Note("checkpoints", migrate.Differs, "%s does not exist: the option start applies to "+
+			"every file. To resume at Vector's positions, import on its machine after it has "+
+			"stopped", name)
 		return c.Carried, nil
 	}
 	var all checkpoints
 	if err := json.Unmarshal(text, &all); err != nil || all.Version != "1" {
-		c.Note(
-			"checkpoints",
-			migrate.Differs,
-			"%s cannot be read (version %q, %v): every file is read from its beginning, and "+
-				"repeats the data that Vector delivered",
-			name,
-			all.Version,
-			err,
-		)
+		c.Note("checkpoints", migrate.Differs, "%s cannot be read (version %q, %v): every file "+
+			"is read from its beginning, and repeats the data that Vector delivered", name,
+			all.Version, err)
 		return c.Carried, nil
 	}
 	err = s.marks(c, all)
-	c.Note(
-		"checkpoints",
-		migrate.Differs,
-		"%d files resume at their positions in %s, which has %d; data that Vector delivered "+
-			"after its last checkpoint is repeated",
-		len(c.Marks),
-		name,
-		len(all.Checkpoints),
-	)
+	c.Note("checkpoints", migrate.Differs, "%d files resume at their positions in %s, which has "+
+		"%d; data that Vector delivered after its last checkpoint is repeated", len(c.Marks), name,
+		len(all.Checkpoints))
 	return c.Carried, err
 }
 
@@ -109,7 +88,7 @@ func (s stored) marks(c *migrate.Carrier, all checkpoints) error {
 	var found []file
 	equal := make(map[uint64]int) // number of files by checksum
 	bySum, byInode := all.index()
-	err := c.Matching(s.include, s.exclude, func(path string, _ vfs.Dir, f vfs.File) error {
+	err := c.Matching(s.include, s.exclude, func(path string, f vfs.File) error {
 		info, err := f.Stat()
 		if err != nil {
 			return err

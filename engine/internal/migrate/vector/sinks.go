@@ -34,12 +34,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	case "file":
 		s.Kind, s.Path, s.Format = kind, v.Text("path"), format(v, "ndjson")
 		if i := strings.IndexAny(s.Path, "%{"); i >= 0 {
-			c.Note(
-				v.Get("path"),
-				migrate.Differs,
-				"paths by time or field are not supported: one file is written, and the option "+
-					"rotate renames it",
-			)
+			c.Note(v.Get("path"), migrate.Differs, "paths by time or field are not supported: "+
+				"one file is written, and the option rotate renames it")
 			s.Path = regexp.MustCompile(`[-_.]?(%[a-zA-Z]|\{\{[^}]*\}\})`).
 				ReplaceAllString(s.Path, "")
 		}
@@ -52,14 +48,8 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 			"penstock", kind)
 		return migrate.Sink{}
 	}
-	if v.Get("buffer") != nil {
-		c.Note(
-			v.Get("buffer"),
-			migrate.Unneeded,
-			"penstock has no buffer: unread data stays in the files, and the checkpoint has the "+
-				"position in each",
-		)
-	}
+	c.Note(v.Get("buffer"), migrate.Unneeded, "penstock has no buffer: unread data stays in the "+
+		"files, and the checkpoint has the position in each")
 	return s
 }
 
@@ -115,20 +105,11 @@ func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
 			part[i] = cmp.Or(v.Text("data_stream", key), part[i])
 		}
 		s.Index = strings.Join(part, "-")
-		c.Note(
-			v.Get("mode"),
-			migrate.Differs,
-			"documents of a data stream need @timestamp: set it from a field",
-		)
+		c.Note(v.Get("mode"), migrate.Differs, "documents of a data stream need @timestamp: set "+
+			"it from a field")
 	case s.Index == "" || strings.ContainsAny(s.Index, "%{"):
-		c.Note(
-			v,
-			migrate.Differs,
-			"an index by day or field (%q) became the single index %q: use a data stream, or an "+
-				"alias with a rollover",
-			s.Index,
-			"vector",
-		)
+		c.Note(v, migrate.Differs, "an index by day or field (%q) became the single index %q: "+
+			"use a data stream, or an alias with a rollover", s.Index, "vector")
 		s.Index = "vector"
 	}
 }
@@ -163,12 +144,8 @@ func (c *converter) loki(v *migrate.Value, s *migrate.Sink) {
 		case m != nil:
 			s.LabelFields = append(s.LabelFields, m[1])
 			if m[1] != name {
-				c.Note(
-					labels.Get(name),
-					migrate.Differs,
-					"the label gets the name of its field, %s",
-					m[1],
-				)
+				c.Note(labels.Get(name), migrate.Differs, "the label gets the name of its field, "+
+					"%s", m[1])
 			}
 		case strings.Contains(value, "{{"):
 			c.Note(labels.Get(name), migrate.Lost, "labels are constants or fields in penstock")
@@ -191,11 +168,7 @@ func (c *converter) http(v *migrate.Value, s *migrate.Sink) {
 		s.Body = "raw"
 	}
 	if m := v.Text("method"); m != "" && m != "post" {
-		c.Note(
-			v.Get("method"),
-			migrate.Differs,
-			"the method is POST: set method to %s",
-			strings.ToUpper(m),
-		)
+		c.Note(v.Get("method"), migrate.Differs, "the method is POST: set method to %s",
+			strings.ToUpper(m))
 	}
 }

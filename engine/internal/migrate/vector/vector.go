@@ -18,9 +18,6 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// DefaultData is the data directory of an installed package of Vector.
-const DefaultData = "/var/lib/vector"
-
 // Convert converts a configuration, which is TOML if isTOML is set and YAML otherwise. If data is
 // not "", it replaces the option data_dir.
 func Convert(text string, isTOML bool, data string) (migrate.Result, error) {
@@ -34,10 +31,8 @@ func Convert(text string, isTOML bool, data string) (migrate.Result, error) {
 	if err != nil {
 		return migrate.Result{}, err
 	}
-	c := &converter{top: top,
-		Builder: migrate.NewBuilder("Converted from Vector's config by `penstock import vector`. " +
-			"Read its notes before the first start.")}
-	c.data = cmp.Or(data, top.Text("data_dir"), DefaultData)
+	c := &converter{migrate.NewBuilder("Vector's config", "vector"), top,
+		cmp.Or(data, top.Text("data_dir"), "/var/lib/vector")}
 	c.convert()
 	return c.Result("vector", top), nil
 }
@@ -49,20 +44,8 @@ type converter struct {
 }
 
 func (c *converter) convert() {
-	c.top.Ignore(
-		"data_dir",
-		"api",
-		"timezone",
-		"log_schema",
-		"acknowledgements",
-		"healthchecks",
-		"proxy",
-		"schema",
-		"secret",
-		"enrichment_tables",
-		"tests",
-		"expire_metrics_secs",
-	)
+	c.top.Ignore("data_dir", "api", "timezone", "log_schema", "acknowledgements", "healthchecks",
+		"proxy", "schema", "secret", "enrichment_tables", "tests", "expire_metrics_secs")
 	sources := c.top.Get("sources")
 	for _, name := range sources.Names() {
 		c.source(name, sources.Get(name))
@@ -89,14 +72,9 @@ func (c *converter) source(name string, v *migrate.Value) {
 	if key := v.Text("file_key"); key != "" {
 		p.Extra = append(p.Extra, "meta: { file: "+migrate.Quote(key)+" }")
 	}
-	limit := 100 << 10
-	if n, err := strconv.Atoi(v.Text("max_line_bytes")); err == nil && n > 0 {
-		limit = n
-	}
-	p.Extra = append(
-		p.Extra,
-		fmt.Sprintf("max_record: %dB # longer lines are split, not dropped", limit),
-	)
+	limit := cmp.Or(v.Positive("max_line_bytes"), 100<<10)
+	p.Extra = append(p.Extra,
+		fmt.Sprintf("max_record: %dB # longer lines are split, not dropped", limit))
 	c.multiline(v.Get("multiline"), &p)
 	if d := v.Text("line_delimiter"); d != "" && d != "\n" {
 		p.Extra = append(p.Extra, "framing: { by: delimiter, delimiter: "+strconv.Quote(d)+" }")
@@ -104,19 +82,13 @@ func (c *converter) source(name string, v *migrate.Value) {
 	for _, key := range []string{
 		"ignore_older_secs", "ignore_older", "remove_after_secs", "encoding",
 	} {
-		if o := v.Get(key); o != nil {
-			c.NoteLost(o, "has no equivalent in the source tail: see docs/tail.md")
-		}
+		c.NoteLost(v.Get(key), "has no equivalent in the source tail: see docs/tail.md")
 	}
 	v.Ignore("glob_minimum_cooldown_ms", "ignored_header_bytes", "max_read_bytes", "oldest_first",
 		"rotate_wait_secs", "offset_key", "host_key", "ignore_checkpoints", "ignore_not_found",
 		"acknowledgements", "internal_metrics", "start_at_beginning")
-	c.Note(
-		v,
-		migrate.Differs,
-		"a record has only the fields of its line; file, host, source_type and timestamp are "+
-			"not added (the option meta adds file, offset and host)",
-	)
+	c.Note(v, migrate.Differs, "a record has only the fields of its line; file, host, "+
+		"source_type and timestamp are not added (the option meta adds file, offset and host)")
 	s := stored{name: name, include: p.Include, exclude: p.Exclude, data: c.data, maxLine: limit}
 	if dir := v.Text("data_dir"); dir != "" {
 		s.data = dir
@@ -142,11 +114,7 @@ func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 	case mode == "halt_with":
 		way = "end: " + migrate.Quote(condition)
 	default:
-		c.Note(
-			v,
-			migrate.Lost,
-			"this way of joining lines is not supported: see docs/framing.md",
-		)
+		c.Note(v, migrate.Lost, "this way of joining lines is not supported: see docs/framing.md")
 		return
 	}
 	p.Extra = append(p.Extra, "framing: { by: multiline, "+way+" }")
@@ -192,9 +160,7 @@ func takes(v *migrate.Value, from string) bool {
 
 // parsesJSON matches the usual program of a remap transform that only parses JSON.
 var parsesJSON = regexp.MustCompile(
-	`^\.\s*=\s*parse_json!?\(\s*(string!?\(\s*)?\.message\s*\)?\s*\)` +
-		`(\s*\?\?\s*\.)?$`,
-)
+	`^\.\s*=\s*parse_json!?\(\s*(string!?\(\s*)?\.message\s*\)?\s*\)(\s*\?\?\s*\.)?$`)
 
 func (c *converter) transform(t *migrate.Value) []string {
 	kind, source := t.Text("type"), t.Text("source")
