@@ -158,6 +158,79 @@ func TestDamagedFile(t *testing.T) {
 	})
 }
 
+// TestDamagedFileOfSeveralRoutes checks that each route gets the data before the damage in a file,
+// even if another route or an earlier reader of the same route has met the damage before. The
+// damage is reported once. If the file is deleted, it stays open until all routes have met the
+// damage.
+func TestDamagedFileOfSeveralRoutes(t *testing.T) {
+	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
+	// damaged returns a source with a truncated file, whose first route has read it up to there.
+	damaged := func(t *testing.T, p *fixture) (w *writer, n int) {
+		w = newWriter(t, p.dir, time.Now())
+		w.append("x", 20_000)
+		w.pack("x", "a.log.gz", os.O_EXCL)
+		w.remove("x")
+		w.half("a.log.gz", 50)
+		p.start(false)
+		p.pump(20 * time.Second)
+		if n = len(p.exact) + len(p.lines); n < 5000 {
+			t.Fatalf("%d lines; the log:\n%s", n, p.host.Logged())
+		}
+		return w, n
+	}
+	check := func(t *testing.T, p *fixture, n int) {
+		t.Helper()
+		if len(p.exact) != n || strings.Count(p.host.Logged(), "cannot be read to its end") != 1 {
+			t.Errorf("%d lines, want %d; the log:\n%s", len(p.exact), n, p.host.Logged())
+		}
+	}
+	t.Run("a route that starts later", func(t *testing.T) {
+		bubble(t, change, func(t *testing.T, p *fixture) {
+			_, n := damaged(t, p)
+			second := p.withSecond()
+			p.setRoutes()
+			second.open(p.source, false)
+			p.pump(20 * time.Second)
+			check(t, p, n)
+			check(t, second, n)
+		})
+	})
+	t.Run("a route that restarts with unsaved records", func(t *testing.T) {
+		bubble(t, change, func(t *testing.T, p *fixture) {
+			p.lag = time.Hour
+			_, n := damaged(t, p)
+			p.close()
+			p.reopen()
+			p.lag = time.Second
+			p.pump(20 * time.Second)
+			check(t, p, n)
+		})
+	})
+	t.Run("a slower route, and the file is deleted", func(t *testing.T) {
+		bubble(t, change, func(t *testing.T, p *fixture) {
+			second := p.withSecond()
+			p.start(false)
+			second.limits.Bytes = 1 << 10 // the first route meets the damage long before
+			w := newWriter(t, p.dir, time.Now())
+			w.append("x", 20_000)
+			w.pack("x", "a.log.gz", os.O_EXCL)
+			w.remove("x")
+			w.half("a.log.gz", 50)
+			for len(p.exact)+len(p.lines) == 0 {
+				if err := p.step(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.remove("a.log.gz")
+			p.pump(time.Minute)
+			if n := len(p.exact); n < 5000 || len(second.exact) != n ||
+				strings.Count(p.host.Logged(), "is gone before it was read to its end") != 1 {
+				t.Errorf("%d and %d lines; the log:\n%s", n, len(second.exact), p.host.Logged())
+			}
+		})
+	})
+}
+
 // TestEmptyCompressedFile checks that an empty compressed file causes no work, and that data
 // written to it later is read.
 func TestEmptyCompressedFile(t *testing.T) {

@@ -133,14 +133,15 @@ func (u *unpacker) hasNothing(f *file, head []byte) bool {
 	case !u.c.strategy.grows():
 		return false
 	}
-	f.ensureExtras().nothing = versionOf(f.info)
+	f.ensureExtras().empty = versionOf(f.info)
 	u.c.handles.close(f)
 	return true
 }
 
 // isBroken reports whether reading a compressed file has failed, and logs the failure. A truncated
-// or damaged file is tried again when it has changed, or is given up if only its handle leads to
-// it. cur is nil if the file is not identified yet.
+// or damaged file stays open until every route has read it up to the damage. Then it is closed and
+// tried again when it has changed, or is given up if only its handle leads to it. cur is nil if the
+// file is not identified yet.
 func (u *unpacker) isBroken(f *file, cur *cursor) bool {
 	view := f.view
 	if cur != nil {
@@ -156,36 +157,35 @@ func (u *unpacker) isBroken(f *file, cur *cursor) bool {
 	case !unpack.Broken(err):
 		u.c.handles.fail(f, err)
 		return true
-	case f.entry != nil && f.byHandle():
+	}
+	allMet := f.all((*cursor).isDrained)
+	if f.entry != nil && f.byHandle() && allMet {
 		u.c.lose(f, err.Error())
 		return true
-	}
-	f.ensureExtras().nothing = versionOf(f.info)
-	read := int64(0)
-	if cur != nil {
-		cur.stamp()
-		cur.drained = f.info.Size
-		read = cur.pos.Next
 	}
 	if f.trouble == nil {
 		u.c.log.Warn("a compressed file cannot be read to its end; the whole records before are "+
 			"delivered, the file is left where it is, "+
-			"and read on when it has changed", "file", f.label, "delivered", read, "error", err)
+			"and read on when it has changed", "file", f.label, "delivered", f.read(), "error", err)
 		u.c.count("files_unreadable", 1)
 		f.trouble = &trouble{}
 	}
-	f.trouble.broken, f.trouble.last, f.trouble.failures.N = true, err, onceTries
-	u.c.handles.close(f)
+	f.trouble.broken, f.trouble.last, f.trouble.failures.N = versionOf(f.info), err, onceTries
+	if allMet {
+		u.c.handles.close(f)
+	}
 	return true
 }
 
-// isTroubled reports whether a file that could not be read is skipped for now.
-func (u *unpacker) isTroubled(f *file, now time.Duration) bool {
+// isTroubled reports whether a route skips a file for now, because the file could not be read. A
+// route skips a damaged file only after it has read the file up to the damage.
+func (u *unpacker) isTroubled(r *Reader, f *file, now time.Duration) bool {
+	cur := f.by(r)
 	switch {
 	case f.trouble == nil:
 		return false
-	case f.trouble.broken:
-		return f.isNothingNew()
+	case f.trouble.broken.is(f.info) && (cur == nil || cur.isDrained()):
+		return true
 	case f.trouble.retryAt > now:
 		u.c.pace.dueAt(f.trouble.retryAt)
 		return true

@@ -112,6 +112,9 @@ func (cur *cursor) isSealed() bool { return cur.sealed }
 // data was last verified to be in it.
 func (cur *cursor) changed() bool { return !cur.verified.is(cur.f.info) }
 
+// isDrained reports whether the route has handed out all whole records of the file as it is now.
+func (cur *cursor) isDrained() bool { return cur.drained == cur.f.info.Size && !cur.changed() }
+
 func (cur *cursor) stamp() { cur.verified = versionOf(cur.f.info) }
 
 // blank reports whether the route has read nothing of the file.

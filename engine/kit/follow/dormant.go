@@ -271,9 +271,7 @@ func (z *dormant) isIdle(f *file) bool {
 	return z.c.table.has(f) && z.c.table.byLabel[f.label] == f && f.entry.file == f &&
 		f.all(func(cur *cursor) bool {
 			return !cur.sealed && !cur.touch && !cur.skipping() && !cur.partial() &&
-				!cur.changed() &&
-				cur.drained == f.info.Size &&
-				cur.entry == f.entry
+				cur.isDrained() && cur.entry == f.entry
 		})
 }
 

@@ -64,7 +64,7 @@ type extras struct {
 	framing       lines.Framing // its own; nil: the source's
 	folderMissing bool          // awaiting, and its folder is not there
 	unseen        bool          // awaiting: the present content of its inode was not seen
-	nothing       version       // compressed and empty, or damaged: as it was then
+	empty         version       // compressed and empty: as it was then
 	// if the file has an unlisted name: its last listed name. The next run detects the rotation
 	// by this name
 	listed    string
@@ -96,8 +96,9 @@ func (f *file) ensureExtras() *extras {
 // trouble is the reason why a file cannot be read.
 type trouble struct {
 	failures backoff.State
-	// the compressed data is truncated or damaged: it is tried again when the file has changed
-	broken  bool
+	// the version of the file in which the compressed data is truncated or damaged. Each route
+	// reads it up to the damage, and reads on when the file has changed
+	broken  version
 	retryAt time.Duration
 	last    error
 }
@@ -252,12 +253,10 @@ func (f *file) close() error {
 	return err
 }
 
-// isEmpty reports whether a compressed file without an id was empty or damaged and has not changed
-// since.
-func (f *file) isEmpty() bool { return f.view != nil && f.entry == nil && f.isNothingNew() }
-
-// isNothingNew reports whether a compressed file that was empty or damaged has not changed since.
-func (f *file) isNothingNew() bool { return f.extras != nil && f.extras.nothing.is(f.info) }
+// isEmpty reports whether a compressed file without an id was empty and has not changed since.
+func (f *file) isEmpty() bool {
+	return f.view != nil && f.entry == nil && f.extras != nil && f.extras.empty.is(f.info)
+}
 
 // isUnidentified reports whether a file with readable bytes is not identified yet.
 func (f *file) isUnidentified() bool {

@@ -85,7 +85,7 @@ func (g *growing) mayBeListed(f *file) bool {
 func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	c, cur := g.c, f.by(r)
 	isSealed := cur != nil && cur.sealed
-	if c.unpacker.isTroubled(f, now) || f.entry != nil && cur == nil || f.isUnlisted() &&
+	if c.unpacker.isTroubled(r, f, now) || f.entry != nil && cur == nil || f.isUnlisted() &&
 		!isSealed && !g.reach(f) {
 		return false
 	}
@@ -106,7 +106,7 @@ func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 		return c.copies.mayCompareAgain(f, now)
 	case f.entry == nil:
 		return !c.identify.recall(f)
-	case f.info.Size != cur.drained || cur.changed() || cur.touch:
+	case !cur.isDrained() || cur.touch:
 		return true
 	}
 	at, partial := g.end(f).at, cur.partial()

@@ -267,9 +267,9 @@ func (h *handles) unreadNow(f *file, err error) {
 	h.fail(f, err)
 }
 
-// readable notes that f was read.
+// readable notes that f was read. A damaged file counts as unreadable until it has changed.
 func (h *handles) readable(f *file) {
-	if f.trouble != nil {
+	if f.trouble != nil && !f.trouble.broken.is(f.info) {
 		h.c.log.Info("a file can be read again", "file", f.label, "after_failures", f.trouble.failures.N)
 		f.trouble = nil
 	}

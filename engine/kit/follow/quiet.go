@@ -35,7 +35,7 @@ func (q *quiet) ready(r *Reader, f *file, now time.Duration) bool {
 	c := q.c
 	cur := f.by(r)
 	switch {
-	case c.unpacker.isTroubled(f, now), f.entry != nil && cur == nil:
+	case c.unpacker.isTroubled(r, f, now), f.entry != nil && cur == nil:
 		return false
 	case cur != nil && cur.sealed:
 		return cur.changed()

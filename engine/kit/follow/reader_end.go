@@ -24,7 +24,7 @@ func (r *Reader) isAtEnd(f *file) bool {
 	switch {
 	case cur != nil && cur.sealed, f.entry != nil && cur == nil:
 		return true
-	case g == nil, f.isUnlisted(), f.trouble != nil && f.trouble.broken:
+	case g == nil, f.isUnlisted(), f.trouble != nil && f.trouble.broken.ok:
 		return false
 	case f.info.Size == 0:
 		return true
@@ -33,7 +33,7 @@ func (r *Reader) isAtEnd(f *file) bool {
 	case (g.PartialWait > 0 || f.view != nil) && cur.partial():
 		return false // the last record has no end yet, and will be handed out without one
 	}
-	return f.info.Size == cur.drained && !cur.changed()
+	return cur.isDrained()
 }
 
 // ended reports whether a reader has ended, and returns the result. If the routes have to stop
