@@ -158,9 +158,9 @@ func TestDamagedFile(t *testing.T) {
 	})
 }
 
-// TestDamagedFileOfSeveralRoutes checks that each route gets the data before the damage in a file,
-// even if another route or an earlier reader of the same route has met the damage before. The
-// damage is reported once. If the file is deleted, it stays open until all routes have met the
+// TestDamagedFileOfSeveralRoutes checks that each route gets the data before the damage in a file.
+// It must not matter whether another route or an earlier reader of the route has met the damage.
+// The damage is reported once. If the file is deleted, it stays open until all routes have met the
 // damage.
 func TestDamagedFileOfSeveralRoutes(t *testing.T) {
 	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
