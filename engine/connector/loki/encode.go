@@ -21,12 +21,12 @@ import (
 //
 // There is one stream for each set of labels, in the order in which the sets first appear. A line
 // without metadata has only the first two elements.
-func (l codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
+func (c codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	streams := make(map[string][]int)
 	var order []string
 	var labels []byte
 	for _, i := range b.AppendKept(nil) {
-		labels = l.appendLabels(labels[:0], b, i)
+		labels = c.appendLabels(labels[:0], b, i)
 		if _, ok := streams[string(labels)]; !ok {
 			order = append(order, string(labels))
 		}
@@ -44,16 +44,16 @@ func (l codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 				dst = append(dst, ',')
 			}
 			dst = append(dst, `["`...)
-			at := httpsink.TimeOf(b, i, l.Timestamp, timeOfReading(b, i))
+			at := httpsink.TimeOf(b, i, c.Timestamp, timeOfReading(b, i))
 			dst = strconv.AppendInt(dst, at.UnixNano(), 10)
 			dst = append(dst, `",`...)
-			if l.isText(b, i) {
+			if c.isText(b, i) {
 				dst = ndjson.AppendString(dst, bytes.TrimRight(b.Text(i), "\r\n"))
 			} else {
 				line = ndjson.AppendRecord(line[:0], b, i)
 				dst = ndjson.AppendString(dst, line)
 			}
-			dst = append(l.appendMetadata(dst, b, i), ']')
+			dst = append(c.appendMetadata(dst, b, i), ']')
 		}
 		dst = append(dst, `]}`...)
 	}
