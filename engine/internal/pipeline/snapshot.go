@@ -86,12 +86,14 @@ func (r *route) snapshot() (s status.Route, err error) {
 	return s, err
 }
 
-// addPast adds to s the attempts, redeliveries, duplicates and counts of workers of the slot's
-// earlier routes (past). The counts of records in s already include those of the earlier routes
-// (see continueFrom).
+// addPast adds the counts of attempts and workers of the slot's earlier routes (past) to s. The
+// counts of records in s already include those of the earlier routes (see continueFrom).
 func addPast(s *status.Route, past status.Route) {
 	s.Attempts += past.Attempts
 	s.Redelivered += past.Redelivered
+	s.RedeliveryWaited += past.RedeliveryWaited
+	s.Hedged += past.Hedged
+	s.Poisoned += past.Poisoned
 	s.Duplicates += past.Duplicates
 	for _, old := range past.Workers {
 		i := slices.IndexFunc(s.Workers, func(w status.Worker) bool { return w.Name == old.Name })
