@@ -18,8 +18,8 @@ import (
 
 // Message is a notification with a valid signature.
 type Message struct {
-	// ID identifies the notification and all its repetitions. It is the header Webhook-Id of
-	// Standard Webhooks, or else the header Idempotency-Key.
+	// ID identifies the notification and all its repetitions. StandardWebhooks takes it from the
+	// header Webhook-Id, and HMAC from the header Idempotency-Key.
 	ID string
 
 	// Sent is the time at which this repetition was signed. Zero if the signature has no time.

@@ -34,11 +34,11 @@ import (
 
 // Options configures a Limiter. The zero value works.
 type Options struct {
-	// Window chooses the algorithm that sets the limit. Nil means window.Queue{Short: true}, which
-	// keeps the queue at the server short. Its probes work only if there are thousands of calls per
-	// minute. Plain window.Queue{} allows a longer queue. Use window.AIMD{} for a server shared
-	// with clients that do not limit themselves. New refuses window.Credit, because it needs a
-	// server that advertises its window.
+	// Window chooses the algorithm that sets the limit. Nil means window.Queue{Short: true}. It
+	// keeps the queue at the server short by probes that drain the queue now and then, and needs
+	// thousands of calls per minute. Plain window.Queue{} allows a longer queue. Use window.AIMD{}
+	// for a server shared with clients that do not limit themselves. New refuses window.Credit,
+	// because it needs a server that advertises its window.
 	Window window.Algorithm
 
 	// MaxWaiting bounds the number of callers that wait for a permit. Zero means 1000. If it is

@@ -285,10 +285,10 @@ type Reservation struct {
 	at      time.Duration
 }
 
-// Reserve books n events behind those of all waiting callers. It still makes these callers wait
-// longer, because the limiter counts the booked events at once. Make the events happen after
-// Reservation.Delay, or give them up by Reservation.Cancel. Reserve returns false if n exceeds the
-// burst.
+// Reserve books n events. Their Reservation.Delay is long enough for the events of all waiting
+// callers to happen first. These callers wait longer nevertheless, because the limiter counts the
+// booked events at once. Make the events happen after the Delay, or give them up by
+// Reservation.Cancel. Reserve returns false if n exceeds the burst.
 func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

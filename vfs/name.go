@@ -42,9 +42,9 @@ func CheckName(op, name string, dirOK bool) error {
 	return nil
 }
 
-// NotRegular returns the error of the operation op on a path (name), if a file on this path is not
-// of the type that op needs. mode has the type of this file, and part is the element of name that
-// leads to it. Example: for the name "logs/a", part is "logs" if logs is a symlink. The error wraps
+// NotRegular returns the error of the operation op on the path name, for a file of the wrong type
+// on this path. mode has the type of the file, and part is the element of name that leads to it.
+// Example: for the name "logs/a", part is "logs" if logs is a symlink. The error wraps
 // ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)

@@ -16,7 +16,7 @@ type Reserver interface {
 	Reserve(from, length int64) error
 }
 
-// WriteBacker is implemented by a File that can start writing cached data to disk without waiting.
+// WriteBacker is implemented by a File that can write cached data to disk in the background.
 type WriteBacker interface {
 	// WriteBack starts writing the cached bytes in the range [from, to). It may block while the
 	// disk's queue is full.

@@ -152,7 +152,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestCauseOfACancellation checks that round trippers return the cause of a request's cancellation.
+// TestCauseOfACancellation checks that canceled requests do not open the breaker, even if the round
+// tripper returns only the cause of the cancellation.
 func TestCauseOfACancellation(t *testing.T) {
 	next := func(cancel context.CancelCauseFunc) trip {
 		return func(req *http.Request) (*http.Response, error) {

@@ -15,8 +15,8 @@ type event struct {
 	order int
 }
 
-// TestOrder checks that events are ordered by time, then events of At before events of AtEnd, then
-// by their scheduling.
+// TestOrder checks the order of the events: by time; at one time, events of At before events of
+// AtEnd; among these, in the order of their scheduling.
 func TestOrder(t *testing.T) {
 	var k kernel.Kernel[event]
 	rnd := kernel.Rand(1, 2)

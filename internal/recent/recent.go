@@ -28,8 +28,8 @@ func (w *Window) Add(now time.Duration, which int, n int64) {
 	w.sums[which] += n
 }
 
-// TakeOut undoes one event of a count. If the newest part has none, because the window has moved
-// on, TakeOut does nothing.
+// TakeOut removes one event from the newest part of the count with the given index. If this part
+// has none, because the window has moved on, TakeOut does nothing.
 func (w *Window) TakeOut(now time.Duration, which int) {
 	if w.advance(now); w.parts[w.newest%Parts][which] > 0 {
 		w.Add(now, which, -1)
