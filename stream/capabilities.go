@@ -72,10 +72,10 @@ type TransactionalSink interface {
 	// transaction. It is called by the checkpoint's goroutine. After an error it is called again
 	// for the same partitions.
 	//
-	// The engine passes only partitions of which nothing was delivered or stored since Load, and
-	// those deleted more than an hour ago. In other partitions, an attempt to deliver a batch may
-	// still be running. By the entries of the ledger, this attempt finds out whether an earlier
-	// attempt has stored the batch already. So these entries must not be deleted yet.
+	// The engine passes a partition at once if nothing of it was delivered or stored since Load. It
+	// passes any other partition only an hour after its deletion. Before that, an attempt to
+	// deliver a batch of the partition may still be running. Such an attempt needs the entries of
+	// the ledger: they show whether an earlier attempt has stored the batch already.
 	Prune(ctx context.Context, partitionIDs []string) error
 }
 

@@ -160,8 +160,8 @@ func TestRestartedRouteIsNotDone(t *testing.T) {
 	})
 }
 
-// TestOnlyRouteRestartsBeforeItSaved checks the same with one route: the deleted file stays open
-// until the route has saved its end.
+// TestOnlyRouteRestartsBeforeItSaved checks a single route that restarts before it has saved the
+// end of a deleted file. The file stays open, and the route reads its end again.
 func TestOnlyRouteRestartsBeforeItSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := twoRoutes(t, follow.Growing{})

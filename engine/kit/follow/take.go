@@ -210,8 +210,8 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 
 // atOnce is the maximum number of unread bytes that are read by one system call together with the
 // delivered bytes before them. A larger read takes so long that the file may be emptied and
-// rewritten meanwhile. The delivered bytes are then verified by a second call after the read, which
-// costs little in comparison.
+// rewritten meanwhile. After a larger read, a second call therefore verifies the delivered bytes.
+// It costs little in comparison.
 const atOnce = 64 << 10
 
 // verifyRead reports whether the file still has the data that was delivered before the last Fill,
@@ -283,8 +283,8 @@ func isUntouched(h vfs.File, was stat) bool {
 }
 
 // skip makes the route skip the bytes before cur.skipTo. It adds a span without bytes to b, so that
-// they count as settled (delivered, dead or dropped). ok reports whether it has added the span.
-// stay reports whether b has no room for the span.
+// they count as settled (delivered, dead-lettered or dropped). ok reports whether it has added the
+// span. stay reports whether b has no room for the span.
 //
 // If cur has replaced another cursor in a copy (see copies.separate), skip also ends that cursor.
 // Its partition is sealed only after the span, because the seal deletes its progress. Before the

@@ -79,8 +79,8 @@ func TestHeldBackIsLookedAtSeldom(t *testing.T) {
 
 // unlistedAfterRestart returns a route that has read a.log in an earlier run and restarts with a
 // limit of one open file. Before the restart, the function change renames a.log to the unlisted
-// name a.old, or prepares this renaming. b.log is read first, and a.old cannot be opened a second
-// time.
+// name a.old, or prepares this renaming. b.log is read first. After a.old was opened once, each
+// further attempt to open it fails.
 func unlistedAfterRestart(t *testing.T, change func(d *folder)) (d *folder, r *route) {
 	t.Helper()
 	d, _, _ = twoRoutes(t, follow.Growing{})
