@@ -55,8 +55,9 @@ type unpacker struct {
 	decoders unpack.Decoders
 }
 
-// firstHead reads the head of a file that has no id yet and determines its compression. If l is not
-// nil and files cannot grow, l keeps the bytes, so that they need not be read again.
+// firstHead reads the head (the first bytes) of a file that has no id yet, and determines its
+// compression. If l is not nil and files cannot grow, l keeps the bytes, so that they need not be
+// read again.
 func (u *unpacker) firstHead(f *file, l *filler) ([]byte, error) {
 	if f.view == nil {
 		read := f.readHead

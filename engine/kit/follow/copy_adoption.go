@@ -178,9 +178,9 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	}
 }
 
-// endOriginal ends the cursor that cur has replaced in a copy (see separate), so that the route
-// hands out the seal of its partition. When no route reads that partition any more, the copy gets
-// the id of the partition of cur.
+// endOriginal ends the cursor that cur has replaced in a copy (see separate). The route then hands
+// out the seal of that cursor's partition: a span that marks its end. When no route reads that
+// partition any more, the copy gets the id of the partition of cur.
 func (k *copies) endOriginal(cur *cursor) {
 	f, r, original := cur.f, cur.r, cur.original
 	if original == nil {

@@ -216,7 +216,7 @@ func (r *route) forget() {
 	}
 }
 
-// TestOnceDropsProgressOfWhatIsGone checks that a run with Once drops the progress of a deleted
+// TestOnceDropsProgressOfWhatIsGone checks that a finite run (Once) drops the progress of a deleted
 // file. The wait for its copy and the run may end with the same listing.
 func TestOnceDropsProgressOfWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

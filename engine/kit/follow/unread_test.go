@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestHeldBackAndGone checks a held-back copy that loses its name. Its data is read in its original
-// or under its new name, and no loss is reported. The loss of an unread separate file is reported.
+// TestHeldBackAndGone checks a held-back copy (one that is not read yet) that loses its name. Its
+// data is read in its original or under its new name, and no loss is reported. The loss of an
+// unread separate file is reported.
 func TestHeldBackAndGone(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -54,8 +55,8 @@ func TestHeldBackAndGone(t *testing.T) {
 	}
 }
 
-// TestHeldBackIsLookedAtSeldom checks that a held-back copy is compared again only when something
-// may have changed, or else once in poll_max, and not at each listing.
+// TestHeldBackIsLookedAtSeldom checks that a held-back copy (one that is not read yet) is compared
+// again only when something may have changed, or else once in poll_max, and not at each listing.
 func TestHeldBackIsLookedAtSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})
@@ -171,7 +172,7 @@ func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
 }
 
 // TestOnceWithUnreadableUnlisted checks a file of an earlier run that was renamed out of the
-// listing and cannot be opened. A run with Once fails if the file has unread data.
+// listing and cannot be opened. A finite run (Once) fails if the file has unread data.
 func TestOnceWithUnreadableUnlisted(t *testing.T) {
 	for _, added := range []string{"4 four\n", ""} {
 		t.Run(added, func(t *testing.T) {
