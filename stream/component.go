@@ -86,8 +86,8 @@ type Component struct {
 	Role Role
 	Name string // the key in a config; snake_case
 	// When selects one of several components with the same role and name. It is the key of an
-	// option: a config that sets this option gets this component. A config that sets the option of
-	// no such component gets the one with an empty When. Example: there are two sinks `http`, one
+	// option: a config that sets this option gets this component. If a config sets none of these
+	// options, it gets the component with an empty When. Example: there are two sinks `http`, one
 	// with the When "url". A config with the option `url` gets this one.
 	When string
 	// Options returns a pointer to a struct that holds the defaults. docs/configuration.md

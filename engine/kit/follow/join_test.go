@@ -311,7 +311,8 @@ func TestFirstListingKnowsAllRoutes(t *testing.T) {
 }
 
 // TestOnlyTheLedgerHasProgress checks a route that opens late with progress that the checkpoint
-// lacks. With start: end, it skips no data of the files that were listed before it opened.
+// lacks. With the option start: end, it skips no data of the files that were listed before it
+// opened.
 func TestOnlyTheLedgerHasProgress(t *testing.T) {
 	for _, known := range []int{6, len(three)} { // bytes of the file when it got its id
 		synctest.Test(t, func(t *testing.T) {

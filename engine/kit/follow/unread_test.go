@@ -55,8 +55,9 @@ func TestHeldBackAndGone(t *testing.T) {
 	}
 }
 
-// TestHeldBackIsLookedAtSeldom checks that a held-back copy (one that is not read yet) is compared
-// again only when something may have changed, or else once in poll_max, and not at each listing.
+// TestHeldBackIsLookedAtSeldom checks a held-back copy (one that is not read yet). It is not
+// compared again at each listing, but only when something may have changed, or else once in
+// poll_max.
 func TestHeldBackIsLookedAtSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})
