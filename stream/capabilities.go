@@ -182,15 +182,15 @@ type SettledReader interface {
 type DrainingReader interface {
 	// Drain is called once, concurrently with Read, when the route drains. After that, Read returns
 	// the data that the source has already taken from its senders, and then io.EOF. The engine
-	// cancels the context of Read only if this takes longer than the option `drain`. For a reader
-	// without the method Drain, the engine cancels the context of Read at once.
+	// cancels the context of Read only if this takes longer than the time of the option `drain`.
+	// For a reader without the method Drain, the engine cancels the context of Read at once.
 	Drain()
 }
 
 // WithdrawingReader is an optional interface of a [Reader] of data that cannot be read again. The
 // senders of the data may take it back before a worker gets it, for example to send it to another
-// process. The reader then calls OpenOptions.Withdraw. Its methods are called concurrently with
-// Read and must not block.
+// process. The reader then calls OpenOptions.Withdraw. The methods of this interface are called
+// concurrently with Read and must not block.
 //
 //	read ──▶ unsent ──first attempt──▶ delivered, dead-lettered or dropped
 //	            └──Unwanted──▶ Withdrawn

@@ -48,7 +48,7 @@ type SourceHost interface {
 	// the goroutine starts when the pipeline runs, before any Open. If New is called only to check
 	// a config, the pipeline does not run, and the goroutine never starts. After the source has
 	// stopped, Go starts nothing. Goroutine names have the form component/part, such as
-	// tail/notify, which no route can have.
+	// tail/notify. No route can have a name of this form.
 	Host
 	// State returns the source's own state directory, for state that belongs to no single route.
 	// The first call opens it, and creates it if it is missing. All calls of one instance return

@@ -367,9 +367,9 @@ func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
 	})
 }
 
-// TestDormantFileIsMovedWhileARouteRestarts checks that the copy of a dormant file is recognised if
-// the file is copied and deleted while a route restarts. The file becomes an awaiting file as soon
-// as it cannot be compared with the copy.
+// TestDormantFileIsMovedWhileARouteRestarts checks a dormant file: one that all routes have
+// delivered, and that is only listed. It is copied and deleted while a route restarts. Its copy
+// must be recognised. As soon as the file cannot be compared with the copy, it awaits a successor.
 func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)

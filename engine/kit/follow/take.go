@@ -157,11 +157,10 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	return true
 }
 
-// verifiedLater reports whether the check that a growing file still has its delivered data can
-// follow the read. The function verifyRead makes this check. A check before the read would cost as
-// many system calls as the read itself. With framing, the check must come first, because framing
-// may fail on the bytes of another file. The check must also come first if the read depends on the
-// state of the file.
+// verifiedLater reports whether verifyRead may check after the read that a growing file still has
+// its delivered data. A check before the read would cost as many system calls as the read itself.
+// With framing, the check must come first, because framing may fail on the bytes of another file.
+// The check must also come first if the read depends on the state of the file.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
 	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||
@@ -263,9 +262,9 @@ func (cur *cursor) distrust() {
 	cur.r.c.pace.soon()
 }
 
-// oldStamp is the minimum age of a modification time that shows whether a file was changed. Times
-// of files are coarse on some file systems, up to 2 s. A write that comes more than oldStamp after
-// the previous one gives the file another modification time on all file systems.
+// oldStamp is the age from which a modification time reliably shows whether a file was changed.
+// Times of files are coarse on some file systems, up to 2 s. A write that comes more than oldStamp
+// after the previous one gives the file another modification time on all file systems.
 const oldStamp = 5 * time.Second
 
 // isUntouched reports whether an open file with an old modification time still has the size and
