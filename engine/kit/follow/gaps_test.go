@@ -278,8 +278,8 @@ func TestRenamedAwayWithHardLink(t *testing.T) {
 }
 
 // TestQuietFileIsCopiedAndDeleted checks a file that was idle for longer than gone_wait before it
-// was moved to another file system or compressed. Its copy is recognised, because gone_wait begins
-// only when the name is gone.
+// was copied and deleted, as by a move to another file system. Its copy is recognised, because
+// gone_wait begins only when the name is gone.
 func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
