@@ -32,7 +32,7 @@ type AuditedSink interface {
 // by one goroutine.
 type Audit interface {
 	// Ledger returns the progress in the ledger of a TransactionalSink. Unlike Load, it does not
-	// end the process that uses the ledger. ok is false if the sink has no ledger.
+	// fence off the process that uses the ledger. ok is false if the sink has no ledger.
 	Ledger(ctx context.Context) (marks []Mark, ok bool, err error)
 	// Expect is called with each batch that was read a second time. It adds the records of b that
 	// are neither dropped nor dead-lettered to the records that the receiver must hold. If the

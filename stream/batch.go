@@ -34,7 +34,8 @@ type Batch struct {
 	pool   *Pool
 	parent *Batch // the batch from which this piece was cut; held until the last Release
 	refs   atomic.Int32
-	// this batch's raw bytes are Data[lo:hi]; hi 0 means all bytes of the spans, except in a piece
+	// the raw bytes of a piece are Data[lo:hi]; in other batches, hi is 0, and the raw bytes are
+	// those of the spans, from the start of Data
 	lo, hi uint32
 	// true after a record was dropped, dead-lettered, added or parsed: the raw bytes then no longer
 	// represent the records

@@ -288,8 +288,9 @@ func pickAtRandom(b *stream.Batch, rnd *rand.Rand) (pieces []*stream.Batch) {
 	return pieces
 }
 
-// TestPickKeepsOriginsApart checks Pick if the first of the records that were made from one source
-// record is dropped. The position of the source record must be in the piece of the kept records.
+// TestPickKeepsOriginsApart checks Pick when two records were made from one source record, and the
+// first of them is dropped. The position of the source record must be in the piece of the second
+// one.
 func TestPickKeepsOriginsApart(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	fill(b, "z\na\n")

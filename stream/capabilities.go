@@ -72,10 +72,10 @@ type TransactionalSink interface {
 	// transaction. It is called by the checkpoint's goroutine. After an error it is called again
 	// for the same partitions.
 	//
-	// The engine passes only partitions of which nothing was delivered or stored since Load, and
-	// those deleted more than an hour ago. In other partitions, an attempt to deliver a batch may
-	// still be running. By the entries of the ledger, this attempt finds out whether an earlier
-	// attempt has stored the batch already. So these entries must not be deleted yet.
+	// The engine passes a partition at once if nothing of it was delivered or stored since Load. It
+	// passes any other partition only an hour after its deletion. Before that, an attempt to
+	// deliver a batch of the partition may still be running. Such an attempt needs the entries of
+	// the ledger: they show whether an earlier attempt has stored the batch already.
 	Prune(ctx context.Context, partitionIDs []string) error
 }
 
@@ -182,15 +182,15 @@ type SettledReader interface {
 type DrainingReader interface {
 	// Drain is called once, concurrently with Read, when the route drains. After that, Read returns
 	// the data that the source has already taken from its senders, and then io.EOF. The engine
-	// cancels the context of Read only if this takes longer than the option `drain`. For a reader
-	// without the method Drain, the engine cancels the context of Read at once.
+	// cancels the context of Read only if this takes longer than the time of the option `drain`.
+	// For a reader without the method Drain, the engine cancels the context of Read at once.
 	Drain()
 }
 
 // WithdrawingReader is an optional interface of a [Reader] of data that cannot be read again. The
 // senders of the data may take it back before a worker gets it, for example to send it to another
-// process. The reader then calls OpenOptions.Withdraw. Its methods are called concurrently with
-// Read and must not block.
+// process. The reader then calls OpenOptions.Withdraw. The methods of this interface are called
+// concurrently with Read and must not block.
 //
 //	read ──▶ unsent ──first attempt──▶ delivered, dead-lettered or dropped
 //	            └──Unwanted──▶ Withdrawn

@@ -48,7 +48,7 @@ type SourceHost interface {
 	// the goroutine starts when the pipeline runs, before any Open. If New is called only to check
 	// a config, the pipeline does not run, and the goroutine never starts. After the source has
 	// stopped, Go starts nothing. Goroutine names have the form component/part, such as
-	// tail/notify, which no route can have.
+	// tail/notify. No route can have a name of this form.
 	Host
 	// State returns the source's own state directory, for state that belongs to no single route.
 	// The first call opens it, and creates it if it is missing. All calls of one instance return
@@ -86,8 +86,8 @@ type Component struct {
 	Role Role
 	Name string // the key in a config; snake_case
 	// When selects one of several components with the same role and name. It is the key of an
-	// option: a config that sets this option gets this component. A config that sets the option of
-	// no such component gets the one with an empty When. Example: there are two sinks `http`, one
+	// option: a config that sets this option gets this component. If a config sets none of these
+	// options, it gets the component with an empty When. Example: there are two sinks `http`, one
 	// with the When "url". A config with the option `url` gets this one.
 	When string
 	// Options returns a pointer to a struct that holds the defaults. docs/configuration.md

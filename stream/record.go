@@ -34,7 +34,7 @@ type Span struct {
 	Bytes int
 	Last  bool // sealed: nothing follows To in this partition
 	// Verbatim means that the span's bytes in Data are the bytes of the source from From.Num to
-	// To.Num, except for a line end that the Reader may have added at their end.
+	// To.Num. The Reader may have added a line end after them.
 	Verbatim bool
 
 	Assignment uint32 // of a partition that a broker has assigned, see [Assignments]; else 0

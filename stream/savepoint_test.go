@@ -25,7 +25,8 @@ func pictureOf(b *Batch) picture {
 	}
 }
 
-// TestSavepointCopy checks that RollbackTo undoes all changes of a batch at any stage, repeatedly.
+// TestSavepointCopy checks that RollbackTo undoes all changes since Copy, even twice in a row. It
+// does so for an unparsed batch, for a parsed one, and for one that was parsed twice.
 func TestSavepointCopy(t *testing.T) {
 	change := func(b *Batch) {
 		b.Split()

@@ -72,8 +72,9 @@ type SinkOptions struct {
 	// nil if there is no checkpoint, as in a test.
 	Synced func() time.Time
 	// Own and Keep are the results of [RequestSource.KeepsRequests]. If Keep is above 0, several
-	// processes use the ledger at the same time. A new process then does not end the others, and a
-	// process finds in the ledger which requests another process has stored.
+	// processes use the ledger at the same time. Load then must not fence off other processes.
+	// Before a process stores a request, it checks in the ledger whether another process has stored
+	// the request.
 	Own  string
 	Keep time.Duration
 	// OwnLetters is set in a replay of dead letters if a broker assigns the partitions of the route

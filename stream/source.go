@@ -43,7 +43,7 @@ type OpenOptions struct {
 	Resume func(partitionID string) (Mark, bool)
 	// Known yields all marks of this route. Some sources must recognize their data after it was
 	// renamed or has grown. They search these marks in Open. A file source, for example, compares
-	// device, inode, birth time and head length.
+	// the device, the inode, the birth time, and a hash of the file's first bytes.
 	Known iter.Seq[Mark]
 	// Linger bounds the wait of an incomplete batch for more data. Zero means no wait.
 	Linger time.Duration
@@ -77,7 +77,7 @@ type Reader interface {
 	// available. While b is empty, it blocks. After that, it waits for more data for at most
 	// Linger. It skips ranges that Resume reports as settled. When the same data is read again
 	// after a crash, batches must end at the same positions as before. A batch may consist of a
-	// span without bytes, which marks a partition as sealed (Last).
+	// single span without bytes, with Last set, which marks its partition as sealed.
 	//
 	// io.EOF (with or without records in b) means that no more data will follow. Any other error
 	// ends the route after the records in b. If a reader can continue, for example if one of many

@@ -228,9 +228,10 @@ func (b *Buffer) run(ctx context.Context) error {
 	return errors.Join(err, store.Close(), b.record.close())
 }
 
-// recover restores the state of the buffer after a start. It takes the buffer's id and the
-// remembered keys from the last intact envelope in the store, and logs each corrupt envelope after
-// this one. If no envelope is intact, the buffer gets a new id.
+// recover restores the state of the buffer after a start. It takes the buffer's id from the last
+// intact envelope in the store, and reads the remembered keys from the envelopes that this one
+// refers to (keysFrom). It logs each corrupt envelope after the last intact one. If no envelope is
+// intact, the buffer gets a new id.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {

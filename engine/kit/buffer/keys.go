@@ -44,7 +44,8 @@ const (
 	copiesEach = 4 << 10
 	// copiesEvery bounds the space for copies of keys. Keys are copied again when the envelopes
 	// after the last copies have a certain size: copiesEvery times the size of these copies, but at
-	// least leastCopied and at most a quarter of the buffer's size limit.
+	// least leastCopied and at most a quarter of the buffer's size limit. Example: copies of 100
+	// KiB are made again after 800 KiB of other envelopes.
 	copiesEvery = 8
 	// leastCopied is the minimum number of bytes of envelopes between two copies.
 	leastCopied = 64 << 10

@@ -179,7 +179,8 @@ func valueOf(text []byte) Value {
 // Set sets the member at path to value, which is a JSON text. It creates objects on the path where
 // a member is missing or null. If several members have the same key, one remains, at the place of
 // the first. If the path continues below this member, it gets the object of the last member with
-// this key. Set returns an error if another value on the path is not an object.
+// this key. Example: setting a.z to 3 in {"a":{"x":1},"b":0,"a":{"y":2}} gives
+// {"a":{"y":2,"z":3},"b":0}. Set returns an error if another value on the path is not an object.
 func (o *Object) Set(path []string, value []byte) error {
 	at := -1
 	kept := o.members[:0]

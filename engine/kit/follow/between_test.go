@@ -74,10 +74,10 @@ func TestIncompleteCopyOfRewritten(t *testing.T) {
 	})
 }
 
-// TestMissedFileIsReadLate checks a file of an earlier run that is renamed, and that the first
-// listing misses. The search for files with unlisted names finds it, but the route is busy until
-// gone_wait is over. The file must then be read to its end. It must not be sealed, because it still
-// has a name.
+// TestMissedFileIsReadLate checks a file of an earlier run that was renamed, and that the first
+// listing misses. The route finds it, but is busy for longer than gone_wait, the time after which a
+// file without a name is sealed (ended). This file still has a name, so it must be read to its end,
+// and must not be sealed.
 func TestMissedFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -118,9 +118,10 @@ func TestDeletedAfterItWasListed(t *testing.T) {
 	})
 }
 
-// TestUnlistedFileIsMoved checks a file that is renamed to an unlisted name while nothing runs. The
-// routes find it under this name. Then it is moved, that is, copied to a listed name and deleted.
-// Reading must continue in the copy, not through the handle of the deleted file.
+// TestUnlistedFileIsMoved checks a file that is renamed to an unlisted name (one that the source
+// does not read) while nothing runs. The routes find it under this name. Then it is moved, that is,
+// copied to a listed name and deleted. Reading must continue in the copy, not through the handle of
+// the deleted file.
 func TestUnlistedFileIsMoved(t *testing.T) {
 	for name, gap := range map[string]time.Duration{"at once": 0, "slowly": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {

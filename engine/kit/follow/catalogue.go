@@ -147,8 +147,9 @@ func (c *Catalogue) join(r *Reader) {
 		cur := r.begin(f, f.entry)
 		if old != nil && f.by(old) != nil {
 			// old, the route's previous reader, may still have had bytes of this file to skip. r
-			// skips them, too, unless it has progress in the file. If old was never opened, it may
-			// have lacked progress that r has. In that case, r skips nothing.
+			// skips them, too, unless it has progress in the file. It skips nothing if old was
+			// never opened and lacked the stored progress that r has: without progress, old may
+			// have skipped the file only because of FromEnd.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.entry == f.by(old).entry &&
 				(old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo

@@ -102,10 +102,11 @@ func (c *Catalogue) listIfDue(ctx context.Context, least time.Duration) {
 	}
 }
 
-// updateRoutes adds a reader for each route of the source that has none and is not done. It removes
-// the absent readers of routes that the source no longer has. An added reader stands for a route
-// that is not open yet. It has the stored progress of the route, so that a listing recognises all
-// files that any route has read. updateRoutes does nothing unless files may grow.
+// updateRoutes adds a reader for each route of the source that has none and is not done. This
+// reader is absent: it stands for a route that is not open yet. It has the stored progress of the
+// route, so that a listing recognises all files that any route has read. updateRoutes also removes
+// the absent readers of routes that the source no longer has. It does nothing unless files may
+// grow.
 func (c *Catalogue) updateRoutes() error {
 	h, ok := c.h.(stream.SourceHost)
 	if !ok || c.o.Growing == nil {

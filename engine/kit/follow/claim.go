@@ -7,7 +7,7 @@ import "github.com/penstock-io/penstock/stream"
 //
 //   - The route was added while the source was running.
 //   - The progress was only in a sink's ledger, and not in the checkpoint, when the file was found.
-//   - A state of an old version has several ids for a file.
+//   - The state was written by an old version, which may have given a file several ids.
 func (n *identifier) claim(r *Reader, stored []*Entry) {
 	for _, e := range stored {
 		m, ok := r.resume(e.text)

@@ -5,8 +5,8 @@ package follow
 import "time"
 
 const (
-	// stepMin is the minimum change of the difference between wall clock and monotonic clock, from
-	// one look to the next, that counts as a step of the wall clock.
+	// stepMin is the minimum step of the wall clock that is detected. The wall clock has made a
+	// step if its difference to the monotonic clock has changed since the last comparison.
 	stepMin = 50 * time.Millisecond
 	// skewMin is the minimum difference between the file system's clock and the local clock that is
 	// taken into account. A smaller difference may come from the granularity of file times.
@@ -14,11 +14,11 @@ const (
 	skewMax = 24 * time.Hour // with a larger difference, the two clocks are unrelated
 )
 
-// clock decides whether a file is quiet, that is, unchanged for a while. It uses two observations.
-// The modification time of the file is a wall time of the file system's clock. It is not used for
-// the time settle after a step of the local clock (a change to another time), and never if the two
-// clocks are unrelated (see skewMax). The time at which this process has seen a change is
-// monotonic, and always used.
+// clock decides whether a file is quiet, that is, unchanged for a while. It uses two times. One is
+// the monotonic time at which this process last saw a change. The other is the modification time, a
+// wall time of the file system's clock. The modification time is ignored if the two clocks are
+// unrelated (see skewMax). After a step of the local clock (a change to another time), it is
+// ignored until the time settle has passed.
 //
 // A clock step cannot be detected if it happens before startup, between the last write to a file
 // and this process's first look at the file. The file may then seem quiet too early. Lines that the

@@ -44,8 +44,8 @@ const (
 	// markSize is the length of the prefix that determines a file's character encoding.
 	markSize = 4
 	// searchFrom is added to max_record. With Rules.DeadLetter, a record longer than max_record
-	// becomes a dead letter with its first bytes. If it is longer than the sum, its other bytes are
-	// not kept in memory: only its end is searched for.
+	// becomes a dead letter with its first bytes. If the record is longer than max_record plus
+	// searchFrom, its other bytes are not kept in memory, and only its end is searched for.
 	searchFrom = 4 << 20
 )
 
@@ -55,8 +55,9 @@ type unpacker struct {
 	decoders unpack.Decoders
 }
 
-// firstHead reads the head of a file that has no id yet and determines its compression. If l is not
-// nil and files cannot grow, l keeps the bytes, so that they need not be read again.
+// firstHead reads the head (the first bytes) of a file that has no id yet, and determines its
+// compression. If l is not nil and files cannot grow, l keeps the bytes, so that they need not be
+// read again.
 func (u *unpacker) firstHead(f *file, l *filler) ([]byte, error) {
 	if f.view == nil {
 		read := f.readHead
@@ -139,9 +140,9 @@ func (u *unpacker) hasNothing(f *file, head []byte) bool {
 }
 
 // isBroken reports whether reading a compressed file has failed, and logs the failure. A truncated
-// or damaged file stays open until every route has read it up to the damage. Then it is closed and
-// tried again when it has changed, or is given up if only its handle leads to it. cur is nil if the
-// file is not identified yet.
+// or damaged file stays open until every route has read it up to the damage. A file with a name is
+// then closed, and read again when it has changed. A file without a name is given up, because only
+// its handle leads to it. cur is nil if the file is not identified yet.
 func (u *unpacker) isBroken(f *file, cur *cursor) bool {
 	view := f.view
 	if cur != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 // TestSharedWithTheCheckpoint lets the race detector check the state that a reader shares with the
-// goroutine that writes checkpoints: ids, and the fingerprints of unsaved positions.
+// goroutine that writes checkpoints: ids, and the fingerprints (hashes of the read data) of unsaved
+// positions.
 func TestSharedWithTheCheckpoint(t *testing.T) {
 	c := &Catalogue{ids: newIdentities()}
 	e := c.ids.give(fileid.File{Dev: 1, Ino: 2, Birth: 3, Head: []byte("head")}, "a.log")

@@ -118,9 +118,9 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		return false, false
 	}
 	// If mayInherit returns false, f does not continue w, even if it has equal bytes. It may be a
-	// new file with the name and the content of a deleted one. It is only held back, since it may
-	// also be a copy of w that is being restored. Commands such as cp -p and tar restore a file's
-	// time last.
+	// new file with the name and the content of a deleted one. But f may also be a copy of w that
+	// is being restored, and does not have the old modification time yet: commands such as cp -p
+	// and tar set it last. So f is held back.
 	if w.entry.phase != known || k.mayInherit(f, w) {
 		ok, err := k.continueFrom(f, w, head)
 		if err != nil && !v.unlisted {

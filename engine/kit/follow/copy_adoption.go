@@ -140,11 +140,12 @@ func (k *copies) adoptPart(f, w *file, head []byte, to int64) {
 	}
 }
 
-// separate gives a route another cursor, with a partition of its own, in a copy. With cur, the
-// route has read the bytes of the copy before a position (the parameter to), and then bytes that
-// the copy lacks. Bytes that the copy has after that position, now or later, are other data. The
-// new cursor skips the bytes before that position once the saved progress of cur shows that they
-// are settled. Then cur is sealed. If the route restarts earlier, it reads with cur again.
+// separate gives a route a new cursor, with a partition of its own, in a copy that lacks data.
+// Example: the route has read 900 bytes with cur, and the copy has only the first 500 of them (the
+// parameter to is 500). Bytes that the copy has after position 500, now or later, are other data,
+// so they need another partition. The new cursor skips the first 500 bytes once the saved progress
+// of cur shows that they are settled. Then cur is sealed. If the route restarts before that, it
+// resumes in the partition of cur.
 func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	f, r := cur.f, cur.r
 	f.cursors = slices.DeleteFunc(f.cursors, func(o *cursor) bool { return o == cur })
@@ -178,9 +179,9 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	}
 }
 
-// endOriginal ends the cursor that cur has replaced in a copy (see separate), so that the route
-// hands out the seal of its partition. When no route reads that partition any more, the copy gets
-// the id of the partition of cur.
+// endOriginal ends the cursor that cur has replaced in a copy (see separate). The route then hands
+// out the seal of that cursor's partition: a span that marks its end. When no route reads that
+// partition any more, the copy gets the id of the partition of cur.
 func (k *copies) endOriginal(cur *cursor) {
 	f, r, original := cur.f, cur.r, cur.original
 	if original == nil {

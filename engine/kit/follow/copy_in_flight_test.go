@@ -106,8 +106,8 @@ func copyLacksDataInFlight(t *testing.T, killed, less bool) {
 	stop(t, routes...)
 }
 
-// TestOnceEndsWhenDataInFlightSettles checks a run with Once and a copy that lacks a line that was
-// read in its original. The run ends soon after the data in flight has settled.
+// TestOnceEndsWhenDataInFlightSettles checks a finite run (Once) and a copy that lacks a line that
+// was read in its original. The run ends soon after the data in flight has settled.
 func TestOnceEndsWhenDataInFlightSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, other, _ := twoRoutes(t, follow.Growing{})

@@ -77,8 +77,9 @@ func TestCopyIsCopiedWhileDataIsInFlight(t *testing.T) {
 	})
 }
 
-// TestOriginalIsSealedWhileItsCopyIsAwaited checks a copy that awaits its own copy when the
-// partition of its original is sealed. The data of the copy is read when it is found.
+// TestOriginalIsSealedWhileItsCopyIsAwaited checks a chain of copies: a.log.1 is a copy of a.log,
+// and awaits its own copy a.log.2. Meanwhile the partition of a.log is sealed. The rest of a.log.1
+// must be read in a.log.2.
 func TestOriginalIsSealedWhileItsCopyIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, other, _ := twoRoutes(t, follow.Growing{})

@@ -123,9 +123,9 @@ func TestRewrittenAndRenamedAway(t *testing.T) {
 	}
 }
 
-// TestRenamedAsItIsGivenUp checks an emptied file that is renamed to an unlisted name at the moment
-// when its route gives up its old data. Lines are added after the rename. The next process can
-// recognise the file only by the old mark, and must deliver these lines.
+// TestRenamedAsItIsGivenUp checks an emptied file that is renamed to an unlisted name just when the
+// route stops waiting for a copy of the old data. Lines are added after the rename. The next
+// process can recognise the file only by the old mark, and must deliver these lines.
 func TestRenamedAsItIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})

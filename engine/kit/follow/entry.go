@@ -50,9 +50,9 @@ type sealing struct {
 	when time.Duration // of the last look at it
 }
 
-// generation belongs to an inode and a birth time. Several files may have both, one after the
-// other. Their ids then have different numbers (fileid.ID.Gen). next is the number for the next
-// file.
+// generation numbers the ids of one inode. Several files may have the same inode and birth time,
+// one after the other. Their ids then differ in fileid.ID.Gen. next is the Gen of the next file
+// with this birth time.
 type generation struct{ birth, next int64 }
 
 // identities holds the ids of a source's files, shared by all routes. Its methods are safe for
@@ -196,8 +196,8 @@ func (s *identities) ref(e *Entry) {
 	e.refs += 1 - (before - len(e.sealed))
 }
 
-// close removes identities that need not be kept (see withoutFile), and detaches the others from
-// their files.
+// close removes the identities that withoutFile returns, because the next reader adds them again
+// from its stored progress. It detaches the others from their files.
 func (s *identities) close() {
 	for _, e := range s.withoutFile() {
 		s.drop(e)

@@ -160,8 +160,8 @@ func TestIncompleteUnlistedCopy(t *testing.T) {
 }
 
 // TestEndedWhileItIsIdentified checks copies of copies, each deleted after it was copied. A copy
-// that was deleted long ago, but is still open, must not be sealed before its own copy was looked
-// at. Only this look shows that the deleted copy holds the data of the original file.
+// that was deleted long ago, but is still open, must not be sealed (ended) before its own copy was
+// looked at. Only this look shows that the deleted copy holds the data of the original file.
 func TestEndedWhileItIsIdentified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -273,7 +273,7 @@ func TestFinishedFileIsFoundUnderAnyName(t *testing.T) {
 }
 
 // TestKilledBeforeItForgot checks a process that is killed before it removes the mark of a deleted
-// and completed file. The next process removes the mark at once, even in a run with Once.
+// and completed file. The next process removes the mark at once, even in a finite run (Once).
 func TestKilledBeforeItForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

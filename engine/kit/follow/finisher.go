@@ -124,10 +124,10 @@ func (n Finisher) isStillThere(f *file) bool {
 }
 
 // Awaiting returns the files that are about to be finished, by name, each with its last stat. A
-// listing uses this stat and saves a system call. The stat is at most poll_max old. A run with Once
-// accepts older ones, because it reads only the data that was there at its start. In any case, the
-// file is checked for changes when it is finished. (These files are not awaiting files, which wait
-// for a successor.)
+// listing uses this stat and saves a system call. The stat is at most poll_max old. A finite run
+// (Once) accepts older ones, because it reads only the data that was there at its start. In any
+// case, the file is checked for changes when it is finished. (These files are not awaiting files,
+// which wait for a successor.)
 func (n Finisher) Awaiting() map[string]vfs.Info {
 	s := &n.c.ids
 	s.mu.Lock()

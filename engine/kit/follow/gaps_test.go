@@ -278,8 +278,8 @@ func TestRenamedAwayWithHardLink(t *testing.T) {
 }
 
 // TestQuietFileIsCopiedAndDeleted checks a file that was idle for longer than gone_wait before it
-// was moved to another file system or compressed. Its copy is recognised, because gone_wait begins
-// only when the name is gone.
+// was copied and deleted, as by a move to another file system. Its copy is recognised, because
+// gone_wait begins only when the name is gone.
 func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -294,8 +294,9 @@ func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 }
 
 // TestCopyIsDeletedWhileItIsHeldBack checks two copies of a deleted file. One of them continues the
-// file, and the other is held back. One copy is deleted, and no route lists the files until the
-// time of the hold is over. The routes then know of the deletion only by the open handle.
+// file, and the other is held back: it is not read for the time copy_wait, because it may be a
+// copy. One copy is deleted, and no route lists the files until this time is over. The routes then
+// know of the deletion only by the open handle.
 func TestCopyIsDeletedWhileItIsHeldBack(t *testing.T) {
 	for _, deleted := range []string{"a.log.1", "a.log.2"} {
 		t.Run(deleted, func(t *testing.T) {
@@ -317,7 +318,8 @@ func TestCopyIsDeletedWhileItIsHeldBack(t *testing.T) {
 }
 
 // TestOnceReportsUnreadDeleted checks a file that was deleted after it was listed and before it was
-// opened. A run with Once does not end before it has reported the file, however long copy_wait is.
+// opened. A finite run (Once) does not end before it has reported the file, however long copy_wait
+// is.
 func TestOnceReportsUnreadDeleted(t *testing.T) {
 	for _, wait := range []time.Duration{5 * time.Second, 5 * time.Minute} {
 		t.Run(wait.String(), func(t *testing.T) {
@@ -340,8 +342,8 @@ func TestOnceReportsUnreadDeleted(t *testing.T) {
 	}
 }
 
-// TestOnceEndsWhileFilesAreReplaced checks a run with Once while a name is given to new files again
-// and again. Each is deleted before it is read. The run ends with an error.
+// TestOnceEndsWhileFilesAreReplaced checks a finite run (Once) while a name is given to new files
+// again and again. Each is deleted before it is read. The run ends with an error.
 func TestOnceEndsWhileFilesAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := twoRoutes(t, follow.Growing{})

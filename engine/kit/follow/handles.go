@@ -58,8 +58,8 @@ func (h *handles) refreshNow(f *file) bool {
 }
 
 // restat opens f if necessary, and stats it by its handle. It returns false if f cannot be read
-// now. f then has no handle. If f has no trouble either, its name leads to no file, or to another
-// one.
+// now; f then has no handle. If f.trouble is nil as well, the name of f leads to no file, or to
+// another one.
 func (h *handles) restat(f *file) bool {
 	fresh := f.handle == nil
 	if fresh && !h.openFile(f) {
@@ -127,7 +127,8 @@ func (h *handles) add(f *file, handle vfs.File) {
 }
 
 // makeRoom closes the least recently used handles when too many are open. A deleted or renamed file
-// may be reachable only by its handle. makeRoom closes such a handle only if open_files is reached.
+// may be reachable only by its handle, so closing the handle loses the file. makeRoom closes such a
+// handle only if open_files files are open, not if only a lower limit is reached (see openLimit).
 // If files may grow, it closes other handles first.
 func (h *handles) makeRoom() {
 	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {

@@ -189,8 +189,9 @@ func (n *identifier) lacks(f *file, m stream.Mark, head []byte) (string, error) 
 	return "a file was rewritten in place since an earlier run; ", nil
 }
 
-// attach makes f the file of e and gives every route a cursor in it. If a route has stored progress
-// for one of the aliases, and none for e, its cursor keeps the alias as its id.
+// attach makes f the file of e and gives every route a cursor in it. The aliases are other
+// identities of the same file, from states of old versions. If a route has stored progress for one
+// of them, and none for e, its cursor keeps the alias as its id.
 func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 	c := n.c
 	f.entry, e.file, f.dataElsewhere, f.held = e, f, false, 0

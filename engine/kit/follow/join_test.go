@@ -160,8 +160,8 @@ func TestRestartedRouteIsNotDone(t *testing.T) {
 	})
 }
 
-// TestOnlyRouteRestartsBeforeItSaved checks the same with one route: the deleted file stays open
-// until the route has saved its end.
+// TestOnlyRouteRestartsBeforeItSaved checks a single route that restarts before it has saved the
+// end of a deleted file. The file stays open, and the route reads its end again.
 func TestOnlyRouteRestartsBeforeItSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := twoRoutes(t, follow.Growing{})
@@ -216,7 +216,7 @@ func (r *route) forget() {
 	}
 }
 
-// TestOnceDropsProgressOfWhatIsGone checks that a run with Once drops the progress of a deleted
+// TestOnceDropsProgressOfWhatIsGone checks that a finite run (Once) drops the progress of a deleted
 // file. The wait for its copy and the run may end with the same listing.
 func TestOnceDropsProgressOfWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -311,7 +311,8 @@ func TestFirstListingKnowsAllRoutes(t *testing.T) {
 }
 
 // TestOnlyTheLedgerHasProgress checks a route that opens late with progress that the checkpoint
-// lacks. With start: end, it skips no data of the files that were listed before it opened.
+// lacks. With the option start: end, it skips no data of the files that were listed before it
+// opened.
 func TestOnlyTheLedgerHasProgress(t *testing.T) {
 	for _, known := range []int{6, len(three)} { // bytes of the file when it got its id
 		synctest.Test(t, func(t *testing.T) {
@@ -366,9 +367,9 @@ func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
 	})
 }
 
-// TestDormantFileIsMovedWhileARouteRestarts checks that the copy of a dormant file is recognised if
-// the file is copied and deleted while a route restarts. The file becomes an awaiting file as soon
-// as it cannot be compared with the copy.
+// TestDormantFileIsMovedWhileARouteRestarts checks a dormant file: one that all routes have
+// delivered, and that is only listed. It is copied and deleted while a route restarts. Its copy
+// must be recognised. As soon as the file cannot be compared with the copy, it awaits a successor.
 func TestDormantFileIsMovedWhileARouteRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)

@@ -23,7 +23,7 @@ var counted = []string{
 
 // listPatience bounds the time for which listings may fail before the routes fail. The time begins
 // at the last successful listing, or at the creation of the catalogue. The engine restarts the
-// routes with growing waits. With Once, a single failed listing ends the route.
+// routes with growing waits. In a finite run (Once), a single failed listing ends the route.
 const listPatience = 10 * time.Second
 
 // lister lists the files of the source's Place. It acts on the decisions of the table, such as

@@ -30,7 +30,8 @@ type note struct {
 	saved    int64 // the last saved watermark; 0 if data below it may wait for a retry
 }
 
-// begin starts the note of a partition with the progress m from the checkpoint, which may be empty.
+// begin starts the note (the fingerprints) of a partition with the progress m from the checkpoint,
+// which may be empty.
 func (n *notes) begin(id string, m stream.Mark) *note {
 	n.mu.Lock()
 	defer n.mu.Unlock()

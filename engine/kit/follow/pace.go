@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// scanSpacing bounds the cost of listings: the wait between two listings is at least scanSpacing
-// times the duration of the first one. It is shorter if a notification comes, if a file is due, or
-// if a reader with Once has read everything.
+// scanSpacing bounds the cost of listings. After a listing, an idle reader waits at least
+// scanSpacing times as long as the listing took. It waits less if a notification comes, if a file
+// is due, or if a reader with Once has read everything.
 const scanSpacing = 10
 
 const (

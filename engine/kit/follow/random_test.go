@@ -396,9 +396,10 @@ func (s *rotating) open(i int) {
 	s.routes[i] = next
 }
 
-// lateSeed is the first seed of the runs in which routes open up to 0.9 s apart. From 2*lateSeed on,
-// it is up to 20 s. From 3*lateSeed on, they open at once, and batches settle in random order. From
-// 4*lateSeed on, copies may also lack lines that were read in their originals.
+// lateSeed divides the seeds into kinds of runs. From lateSeed on, routes open up to 0.9 s apart,
+// and from 2*lateSeed on, up to 20 s apart. From 3*lateSeed on, they open at once, and batches
+// settle in random order. From 4*lateSeed on, copies may also lack lines that were read in their
+// originals.
 const lateSeed = 1 << 32
 
 // rotations performs the run of a seed, which determines everything that happens in it.

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// With Once: the number of attempts to read an unreadable file, and the longest wait for files that
-// are still being written. This wait is a multiple of Options.Settle, but at least finalWaitMin.
+// In a finite run (Once): the number of attempts to read an unreadable file, and the longest wait
+// for files that are still being written. This wait is a multiple of Options.Settle, but at least
+// finalWaitMin.
 const (
 	onceTries       = 3
 	finalWaitSettle = 10
@@ -259,9 +260,9 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Commit implements stream.Reader. Among other things, it records for each file that grew after its
-// seal the position up to which the data is settled. The file may be finished only when all of it
-// is settled.
+// Commit implements stream.Reader. Among other things, it records the position up to which the data
+// is settled, for each file that has grown after it was handed out completely. The file may be
+// finished only when all of it is settled.
 func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.notes.save(marks)
 	r.c.ids.mu.Lock()

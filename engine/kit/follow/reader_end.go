@@ -93,9 +93,9 @@ func (r *Reader) ended() (bool, error) {
 	return true, io.EOF
 }
 
-// longestFinalWait returns the longest time that a reader with Once waits for files that are still
-// being written. awaited is set if some files await a successor. The wait is then at least as long
-// as the time for which these files await one.
+// longestFinalWait returns the longest time that a reader waits in a finite run (Once) for files
+// that are still being written. awaited is set if some files await a successor. The wait is then at
+// least as long as the time for which these files await one.
 func longestFinalWait(o Options, awaited bool) time.Duration {
 	most := max(finalWaitMin, finalWaitSettle*o.Settle)
 	if awaited {
@@ -137,9 +137,9 @@ func (r *Reader) unreadDeleted() error {
 		len(list), slices.MinFunc(list, byLabel).label, bytes)
 }
 
-// reportUndelivered reports data that the next run cannot read: data that the route has not
-// delivered, of deleted files that are open now and closed with the catalogue. It is called when
-// the route has saved its progress for the last time.
+// reportUndelivered reports the undelivered data of deleted files that are still open. The
+// catalogue is about to close these files, so the next run cannot read them. reportUndelivered is
+// called when the route has saved its progress for the last time.
 func (r *Reader) reportUndelivered() {
 	r.reportUnsaved()
 	for _, f := range r.c.files() {

@@ -30,7 +30,7 @@ type rotation struct {
 
 // tried is the state of an unlisted file when it was last looked at, and was not found to continue
 // an awaiting file. The file is looked at again only if it has changed, if it could not be read, or
-// if there are other awaiting files since.
+// if other files await a successor now.
 type tried struct {
 	size    int64
 	time    time.Time

@@ -11,7 +11,7 @@ import (
 
 // TestRewrittenFileBeginsTheSame checks a file that is rewritten in place while its data is in
 // flight. The new content begins with the line of the first batch, as a file with a heading does.
-// The new content is no copy of the read data, whenever it is written.
+// It must not count as a copy of the read data, no matter when it is written.
 func TestRewrittenFileBeginsTheSame(t *testing.T) {
 	const heading = "0 heading heading\n"
 	for _, wait := range []time.Duration{0, time.Second, 3 * time.Second, 4 * time.Second} {

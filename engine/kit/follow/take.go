@@ -157,11 +157,10 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 	return true
 }
 
-// verifiedLater reports whether the check that a growing file still has its delivered data can
-// follow the read. The function verifyRead makes this check. A check before the read would cost as
-// many system calls as the read itself. With framing, the check must come first, because framing
-// may fail on the bytes of another file. The check must also come first if the read depends on the
-// state of the file.
+// verifiedLater reports whether verifyRead may check after the read that a growing file still has
+// its delivered data. A check before the read would cost as many system calls as the read itself.
+// With framing, the check must come first, because framing may fail on the bytes of another file.
+// The check must also come first if the read depends on the state of the file.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
 	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||
@@ -210,8 +209,8 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 
 // atOnce is the maximum number of unread bytes that are read by one system call together with the
 // delivered bytes before them. A larger read takes so long that the file may be emptied and
-// rewritten meanwhile. The delivered bytes are then verified by a second call after the read, which
-// costs little in comparison.
+// rewritten meanwhile. After a larger read, a second call therefore verifies the delivered bytes.
+// It costs little in comparison.
 const atOnce = 64 << 10
 
 // verifyRead reports whether the file still has the data that was delivered before the last Fill,
@@ -263,9 +262,9 @@ func (cur *cursor) distrust() {
 	cur.r.c.pace.soon()
 }
 
-// oldStamp is the minimum age of a modification time that shows whether a file was changed. Times
-// of files are coarse on some file systems, up to 2 s. A write that comes more than oldStamp after
-// the previous one gives the file another modification time on all file systems.
+// oldStamp is the age from which a modification time reliably shows whether a file was changed.
+// Times of files are coarse on some file systems, up to 2 s. A write that comes more than oldStamp
+// after the previous one gives the file another modification time on all file systems.
 const oldStamp = 5 * time.Second
 
 // isUntouched reports whether an open file with an old modification time still has the size and
@@ -283,8 +282,8 @@ func isUntouched(h vfs.File, was stat) bool {
 }
 
 // skip makes the route skip the bytes before cur.skipTo. It adds a span without bytes to b, so that
-// they count as settled (delivered, dead or dropped). ok reports whether it has added the span.
-// stay reports whether b has no room for the span.
+// they count as settled (delivered, dead-lettered or dropped). ok reports whether it has added the
+// span. stay reports whether b has no room for the span.
 //
 // If cur has replaced another cursor in a copy (see copies.separate), skip also ends that cursor.
 // Its partition is sealed only after the span, because the seal deletes its progress. Before the

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestHeldBackAndGone checks a held-back copy that loses its name. Its data is read in its original
-// or under its new name, and no loss is reported. The loss of an unread separate file is reported.
+// TestHeldBackAndGone checks a held-back copy (one that is not read yet) that loses its name. Its
+// data is read in its original or under its new name, and no loss is reported. The loss of an
+// unread separate file is reported.
 func TestHeldBackAndGone(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -54,8 +55,9 @@ func TestHeldBackAndGone(t *testing.T) {
 	}
 }
 
-// TestHeldBackIsLookedAtSeldom checks that a held-back copy is compared again only when something
-// may have changed, or else once in poll_max, and not at each listing.
+// TestHeldBackIsLookedAtSeldom checks a held-back copy (one that is not read yet). It is not
+// compared again at each listing, but only when something may have changed, or else once in
+// poll_max.
 func TestHeldBackIsLookedAtSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})
@@ -79,8 +81,8 @@ func TestHeldBackIsLookedAtSeldom(t *testing.T) {
 
 // unlistedAfterRestart returns a route that has read a.log in an earlier run and restarts with a
 // limit of one open file. Before the restart, the function change renames a.log to the unlisted
-// name a.old, or prepares this renaming. b.log is read first, and a.old cannot be opened a second
-// time.
+// name a.old, or prepares this renaming. b.log is read first. After a.old was opened once, each
+// further attempt to open it fails.
 func unlistedAfterRestart(t *testing.T, change func(d *folder)) (d *folder, r *route) {
 	t.Helper()
 	d, _, _ = twoRoutes(t, follow.Growing{})
@@ -171,7 +173,7 @@ func TestUnlistedFileCannotBeOpenedAtFirst(t *testing.T) {
 }
 
 // TestOnceWithUnreadableUnlisted checks a file of an earlier run that was renamed out of the
-// listing and cannot be opened. A run with Once fails if the file has unread data.
+// listing and cannot be opened. A finite run (Once) fails if the file has unread data.
 func TestOnceWithUnreadableUnlisted(t *testing.T) {
 	for _, added := range []string{"4 four\n", ""} {
 		t.Run(added, func(t *testing.T) {

@@ -16,8 +16,8 @@ type readEnd struct {
 	from, to int64 // everything before from was skipped
 }
 
-// missing returns how many of the bytes that were read are not settled (delivered, dead or dropped)
-// according to the stored progress m.
+// missing returns how many of the bytes that were read are not settled (delivered, dead-lettered or
+// dropped) according to the stored progress m.
 func (e readEnd) missing(m stream.Mark) int64 {
 	from := max(e.from, m.Watermark.Num)
 	left := e.to - from

@@ -22,10 +22,10 @@ func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	return stream.Field{}, false
 }
 
-// TimeOf returns the time in the given field of record i. The time is in RFC 3339 (with a space in
-// place of the T, it needs no zone), in Apache's format, or a Unix time in seconds, milliseconds,
-// microseconds or nanoseconds. If field is empty, or the record has no such field, or the field
-// contains no time, TimeOf returns the argument missing.
+// TimeOf returns the time in the given field of record i. The time has one of these forms: RFC 3339
+// (with a space in place of the T, it needs no zone), Apache's format, or a Unix time in seconds,
+// milliseconds, microseconds or nanoseconds. If field is empty, or the record has no such field, or
+// the field contains no time, TimeOf returns the argument missing.
 func TimeOf(b *stream.Batch, i int, field string, missing time.Time) time.Time {
 	if f, ok := FieldOf(b, i, field); ok && field != "" {
 		if at, ok := readTime(string(b.Value(f))); ok {

@@ -90,9 +90,9 @@ func (h *countingHost) Routes() []string {
 	return h.Quiet.Routes()
 }
 
-// TestWaitersCheckTogether checks that many senders that wait for routes cost no more than one.
-// Only one sender at a time may check whether a route has left the pipeline, because this check
-// looks at all submissions.
+// TestWaitersCheckTogether checks that many senders that wait for routes cause no more work than a
+// single one. Only one sender at a time may check whether a route has left the pipeline, because
+// this check looks at all submissions.
 func TestWaitersCheckTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &countingHost{Quiet: quiet()}

@@ -183,8 +183,8 @@ func TestRestartReadsAgain(t *testing.T) {
 	}
 }
 
-// TestLateRoute checks a route that joins later. It must read the held records. For records that
-// the other routes have already settled, it must get an empty span.
+// TestLateRoute checks a route that joins later. It must read the records that the other route has
+// not settled yet. For settled records, it must get a span without data.
 func TestLateRoute(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)

@@ -468,8 +468,9 @@ func (r *reader) Drain() {
 // none: its data cannot be read again.
 func (r *reader) Metadata(stream.Mark) string { return "" }
 
-// Deleted implements stream.PartitionTracker. It returns the intake partitions of earlier
-// processes, and the partitions of identified requests that are no longer remembered.
+// Deleted implements stream.PartitionTracker. It returns the partitions of earlier intakes, most of
+// which belonged to earlier processes. It also returns the partitions of identified requests that
+// are no longer remembered.
 func (r *reader) Deleted() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()

@@ -37,9 +37,9 @@ func (s *Submission) Withdraw(ctx context.Context) {
 }
 
 // disown withdraws the data if no route has read it. Otherwise it marks the data as unwanted, and
-// returns a function that makes the route withdraw unwanted data. The function is nil if the data
-// is already settled or withdrawn, if the pipeline does not have exactly one route, or if this
-// route is closed or cannot withdraw data.
+// returns a function that makes the route withdraw unwanted data. The function is nil in these
+// cases: the data is already settled or withdrawn, the pipeline does not have exactly one route, or
+// this route is closed or cannot withdraw data.
 func (s *Submission) disown() (withdraw func()) {
 	i := s.in
 	i.mu.Lock()

@@ -5,11 +5,11 @@ package listen
 import "time"
 
 // lastReads bounds the reads from a connection during a drain. A connection is not read while the
-// memory of the source (package intake) is full. So the operating system may hold data that it has
-// received. The sender believes that this data has arrived, and does not send it again. So the
-// source must read it. But it must not read forever if the sender keeps sending. A connection gets
-// no more reads once its reads have returned lastBytes or have taken lastTime in total, or once a
-// read has got no data within lastWait.
+// memory of the source (package intake) is full. Meanwhile the operating system may have received
+// data for it. The sender believes that this data has arrived, and does not send it again, so the
+// source must read it. But the source must not read forever if the sender keeps sending. A
+// connection gets no more reads once its reads have returned lastBytes or have taken lastTime in
+// total, or once a read has got no data within lastWait.
 type lastReads struct {
 	bytes int
 	spent time.Duration

@@ -113,8 +113,8 @@ const (
 func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
 
 // control is like special, but ignores quotes and backslashes. Only the top bit of each byte in the
-// result has a meaning. The term w sets this bit if the byte is not ASCII, w - ones*' ' sets it if
-// the byte is less than a space, and w + ones sets it if the byte is 0x7F (Hacker's Delight,
+// result has a meaning. The term w sets this bit if the byte is not ASCII. The term w - ones*' '
+// sets it if the byte is less than a space, and w + ones if the byte is 0x7F (Hacker's Delight,
 // section 6-1).
 func control(w uint64) uint64 { return w | (w - ones*' ') | (w + ones) }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// polled is the Schedule of the variable payment, with polling: the receiver starts an operation,
+// polled is the schedule in the variable payment, plus polling: the receiver starts an operation,
 // which is polled after 10s, 20s, 40s and then each minute, for at most an hour.
 var polled = func() parked.Schedule {
 	s := payment

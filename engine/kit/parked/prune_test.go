@@ -23,7 +23,7 @@ func names(t *testing.T, s *parked.Store, table string) (n int) {
 }
 
 // TestPrunePartitions checks that a partition is deleted with its last delivery, and not earlier,
-// and that it can be parked again.
+// and that a later delivery of the same partition can be parked.
 func TestPrunePartitions(t *testing.T) {
 	s := open(t, path(t), 0)
 	ofPartition := func(n int, partition string) parked.Row {

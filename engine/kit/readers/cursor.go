@@ -12,7 +12,7 @@ import (
 // Cursor is the position of a reader in one partition.
 type Cursor struct {
 	At    int64          // position after the last record that was read
-	Above []stream.Range // ranges after At that are settled (delivered, dead or dropped), ascending
+	Above []stream.Range // settled ranges (delivered, dead-lettered or dropped) after At, ascending
 }
 
 // IsSettled reports whether the records just after At are settled.

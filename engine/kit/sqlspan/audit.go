@@ -196,9 +196,9 @@ func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifferenc
 }
 
 // compareSQL returns the query for the differences between the expected and the stored rows. Each
-// expected row counts 1, and each stored row counts -1. The query forms sets of equal rows, and
-// returns a record id and the sum of each set that has at least one expected row and whose sum is
-// not 0. Example: a row that is expected twice and stored once has the sum 1. In mode upsert, the
+// expected row counts 1, and each stored row counts -1. The query forms sets of equal rows. For
+// each set with at least one expected row and a sum other than 0, it returns a record id and the
+// sum. Example: a row that is expected twice and stored once has the sum 1. In mode upsert, the
 // query returns a record id for each expected key that no stored row has.
 func (a *audit[C]) compareSQL() string {
 	columns, count, differs := a.Key, "1", "MIN(penstock_n) = 1"

@@ -188,8 +188,8 @@ func (l *Ledger) readRoute(route, lock string, format, epoch *int64) *Statement 
 
 // Load returns the progress of all partitions of the route. Before that, it creates missing tables
 // and raises the epoch. The new epoch fences earlier processes: their transactions cannot commit
-// any more. In a ledger of [RequestFormat], it fences only earlier runs of this process, and Load
-// returns at most maxRequests requests.
+// any more. In a ledger of [RequestFormat], the new epoch fences only earlier runs of the route in
+// this process, and Load returns at most maxRequests requests.
 func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if err := l.Create(ctx, s); err != nil {
 		return nil, err
@@ -209,8 +209,9 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if format != Format {
 		return nil, &FormatError{Ledger: l.Name, Format: format}
 	}
-	// Dead letters that were delivered before the route's ledger got SharedFormat have entries
-	// there. Without the entries, they would be delivered again.
+	// This ledger is only for dead letters. Those that were delivered before the route's ledger got
+	// SharedFormat have entries in the route's ledger. Move these entries here, so that the dead
+	// letters are not delivered again.
 	if l.whole != "" {
 		if err := s.Run(ctx, move(l, l.whole, " AND part LIKE 'letter.%'")...); err != nil {
 			return nil, err

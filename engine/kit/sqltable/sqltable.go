@@ -78,8 +78,8 @@ type Dialect struct {
 	NumberLimit int      // digits on each side of the point that Number can store; 0 means any
 	NotFinite   bool     // Number can store NaN; Float can store NaN, Infinity and -Infinity
 	BoolIsByte  bool     // Bool can also store the whole numbers from -128 to 127
-	// Allows returns false for further names that columns cannot have. Nil means that there are
-	// none.
+	// Allows returns false for names that columns cannot have, in addition to Reserved. Nil means
+	// that there are no such names.
 	Allows func(name string) bool
 
 	TypeOf   func(decl string) Type // returns the type of a column for a type of the database
