@@ -46,7 +46,7 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 }
 
 // resent adds the figure "redelivered", the number of attempts after the first attempt of a batch.
-// If penstock was not killed, these include all attempts that repeated records at the receiver.
+// Unless penstock was killed, only these attempts can repeat records at the receiver.
 func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
 
 func (m *measure) see(s receiver.Stats) {

@@ -152,9 +152,9 @@ func (o *Options) plain() bool {
 		o.Key == "" && !o.SuppressNested && !o.timed
 }
 
-// endless reports whether p never gives up by itself. It asks p for the wait after 2^32-1 waits that
-// took the largest Duration in total. No retry gets so far, so a p that still returns a wait is
-// endless.
+// endless reports whether p never gives up by itself. It asks p for the wait after 2^32-1 waits
+// that took the largest Duration in total. No retry gets so far, so a p that still returns a wait
+// is endless.
 func endless(p backoff.Policy) bool {
 	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32,
 		Slept: math.MaxInt64}, zeros{})

@@ -49,8 +49,8 @@ func TestNackedProbeProvesNothing(t *testing.T) {
 	}
 }
 
-// TestLateAckOfTheSuspect checks that a late ack of the suspect, the message that the child had at a
-// crash, does not end the probation, and that a nacked round does not end it either.
+// TestLateAckOfTheSuspect checks that neither a late ack of the suspect nor a nacked round ends the
+// probation. The suspect is the message that the child had at a crash.
 func TestLateAckOfTheSuspect(t *testing.T) {
 	s := resends[int, int, int]{
 		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second),
