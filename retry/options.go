@@ -78,7 +78,7 @@ type Options struct {
 	// SuppressNested makes each retry inside an attempt run its operation only once: a retryable
 	// failure stops it with ErrNested. Example: three nested retries of three attempts each then
 	// make three calls instead of 27. A retry is nested if its context comes from the attempt and
-	// the attempt has not ended. Poll continues in some cases: see there.
+	// the attempt has not ended. A nested [Poll] continues in some cases.
 	SuppressNested bool
 	// Key is the idempotency key of the call, which the operation finds in Attempt.Key. If it is
 	// empty and the call is nested in another attempt, the key of that attempt is used.

@@ -216,9 +216,9 @@ func sameExtremes(draws []time.Duration, lowest, highest time.Duration,
 		math.Abs(float64(high)-float64(highest)) <= slack {
 		return true
 	}
-	// The extremes may also differ by more, if draws near the ends of the range are rare, for
-	// example because most draws are cut to a limit. So accept up to 30 draws beyond each of the
-	// library's extremes, and check that the ends of our own range include these extremes.
+	// The extremes may differ by more if draws near the ends of the range are rare, for example
+	// because most draws are cut to a limit. So accept up to 30 draws beyond each of the library's
+	// extremes, and check that the ends of our own range include these extremes.
 	below, above := 0, 0
 	for _, d := range draws {
 		if d < lowest {
