@@ -87,7 +87,8 @@ func (k *Settings) must(key string) time.Duration {
 	return d
 }
 
-// cap returns the value of the key max. It returns missing if the key is not given, and 0 for none.
+// cap returns the value of the key max. It returns missing if the key is not given, and 0 for
+// max=none.
 func (k *Settings) cap(missing time.Duration) time.Duration {
 	if k.values["max"] == "none" {
 		k.Text("max")

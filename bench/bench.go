@@ -159,11 +159,11 @@ func (o options) ratios() (result.Kept, error) {
 	return kept, nil
 }
 
-// judge returns an error that lists all failures: lost records, missed targets (with -check), and
-// kept workloads that were not measured or are far below their ratio (with -gate and without
-// -keep). With -keep it writes the new ratios to the file, but only of workloads that the file
-// already has and that ran more than once. If other programs have disturbed a workload, its ratio
-// is not written, and the workload is a failure.
+// judge returns an error that lists all failures: lost records and, with -check, missed targets.
+// With -gate and without -keep, a workload in kept fails as well if it was not measured, or if its
+// ratio is far below the kept one. With -keep, judge writes the new ratios to the file, but only of
+// workloads that the file already has and that ran more than once. If other programs have disturbed
+// a workload, its ratio is not written, and the workload is a failure.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}

@@ -133,7 +133,7 @@ func changedAsAsked(in, out string) error {
 	return nil
 }
 
-// changed returns the expected output for a line. It reads the line with the tokens of
+// changed returns the expected output for a line. It reads the line token by token with
 // encoding/json.
 func changed(line []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(line))

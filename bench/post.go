@@ -46,7 +46,7 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 }
 
 // resent adds the figure "redelivered", the number of attempts after the first attempt of a batch.
-// If penstock was not killed, these include all attempts that repeated records at the receiver.
+// Unless penstock was killed, only these attempts can repeat records at the receiver.
 func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
 
 func (m *measure) see(s receiver.Stats) {
@@ -117,10 +117,10 @@ func (s slow) bound(in load.Input) measure {
 // slowly runs penstock with a slow receiver and default flow control. A request has at most
 // slowRecords records: batch.bytes is so large that it has no effect.
 //
-// The result has two ratios. Each is the shortest time in which the receiver can process the input,
-// divided by the measured time. For of_requests, the receiver processes the requests that penstock
-// has sent, so the ratio measures flow control. For the ratio of the speeds, it processes the same
-// records in full requests, so the ratio measures the throughput for a user.
+// The result has two ratios of a shortest possible time to the measured time. For of_requests, this
+// is the shortest time in which the receiver can process the requests that penstock has sent. So
+// this ratio measures flow control. For the ratio of the speeds, it is the shortest time for the
+// same records in full requests. So this ratio measures the throughput for a user.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
 	m, err := e.intoReceiver(in, s.behaviour(), 1, slowBatches)
 	if err == nil {

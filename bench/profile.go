@@ -215,8 +215,8 @@ func (j *job) feedUntil(in load.Input, done <-chan error) error {
 			return err
 		}
 		if len(waiting) < filesAhead {
-			// The copy is written outside the folder, because penstock watches the folder and would
-			// read an incomplete file.
+			// The copy is written outside the spool directory and then renamed, because penstock
+			// would read an incomplete file in the directory.
 			part := j.path(fmt.Sprintf("%d.part", n))
 			if _, err := proc.Self("limit", "copy", in.Path, part); err != nil {
 				return err

@@ -30,7 +30,7 @@ type series struct {
 // limit. Few rounds are enough for them, because no target depends on their results.
 const rivalRounds = 3
 
-// warmFrom is a number of rounds. If there are at least as many, a warm-up round comes first.
+// warmFrom is the number of rounds from which on a series begins with a warm-up round.
 const warmFrom = 3
 
 func (s *series) run() error {

@@ -54,8 +54,8 @@ func unwanted(ctx context.Context, err error) bool {
 // TokenBucket returns the budget of the AWS SDKs. The bucket holds at most size tokens and starts
 // full. Each retry takes price tokens. Each success puts refill tokens back. If the successful
 // attempt was a retry, its price is put back, too. The price of a retry that the caller cancels is
-// also put back. The bucket does not fill with time. So a service that is down soon receives only
-// first attempts, and no retries. AWS uses (500, 5, 1). Values below 1 count as 1.
+// also put back. The bucket does not fill with time. So once it is empty, a service that is down
+// receives only first attempts, and no retries. AWS uses (500, 5, 1). Values below 1 count as 1.
 //
 // An error can set the price of its retry by a method RetryCost() int. A result of 0 or less means
 // price.

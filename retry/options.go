@@ -78,7 +78,7 @@ type Options struct {
 	// SuppressNested makes each retry inside an attempt run its operation only once: a retryable
 	// failure stops it with ErrNested. Example: three nested retries of three attempts each then
 	// make three calls instead of 27. A retry is nested if its context comes from the attempt and
-	// the attempt has not ended. Poll continues in some cases: see there.
+	// the attempt has not ended. A nested [Poll] continues in some cases.
 	SuppressNested bool
 	// Key is the idempotency key of the call, which the operation finds in Attempt.Key. If it is
 	// empty and the call is nested in another attempt, the key of that attempt is used.
@@ -152,8 +152,8 @@ func (o *Options) plain() bool {
 		o.Key == "" && !o.SuppressNested && !o.timed
 }
 
-// endless reports whether p never gives up by itself. It asks p for the wait that follows 2^32-1
-// waits of the largest total time. No retry makes so many waits, so a p that still returns a wait
+// endless reports whether p never gives up by itself. It asks p for the wait after 2^32-1 waits
+// that took the largest Duration in total. No retry gets so far, so a p that still returns a wait
 // is endless.
 func endless(p backoff.Policy) bool {
 	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32,

@@ -120,8 +120,9 @@ func TestFailoverAtOnceDoesNotAdvanceThePolicy(t *testing.T) {
 	}
 }
 
-// TestOrderOfReasons checks that cheap reasons come first, in the order of cenkalti/backoff:
-// permanent, attempts, context, policy, time limits.
+// TestOrderOfReasons checks which reason to stop is returned if several apply. The first of these
+// counts: permanent, attempts, context, nested, policy, time limits. Except for nested, this is the
+// order of cenkalti/backoff.
 func TestOrderOfReasons(t *testing.T) {
 	dead := errors.New("dead")
 	o := Options{Policy: backoff.Table(), MaxAttempts: 1, MaxElapsed: 1}

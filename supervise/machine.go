@@ -398,8 +398,8 @@ func (m *machine) resume(now time.Duration) {
 	}
 }
 
-// catchUp bounds the restarts that happen at once after the supervisor itself was late: it makes up
-// for at most this number of missed gaps.
+// catchUp bounds the restarts that happen at once if the supervisor itself was late. Normally there
+// is a gap between two restarts. A late supervisor omits at most this number of gaps.
 const catchUp = 10
 
 // gap is the time between two restarts.

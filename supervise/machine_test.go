@@ -88,8 +88,8 @@ func idleChild(name string) Child {
 
 // FuzzMachine reads the settings and the steps of a machine from bytes, and checks the invariants
 // after every step. A child is alive at most once. It is told to stop only while it runs and after
-// the children behind it have ended, except for Remove, Restart and an overdue shutdown. The
-// machine is over when all children have returned or are stuck.
+// the children that were added after it have ended, except for Remove, Restart and an overdue
+// shutdown. The machine is over when all children have returned or are stuck.
 func FuzzMachine(f *testing.F) {
 	f.Add([]byte{0, 3, 0x10, 0x21, 0x90, 0x12, 0x33, 0x91, 0x50})
 	f.Add([]byte{1, 4, 0x10, 0x11, 0x92, 0x20, 0x93, 0x40, 0x10, 0x70, 0x99, 0x60})

@@ -26,7 +26,8 @@ type treeModel struct {
 	rand  *rand.Rand
 	alive map[string]int // incarnations by path
 	index map[string]int // place among the siblings
-	// Keyed by supervisor: the children that are alive according to its events, with their places.
+	// by supervisor: its living children according to its events, by name, each with its place
+	// among its siblings
 	events map[string]map[string]int
 	starts int
 	stuck  int

@@ -380,8 +380,8 @@ func TestResenderCloseAndAck(t *testing.T) {
 	})
 }
 
-// TestResenderKeepsNackedMessages checks that a Backoff that gives up, meant for the child, does
-// not drop a nacked message if there is no DeadLetter to store it.
+// TestResenderKeepsNackedMessages checks that a nacked message is kept if Backoff gives up, Retry
+// is nil, and there is no DeadLetter to store the message.
 func TestResenderKeepsNackedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var nacks []time.Duration

@@ -271,8 +271,8 @@ func (s *resends[K, M, R]) round(now time.Duration) {
 	s.taken, s.failed = 0, false
 }
 
-// nack delays or dead-letters h after a failure. It reports false if the child does not have h from
-// that incarnation.
+// nack delays or dead-letters h after a failure. It reports false if that incarnation no longer has
+// h.
 func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation uint64,
 	err error) bool {
 	if h.list != out || h.incarnation != incarnation {

@@ -50,7 +50,7 @@ func TestNackedProbeProvesNothing(t *testing.T) {
 }
 
 // TestLateAckOfTheSuspect checks that neither a late ack of the suspect nor a nacked round ends the
-// probation.
+// probation. The suspect is the message that the child had at a crash.
 func TestLateAckOfTheSuspect(t *testing.T) {
 	s := resends[int, int, int]{
 		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second),

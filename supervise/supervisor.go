@@ -325,8 +325,8 @@ func (s *Supervisor) announce() {
 	}
 }
 
-// allow sets the default Shutdown of c to needs, unless an earlier call has set a longer time. The
-// parameter is the time that a supervisor within c takes to stop.
+// allow sets the default Shutdown of c to needs, the time that a supervisor within c takes to stop,
+// unless an earlier call has set a longer time.
 func (s *Supervisor) allow(c *child, needs time.Duration) {
 	s.mu.Lock()
 	c.patience = max(c.patience, needs) // of several supervisors within c, the slowest counts

@@ -27,7 +27,7 @@ func blocked(name string, release chan struct{}) supervise.Child {
 	return supervise.Child{Name: name, Run: func(context.Context) error { <-release; return nil }}
 }
 
-// TestGroupCrashCountsOnce checks that children of a group that crash together count as one
+// TestGroupCrashCountsOnce checks that with OneForAll, children that crash together count as one
 // restart.
 func TestGroupCrashCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

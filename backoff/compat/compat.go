@@ -1,8 +1,8 @@
 // Package compat holds the backoff policies of other libraries, with all their quirks. Use them to
 // move a program from such a library without changing its waits. A policy has the same waits and
 // the same distributions of waits as the original, gives up after the same attempt, and refuses the
-// same settings. Toward a limit of time, Next counts only the waits. Tests compare the policies
-// with values taken from the libraries themselves.
+// same settings. If a policy has a time limit, Next counts only the waits, not the duration of the
+// attempts. Tests compare the policies with values taken from the libraries.
 //
 // For new programs package backoff is better: its waits never exceed their cap, and still have
 // jitter when they have reached it. The doc comment of each policy lists the quirks of the

@@ -168,9 +168,9 @@ type CuratorUntilElapsed struct {
 }
 
 // Decide returns the decision of the original after retryCount retries. The parameter elapsed is
-// the time since the first attempt. The original sleeps before it decides, even if it then does not
-// retry. slept is the duration of this sleep, and sleeps is 1. But if retryCount is the largest
-// Java int, or more, the original does not sleep: both are then 0.
+// the time since the first attempt. The original sleeps once before it decides, even if it then
+// does not retry: slept is the duration of this sleep, and sleeps, the number of sleeps, is 1. But
+// if retryCount is the largest Java int, or more, the original does not sleep: both are then 0.
 func (p CuratorUntilElapsed) Decide(
 	retryCount int, elapsed time.Duration,
 ) (retry bool, slept time.Duration, sleeps int) {

@@ -52,7 +52,8 @@ func ExampleGRPC() {
 	// 20: 1m36s to 2m24s
 }
 
-// The original's documentation says [0, 2^n); the factor is really 0.5 to 1.5 times 2^(n+1).
+// According to the original's documentation, the sleep is multiplied by a factor in [0, 2^n). In
+// fact, the factor is 0.5 to 1.5 times 2^(n+1).
 func ExampleHadoopExponential() {
 	policy := compat.HadoopExponential(3, 1000, compat.JavaMilliseconds)
 	printBounds(policy, 0, 1, 2)

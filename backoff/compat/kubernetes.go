@@ -55,8 +55,8 @@ func (p KubernetesWait) interval(n uint32) (d time.Duration, left int) {
 			return wait, left
 		}
 		if left > 0 && (d == wait || d == before || i > maxIterations) {
-			// From here on the interval stays the same or alternates between two values. So skip to
-			// step n at once: step i+1 waits d, and step i+2 waits the value of the variable wait.
+			// From here on the interval stays the same or alternates between d and wait. So skip to
+			// step n at once: step i+1 waits d, step i+2 waits wait, step i+3 waits d, and so on.
 			if rest := int64(n - i); rest <= int64(left) {
 				left -= int(rest)
 				if rest%2 == 0 {

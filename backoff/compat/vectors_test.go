@@ -171,8 +171,9 @@ var jodisVectors = handlers{"jodis": func(t *testing.T, c vectors.Case) {
 	}
 }}
 
-// checkDelay compares a decision's delay: exactly, or as draws within the extremes measured from
-// the library.
+// checkDelay compares the delay of a decision with that of the library. The extremes of a random
+// delay, over 3000 draws, must equal those of the library. If the library's extremes are measured
+// from a sample, they need only be close (see sameExtremes).
 func checkDelay(t *testing.T, d vectors.Decision,
 	decide func(src vectors.Rand) (time.Duration, bool), want bool) {
 	t.Helper()
@@ -215,9 +216,9 @@ func sameExtremes(draws []time.Duration, lowest, highest time.Duration,
 		math.Abs(float64(high)-float64(highest)) <= slack {
 		return true
 	}
-	// At the ends of the range, draws may be rare: those of a whole millisecond, or those that are
-	// not cut to a limit. So count the draws beyond the library's extremes. The ends of our own
-	// range show whether our draws can reach these extremes.
+	// The extremes may differ by more if draws near the ends of the range are rare, for example
+	// because most draws are cut to a limit. So accept up to 30 draws beyond each of the library's
+	// extremes, and check that the ends of our own range include these extremes.
 	below, above := 0, 0
 	for _, d := range draws {
 		if d < lowest {

@@ -78,8 +78,8 @@ type Fault struct {
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start
 	// Like Killed, but the file grows by 8 MB/s, and each request takes 100 ms.
 	Live string
-	// A receiver that is healthy for 5 s and failing for 5 s in turn; then the time from the last
-	// written line to the last received record.
+	// The program was not killed, but its receiver was healthy for 5 s and failing for 5 s in turn.
+	// After the two numbers comes the time from the last written line to the last received record.
 	Flaky string
 }
 
