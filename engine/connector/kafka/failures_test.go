@@ -250,7 +250,7 @@ func rebalance(t *testing.T, c *cluster, got *arrivals, pipeline string) (texts 
 	return texts
 }
 
-// TestMemoryIsBounded checks that the source stays within `memory` while 64 MB wait in the topic
+// TestMemoryIsBounded checks that the heap grows by at most 40 MiB while 64 MiB wait in the topic
 // and the receiver accepts nothing. Another tool with adaptive concurrency runs out of memory in
 // such a burst.
 func TestMemoryIsBounded(t *testing.T) {

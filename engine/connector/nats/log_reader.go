@@ -360,10 +360,11 @@ func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*co
 }
 
 // look checks that the stream was not deleted or recreated. It returns a sequence up to which all
-// messages of the stream are read, or 0 if no such sequence is known. In a finite run, it sets ended
-// if all messages are read. Like passGap, it detects messages that were deleted before they were
-// read. If the server does not answer, look returns no error, because the library reconnects. If
-// the servers refuse the login, look returns an error.
+// messages of the option subject (all messages without it) are read, or 0 if no such sequence is
+// known. In a finite run, it sets ended if there are no more messages to read. Like passGap, it
+// detects messages that were deleted before they were read. If the server does not answer, look
+// returns no error, because the library reconnects. If the servers refuse the login, look returns
+// an error.
 func (r *logReader) look(ctx context.Context) (readTo int64, err error) {
 	if err := r.client.refused(); err != nil {
 		return 0, err

@@ -3,10 +3,11 @@
 //
 // Each connection that writes records is a lane. A batch is one transaction
 // (docs/formats/sql-tables.md). The transaction inserts a row for each span of the batch into the
-// ledger, where these rows are unique. It reads the marks of the partitions. It also reads the
-// epoch, a number that a new process raises to fence earlier processes. It writes the data with
-// COPY. If a batch is delivered twice, the second transaction waits for the first one and then
-// finds the batch in the ledger. Transactions of a fenced process cannot commit.
+// ledger, where these rows are unique. It reads the marks, which are the stored watermarks of the
+// partitions. It also reads the epoch, a number that a new process raises to fence earlier
+// processes. It writes the data with COPY. If a batch is delivered twice, the second transaction
+// waits for the first one and then finds the batch in the ledger. Transactions of a fenced process
+// cannot commit.
 //
 // The sink owns its connections and has no pool. It never alters an existing table, and never puts
 // values of records into SQL text.

@@ -166,8 +166,8 @@ func TestKinds(t *testing.T) {
 }
 
 // TestDeletedWaitsForTheLastBatch checks that Deleted does not return a file while its last span is
-// in a batch that the engine has not received yet. The engine drops the marks of the partitions
-// that Deleted returns as soon as it processes none of their spans.
+// in a batch that the engine has not received yet. The engine drops the stored progress of the
+// partitions that Deleted returns, as soon as none of their spans is being processed.
 func TestDeletedWaitsForTheLastBatch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := filepath.Join(w.dir, "a.log")
