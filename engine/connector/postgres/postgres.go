@@ -145,10 +145,10 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// leastBeside concerns the default number of connections to a server on this machine. The default
-// is at most the number of processors: more connections would contend for the end of the table,
-// which costs the server about a sixth more per byte. But leastBeside connections are always
-// allowed, because one copies while the other one waits for its commit.
+// leastBeside is the minimum of the default number of connections to a server on this machine: one
+// connection copies while the other one waits for its commit. Apart from that, the default is at
+// most the number of processors. More connections would contend for the end of the table, which
+// costs the server about a sixth more per byte.
 const leastBeside = 2
 
 // onThisMachine reports whether a server is on this machine. host is its name, its IP address or
