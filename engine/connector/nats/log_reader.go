@@ -155,9 +155,9 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// noteUnread notes that the sequences in the range (from, to] are counted as lost, except the
-// settled ones. The span of the next batch contains them, too. If this batch is read again,
-// reportDeleted must not count them twice.
+// noteUnread notes that the sequences in the range (from, to] are counted as lost, except those
+// that are settled (delivered, dead-lettered or dropped). The span of the next batch contains them,
+// too. If this batch is read again, reportDeleted must not count them twice.
 func (r *logReader) noteUnread(from, to int64) {
 	for _, done := range r.cursor.above {
 		r.newlyLost(from, min(done.From.Num, to))
