@@ -178,7 +178,8 @@ func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
 
-// appendRecord appends record i of the page, unless a record with the same id was read before.
+// appendRecord appends record i of the page. With the option id, it omits the record if a record
+// with the same id was read before.
 func (r *reader) appendRecord(b *stream.Batch, i int) error {
 	r.at++
 	if m := r.page.mode; m.perRecord() {

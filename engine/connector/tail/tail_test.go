@@ -198,7 +198,7 @@ func TestDeletedWaitsForTheLastBatch(t *testing.T) {
 
 // TestCopyInTheMaking checks a copy that is incomplete when it is first seen, and then grows to its
 // full length. Reading must continue at the position reached in the original. The bytes by which
-// the copy was recognised may end before that, in the middle of a record.
+// the copy was recognized may end before that, in the middle of a record.
 func TestCopyInTheMaking(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		text := strings.Repeat("a line that is longer than a few bytes\n", 100) + "the last\n"
