@@ -329,8 +329,9 @@ func (c *change) find(store *checkpoint.Store) (selection, error) {
 	return s, nil
 }
 
-// repeats reports whether the change makes a route deliver settled data of a partition again. m is
-// the progress of the partition before the change.
+// repeats reports whether the change makes a route read records of a partition again that it has
+// settled (delivered, dead-lettered or dropped). m is the progress of the partition before the
+// change.
 func (c *change) repeats(m stream.Mark) bool {
 	to := stream.Position{Num: c.to}
 	above := func(r stream.Range) bool { return to.Compare(r.To) < 0 }

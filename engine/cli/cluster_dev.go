@@ -206,8 +206,8 @@ func (d *dev) run(ctx context.Context, node string) error {
 	return cmd.Wait()
 }
 
-// watch publishes messages, prints reports and, at the interval kill, kills the owner. It ends when
-// a signal arrives. It returns the number of published messages.
+// watch publishes messages, prints reports and, at the interval kill, kills the process that owns
+// the pipeline. It ends when a signal arrives. It returns the number of published messages.
 func (d *dev) watch(ctx context.Context, signals <-chan os.Signal,
 	kill time.Duration) (published int, err error) {
 	publish, report := time.NewTicker(devPublishEvery), time.NewTicker(devReportEvery)

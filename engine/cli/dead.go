@@ -193,8 +193,9 @@ func (f *deadFlags) routes(c *config.Config) (out []deadRoute, err error) {
 	return out, nil
 }
 
-// eachLetter calls take with each letter that the filters select, but omits settled letters unless
-// --all or ids are given. The returned counts include the omitted letters.
+// eachLetter calls take with each letter that the filters select. If neither --all nor ids are
+// given, it omits the letters that a replay or discard has settled. The returned counts include the
+// omitted letters.
 func (p *program) eachLetter(
 	path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error,
 ) (out deadResult, err error) {

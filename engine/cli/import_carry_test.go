@@ -32,7 +32,8 @@ func spoolMeta(file string, offsets ...int64) string {
 	return string(b)
 }
 
-// moved imports an agent and runs the result once; it returns the delivered data and the output.
+// moved imports the config of a Flume agent, and runs the result twice. It returns the delivered
+// data and the output of the import.
 func moved(t *testing.T, agent string, carried int) (arrived, said string) {
 	t.Helper()
 	writeFile(t, "agent.conf", agent)

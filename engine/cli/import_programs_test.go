@@ -354,8 +354,8 @@ func TestCheckValue(t *testing.T) {
 	}
 }
 
-// TestImportWithoutPositions checks that missing or damaged positions are reported, and that
-// everything is then delivered.
+// TestImportWithoutPositions checks that missing or damaged positions are reported. The import must
+// succeed if there are no positions, and fail if they are damaged.
 func TestImportWithoutPositions(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
 		{"none", "", "", "registry/filebeat does not exist: every file is read from its beginning"},

@@ -53,8 +53,8 @@ func (v *progressView) lines(s engine.Status) []string {
 	return out
 }
 
-// sumOf returns a route with the sums of the figures in the progress over all routes. LeftBytes is
-// negative if it is unknown for a route.
+// sumOf adds up the figures of all routes that the progress shows, and returns the sums as one
+// route. LeftBytes is negative if it is unknown for a route.
 func sumOf(routes []status.Route) (all status.Route) {
 	for i := range routes {
 		r := &routes[i]

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// deadReplay starts only routes with selected letters that are not settled, because a receiver of
-// another route may be down.
+// deadReplay starts only routes with selected letters that no replay or discard has settled yet. It
+// starts no other routes, because their receivers may be down.
 func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) error {
 	if f.stall <= 0 {
 		return usagef("%s--stall is %v; it must be above zero", named(cmd), f.stall)

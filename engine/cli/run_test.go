@@ -163,8 +163,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestHangup checks the effects of SIGHUP. Usually it reloads the config file. A run without a
-// config file drains. During a drain, SIGHUP has no effect.
+// TestHangup checks the effects of SIGHUP. Usually it reloads the config file. A finite run, or a
+// run without a config file, drains. During a drain, SIGHUP has no effect.
 func TestHangup(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

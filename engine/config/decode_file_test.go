@@ -82,8 +82,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDescribeBoundsAndLists checks that the schema and the plan support every type that the
-// decoder supports.
+// TestDescribeBoundsAndLists checks that a plan shows a struct with a field tagged `,list` as a
+// list. It also checks that the schema has such lists and the bounds of numbers.
 func TestDescribeBoundsAndLists(t *testing.T) {
 	schema := string(appendJSON(nil,
 		describe(reflect.ValueOf(tuning{Level: 1, Ports: ports{List: []int{5}}}), false)))

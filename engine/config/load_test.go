@@ -267,7 +267,8 @@ pipelines:
 	}
 }
 
-// TestErrorsCanBeTaken checks that callers can get each mistake as an *Error with errors.As.
+// TestErrorsCanBeTaken checks that a caller can get each mistake, with its position and hint, from
+// the error of Load, which is an Errors if there are several mistakes.
 func TestErrorsCanBeTaken(t *testing.T) {
 	_, dir, err := loadText(t, "stat: x\n"+minimal+"    drain: 5\n")
 	es, ok := err.(Errors)

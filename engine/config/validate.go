@@ -10,10 +10,9 @@ import (
 )
 
 // Validate checks a config that was built or changed in Go. It applies the rules of [Load], except
-// those for resources that only one component may use. Of components that were
-// not read from a file, it checks the options only with their Validate methods. A config that Load
-// has returned is already valid. The error is an [*Error], or [Errors] if there are several
-// independent mistakes.
+// those for resources that only one component may use. Of components that were not read from a
+// file, it checks the options only with their Validate methods. A config that Load has returned is
+// already valid. The error is an [*Error], or [Errors] if there are several independent mistakes.
 func (c *Config) Validate() error {
 	v := validation{places: map[string]bool{}}
 	if c.State == "" {

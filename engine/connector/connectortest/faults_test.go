@@ -82,7 +82,8 @@ func (rangelessReader) ReadRanges(
 	return nil
 }
 
-// table is a database table with a ledger. The sinks of newSink are processes that write to it.
+// table is a database table with a ledger. Each sink of its receiver acts as a process that writes
+// to the table.
 type table struct {
 	forgets bool // write a batch again although the ledger has it
 

@@ -115,9 +115,9 @@ func checkMarks(t *testing.T, got []stream.Mark, told *settled) {
 	}
 }
 
-// sinkPrunes lets a TransactionalSink delete one of two partitions from its ledger. The mark of the
-// other partition and all rows must stay. A later batch of the deleted partition must be written
-// again. A fenced process must not delete anything.
+// sinkPrunes lets a TransactionalSink delete one of two partitions from its ledger. The progress of
+// the other partition and all rows must stay. A later batch of the deleted partition must be
+// written again. A fenced process must not delete anything.
 func sinkPrunes(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	l := live(t, r, "")

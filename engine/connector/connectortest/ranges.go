@@ -11,7 +11,7 @@ import (
 // sourceReadsRanges checks a reader that implements [stream.RangeReader]. It reads the spans of all
 // batches again, from the last batch to the first, and compares the ids and texts of their records
 // with those of the first reading. It does so in the same process, and in a second process. The
-// second process has only the marks of the first process.
+// second process has only the progress that the first process has stored.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)

@@ -15,8 +15,8 @@ import (
 const tooLate = 5 * time.Second
 
 // sourceResumes reads all data once to count the batches. Then it starts one process for each
-// number n of batches. This process starts from marks in which the first n batches are settled, and
-// must read exactly the remaining data.
+// number n of batches. This process starts from marks (the stored progress of the partitions) in
+// which the first n batches are settled, and must read exactly the remaining data.
 func sourceResumes(t *testing.T, c SourceCase) {
 	full := readAll(t, c, newSettled())
 	for cut := range len(full) + 1 {
@@ -34,9 +34,9 @@ func sourceResumes(t *testing.T, c SourceCase) {
 	}
 }
 
-// sourceResumesWithHoles starts processes from marks with gaps: a random part of the batches is
-// settled, as by workers of different speed. Each process must read exactly the batches that are
-// not settled.
+// sourceResumesWithHoles starts processes from marks (the stored progress of the partitions) with
+// gaps: a random part of the batches is settled, as by workers of different speed. Each process
+// must read exactly the batches that are not settled.
 func sourceResumesWithHoles(t *testing.T, c SourceCase) {
 	const rounds, seed = 20, 1
 	full := readAll(t, c, newSettled())

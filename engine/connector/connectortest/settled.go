@@ -8,9 +8,10 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// settled stores the settled ranges of each partition, and creates marks from them. It is a simple
-// counterpart of the package flow/ledger. If the suite used that package, a mistake in it could
-// hide a mistake in a source.
+// settled stores the ranges of each partition that are settled (delivered, dead-lettered or
+// dropped). It creates marks from them, each of which has the progress of one partition. It is a
+// simple counterpart of the package flow/ledger. If the suite used that package, a mistake in it
+// could hide a mistake in a source.
 type settled struct {
 	mu    sync.Mutex // guards parts, because sources call from any goroutine
 	parts map[string]*settledPart

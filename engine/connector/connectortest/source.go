@@ -54,8 +54,9 @@ type SourceCase struct {
 //     Then Read returns io.EOF.
 //   - A second process reads the same batches with the same ids. Two readers in one process read
 //     the same records side by side.
-//   - A new process can continue after every batch, and from marks with random gaps. It skips
-//     the settled ranges. (The seed of the random gaps is printed on failure.)
+//   - A new process can continue after every batch, and from marks with random gaps. (Marks are
+//     the stored progress of partitions.) It skips the settled ranges: their records were
+//     delivered, dead-lettered or dropped. The seed of the gaps is printed on failure.
 //   - When everything is settled, no record comes again.
 //   - If the reader implements [stream.RangeReader], it reads the same records again from their
 //     ranges.

@@ -154,8 +154,8 @@ func (e *itemError) Group() (reason, detail string) {
 	return reason, e.reason
 }
 
-// bulkOutcome returns the outcome of a bulk request with the kept records of b. text is the
-// response. The other parameters are those of bulkErrors.
+// bulkOutcome returns the outcome of a bulk request with the kept records of b (neither dropped nor
+// dead-lettered). text is the response. The other parameters are those of bulkErrors.
 func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
 	kept := b.AppendKept(nil)
 	errs, err := bulkErrors(text, len(kept), created, where)

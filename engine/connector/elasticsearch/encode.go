@@ -36,9 +36,9 @@ type codec struct {
 // Format implements httpsink.Codec. It returns the path and headers of bulk requests.
 func (c *codec) Format() httpsink.Format { return c.format() }
 
-// Append implements httpsink.Codec. For each kept record, it appends an action line and a document,
-// unless it refuses the record. If the action contains the record's id, the store recognizes a
-// record that it already has.
+// Append implements httpsink.Codec. For each kept record (neither dropped nor dead-lettered), it
+// appends an action line and a document, unless it refuses the record. If the action contains the
+// record's id, the store recognizes a record that it already has.
 func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []byte {
 	e := c.encoders.Get().(*encoder)
 	defer c.encoders.Put(e)

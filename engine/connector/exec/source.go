@@ -102,7 +102,7 @@ func (s *Source) serve(ctx context.Context) error {
 	return nil
 }
 
-// commandError ends the source until the process ends: the supervisor does not restart the source.
+// commandError ends the source permanently: the supervisor does not restart it.
 type commandError struct{ err error }
 
 // Error implements error. It describes the end of the command.

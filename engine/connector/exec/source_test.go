@@ -186,8 +186,8 @@ func (d *direct) take(t *testing.T, n int) (texts []string) {
 	return texts
 }
 
-// TestSourceRestarts checks that a command is restarted after it ends, and that its status is
-// counted.
+// TestSourceRestarts checks that a command is restarted after it ends, and that runs with a status
+// other than 0 are counted as failed.
 func TestSourceRestarts(t *testing.T) {
 	t.Parallel()
 	for status, failed := range map[string]int64{"0": 0, "3": 2} {

@@ -1,5 +1,6 @@
 // Package failover implements the sink that delivers to the first available one of several sinks,
-// its members. The members must have no state: no ledger, no file to append to, no parked records.
+// its members. The members must have no state: no ledger, no file to append to, and no parked
+// records (stored until their next attempt).
 //
 // The lanes of all members are the lanes of this sink. Limits.Standby of each lane is the number of
 // its member, counted from 0. A member is down while the breakers of all its lanes are open, or

@@ -115,8 +115,8 @@ func TestOpen(t *testing.T) {
 	})
 }
 
-// TestRefused checks that members that store positions are refused, and that Open fails if no
-// member can be opened.
+// TestRefused checks that invalid members are refused: too few, one that appends to a file, and one
+// that is a failover sink itself. It also checks that Open fails if no member can be opened.
 func TestRefused(t *testing.T) {
 	h := connectortest.NewHost(t)
 	for want, o := range map[string]*failover.Options{

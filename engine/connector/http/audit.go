@@ -80,7 +80,8 @@ type audit struct {
 // Ledger implements stream.Audit. A receiver over HTTP has no ledger.
 func (a *audit) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }
 
-// Expect implements stream.Audit. It adds the lines of the kept records of b to the expected lines.
+// Expect implements stream.Audit. It adds the lines of the kept records of b (neither dropped nor
+// dead-lettered) to the expected lines.
 func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
 	kept := b.AppendKept(nil)
 	if a.evaluator != nil {

@@ -110,8 +110,8 @@ func testHangs(t *testing.T, w way) {
 	}
 }
 
-// TestCutAnswers checks that a truncated response is retryable, whatever its status. It means that
-// the connection failed, and not that the receiver rejects the data.
+// TestCutAnswers checks that a truncated or malformed response is retryable, whatever its status.
+// It means that the connection failed, and not that the receiver rejects the data.
 func TestCutAnswers(t *testing.T) { ways(t, testCutAnswers) }
 
 func testCutAnswers(t *testing.T, w way) {

@@ -100,8 +100,8 @@ func (p plain) Format() httpsink.Format {
 	}
 }
 
-// Append implements httpsink.Codec. It appends the kept records of b in the format of the option
-// body.
+// Append implements httpsink.Codec. It appends the kept records of b (neither dropped nor
+// dead-lettered) in the format of the option body.
 func (p plain) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	switch p.o.Body {
 	case NDJSON:

@@ -217,7 +217,8 @@ type wrap struct{ error }
 
 func (w *wrap) Unwrap() error { return w.error }
 
-// TestClickHouseExceptions checks that the code of an exception takes precedence over the status.
+// TestClickHouseExceptions checks that the code of an exception takes precedence over the status if
+// the sink knows the code.
 func TestClickHouseExceptions(t *testing.T) {
 	for _, c := range []struct {
 		status     int

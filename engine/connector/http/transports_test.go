@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// way is a transport from the sink to a receiver. The tests of failing receivers use all of them.
+// way is a transport from the sink to a receiver. The tests of failing receivers use each of
+// allWays.
 type way struct {
 	name    string
 	tls     bool

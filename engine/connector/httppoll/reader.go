@@ -108,9 +108,9 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// fill appends the loaded records to b, and a span for them. If it reaches a settled range, it
-// stops and moves the reader to the end of the range. After the last record of the page, it moves
-// to the next page, if there is one.
+// fill appends the loaded records to b, and a span for them. It stops at a range that was settled
+// earlier (delivered, dead-lettered or dropped), and moves the reader to the end of this range.
+// After the last record of the page, it moves to the next page, if there is one.
 func (r *reader) fill(b *stream.Batch) error {
 	border := int64(math.MaxInt64)
 	if len(r.above) > 0 {
@@ -178,7 +178,8 @@ func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
 
-// appendRecord appends record i of the page, unless a record with the same id was read before.
+// appendRecord appends record i of the page. With the option id, it omits the record if a record
+// with the same id was read before.
 func (r *reader) appendRecord(b *stream.Batch, i int) error {
 	r.at++
 	if m := r.page.mode; m.perRecord() {
@@ -351,10 +352,11 @@ func (r *reader) holdOpenLine(c *content) (held bool) {
 	return true
 }
 
-// took is called after a successful request. news means that the page has new records. If a settled
-// range follows the reader's position, the records before the range were read earlier but not
-// settled, and must come again. If several responses in a row (patience) lack these records, took
-// reports them as missing, and moves the reader to the settled range.
+// took is called after a successful request. news means that the page has new records. The reader
+// may be before a range of settled records (delivered, dead-lettered or dropped). Then the records
+// up to this range were read earlier but not settled, and must come again. If several responses in
+// a row (patience) lack these records, took reports them as missing, and moves the reader to the
+// settled range.
 func (r *reader) took(news bool) error {
 	r.health.succeeded()
 	turned := r.follows()

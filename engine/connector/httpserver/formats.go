@@ -23,8 +23,9 @@ const (
 	typeProtobuf = "application/x-protobuf"
 )
 
-// decoded has the records in a body, and the response to send when all routes have settled them or,
-// with `ack: buffered`, when they are stored.
+// decoded has the records in a body, and the response to send. The response is sent when all routes
+// have settled the records (delivered, dead-lettered or dropped them) or, with `ack: buffered`,
+// when they are stored.
 type decoded struct {
 	records intake.Records
 	reply   reply

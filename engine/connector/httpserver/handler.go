@@ -220,10 +220,10 @@ type busyError struct {
 // Error implements error.
 func (e *busyError) Error() string { return e.err.Error() }
 
-// deliver submits the records of a request to the routes, and waits until all routes have settled
-// them or, with `ack: buffered`, until they are stored. If an earlier request has the same key and
-// body, deliver waits for that request instead. It submits the new one only if the earlier one has
-// failed.
+// deliver submits the records of a request to the routes. It waits until all routes have settled
+// them (delivered, dead-lettered or dropped them) or, with `ack: buffered`, until they are stored.
+// If an earlier request has the same key and body, deliver waits for that request instead. It
+// submits the new one only if the earlier one has failed.
 func (s *Server) deliver(
 	ctx context.Context, tenant, key string, hash [sha256.Size]byte, d decoded, room *intake.Reservation,
 ) (reply, error) {
@@ -279,8 +279,9 @@ func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intak
 	return d.reply, err
 }
 
-// settled waits until a submission is settled. If ctx ends earlier, settled withdraws the
-// submission, unless a worker may have received some of it.
+// settled waits until all records of a submission are settled (delivered, dead-lettered or
+// dropped). If ctx ends earlier, settled withdraws the submission, unless a worker may have
+// received some of it.
 func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) error {
 	unknown, err := s.Await(ctx, sub, size)
 	switch {

@@ -287,8 +287,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// take adds an entry to the batch, unless the entry is settled. full means that the batch must end
-// before this entry, and that the entry belongs to the next batch.
+// take adds an entry to the batch, unless it was settled earlier (delivered, dead-lettered or
+// dropped). full means that the batch must end before this entry, and that the entry belongs to the
+// next batch.
 func (r *reader) take(b *stream.Batch, e *entry) (full bool) {
 	for len(r.above) > 0 && r.above[0].To.Compare(e.at) < 0 {
 		if len(b.Spans) > 0 {

@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestReactions checks whether a fetch error stops its partition, ends the route or is left to the
-// client library.
+// TestReactions checks the reaction to each fetch error: the error stops its partition, causes a
+// check of the topic, ends the route, or is left to the client library.
 func TestReactions(t *testing.T) {
 	for _, c := range []struct {
 		err  error

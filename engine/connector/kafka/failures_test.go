@@ -140,8 +140,9 @@ func failedRecordIsNotSkipped(t *testing.T, c *cluster) {
 	}
 }
 
-// TestUnauthorizedRecordsAreNotLost checks that records survive responses 401 and 403. Another tool
-// drops them even with acknowledgements enabled (vector 24543).
+// TestUnauthorizedRecordsAreNotLost checks that records arrive later if the receiver first responds
+// with 401 or 403. Another tool drops such records even with acknowledgements enabled (issue 24543
+// of Vector).
 func TestUnauthorizedRecordsAreNotLost(t *testing.T) {
 	for _, status := range []int{401, 403} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -250,7 +251,7 @@ func rebalance(t *testing.T, c *cluster, got *arrivals, pipeline string) (texts 
 	return texts
 }
 
-// TestMemoryIsBounded checks that the source stays within `memory` while 64 MB wait in the topic
+// TestMemoryIsBounded checks that the heap grows by at most 40 MiB while 64 MiB wait in the topic
 // and the receiver accepts nothing. Another tool with adaptive concurrency runs out of memory in
 // such a burst.
 func TestMemoryIsBounded(t *testing.T) {

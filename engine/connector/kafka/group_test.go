@@ -80,8 +80,8 @@ func TestRevokedWhileAssigned(t *testing.T) {
 	}
 }
 
-// TestRecreatedBetweenAssignments checks that a client ends the route if a topic has another id at
-// a later assignment.
+// TestRecreatedBetweenAssignments checks that an assignment fails, and so ends the route, if a
+// topic has another id than at an earlier assignment.
 func TestRecreatedBetweenAssignments(t *testing.T) {
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
 	if err != nil {

@@ -69,8 +69,9 @@ func (h *health) failure(brokers []string, after time.Duration) error {
 	return err
 }
 
-// Failure implements stream.RetryingSource. A member of a group sends heartbeats all the time, so
-// silence means a failure.
+// Failure implements stream.RetryingSource. It returns an error if no broker has responded to a
+// reader for the longer of silentAfter and twice the session timeout. A member of a group sends
+// heartbeats all the time, so such a silence means a failure.
 func (s *GroupSource) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

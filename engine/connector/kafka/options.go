@@ -177,7 +177,8 @@ func checkGroup(name string) error {
 	return nil
 }
 
-// Shape implements stream.Shaper. A record has its value as the message, and the fields of meta.
+// Shape implements stream.Shaper. A record has the field message, which is the value of the Kafka
+// record, and the fields of the option meta.
 func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
 	return o.Meta.fields().Shape(in), nil
 }

@@ -40,10 +40,10 @@ func isRefusal(err error) bool {
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.PolicyViolation)
 }
 
-// settle derives the outcome of a batch from the errors of its kept records. A request has many
-// records of a partition, and the broker refuses all of them if one is bad. Therefore settle splits
-// refused records into halves that are sent again. This repeats until only the bad records are
-// refused.
+// settle derives the outcome of a batch from errs, the errors of its kept records (neither dropped
+// nor dead-lettered). A request has many records of a partition, and the broker refuses all of them
+// if one is bad. Therefore settle splits refused records into halves that are sent again. This
+// repeats until only the bad records are refused.
 func settle(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	groups := verdict.Group(b, kept, errs, func(err error) verdict.Verdict {
 		return judge(err, byRecord)

@@ -46,8 +46,8 @@ type partition struct {
 	epochs  []epochStart  // ascending
 }
 
-// epochStart is the leader epoch of the records with the offset `after` and higher ones, up to the
-// next epochStart.
+// epochStart states that the records from the offset `after` on have the leader epoch `epoch`, up
+// to the next epochStart.
 type epochStart struct {
 	after int64
 	epoch int32

@@ -179,8 +179,9 @@ func (c *cluster) commitAs(topic string, offset int64, metadata string) {
 	}
 }
 
-// TestStoredPositions checks positions that do not fit the log. The source must not read such a
-// partition, and must report a remedy. It must never reset a position silently.
+// TestStoredPositions checks that the source resumes at an offset that another tool has set for the
+// group. If the group's offset does not fit the log, the source must not read the partition, and
+// must report a remedy. With truncated: earliest, it reads from the start of the log instead.
 func TestStoredPositions(t *testing.T) {
 	for _, c := range []struct {
 		name     string

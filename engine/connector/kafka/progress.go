@@ -44,8 +44,8 @@ func (p progress) equal(q progress) bool {
 	return p.watermark == q.watermark && slices.Equal(p.above, q.above)
 }
 
-// coverage reports whether all, some or none of the offsets in a list of ranges are already
-// settled.
+// coverage is the share of the offsets in a list of ranges that is already settled (delivered,
+// dead-lettered or dropped): all, some or none.
 type coverage uint8
 
 const (

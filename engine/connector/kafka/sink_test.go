@@ -103,7 +103,8 @@ func TestSinkSuite(t *testing.T) {
 	}})
 }
 
-// TestKeysAndHeaders checks that records with the same key stay in one partition and in order.
+// TestKeysAndHeaders checks that records with the same key stay in one partition and in order. A
+// header must have the value of its expression, and be missing if the expression has no value.
 func TestKeysAndHeaders(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(4, "out"))
 	w := newSink(t, c, func(o *kafka.SinkOptions) {

@@ -254,8 +254,8 @@ func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stre
 	return stream.Report{}, err
 }
 
-// messages returns the kept records as messages. A record that cannot be made into a message has an
-// error in fates.
+// messages returns the kept records (neither dropped nor dead-lettered) as messages. fates has an
+// entry for each kept record: the error if no message can be made of the record, otherwise nil.
 func (s *transactionalSink) messages(b *stream.Batch, kept []int) (out []*kgo.Record, bytes int64,
 	fates []error) {
 	t := s.makers.Get().(*messageMaker)

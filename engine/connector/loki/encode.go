@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Append implements httpsink.Codec. It appends a push request with the kept records of b:
+// Append implements httpsink.Codec. It appends a push request with the kept records of b (neither
+// dropped nor dead-lettered):
 //
 //	{"streams":[{"stream":{labels},"values":[["nanoseconds","line",{metadata}],...]},...]}
 //

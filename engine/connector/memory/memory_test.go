@@ -52,7 +52,7 @@ func (w *fixture) open(route string, m *stream.Mark) stream.Reader {
 	return r
 }
 
-// read returns the texts of one batch, and the mark of a route after it has settled the batch.
+// read returns the texts of one batch, and the progress of a route after it has settled the batch.
 func (w *fixture) read(r stream.Reader) ([]string, stream.Mark) {
 	w.t.Helper()
 	b := stream.NewBatch(stream.BatchLimits{Records: 10})

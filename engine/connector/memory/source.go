@@ -23,8 +23,9 @@ type SourceOptions struct {
 	// plus 9 bytes. At this limit, Push waits. Zero means 64 MiB.
 	//
 	// Records are freed when all routes have saved in their checkpoints that these records are
-	// settled. This happens about once per `checkpoint.sync`, so the throughput is at most MaxBytes
-	// per `checkpoint.sync`. Example: with 64 MiB and 1 s, it is at most 64 MiB per second.
+	// settled (delivered, dead-lettered or dropped). This happens about once per `checkpoint.sync`,
+	// so the throughput is at most MaxBytes per `checkpoint.sync`. Example: with 64 MiB and 1 s, it
+	// is at most 64 MiB per second.
 	MaxBytes int64
 }
 
@@ -58,8 +59,8 @@ type Source struct {
 	changed  chan struct{} // closed at the next change; nil if nothing waits
 }
 
-// progress is the progress of one route: settled is the position up to which the route has settled
-// all records.
+// progress is the progress of one route. settled is the position up to which the route has settled
+// all records (delivered, dead-lettered or dropped them).
 type progress struct {
 	settled int64
 	cuts    readers.Cuts // ends of batches after settled
@@ -241,9 +242,9 @@ func (s *Source) attach(host stream.SourceHost, route string) (*progress, error)
 	return p, nil
 }
 
-// release frees the records that every route of the pipeline has settled, and wakes the calls that
-// wait for this. It deletes the progress of routes that are no longer in the pipeline. The caller
-// holds mu.
+// release frees the records that every route of the pipeline has settled (delivered, dead-lettered
+// or dropped), and wakes the calls that wait for this. It deletes the progress of routes that are
+// no longer in the pipeline. The caller holds mu.
 func (s *Source) release() {
 	if s.host == nil {
 		return

@@ -18,9 +18,9 @@ import (
 // throughput.
 const statementBytes = 512 << 10
 
-// Encode implements sqlspan.Writer. It appends the kept records of b as INSERT statements, each
-// preceded by its length. It returns the records that cannot be rows of the table. Call b.Split
-// first, which fills b.Records.
+// Encode implements sqlspan.Writer. It appends the kept records of b (neither dropped nor
+// dead-lettered) as INSERT statements, each preceded by its length. It returns the records that
+// cannot be rows of the table. Call b.Split first, which fills b.Records.
 func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	s := w.sink
 	var refusals []sqltable.Refusal

@@ -29,8 +29,9 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 	if c.Conn, err = sqldriver.Direct(opened); err != nil {
 		return nil, err
 	}
-	// With READ COMMITTED, each statement sees all marks that were committed before the statement,
-	// including marks that other transactions have raised since the start of this transaction.
+	// With READ COMMITTED, each statement sees all marks (stored watermarks) that were committed
+	// before the statement. This includes marks that other transactions have raised since the start
+	// of this transaction.
 	if _, err := c.Exec(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

@@ -4,9 +4,9 @@
 // Each connection is a lane. A batch is one transaction (docs/formats/sql-tables.md). The
 // transaction reads the epoch, a number that a new process raises to fence earlier processes, and
 // locks it in shared mode. It inserts a row for each span of the batch into the ledger, where these
-// rows are unique. It reads the marks of the partitions, and inserts the data. If a batch is
-// delivered twice, the second transaction waits for the first one and then finds the batch in the
-// ledger. Transactions of a fenced process cannot commit.
+// rows are unique. It reads the marks, which are the stored watermarks of the partitions, and
+// inserts the data. If a batch is delivered twice, the second transaction waits for the first one
+// and then finds the batch in the ledger. Transactions of a fenced process cannot commit.
 //
 // The sink owns its connections and has no pool. It never alters an existing table. Identifiers are
 // quoted, and values are encoded as literals, so neither can contain other SQL.

@@ -218,8 +218,8 @@ func keys(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// truthValues checks that a column of type boolean stores all numbers that it can store: source
-// table reads its values as numbers.
+// truthValues checks that a column of type boolean stores whole numbers from -128 to 127, not only
+// 0 and 1. This is necessary because the source table reads the values of such columns as numbers.
 func truthValues(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	d.exec(t, "CREATE TABLE t (b boolean, _extra json)")

@@ -200,10 +200,10 @@ func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	}
 }
 
-// settle notes which messages are settled (delivered, dead-lettered or dropped) according to the
-// progress m. These are in the run of m's partition and assignment. For each message that was not
-// settled before, settle appends the reply subject to replies. If above is false, it uses only the
-// watermark of m, and ignores the settled ranges above it.
+// settle acknowledges the messages that are settled (delivered, dead-lettered or dropped) according
+// to the progress m. It considers only the run of m's partition and assignment. For each message
+// that was not settled before, it appends the reply subject to replies. If above is false, settle
+// uses only the watermark of m, and ignores the settled ranges above it.
 func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []string {
 	for _, r := range d.runs {
 		if r.part.ID != m.Part.ID || r.number != m.Assignment {

@@ -90,8 +90,8 @@ func (c *cluster) restartServer() {
 func (c *cluster) waitForJetStream(text string) {
 	c.t.Helper()
 	until(c.t, "JetStream is up", func() bool {
-		// an attempt without a response may be stored; the server drops repetitions with the same
-		// id
+		// A publication without a response may have been stored. The server drops repetitions with
+		// the same id.
 		_, err := c.js.Publish(c.t.Context(), "orders.new", []byte(text), jetstream.WithMsgID(text))
 		return err == nil
 	})

@@ -155,9 +155,9 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 	return nil
 }
 
-// noteUnread notes that the sequences in the range (from, to] are counted as lost, except the
-// settled ones. The span of the next batch contains them, too. If this batch is read again,
-// reportDeleted must not count them twice.
+// noteUnread notes that the sequences in the range (from, to] are counted as lost, except those
+// that are settled (delivered, dead-lettered or dropped). The span of the next batch contains them,
+// too. If this batch is read again, reportDeleted must not count them twice.
 func (r *logReader) noteUnread(from, to int64) {
 	for _, done := range r.cursor.above {
 		r.newlyLost(from, min(done.From.Num, to))
@@ -360,10 +360,11 @@ func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*co
 }
 
 // look checks that the stream was not deleted or recreated. It returns a sequence up to which all
-// messages of the stream are read, or 0 if no such sequence is known. In a finite run, it sets ended
-// if all messages are read. Like passGap, it detects messages that were deleted before they were
-// read. If the server does not answer, look returns no error, because the library reconnects. If
-// the servers refuse the login, look returns an error.
+// messages of the option subject (all messages without it) are read, or 0 if no such sequence is
+// known. In a finite run, it sets ended if there are no more messages to read. Like passGap, it
+// detects messages that were deleted before they were read. If the server does not answer, look
+// returns no error, because the library reconnects. If the servers refuse the login, look returns
+// an error.
 func (r *logReader) look(ctx context.Context) (readTo int64, err error) {
 	if err := r.client.refused(); err != nil {
 		return 0, err

@@ -175,7 +175,8 @@ func overlap(a, b string) bool {
 	return len(left) == len(right)
 }
 
-// Shape implements stream.Shaper. A record has its data as the message, and the fields of meta.
+// Shape implements stream.Shaper. A record has the field message, which is the data of the NATS
+// message, and the fields of the option meta.
 func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
 	return o.Meta.fields().Shape(in), nil
 }

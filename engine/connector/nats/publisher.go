@@ -27,7 +27,8 @@ type publisher struct {
 	open map[uint64]*responses
 }
 
-// newPublisher subscribes to the responses. The connection must have a handler of disconnections.
+// newPublisher subscribes to the responses. conn must have a handler of disconnections, which
+// newPublisher wraps: a disconnection fails all messages that have no response yet.
 func newPublisher(conn *natsgo.Conn) (*publisher, error) {
 	p := &publisher{conn: conn, inbox: conn.NewInbox() + ".", open: make(map[uint64]*responses)}
 	sub, err := conn.Subscribe(p.inbox+">", p.receive)

@@ -197,9 +197,9 @@ func (r *sharedReader) Settled(marks []stream.Mark) {
 	r.settle(marks, above)
 }
 
-// settle queues acknowledgements for the messages that are settled according to the given marks. If
-// above is false, it uses only the watermarks, and ignores the settled ranges above them. The
-// caller holds mu.
+// settle queues acknowledgements for the messages that are settled (delivered, dead-lettered or
+// dropped) according to marks, the progress of the partitions. If above is false, it uses only the
+// watermarks, and ignores the settled ranges above them. The caller holds mu.
 func (r *sharedReader) settle(marks []stream.Mark, above bool) {
 	for i := range marks {
 		r.acks = r.d.settle(&marks[i], above, r.acks)

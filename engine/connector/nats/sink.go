@@ -227,7 +227,7 @@ func (d *delivery) run(ctx context.Context, b *stream.Batch, kept []int) error {
 }
 
 // runPart publishes the messages of part and waits for their outcomes. first is the index of the
-// first of them in the kept records.
+// first of them among the kept records of the batch (neither dropped nor dead-lettered).
 func (d *delivery) runPart(ctx context.Context, t *messageMaker, b *stream.Batch, first int,
 	part []int) error {
 	fates, n := d.fates[first:first+len(part)], int64(len(part))
@@ -280,8 +280,9 @@ func (s *StreamSink) reserve(ctx context.Context, n int64) error {
 	return nil
 }
 
-// await waits for the outcomes of messages, the first of which has the given index in the kept
-// records. It does not wait for messages with a denied subject, because they get no response.
+// await waits for the outcomes of messages. first is the index of the first of them among the kept
+// records of the batch (neither dropped nor dead-lettered). await does not wait for messages with a
+// denied subject, because they get no response.
 func (d *delivery) await(ctx context.Context, r *responses, first int) error {
 	limit := time.NewTimer(responseBound)
 	defer limit.Stop()

@@ -103,9 +103,9 @@ func (d *doubts) add(id string, first time.Time) {
 	d.since[id] = first
 }
 
-// firstUnanswered returns the index in kept of the first record that was sent and got no response
-// from a stream, or -1 if there is none. An invalid response counts as none, because it is from
-// another subscriber of the subject.
+// firstUnanswered returns the index, among the kept records (neither dropped nor dead-lettered), of
+// the first one that was sent and got no response from a stream. It returns -1 if there is none. An
+// invalid response counts as none, because it is from another subscriber of the subject.
 func (d *delivery) firstUnanswered() int {
 	for k, err := range d.fates {
 		if errors.Is(err, natsgo.ErrDisconnected) || errors.Is(err, natsgo.ErrPermissionViolation) ||

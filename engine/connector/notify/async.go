@@ -18,7 +18,7 @@ import (
 
 // Async configures the polling of asynchronous operations. A receiver that answers a request with
 // status 202 has started such an operation. The sink then polls a URL until the operation has
-// ended, for the time Max at most. If Location is empty, the sink does not poll.
+// ended, for at most the time Max. If Location is empty, the sink does not poll.
 type Async struct {
 	Location expr.Text     `yaml:"location" doc:"expression over a 202 response: the URL to poll"`
 	Done     expr.Text     `yaml:"done"     doc:"condition on a poll's response: success"`

@@ -37,8 +37,9 @@ const (
 	failed    = `{"state":"FAILED"}`
 )
 
-// TestAsyncHour checks an operation of 59 minutes. The sink polls it on the polling schedule, parks
-// it between polls, and sends its request once.
+// TestAsyncHour checks an operation that succeeds after 59 minutes, and one that would take 2 hours
+// and is dead-lettered after an hour. The sink polls an operation on the polling schedule, parks it
+// between polls, and sends its request once.
 func TestAsyncHour(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration

@@ -101,7 +101,8 @@ func holds(condition *expr.Program, r *response) (bool, error) {
 }
 
 // batchFor returns a batch with a single record, which has the fields of the response. The program
-// is then evaluated on this record. It must not read the body if this was truncated.
+// p is then evaluated on this record. If p reads the body, and the body was truncated, batchFor
+// returns an error.
 func (r *response) batchFor(p *expr.Program) (*stream.Batch, error) {
 	if r.truncated && p.Reads("body") {
 		return nil, fmt.Errorf("the body is longer than %d bytes", maxResponse)

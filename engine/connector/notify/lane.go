@@ -101,10 +101,10 @@ func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether the lane can be deleted to make room for another host. It can if
-// nothing is in flight, nothing is due at the time now, no wait for the rate limit is left, and the
-// lane waits for no other event (see absence). since is the same time as now, as a duration since
-// laneSet.epoch.
+// isResting reports whether the lane can be deleted to make room for another host. It can be
+// deleted if nothing is in flight, nothing is due at the time now, no wait for the rate limit is
+// left, and the lane waits for no other event (see absence). since is the same time as now, as a
+// duration since laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))

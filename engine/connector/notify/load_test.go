@@ -203,8 +203,9 @@ func (r *loadRun) at(rate float64, n int) time.Duration {
 	return took[len(took)*99/100]
 }
 
-// start delivers n records in batches of a twentieth of a second, with as many goroutines as a
-// route has in-flight batches.
+// start begins to deliver n records, with as many goroutines as a route has in-flight batches. At a
+// rate above 0, each batch has the records of a twentieth of a second, at most 500, and is
+// delivered at its planned time. At rate 0, batches of 500 records are delivered without pauses.
 func (r *loadRun) start(n int, rate float64) {
 	r.planned, r.took, r.begun = make([]time.Duration, n), make([]time.Duration, n), time.Now()
 	size := 500

@@ -81,7 +81,7 @@ func TestSchedule(t *testing.T) {
 }
 
 // TestLongRecordIDs checks that records get valid and different keys if their ids are too long for
-// a key, as those of a feed with long cursors.
+// a key, as in a feed with long cursors.
 func TestLongRecordIDs(t *testing.T) {
 	o := options()
 	o.IdempotencyKey = ""

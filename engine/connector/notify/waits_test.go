@@ -38,7 +38,8 @@ func TestParseWaits(t *testing.T) {
 	}
 }
 
-// TestScheduleForms checks that the option schedule accepts a list, a policy or an expression.
+// TestScheduleForms checks which texts of the option schedule are policies and which are
+// expressions, and that mistakes in policies are reported.
 func TestScheduleForms(t *testing.T) {
 	const s = time.Second
 	for text, want := range map[string][]time.Duration{

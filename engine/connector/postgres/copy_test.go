@@ -34,7 +34,8 @@ func (h idleHost) Go(name string, run func(context.Context) error) {
 	}
 }
 
-// begun opens a sink. Its lanes run only deliveries. change may modify it before it connects.
+// begun opens a sink. Its lanes do nothing in the background: they neither connect nor prepare
+// statements before the first delivery. change may modify the sink before it connects.
 func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	t.Helper()
 	o := d.options("lines")
@@ -165,8 +166,8 @@ func TestCopyWarned(t *testing.T) {
 }
 
 // TestFoldedMeanwhile delivers a batch again. While this attempt checks whether the batch was
-// delivered, Compact merges the settled spans of the batch into the mark. The batch must not be
-// written again.
+// delivered, Compact merges the settled spans of the batch into the mark, the stored watermark of
+// the partition. The batch must not be written again.
 func TestFoldedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))

@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Encode implements sqlspan.Writer. It appends the kept records of b in the format of COPY: in the
-// binary format if the columns allow it, otherwise in the text format
-// (https://www.postgresql.org/docs/current/sql-copy.html), which supports every type. It returns
-// the records that cannot be rows of the table. Call b.Split first, which fills b.Records. In mode
-// upsert, a row begins with the number of the record in the batch.
+// Encode implements sqlspan.Writer. It appends the kept records of b (neither dropped nor
+// dead-lettered) in the format of COPY: in the binary format if the columns allow it, otherwise in
+// the text format (https://www.postgresql.org/docs/current/sql-copy.html), which supports every
+// type. It returns the records that cannot be rows of the table. Call b.Split first, which fills
+// b.Records. In mode upsert, a row begins with the number of the record in the batch.
 func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := w.sink.Shape.For(b)

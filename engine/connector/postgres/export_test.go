@@ -21,7 +21,8 @@ func Disguise(s *Sink) {
 // EnterLock is the number of an advisory lock. See [GuardEnter].
 const EnterLock = 1
 
-// GuardEnter makes Enter wait for [EnterLock] between reading the marks and reading the rows.
+// GuardEnter makes Enter wait for [EnterLock]. At that time, Enter has read the marks (the stored
+// watermarks of partitions), but not yet the stored spans of the batch.
 func GuardEnter(s *Sink) {
 	s.columnsText = strings.Replace(s.columnsText, "FROM pg_attribute", fmt.Sprintf(
 		"FROM pg_attribute CROSS JOIN pg_advisory_xact_lock_shared(%d)", EnterLock), 1)

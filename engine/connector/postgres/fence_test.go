@@ -205,8 +205,8 @@ func TestLateCommit(t *testing.T) {
 	}
 }
 
-// TestTwoAttemptsAtOnce checks that an overdue batch sent again over another connection is written
-// once, even after folding.
+// TestTwoAttemptsAtOnce delivers each batch over all connections at the same time, in every second
+// round during a Compact. Each batch must be written once.
 func TestTwoAttemptsAtOnce(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text, _extra json)")

@@ -3,10 +3,11 @@
 //
 // Each connection that writes records is a lane. A batch is one transaction
 // (docs/formats/sql-tables.md). The transaction inserts a row for each span of the batch into the
-// ledger, where these rows are unique. It reads the marks of the partitions. It also reads the
-// epoch, a number that a new process raises to fence earlier processes. It writes the data with
-// COPY. If a batch is delivered twice, the second transaction waits for the first one and then
-// finds the batch in the ledger. Transactions of a fenced process cannot commit.
+// ledger, where these rows are unique. It reads the marks, which are the stored watermarks of the
+// partitions. It also reads the epoch, a number that a new process raises to fence earlier
+// processes. It writes the data with COPY. If a batch is delivered twice, the second transaction
+// waits for the first one and then finds the batch in the ledger. Transactions of a fenced process
+// cannot commit.
 //
 // The sink owns its connections and has no pool. It never alters an existing table, and never puts
 // values of records into SQL text.
@@ -144,10 +145,10 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// leastBeside concerns the default number of connections to a server on this machine. The default
-// is at most the number of processors: more connections would contend for the end of the table,
-// which costs the server about a sixth more per byte. But leastBeside connections are always
-// allowed, because one copies while the other one waits for its commit.
+// leastBeside is the minimum of the default number of connections to a server on this machine: one
+// connection copies while the other one waits for its commit. Apart from that, the default is at
+// most the number of processors. More connections would contend for the end of the table, which
+// costs the server about a sixth more per byte.
 const leastBeside = 2
 
 // onThisMachine reports whether a server is on this machine. host is its name, its IP address or

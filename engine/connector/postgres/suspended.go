@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 )
 
-// patience is the time for which a session may send nothing while its transaction locks rows of a
-// ledger's marks. If it sends nothing for longer, its process counts as suspended, or its network
-// as cut.
+// patience is the time for which a session may send nothing while its transaction locks rows in a
+// ledger's table of marks (the stored watermarks). If it sends nothing for longer, its process
+// counts as suspended, or its network as cut.
 const patience = 10 * time.Second
 
 // suspended detects sessions of suspended processes. It is safe for concurrent use.
@@ -24,8 +24,9 @@ type suspended struct {
 	copies map[lockHolder]progress // sessions that copied rows at the last call of stalled
 }
 
-// lockHolder identifies a session that locks rows of the marks, but only while the session stays in
-// its current state. The field changed is the time at which this state began.
+// lockHolder identifies a session that locks rows in the ledger's table of marks (the stored
+// watermarks of partitions), but only while the session stays in its current state. The field
+// changed is the time at which this state began.
 type lockHolder struct {
 	pid     int32
 	changed time.Time // begin of the state
@@ -37,11 +38,11 @@ type progress struct {
 	since time.Time // time at which this process first saw bytes
 }
 
-// idleSessions selects sessions that lock rows of a ledger's marks and wait for their client. It
-// selects a session only if the state of the session has not changed for the interval $2. During a
-// COPY, the state never changes, even if rows arrive. Therefore the query also selects the number
-// of bytes that the COPY has received, or -1. Servers before version 14 do not report this number,
-// so that every COPY there seems to receive no rows.
+// idleSessions selects sessions that lock rows in a ledger's table of marks (the stored watermarks
+// of partitions) and wait for their client. It selects a session only if the state of the session
+// has not changed for the interval $2. During a COPY, the state never changes, even if rows arrive.
+// Therefore the query also selects the number of bytes that the COPY has received, or -1. Servers
+// before version 14 do not report this number, so that every COPY there seems to receive no rows.
 const idleSessions = `SELECT a.pid, a.state_change, a.state = 'active', coalesce(
 		CASE WHEN current_setting('server_version_num')::int >= 140000
 		THEN (SELECT p.param1 FROM pg_stat_get_progress_info('COPY') p WHERE p.pid = a.pid) END, -1)
@@ -55,9 +56,10 @@ const endSessions = `SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_acti
 	JOIN unnest($1::int[], $2::timestamptz[]) u (pid, changed)
 	ON a.pid = u.pid AND a.state_change = u.changed AND a.wait_event = 'ClientRead'`
 
-// evictSuspended ends the connections of suspended processes that lock rows of the ledger's
-// marks. It is called when the transaction on c has failed with err, because it waited too long
-// for such a lock. It returns err, joined with an error of evict if there is one.
+// evictSuspended ends the connections of suspended processes that lock rows in the ledger's table
+// of marks (the stored watermarks of partitions). It is called when the transaction on c has failed
+// with err, because it waited too long for such a lock. It returns err, joined with an error of
+// evict if there is one.
 func (s *Sink) evictSuspended(ctx context.Context, c *conn, err error) error {
 	if _, undo := c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol); undo != nil {
 		return err

@@ -103,8 +103,8 @@ func TestWriterPauses(t *testing.T) {
 	}
 }
 
-// TestFinishRefusesGrownFile checks that a file that grows between its seal and Finish is not
-// finished until all of it is settled.
+// TestFinishRefusesGrownFile checks a file that grows after it was read to its end, and before
+// Finish. The file must not be finished until all of it is settled.
 func TestFinishRefusesGrownFile(t *testing.T) {
 	bubble(t, func(o *spooldir.Options) { o.Finished = "delete" }, func(t *testing.T, w *fixture) {
 		w.finish = false

@@ -28,8 +28,8 @@ const (
 )
 
 // Finishes implements stream.Finisher. It returns false with `finished: keep`, because Finish then
-// has nothing to do. A file then counts as finished as soon as its end is settled, without a
-// further entry in the checkpoint.
+// has nothing to do. A file then counts as finished as soon as it is settled up to its end
+// (delivered, dead-lettered or dropped), without a further entry in the checkpoint.
 func (s *source) Finishes() bool { return s.o.Finished != finishedKeep }
 
 // Finish implements stream.Finisher. It renames, deletes or moves the file, if this is still the

@@ -32,8 +32,9 @@ func (d unmountedDir) Stat(name string) (vfs.Info, error) {
 }
 
 // TestNotMounted checks a directory that is a mount point while its file system is not mounted. The
-// directory is then empty, and on another device than its files were. The marks of these files must
-// be kept without a time limit. If the files were deleted instead, their marks must be dropped.
+// directory is then empty, and on another device than its files were. The stored progress of these
+// files must be kept without a time limit. If the files were deleted instead, their progress must
+// be dropped.
 func TestNotMounted(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -249,8 +249,8 @@ func TestResumeAnywhere(t *testing.T) {
 	}
 }
 
-// settleSpan adds a span to the marks. The span counts as settled if keep is set, otherwise only as
-// read.
+// settleSpan adds a span to the marks (the progress of each partition). The span counts as settled
+// if keep is set, otherwise only as read.
 func settleSpan(marks map[string]stream.Mark, s stream.Span, keep bool) {
 	m := marks[s.Part.ID]
 	m.Part = *s.Part

@@ -129,7 +129,7 @@ func TestOnce(t *testing.T) {
 }
 
 // TestGrownWhileDown checks that a finished file that grew while nothing ran is found at the next
-// start if the checkpoint has its mark.
+// start if the checkpoint has its progress.
 func TestGrownWhileDown(t *testing.T) {
 	for _, finished := range []string{"rename", "move", "keep"} {
 		moved := t.TempDir()

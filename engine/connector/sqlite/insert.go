@@ -42,10 +42,10 @@ type inserting struct {
 	refusals []sqltable.Refusal
 }
 
-// write writes all kept records of b. After a refused record, it continues with the next one, so
-// that one error can report several records ([sqltable.Answer]). A rolledBackError, or an error
-// that is not about a record, ends write at once. After an error, the caller must roll back the
-// writes.
+// write writes all kept records of b (neither dropped nor dead-lettered). After a refused record,
+// it continues with the next one, so that one error can report several records ([sqltable.Answer]).
+// A rolledBackError, or an error that is not about a record, ends write at once. After an error,
+// the caller must roll back the writes.
 func (w *inserting) write(b *stream.Batch) error {
 	w.waiting, w.refusals = w.waiting[:0], w.refusals[:0]
 	w.table = w.s.shape.For(b)

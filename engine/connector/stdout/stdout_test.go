@@ -73,8 +73,8 @@ func open(t *testing.T, s stream.Sink) {
 	}
 }
 
-// TestWritesOnce checks that a batch is not written again if it is delivered again after a timeout
-// of its write.
+// TestWritesOnce checks that a batch is written once if it is delivered several times, as after a
+// timeout.
 func TestWritesOnce(t *testing.T) {
 	var out buffer
 	s := newSink(t, &out, stdout.NDJSON, streamtest.NewHost(t))

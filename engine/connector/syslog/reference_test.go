@@ -206,7 +206,7 @@ var referenceTexts = []string{
 	"<34>100 - - - - - -",
 }
 
-// TestReference checks that messages become the same records as by the library go-syslog, except
+// TestReference checks that messages become the same records as with the library go-syslog, except
 // for the listed differences. It cuts each message off at each byte, and replaces, repeats and
 // deletes each byte.
 func TestReference(t *testing.T) {

@@ -207,8 +207,9 @@ func refused(t *testing.T, kind string, fresh func(t *testing.T) fixture) {
 	}
 }
 
-// stops are tables, some with a later change, that stop a running reader. All rows handed out
-// before must be correct. A new reader continues after these rows, or reports the problem.
+// stops are tables at which a running reader must stop with an error. Some of them are changed
+// after the first batch. Before the error, the reader hands out the given number of rows. A new
+// reader then hands out the following rows, or returns an error.
 var stops = []struct {
 	name, make string
 	set        func(o *table.Options)
@@ -345,7 +346,8 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) fixture) {
 	}
 }
 
-// TestOtherOrder checks that a mark of one order is not accepted as a position in another order.
+// TestOtherOrder checks that a position stored with order_by (a, b) is not accepted with order_by
+// (b, a).
 func TestOtherOrder(t *testing.T) {
 	w := sqliteFixture(t)
 	execute(t, w.db, `CREATE TABLE t (a integer NOT NULL, b integer NOT NULL, PRIMARY KEY (a, `+

@@ -96,8 +96,7 @@ type observation struct {
 	writers []string      // PostgreSQL: the transactions with a write lock on the table
 }
 
-// filling is the state of one query. Its rows are added to a batch, and filling checks their
-// order.
+// filling adds the rows of one query to a batch, and checks their order.
 type filling struct {
 	maker     *rowMaker
 	part      *partition

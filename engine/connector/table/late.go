@@ -279,7 +279,7 @@ func endsBefore(ctx context.Context, db database, p *partition, last string) err
 }
 
 // fill hands out the late rows that were not handed out in this run yet. It leaves out late rows
-// that an earlier run has settled.
+// that an earlier run has settled (delivered, dead-lettered or dropped).
 func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling) error {
 	for l.handedOut < l.top && !f.more {

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// routeSim simulates a route over several readers. It settles some of the rows it reads, and keeps
-// the marks and the number of times each row was settled.
+// routeSim simulates a route over several readers. It settles some of the rows it reads. It keeps
+// the marks (the stored progress of the partitions), and the number of times each row was settled.
 type routeSim struct {
 	t      *testing.T
 	dir    string

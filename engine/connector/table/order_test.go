@@ -72,8 +72,9 @@ func TestWideSplit(t *testing.T) {
 		"`split` needs values that are at least")
 }
 
-// TestOrderOfView checks that a query stops the route if its order is not that of the bytes. A row
-// that comes later in the query's order, but has smaller bytes, would otherwise never be read.
+// TestOrderOfView checks that the route stops if a query does not return its rows in byte order. A
+// row that comes later in the query's order, but is before the position in byte order, would
+// otherwise never be read.
 func TestOrderOfView(t *testing.T) {
 	t.Parallel()
 	w := sqliteFixture(t)

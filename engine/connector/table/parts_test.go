@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestSuiteSplit runs the suite over several partitions of one table, each with its own mark.
+// TestSuiteSplit runs the checks of [connectortest.Source] on one table that is split into several
+// partitions.
 func TestSuiteSplit(t *testing.T) {
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY)")

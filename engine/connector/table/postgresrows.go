@@ -100,7 +100,8 @@ func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling
 			}
 		}), nil
 	})
-	// A protocol violation means that the number of values differs from that of requested formats.
+	// A protocol violation means that the number of result columns differs from the number of
+	// requested formats, because the columns have changed.
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == protocolViolation ||
 		errors.Is(err, errShape) {
 		return d.reshaped(ctx, r)

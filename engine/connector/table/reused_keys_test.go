@@ -404,7 +404,8 @@ func TestReuseWithoutMemory(t *testing.T) {
 	}
 }
 
-// empty checks that a reader returns no row of an empty table for longer than a poll interval.
+// empty checks that a reader returns no row of an empty table for 1.5 s, many times the poll
+// interval.
 func empty(t *testing.T, r stream.Reader) {
 	t.Helper()
 	if texts, _, err := nextWithin(t, r, 1500*time.Millisecond); len(texts) > 0 || err == nil {

@@ -17,8 +17,8 @@ type seenRow struct {
 	digest rowDigest
 }
 
-// seenRows remembers the last rows of a partition that were handed out. A row of the table between
-// floor and the last remembered row is late if it is not remembered. At most max rows are
+// seenRows remembers the last rows of a partition that were handed out. A row of the table after
+// floor, up to the partition's position, is late if it is not remembered. At most max rows are
 // remembered: those with the highest keys.
 type seenRows struct {
 	max   int

@@ -213,13 +213,13 @@ func goneCases() []rotation {
 }
 
 // unsavedGone skips schedules under which lines are deleted before a process has read them and
-// saved that.
+// saved its progress.
 func unsavedGone(s schedule) bool {
 	return s.kind != "never" && s.kind != "read, then before" || s.kind == "read, then before" && s.at == 0
 }
 
-// whileGone skips schedules under which the process is down or killed while only a handle leads to
-// the file.
+// whileGone skips schedules under which the process is down or killed while the file is deleted,
+// and only open handles still give access to its data.
 func whileGone(s schedule) bool {
 	return s.kind != "never" &&
 		(s.at > 0 || s.kind != "before" && s.kind != "down during" && s.kind != "read, then before")
@@ -292,8 +292,8 @@ func identityCases() []rotation {
 }
 
 // harnessCases returns the file cases of vector-test-harness, made stricter. If a case copies a
-// file, the glob matches the copy, too. If a case truncates a file, the file grows past the old
-// offset before the source checks it again. Every line is counted, not only the last one.
+// file, the glob matches the copy, too. In file_rotate_truncate, the file grows past the old offset
+// before the source checks it again. Every line is counted, not only the last one.
 func harnessCases() []rotation {
 	text := func(name, line string) func(w *writer) { return func(w *writer) { w.text(name, line+"\n", line) } }
 	return []rotation{

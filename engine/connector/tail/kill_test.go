@@ -13,10 +13,10 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// TestRotationKilled runs the rotation cases with the real program. It delivers from real files to
-// real SQLite and to a real HTTP server, and is killed with SIGKILL. A sweep runs all cases under
-// one schedule in one process, with a pipeline for each case. So a kill and a start cost no more
-// for all cases than for one.
+// TestRotationKilled runs the rotation cases with the real program: it reads real files, delivers
+// to real SQLite and to a real HTTP server, and is killed with SIGKILL. A sweep runs all cases
+// under one schedule in one process, with a pipeline for each case. So a kill and a start cost no
+// more for all cases than for one.
 
 // sweeps returns all schedules or, without full, two that kill the process at every step.
 func sweeps(cases []rotation, full bool) []schedule {

@@ -176,8 +176,9 @@ func (v *sweep) pause(d time.Duration) {
 	}
 }
 
-// unsaved returns the number of bytes that a kill would repeat now. ok is false if the program does
-// not answer, or not all of its routes are running yet.
+// unsaved returns 0 if a kill would repeat nothing now. Otherwise it returns the sum of the
+// in-flight and waiting records and of the bytes that a kill would repeat. ok is false if the
+// program does not answer, or not all of its routes are running yet.
 func (v *sweep) unsaved() (bytes int64, ok bool) {
 	res, err := http.Get("http://" + v.admin + "/api/v1/status")
 	if err != nil {

@@ -198,7 +198,7 @@ func TestFolderMissing(t *testing.T) {
 }
 
 // TestFolderEmptied checks that an emptied folder does not count as missing: the source does not
-// wait for its files, and their marks are dropped.
+// wait for its files, and their stored progress is dropped.
 func TestFolderEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newVanishingFolder(t)

@@ -164,7 +164,8 @@ func TestDamagedFile(t *testing.T) {
 // damage.
 func TestDamagedFileOfSeveralRoutes(t *testing.T) {
 	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
-	// damaged returns a source with a truncated file, whose first route has read it up to there.
+	// damaged returns a source with a file that is truncated in the middle. The first route has
+	// read the file up to the truncation.
 	damaged := func(t *testing.T, p *fixture) (w *writer, n int) {
 		w = newWriter(t, p.dir, time.Now())
 		w.append("x", 20_000)

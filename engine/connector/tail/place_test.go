@@ -115,8 +115,8 @@ func TestExcludedByPath(t *testing.T) {
 	}
 }
 
-// TestMatch checks that the short cut for patterns such as "*.log" has the same result as
-// path.Match.
+// TestMatch checks that follow.Match, which has a shortcut for patterns such as "*.log", has the
+// same result as path.Match.
 func TestMatch(t *testing.T) {
 	patterns := []string{"*", "*.log", "*.gz", "*~", "*.l?g", "*a*", "", "a.log", "*/", "*/a.log", `*\.log`, "*[a"}
 	for _, pattern := range patterns {

@@ -17,7 +17,9 @@ type outage struct {
 	rotate func(w *writer, n int)
 }
 
-// logrotate keeps three rotated files. If pack is set, they are compressed and have this extension.
+// logrotate returns a function that rotates a.log and keeps three rotated files. first makes
+// a.log.1 from a.log. pack is the extension of the compressed rotated files, or "" if they are not
+// compressed.
 func logrotate(pack string, first func(w *writer)) func(w *writer, n int) {
 	return func(w *writer, n int) {
 		const keep = 3

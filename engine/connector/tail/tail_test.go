@@ -166,8 +166,8 @@ func TestKinds(t *testing.T) {
 }
 
 // TestDeletedWaitsForTheLastBatch checks that Deleted does not return a file while its last span is
-// in a batch that the engine has not received yet. The engine drops the marks of the partitions
-// that Deleted returns as soon as it processes none of their spans.
+// in a batch that the engine has not received yet. The engine drops the stored progress of the
+// partitions that Deleted returns, as soon as none of their spans is being processed.
 func TestDeletedWaitsForTheLastBatch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := filepath.Join(w.dir, "a.log")
@@ -198,7 +198,7 @@ func TestDeletedWaitsForTheLastBatch(t *testing.T) {
 
 // TestCopyInTheMaking checks a copy that is incomplete when it is first seen, and then grows to its
 // full length. Reading must continue at the position reached in the original. The bytes by which
-// the copy was recognised may end before that, in the middle of a record.
+// the copy was recognized may end before that, in the middle of a record.
 func TestCopyInTheMaking(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		text := strings.Repeat("a line that is longer than a few bytes\n", 100) + "the last\n"

@@ -77,7 +77,8 @@ func (w *writer) put(name, text string, flag int) {
 // append adds n lines.
 func (w *writer) append(name string, n int) { w.t.Helper(); w.put(name, w.lines(n), os.O_APPEND) }
 
-// text appends text that is, or completes, an incomplete line. expected are the resulting lines.
+// text appends any text to a file, such as a part of a line. expected are the lines that the text
+// completes.
 func (w *writer) text(name, text string, expected ...string) {
 	w.t.Helper()
 	w.put(name, text, os.O_APPEND)

@@ -183,7 +183,7 @@ func (l *awaitedLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestFailuresAreLogged checks that the log has the reason for which a child processes nothing.
+// TestFailuresAreLogged checks that the log has the reason why a child processes nothing.
 func TestFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
