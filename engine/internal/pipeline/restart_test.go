@@ -104,8 +104,9 @@ func struck(t *testing.T, f *faults) {
 	}
 }
 
-// TestRestartIsSeen checks that health, reason and tree show that a route waits for its restart. A
-// route that drains during the wait is not restarted.
+// TestRestartIsSeen checks that health, reason and tree show that a route waits for its restart.
+// Meanwhile the other route must deliver. Once the fault is mended, the waiting route must deliver,
+// too.
 func TestRestartIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
