@@ -101,8 +101,8 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 // repeated converts a repetition. The result is exact for a fixed number of repetitions, for an
 // optional expression, and for any character without a maximum, such as .* and .+. Otherwise the
 // result has the minimum number of repetitions, followed by a star, and may match other names as
-// well. Example: x{2,5} becomes xx*. The second result is false if the repetition cannot be
-// converted: only an optional expression may have several globs.
+// well. Example: x{2,5} becomes xx*. The second result is false if the minimum exceeds maxGlobs, or
+// if the repeated expression has several globs and is not just optional.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {

@@ -16,7 +16,7 @@ type Builder struct {
 	Writer   // of the config
 	Names    // of pipelines
 	Progress []Progress
-	Broken   int // number of routes without a source or sink
+	Broken   int // number of sources and sinks that were not converted
 	notes    []Note
 }
 
