@@ -49,7 +49,8 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		}
 		lost.add(local)
 		m := held[local.Part.ID]
-		// If ranges wait for a retry, the checkpoint counts them as settled, and the ledger does not.
+		// The checkpoint counts ranges that wait for a retry as settled, and the ledger does not.
+		// So a ledger without such ranges is not behind.
 		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting
 		if short && !stream.IsRequest(local.Part.ID) { // a ledger returns only the latest requests
 			behind++
