@@ -193,8 +193,8 @@ func TestStatusForm(t *testing.T) {
 	}
 }
 
-// TestListen checks that Run ends with its context, and that Close frees the port and may be called
-// twice. If the port is already in use, the error must say so.
+// TestListen checks that Close may be called twice. Listen must return an error with a remedy if
+// the port is in use, or if other machines could reach the port and no token is set.
 func TestListen(t *testing.T) {
 	o := Options{Address: "127.0.0.1:0", Status: picture, Log: slog.New(slog.DiscardHandler)}
 	s, err := Listen(o)

@@ -201,7 +201,7 @@ func TestTakeover(t *testing.T) {
 }
 
 // TestBucketDown checks that the owner stops while the bucket is down, and that no process takes
-// over. When the bucket is back, the owner continues with the same epoch.
+// over. When the bucket is back, the lease must still have the same owner.
 func TestBucketDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newMemBucket(), &history{t: t, start: time.Now()}

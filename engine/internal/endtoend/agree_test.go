@@ -38,11 +38,11 @@ const (
 	// agreeWithin is the allowed difference between the goodput of the engine and that of the
 	// simulation, as a share of the optimum.
 	agreeWithin = 0.05
-	agreeBad    = 0.01 // share of the attempts that may go to the failing worker
-	agreeSeeds  = 5    // number of simulations, of which the median counts
-	// Why agreeBad is needed: in the short form, events take less time. The batches that are in
-	// flight when an event starts are then a larger share of all batches. So the share of attempts
-	// at the failing worker may exceed the simulated share by up to agreeBad.
+	// agreeBad is the maximum share of the attempts that go to the failing worker. In the short
+	// form, the simulated share is added to it: events take less time, so the batches that are in
+	// flight when an event starts are a larger share of all batches.
+	agreeBad   = 0.01
+	agreeSeeds = 5 // number of simulations, of which the median counts
 )
 
 // TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole run the real engine against twelve real

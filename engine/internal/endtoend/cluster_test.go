@@ -310,7 +310,8 @@ func (r *sharedRun) logs() {
 	}
 }
 
-// clusterKills is the number of kills of PENSTOCK_CLUSTER; the tests are skipped without it.
+// clusterKills returns the number of kills, from the variable PENSTOCK_CLUSTER. If the variable is
+// not set, it skips the test.
 func clusterKills(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("PENSTOCK_CLUSTER")

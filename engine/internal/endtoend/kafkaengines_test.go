@@ -14,11 +14,12 @@ import (
 )
 
 // BenchmarkKafkaEngines reads a topic of a real broker and drops the records, with one engine and
-// with three that share the group. It compares their CPU seconds. The median of the ratios should
-// be at most 1.1. The same is measured with bare consumers of the client library, which commit once
-// a second as the engine does. They show how much of the difference is caused by the library. All
-// members run on one CPU. On several CPUs, processes of one machine can slow each other down by
-// sharing caches and memory, as members on machines of their own do not.
+// with three that share the group. It reports the CPU seconds of the three as a multiple of those
+// of the one. The median of this ratio should be at most 1.1. The same is measured with bare
+// consumers of the client library, which commit once a second as the engine does. They show how
+// much of the difference is caused by the library. All members run on one CPU. On several CPUs,
+// processes of one machine can slow each other down by sharing caches and memory, as members on
+// machines of their own do not.
 func BenchmarkKafkaEngines(b *testing.B) {
 	s := startTopics(b)
 	b.Run("engines", func(b *testing.B) { s.compareMembers(b, s.engine) })

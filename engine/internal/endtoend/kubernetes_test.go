@@ -19,7 +19,8 @@ type node struct {
 	dir string
 }
 
-// log appends lines to the log of a container, which is created with its symlink if it is missing.
+// log appends lines to the log file of a container. If the file or its symlink is missing, log
+// creates it.
 func (n node) log(namespace, pod, container string, lines ...string) (path string) {
 	n.t.Helper()
 	path = filepath.Join(n.dir, "pods", namespace+"_"+pod+"_6f1c-77", container, "0.log")
@@ -61,8 +62,8 @@ func guideConfigs(t *testing.T) []string {
 	return configs
 }
 
-// TestKubernetes runs the guide's configs through a log rotation, on a directory tree like a
-// node's.
+// TestKubernetes runs the configs of docs/guides/kubernetes.md on a directory tree like that of a
+// node, before and after a log rotation.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	for i, config := range guideConfigs(t) {

@@ -114,8 +114,8 @@ func (s *ledgerServer) seenBytes() int64 {
 	return s.bytes
 }
 
-// check compares the received records with the files. Every line must have arrived, and the bytes
-// repeated for each generation must be within the bound.
+// check compares the received records with the files. Every line must have arrived. After the kill
+// of each generation (run of the program), the repeated bytes must be within the bound.
 func (s *ledgerServer) check(t *testing.T, files []spooled, bound int64) {
 	t.Helper()
 	s.mu.Lock()

@@ -152,8 +152,9 @@ pipelines:
 	}
 }
 
-// TestManifestOfInput checks that the manifest has the hash of standard input, and none if a
-// record was cut.
+// TestManifestOfInput checks that the manifest has the hash of standard input. It must have none if
+// the records with their line ends differ from the input: if a record was cut, the last line end is
+// missing, or the delimiter is another byte.
 func TestManifestOfInput(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

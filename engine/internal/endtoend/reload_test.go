@@ -173,7 +173,9 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestConfigDirectory runs a config of several files with a route for the rest, and adds a file.
+// TestConfigDirectory runs a config that consists of several files. One of its routes gets the
+// records that no other route gets (`otherwise: true`). During the run, the test adds a file with
+// another pipeline.
 func TestConfigDirectory(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

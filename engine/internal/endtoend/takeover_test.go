@@ -42,7 +42,8 @@ type takeoverRun struct {
 	admins   map[string]string // addresses for metrics
 }
 
-// takeoverKills is the number of kills of PENSTOCK_TAKEOVER; the tests are skipped without it.
+// takeoverKills returns the number of kills, from the variable PENSTOCK_TAKEOVER. If the variable
+// is not set, it skips the test.
 func takeoverKills(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("PENSTOCK_TAKEOVER")

@@ -18,7 +18,7 @@ var states = []window.State{window.Unknown, window.Normal, window.Slow, window.B
 	window.Open, window.Throttled}
 
 // TestEveryWordIsExplained checks that every state, gate and algorithm has a description, and that
-// the pages name every gate.
+// docs/operating.md explains every gate.
 func TestEveryWordIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operating.md")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// part is a source, channel, sink or sink group of an agent. The name of a setting is the part of
-// the key after the part's name.
+// part is a source, channel, sink or sink group of an agent. In the key a1.sources.s1.type, s1 is
+// the name of the part, and type is the name of a setting of it.
 type part struct {
 	*migrate.Value
 	name string

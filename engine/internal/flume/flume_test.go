@@ -58,7 +58,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestEveryKeyIsAccountedFor checks that every key of the original is converted or named in a note.
+// TestEveryKeyIsAccountedFor checks that an unknown key of a source is in a note as lost.
 func TestEveryKeyIsAccountedFor(t *testing.T) {
 	for _, kind := range []string{"spooldir", "TAILDIR"} {
 		text := "a.sources=s\na.channels=c\na.sinks=k\n" +

@@ -101,8 +101,8 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 // repeated converts a repetition. The result is exact for a fixed number of repetitions, for an
 // optional expression, and for any character without a maximum, such as .* and .+. Otherwise the
 // result has the minimum number of repetitions, followed by a star, and may match other names as
-// well. Example: x{2,5} becomes xx*. The second result is false if the repetition cannot be
-// converted: only an optional expression may have several globs.
+// well. Example: x{2,5} becomes xx*. The second result is false if the minimum exceeds maxGlobs, or
+// if the repeated expression has several globs and is not just optional.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {
@@ -163,9 +163,9 @@ func foldedGlob(runes []rune) string {
 	return b.String()
 }
 
-// classGlob returns the glob for a class of characters, which is given as ranges. A class up to the
-// last character is written as a negated one. The glob has no slash, because names have none, and a
-// slash would split the glob.
+// classGlob returns the glob for a class of characters, which is given as ranges. A class that
+// contains the last Unicode character is written as a negated one, such as [^a]. The glob has no
+// slash, because names have none, and a slash would split the glob.
 func classGlob(ranges []rune) string {
 	var b strings.Builder
 	b.WriteByte('[')
@@ -204,8 +204,8 @@ func classGlob(ranges []rune) string {
 	return b.String() + "]"
 }
 
-// complement returns the ranges between the given ranges, of which the last one ends at the last
-// character.
+// complement returns the ranges of the characters that are not in the given ranges. The last given
+// range must end at the last Unicode character.
 func complement(ranges []rune) (between []rune) {
 	from := rune(0)
 	for i := 0; i+1 < len(ranges); i += 2 {

@@ -34,7 +34,7 @@ func read(t *testing.T, b []byte, number uint64) (payloads []string, good int64,
 	return payloads, good, bad
 }
 
-// TestChangedByte: a change of any byte of the second frame ends Read before this frame.
+// TestChangedByte changes each byte of the second frame. Read must stop before this frame.
 func TestChangedByte(t *testing.T) {
 	whole := file(t, 7, "first", "second")
 	start := len(file(t, 7, "first"))
@@ -52,14 +52,15 @@ func TestChangedByte(t *testing.T) {
 	}
 }
 
-// TestFrameOfAnotherFile: a frame is bad in a file with another number.
+// TestFrameOfAnotherFile reads a frame under another file number. The frame must be bad.
 func TestFrameOfAnotherFile(t *testing.T) {
 	if got, _, bad := read(t, file(t, 7, "first"), 8); len(got) != 0 || bad == nil {
 		t.Errorf("%q, %v", got, bad)
 	}
 }
 
-// TestHeader: ParseHeader returns what AppendHeader wrote, and an error if a byte was changed.
+// TestHeader checks that ParseHeader returns the version and the number that AppendHeader has
+// written, and an error if any byte of the header is changed.
 func TestHeader(t *testing.T) {
 	b := file(t, 7)
 	version, number, err := ParseHeader(b, "PNSKTEST")

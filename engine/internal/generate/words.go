@@ -6,7 +6,7 @@ package generate
 type page struct {
 	method, path string
 	item         bool   // the number of an item follows
-	query        string // in half of the requests, a number follows
+	query        string // sent in half of the requests, with a number after it
 	from         string // referrer in half of the requests
 	service      string
 	status       int

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/command"
 )
 
-// TestPages checks that every command has a man page that contains its flags and that man can
-// display.
+// TestPages checks that every command has a man page, which names the flags --once and --json if
+// the command has them. If the program man is installed, it must display the page of `penstock
+// run`.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	if err := write(dir); err != nil {

@@ -16,7 +16,7 @@ type Builder struct {
 	Writer   // of the config
 	Names    // of pipelines
 	Progress []Progress
-	Broken   int // number of routes without a source or sink
+	Broken   int // number of sources and sinks that were not converted
 	notes    []Note
 }
 
@@ -60,7 +60,8 @@ func (b *Builder) NoteLostInput(v *Value, format string, args ...any) {
 	b.Broken++
 }
 
-// NoteVerified adds the note about a setting that disables the verification of certificates.
+// NoteVerified adds a note that a setting is lost because it disables the verification of
+// certificates. Penstock always verifies them.
 func (b *Builder) NoteVerified(v *Value) {
 	b.Note(v, Lost, "certificates are always verified: set tls.ca to the authority")
 }
@@ -125,8 +126,8 @@ func (b *Builder) Add(p Pipeline) {
 	}
 }
 
-// quoteGlobs returns globs as a YAML list. In penstock's globs, ^ negates a class of characters.
-// ** matches folders, and no files.
+// quoteGlobs converts globs to penstock's syntax and returns them as a YAML list. Example: [!ab]
+// becomes [^ab], and dir/** becomes dir/**/*, because ** matches only folders.
 func quoteGlobs(globs []string) string {
 	globs = slices.Clone(globs)
 	for i, g := range globs {

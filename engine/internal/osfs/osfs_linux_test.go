@@ -117,8 +117,8 @@ func TestOpenRegular(t *testing.T) {
 	}
 }
 
-// TestBirth compares birth times with the clock. It applies only to file systems that store birth
-// times.
+// TestBirth checks that the birth time of a file is not later than its modification time. It is
+// skipped on file systems that do not store birth times.
 func TestBirth(t *testing.T) {
 	d, _ := open(t)
 	f := create(t, d, "f", "")

@@ -435,10 +435,10 @@ func (a *assignments) fenced(err error) {
 
 // renew is called after a FencedError: usually, another process has become the owner of a partition
 // in the sink's ledger. renew asks the broker whether this process still owns the partition. If so,
-// the other process was too late, and renew makes this process the owner in the ledger again.
-// Otherwise the assignment is lost. While the broker or the sink is unavailable, renew retries with
-// backoff. If the ledger no longer has the partition, renew ends the route. The next start of the
-// route then decides where its partitions resume.
+// the other process is a former owner that took the ledger too late, and renew makes this process
+// the owner in the ledger again. Otherwise the assignment is lost. While the broker or the sink is
+// unavailable, renew retries with backoff. If the ledger no longer has the partition, renew ends
+// the route. The next start of the route then decides where its partitions resume.
 func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	current := func() bool {
 		a.r.mu.Lock()

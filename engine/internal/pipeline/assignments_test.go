@@ -376,9 +376,10 @@ func TestOrderlyRebalance(t *testing.T) {
 	})
 }
 
-// TestRangesSurvive checks that the batches after a stuck batch of the same partition are
-// delivered. After a kill, only the stuck batch is sent again. There is one exception: if the
-// broker cannot store all settled ranges, at most the replay bound is sent again.
+// TestRangesSurvive checks a partition in which every fourth batch is stuck. The batches between
+// the stuck ones must be delivered, and after a kill only the stuck ones are sent again. There is
+// one exception: if the broker cannot store all settled ranges, at most the replay bound is sent
+// again.
 func TestRangesSurvive(t *testing.T) {
 	const replay = 400
 	for _, c := range []struct {

@@ -66,8 +66,8 @@ func TestCommitAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestSaveEndsWithTheRun checks a run that ends before a save has begun. The run must not fail,
-// because the last save follows.
+// TestSaveEndsWithTheRun checks a save that still waits for another save when the run ends. It must
+// return a laterError: with this error the run does not fail, because the last save follows.
 func TestSaveEndsWithTheRun(t *testing.T) {
 	a := &assignments{saving: make(chan struct{}, 1)}
 	a.saving <- struct{}{} // a revocation saves

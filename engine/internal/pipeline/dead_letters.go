@@ -127,8 +127,9 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	}, o)
 }
 
-// writeMarkedDead writes dead letters for the records of b that are marked as dead: by the reader,
-// by a processor, or because processors died of them. It is called before the batch is sent.
+// writeMarkedDead writes dead letters for the records of b that are marked as dead. The reader or a
+// processor has marked them, or the engine has, because processors died of them. writeMarkedDead is
+// called before the batch is sent.
 func (r *letterWriter) writeMarkedDead(ctx context.Context, b *stream.Batch) error {
 	if b.Untouched() {
 		return nil

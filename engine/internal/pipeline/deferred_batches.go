@@ -26,9 +26,10 @@ import (
 // position, and does not finish the partition.
 //
 // Some routes keep waiting batches in memory instead. A route does so if its sink is ordered,
-// `flow.order` is partition, or its checkpoint has two layers. It also does so if a broker assigns
-// the partitions, a cluster shares the pipeline, or the source cannot read ranges. A replay of dead
-// letters does so too: the store, with the batches in it, belongs to the replayed route.
+// `flow.order` is partition, or its checkpoint has two layers (see layeredStore). It also does so
+// if a broker assigns the partitions, a cluster shares the pipeline, or the source cannot read
+// ranges. A replay of dead letters does so too: the store, with the batches in it, belongs to the
+// replayed route.
 type waits struct {
 	*core
 	letters *letterWriter

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestHealthAfterDrain checks that a route of a finite run has finished only if its source has
-// reached the end of the data. If the route has drained before, it has stopped.
+// TestHealthAfterDrain checks the health of a route after a drain. In a finite run it is "stopped"
+// if the drain came before the end of the data, otherwise "finished". In any other run it is
+// "finished".
 func TestHealthAfterDrain(t *testing.T) {
 	for _, c := range []struct {
 		name          string

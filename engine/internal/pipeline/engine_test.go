@@ -118,8 +118,8 @@ func TestResumeAndFinish(t *testing.T) {
 	}
 }
 
-// TestDrainFinishesInFlightBatches checks that a drain waits for in-flight batches, and gives up
-// exactly at its bound if they are not delivered until then.
+// TestDrainFinishesInFlightBatches checks that a drain waits for in-flight batches. If they are not
+// delivered within its maximum time, the drain gives up.
 func TestDrainFinishesInFlightBatches(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -278,7 +278,7 @@ func TestGuardToleratesRefusedRest(t *testing.T) {
 }
 
 // TestSourceErrorComesLast checks that the records that were read before the source failed are
-// delivered and saved.
+// delivered before the route ends with the source's error.
 func TestSourceErrorComesLast(t *testing.T) {
 	m := vfstest.New()
 	sink := &fakeSink{}

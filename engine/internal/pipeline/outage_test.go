@@ -16,8 +16,8 @@ import (
 )
 
 // TestNoWorkerCanDeliver checks that a drain and a finite run end soon, with the reason, if every
-// worker is misconfigured. A drain also ends if every attempt at every worker fails. Neither ends
-// while a worker can deliver, or if a worker recovers in time.
+// worker is misconfigured. If every attempt at every worker fails, a drain also ends soon, and a
+// finite run ends after Options.Stall. A drain does not end early if the workers are only slow.
 func TestNoWorkerCanDeliver(t *testing.T) {
 	misconfigured := func(context.Context, stream.Attempt) error {
 		return &flow.Misconfigured{Err: errors.New("401 token")}

@@ -11,7 +11,8 @@ import (
 )
 
 // TestForget checks that a deleted partition is removed once it has no unsettled and no unsaved
-// data. If the source seals the partition later, this causes no error.
+// data. If a batch with the end of the partition settles later, this causes no error and opens no
+// account.
 func TestForget(t *testing.T) {
 	for _, waiting := range []waitIndex{nil, noneWait{}} {
 		k := newBooks(unknown)
@@ -57,7 +58,7 @@ func testForget(t *testing.T, k *books) {
 
 // TestAccountsRest opens many accounts of partitions. Those without unsettled data are closed, and
 // opened again later without losing progress. Two kinds of accounts stay open: those with unsettled
-// data, and those of partitions that are sealed and not yet finished.
+// data, and those of partitions that were read to their end and are not yet finished.
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// deletedSource is a fakeSource that reports partitions as deleted once it was read to its end.
-// These are the partitions known at Open, and the partition that was read.
+// deletedSource is a fakeSource that reports partitions as deleted when it has been read to its
+// end. These are the partitions known at Open, and the partition that was read.
 type deletedSource struct {
 	*fakeSource
 	known []string

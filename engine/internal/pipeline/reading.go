@@ -114,8 +114,8 @@ func (s *scope) in(ctx context.Context) context.Context {
 	return s.ctx
 }
 
-// end ends the context with a cause. Only the first cause counts. If end is called before the
-// method in has created the context, the context has ended when it is created.
+// end ends the context with a cause. Only the first cause counts. If end is called before the first
+// call of in, then in creates a context that has already ended.
 func (s *scope) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

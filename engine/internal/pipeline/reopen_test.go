@@ -71,8 +71,8 @@ func (s *replacedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Re
 	return report, err
 }
 
-// TestReopen checks a sink that asks to be opened again. It is opened immediately with the resume
-// token in its request, and the route does not count as failed.
+// TestReopen checks a sink that asks to be opened again. It must be opened immediately, with the
+// resume token in its request.
 func TestReopen(t *testing.T) {
 	s := &replaced{open: func(int) error { return nil }}
 	runReplaced(t, s, time.Second)

@@ -189,8 +189,8 @@ func counted(p *pipe, r *status.Replay) {
 }
 
 // lastReplay returns the status of the running replay. If none is running, it returns the status of
-// the last one, or nil if there was none. In an engine that runs a ReplayConfig, that config is the
-// replay.
+// the last one, or nil if there was none. If the engine itself was started for a replay (see
+// ReplayConfig), its run is the replay.
 func (e *Engine) lastReplay() *status.Replay {
 	e.mu.Lock()
 	p, last := e.replaying, e.replayed

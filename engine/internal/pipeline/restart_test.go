@@ -27,8 +27,8 @@ import (
 
 // TestRestarts makes each part of a route or its source panic, end its goroutine or return an
 // error, in its first calls or in later ones. Each time, the engine must recover by itself, and
-// everything must arrive. Commit gets only settled records, and the accounts balance at every
-// moment. The next run finds nothing to deliver.
+// everything must arrive. Commit must get no progress of records that have not arrived, and the
+// accounts must balance at every moment. The next run finds nothing to deliver.
 func TestRestarts(t *testing.T) {
 	hows := map[string]func() error{
 		"panic":  func() error { panic("struck") },
@@ -104,8 +104,9 @@ func struck(t *testing.T, f *faults) {
 	}
 }
 
-// TestRestartIsSeen checks that health, reason and tree show that a route waits for its restart. A
-// route that drains during the wait is not restarted.
+// TestRestartIsSeen checks that health, reason and tree show that a route waits for its restart.
+// Meanwhile the other route must deliver. Once the fault is mended, the waiting route must deliver,
+// too.
 func TestRestartIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool

@@ -49,7 +49,8 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 		}
 		lost.add(local)
 		m := held[local.Part.ID]
-		// If ranges wait for a retry, the checkpoint counts them as settled, and the ledger does not.
+		// The checkpoint counts ranges that wait for a retry as settled, and the ledger does not.
+		// So a ledger without such ranges is not behind.
 		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting
 		if short && !stream.IsRequest(local.Part.ID) { // a ledger returns only the latest requests
 			behind++
@@ -77,11 +78,11 @@ func (r *saver) load(ctx context.Context, o stream.SinkOptions) error {
 	return nil
 }
 
-// checkLedger returns an error if the sink's ledger is empty and the checkpoint has progress, except
-// for ranges that wait for a retry: the checkpoint counts them as settled, although they were not
-// delivered. It must be called after the store of waiting batches was opened. A replay of dead
-// letters does not open that store. In a replay, checkLedger therefore accepts an empty ledger if,
-// according to the checkpoint, ranges of each partition wait.
+// checkLedger returns an error if the sink's ledger is empty and the checkpoint has progress.
+// Ranges that wait for a retry do not count: in the checkpoint they are settled, although they were
+// not delivered. checkLedger must be called after the store of waiting batches was opened. A replay
+// of dead letters does not open that store. In a replay, checkLedger therefore accepts an empty
+// ledger if, according to the checkpoint, ranges of each partition wait.
 func (r *saver) checkLedger() error {
 	if r.resumed == nil || !r.resumed.ledgerEmpty {
 		return nil
@@ -135,8 +136,8 @@ type resumed struct {
 	// the ledger has no progress, and the checkpoint has some; see saver.checkLedger
 	ledgerEmpty bool
 
-	// The fields below are used during saves only, one save at a time. Both are ordered from oldest
-	// to newest.
+	// late and kept are used only during saves, one save at a time. Both are ordered from oldest to
+	// newest.
 	late []prunedPartition // deleted partitions that this run has read data of
 	kept []string          // deleted partitions that the sink's ledger still has
 }

@@ -140,9 +140,8 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 	}
 }
 
-// TestOutputThatNeverWas runs a job that delivers nothing, for example because of a wrong path, and
-// leaves an empty output file. Then this file is missing, or the config names another one. The next
-// run must start from the beginning.
+// TestOutputThatNeverWas runs a job that delivers nothing, for example because of a wrong path.
+// Then the config names another output file. The next run must start from the beginning.
 func TestOutputThatNeverWas(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {

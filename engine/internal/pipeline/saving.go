@@ -383,7 +383,8 @@ const manyParts = 4096
 
 // wake wakes Run to save immediately if the unsaved bytes reach a quarter of checkpoint.replay, or
 // if manyParts partitions are new. Otherwise it wakes Run to save soon if there is unsaved data. If
-// the reader's clients wait for settled records (settlerOf), it always wakes Run to report soon.
+// the reader is a SettledReader (see settlerOf), it always wakes Run, so that Run soon reports the
+// settled records to the reader.
 func (r *saver) wake(unsaved int64, parts int) {
 	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 || parts >= manyParts {
 		wake(r.urgent)

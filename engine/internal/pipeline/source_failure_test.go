@@ -33,7 +33,7 @@ func (s *onceBrokenSource) Open(ctx context.Context, o stream.OpenOptions) (stre
 }
 
 // TestSourceFailsWhileABatchFails checks a source that fails while one batch fails at each attempt.
-// The route must be recreated and read on. A finite run must end with the source's error.
+// The route must restart and continue to read. A finite run must end with the source's error.
 func TestSourceFailsWhileABatchFails(t *testing.T) {
 	for _, ranges := range []bool{false, true} {
 		for _, once := range []bool{false, true} {

@@ -328,8 +328,9 @@ func countStarts(h stream.SourceHost) (n int, err error) {
 	return len(text) + 1, errors.Join(f.Sync(), f.Close(), dir.Sync())
 }
 
-// TestSourceStateSurvives runs a pipeline that restarts three times. Then it runs the pipeline from
-// each state that a crash may have left. The state that the source has synced must always be there.
+// TestSourceStateSurvives runs a pipeline until its source has started three times. Then it runs
+// the pipeline from each state that a crash may have left. The state that the source has synced
+// must always be there.
 func TestSourceStateSurvives(t *testing.T) {
 	type cut struct {
 		fs   *vfstest.Mem

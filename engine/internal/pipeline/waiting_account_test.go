@@ -54,9 +54,10 @@ func TestWaitSettlesBeforeItsPartitionIsOpen(t *testing.T) {
 	})
 }
 
-// TestReopenOpensOnlyAccountsWithData checks a batch that settles on a route with a store of waiting
-// batches. Its file was renamed after the batch was read. It also has the end of a partition that
-// the source has deleted meanwhile. Neither the old name nor the deleted partition is saved.
+// TestReopenOpensOnlyAccountsWithData settles a batch on a route with a store of waiting batches.
+// The batch has data of a file that was renamed after the data was read, and the end of a partition
+// that the source has deleted since. The progress must be saved under the file's new name, and the
+// deleted partition must not be saved.
 func TestReopenOpensOnlyAccountsWithData(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/waiting", 0o700)
 	if err != nil {

@@ -142,7 +142,7 @@ func encode(v any) string {
 }
 
 // normal returns v with each number replaced by a form that is the same for equal numbers. Integers
-// of up to 64 bits keep all their digits. Other numbers are rounded to a float64.
+// in the range of int64 keep all their digits. Other numbers are rounded to a float64.
 func normal(v any) any {
 	switch v := v.(type) {
 	case json.Number:

@@ -56,9 +56,9 @@ func holdOne(s *Store, n int, from int64) {
 		wait(time.Hour, 1))
 }
 
-// TestPowerLossAfterRemovals settles a range, and lets Sync remove the segments of its wait and of
-// its end. The range must not wait again after a power loss, even if the system has written these
-// removals in another order.
+// TestPowerLossAfterRemovals settles a range, and lets Sync remove the two segments that record its
+// wait and its settlement. The range must not wait again after a power loss, even if the system has
+// written these removals in another order.
 func TestPowerLossAfterRemovals(t *testing.T) {
 	m := vfstest.New()
 	for n := range maxSmall + 4 { // each run begins a segment

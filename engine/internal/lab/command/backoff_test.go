@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// lines decodes a line of JSON each, and fails on fields that T does not have.
+// lines decodes each line of out as JSON. A field that T does not have is an error.
 func lines[T any](t *testing.T, out string) (list []T) {
 	t.Helper()
 	for line := range strings.Lines(out) {

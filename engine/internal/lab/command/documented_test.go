@@ -99,7 +99,7 @@ func runDocumented(t *testing.T, docs string, args []string) string {
 	return got.out
 }
 
-// words parts a command line at spaces outside of double quotes.
+// words splits a command line at spaces outside of double quotes.
 func words(t *testing.T, line string) (list []string) {
 	t.Helper()
 	parts := strings.Split(line, `"`)

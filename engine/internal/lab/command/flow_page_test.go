@@ -97,7 +97,8 @@ func TestFlowPageExperiments(t *testing.T) {
 	sameForm(t, "experiments", want.Bytes())
 }
 
-// TestFlowPageIsTrue checks that the commands, flags, targets and files named on the page exist.
+// TestFlowPageIsTrue checks that the commands, flags, targets and files named in
+// docs/flow-control.md and docs/coming-from.md exist.
 func TestFlowPageIsTrue(t *testing.T) {
 	text := page(t, "flow-control.md") + page(t, "coming-from.md")
 	called := 0

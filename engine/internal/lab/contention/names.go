@@ -81,7 +81,7 @@ func Resolve(text string) (backoff.Policy, error) {
 
 // decorrelated is the policy min(cap, U(base, 3 * last)) of the AWS blog, with base 5 ms. last is
 // the previous wait, and U(a, b) is a random number from a to b. If the drawn number is above the
-// cap, the wait is the cap. In a long sequence, this happens to a fifth of the waits. The policy
+// cap, the wait is the cap. In a long sequence, this happens to about 27 % of the waits. The policy
 // backoff.Decorrelated limits b by the cap instead, so that few waits equal the cap.
 type decorrelated struct{}
 

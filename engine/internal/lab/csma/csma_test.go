@@ -44,7 +44,7 @@ func TestFormulaReproducesTheTable(t *testing.T) {
 			}
 		}
 	}
-	// 10 Mb/s, without an end of stations.
+	// 10 Mb/s, with so many stations that A is nearly its limit, 1/e.
 	for bytes, want := range map[int]float64{64: .368, 512: .823, 1518: .932} {
 		n := network(t, csma.Network{Stations: 100000, FrameBits: bytes * 8, BitRate: 10e6})
 		if got := csma.Formula(n); math.Abs(got-want) > .002 {

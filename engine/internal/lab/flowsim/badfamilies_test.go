@@ -323,9 +323,9 @@ func (f family) least(seeds int) float64 {
 }
 
 // TestFamilies checks that bad data slows good data only a little, for each kind of failure. Few
-// good items become suspects (which are attempted apart from others), bad data alone causes at most
-// 3 probes, and no attempt starts before it is due. PENSTOCK_FAMILIES=full runs 20 seeds of each
-// family.
+// good items become suspects (which are attempted apart from others), and no attempt starts before
+// it is due. If at most half of the data is bad and is refused at once, at most 3 attempts are
+// probes. PENSTOCK_FAMILIES=full runs 20 seeds of each family.
 func TestFamilies(t *testing.T) {
 	whole, seeds := os.Getenv("PENSTOCK_FAMILIES") == "full", 1
 	if whole {

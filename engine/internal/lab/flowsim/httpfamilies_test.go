@@ -28,7 +28,8 @@ const (
 	httpMean   = 40 * time.Millisecond // service time
 )
 
-// httpFamily is a family of bad data at real HTTP servers. A tenth of the batches is bad.
+// httpFamily is a group of runs with real HTTP servers. If bad is set, a tenth of the batches is
+// bad.
 type httpFamily struct {
 	workers int
 	bad     bool

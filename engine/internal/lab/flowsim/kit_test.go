@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// parse reads a scenario that a test holds.
+// parse returns the scenario that is written in text.
 func parse(t testing.TB, text string) *scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Parse("test.yaml", []byte(text))

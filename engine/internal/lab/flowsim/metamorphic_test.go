@@ -20,7 +20,7 @@ import (
 const ms = time.Millisecond
 
 // sixReceivers returns six unequal receivers. No two of their times have a small common multiple.
-// Together they serve 268 items a second.
+// Together they serve 279 items a second.
 func sixReceivers() []receiver {
 	var r []receiver
 	for _, service := range []time.Duration{10_007_000, 12_553_000, 21_101_000, 33_013_000,
@@ -30,7 +30,7 @@ func sixReceivers() []receiver {
 	return r
 }
 
-// time between two items: half the capacity of the six receivers
+// halfLoad is the time between two items at about half the capacity of the six receivers.
 const halfLoad = 7_457_000 * time.Nanosecond
 
 // each runs a test for every kind of window with every policy.
@@ -238,9 +238,9 @@ func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) [
 	}
 }
 
-// TestPermutedReceivers exchanges the lanes of the receivers, which must change nothing else. If
-// the policy is deterministic, the attempts must be equal. Otherwise, the receivers' shares must be
-// equal. Hash is omitted, because it binds items to lane numbers.
+// TestPermutedReceivers exchanges the lanes of the receivers, which must change nothing else. With
+// every policy, the receivers must keep about the same shares of the attempts. With least
+// completion, all attempts must be equal. Hash is omitted, because it binds items to lane numbers.
 func TestPermutedReceivers(t *testing.T) {
 	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
 		exact := false

@@ -221,9 +221,10 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestLateAcksEndTheGlobalBackoff checks the state in which late acks have settled all items. The
-// machine must then request a probe. In the test, the windows are far too wide for the one server
-// behind all workers, so every ack is late.
+// TestLateAcksEndTheGlobalBackoff checks that a sender does not stand still in the global backoff,
+// the state in which no lane delivers. If late acks settle all items in flight there, the machine
+// must request a probe. The windows are far too wide for the one server behind all workers, so
+// every ack arrives after its attempt's timeout.
 func TestLateAcksEndTheGlobalBackoff(t *testing.T) {
 	const shared = `
 name: too-wide

@@ -156,7 +156,7 @@ func (t *timeline) panel(p panel, top, step float64) {
 	}
 }
 
-// events shades the time of the scenario's events and labels each once.
+// events shades the times of the scenario's events in one panel, and labels them.
 func (t *timeline) events(top float64) {
 	for i := range t.s.Events {
 		e := &t.s.Events[i]

@@ -63,8 +63,8 @@ type Bar struct {
 	Color int
 }
 
-// palette is the palette of Okabe and Ito, which color-blind readers can distinguish. It omits
-// yellow, which is too light for lines on white.
+// palette is the palette of Okabe and Ito, which color-blind readers can distinguish, without
+// yellow, which is too light for lines on white, and with a gray instead of black.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff},
 	{0xcc, 0x79, 0xa7, 0xff},

@@ -86,8 +86,9 @@ func (l *Workload) Finite() bool { return l.Batches > 0 }
 
 // Bad configures bad data, which some or all workers refuse. A refused batch needs no service time.
 type Bad struct {
-	Keys  int     `yaml:"keys" min:"1" max:"1000000"` // batches of a key keep their order
-	Share float64 `yaml:"share" min:"0" max:"1"`      //
+	// Keys is the number of keys. Batches of one key keep their order.
+	Keys  int     `yaml:"keys" min:"1" max:"1000000"`
+	Share float64 `yaml:"share" min:"0" max:"1"` // share of the batches that are bad
 	// After is the time until a worker responds to bad data with an error.
 	After time.Duration `yaml:"after" max:"1h"`
 	Hang  bool          `yaml:"hang"`          // workers do not respond at all
