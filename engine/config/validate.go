@@ -203,7 +203,7 @@ func (r *Route) parts() []routePart {
 		{"dead_letters", "", reflect.ValueOf(&r.DeadLetters).Elem()},
 		{"guard", "", reflect.ValueOf(&r.Guard).Elem()},
 		{"checkpoint", "", reflect.ValueOf(&r.Checkpoint).Elem()},
-		{"memory", "bytes of all batches of the route, each counted with 32 KiB more",
+		{"memory", "maximum bytes of all batches of the route; each counts 32 KiB more than its data",
 			reflect.ValueOf(&r.Memory).Elem()},
 		{"drain", "time that a stop waits for in-flight batches", reflect.ValueOf(&r.Drain).Elem()},
 	}

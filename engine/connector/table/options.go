@@ -21,14 +21,14 @@ type Options struct {
 	Table   string   `yaml:"table" doc:"table or view, as schema.table if there are schemas; one of table, tables, query is required"`
 	Tables  []string `yaml:"tables" doc:"list of tables or globs with a common order; new tables are found while running"`
 	Query   string   `yaml:"query" doc:"SELECT to read from, in the order of order_by"`
-	Name    string   `yaml:"name" doc:"name of a query's partition, which keeps its progress when the text changes; default query"`
+	Name    string   `yaml:"name" doc:"name under which the progress of query is stored, also if its text changes; default query"`
 	OrderBy []string `yaml:"order_by" doc:"columns that are together unique and never NULL; default: the primary key"`
 	Zone    string   `yaml:"zone" doc:"UTC: times of order_by without a zone are UTC"`
 
 	Poll       time.Duration `yaml:"poll" doc:"maximum interval between polls at the end of the table; much shorter after new rows"`
-	Lag        time.Duration `yaml:"lag" doc:"wait after a row is first seen, for late rows; default of mysql: 2s"`
-	Rescan     int           `yaml:"rescan" doc:"number of last rows that are searched for late rows; 0: none"`
-	ReusedKeys string        `yaml:"reused_keys" enum:"stop,ignore" doc:"handling of rows that were replaced by others with the same keys"`
+	Lag        time.Duration `yaml:"lag" doc:"how long a new row waits for rows with lower keys that are committed later; default of mysql: 2s"`
+	Rescan     int           `yaml:"rescan" doc:"number of last rows that are read again to find late rows, which lag missed; 0: none"`
+	ReusedKeys string        `yaml:"reused_keys" enum:"stop,ignore" doc:"reaction if rows were deleted and other rows got their keys"`
 	Notify     string        `yaml:"notify" doc:"postgres: NOTIFY channel that wakes the source"`
 
 	Split       int64 `yaml:"split" doc:"number of values of order_by's first column, an integer, in each partition; 0: one partition"`

@@ -58,9 +58,9 @@ func gauged[T any](labels []string, name, help string, value func(*T) float64) m
 var heldMetrics = metricList[status.Held]{
 	gauged(perSource, "source_held_files", "Deleted files kept until all routes have read them.",
 		func(h *status.Held) float64 { return float64(h.Files) }),
-	gauged(perSource, "source_held_bytes", "Bytes on the disk of these files.",
+	gauged(perSource, "source_held_bytes", "Disk space of deleted files kept until all routes have read them.",
 		func(h *status.Held) float64 { return float64(h.Bytes) }),
-	gauged(perSource, "source_held_seconds", "Time since the oldest of them was deleted.",
+	gauged(perSource, "source_held_seconds", "Time since the oldest of the kept deleted files was deleted.",
 		func(h *status.Held) float64 { return h.Age }),
 }
 
