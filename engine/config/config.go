@@ -183,7 +183,7 @@ type Flow struct {
 
 	// Order is "partition" or "none". With "partition", the batches of each partition are delivered
 	// in order. Empty, the default, means the default order of the sink.
-	Order string `yaml:"order" enum:"none,partition" doc:"partition: records of a partition in order; default: the sink's own (partition for a file)"`
+	Order string `yaml:"order" enum:"none,partition" doc:"partition: in read order; default: the sink's own (partition for a file)"`
 
 	// Trace is the path of a file that records the decisions of flow control. Empty, the default,
 	// means that they are not recorded.

@@ -38,7 +38,7 @@ type SourceOptions struct {
 	Instance       string        `yaml:"instance" doc:"name of this process: its partitions wait for its restart (static membership)"`
 	Start          string        `yaml:"start" enum:"earliest,latest" doc:"where to start in a partition without a committed offset"`
 	Truncated      string        `yaml:"truncated" enum:"stop,earliest" doc:"reaction if the records after the committed offset are gone"`
-	Isolation      string        `yaml:"isolation" enum:"read_committed,read_uncommitted" doc:"read_committed: without records of aborted or open transactions"`
+	Isolation      string        `yaml:"isolation" enum:"read_committed,read_uncommitted" doc:"whether to read uncommitted records"`
 	Meta           MetaOptions   `yaml:"meta" doc:"names of fields for topic, partition, offset, timestamp, key and headers"`
 	Memory         stream.Size   `yaml:"memory" doc:"bytes fetched ahead; then fetching pauses"`
 	SessionTimeout time.Duration `yaml:"session_timeout" doc:"time without heartbeats after which others get the partitions"`
