@@ -379,8 +379,8 @@ func (bs *breakers) throttle(a *attempt) {
 	bs.lanes.timer.dirty = true
 }
 
-// releaseProbe allows another probe or trial if attempt a was one: a probe of a breaker or of the
-// global backoff, or a trial of a breaker or a level.
+// releaseProbe handles the end of attempt a. If a was a probe (of a breaker or of the global
+// backoff) or a trial (of a breaker or a level), another one may now be sent.
 func (bs *breakers) releaseProbe(a *attempt) {
 	if a.lane.br.probe == a {
 		a.lane.br.probe = nil

@@ -31,7 +31,7 @@ type hold struct {
 }
 
 // endlessSource is the number of consecutive new items after which the source is assumed to be
-// endless. No item is then held until the source runs dry once.
+// endless. No item is then held for a faster lane (see [hold]) until the source runs dry once.
 const endlessSource = 1024
 
 // busySource is the number of consecutive new items after which a source counts as busy. Only then

@@ -36,8 +36,9 @@ type limiter struct {
 	slot   int64
 }
 
-// tally counts deliveries and refusals since a certain time. It does not count the refusal of a
-// higher rate that a limit tests, nor further refusals before the next delivery.
+// tally counts deliveries and refusals since a certain time, to find out whether the limit reduces
+// the share of refusals. It leaves out the refusal of a rate above the limit that the limiter tries
+// out, and the refusals after it up to the next delivery.
 type tally struct {
 	since              time.Duration
 	delivered, refused float64

@@ -214,8 +214,8 @@ func (g *group) meanRoundTrip() time.Duration {
 }
 
 // beginExperiment begins an experiment if at least half of the lanes, but no fewer than two, are
-// ready. A ready lane is open, has no rate limit, and has a window that measures and is past its
-// start-up.
+// ready. A ready lane is open and has no rate limit. Its window is past the start-up, and follows
+// from measured round trips.
 func (g *group) beginExperiment() {
 	g.nextAt = g.now + groupRetry
 	ready := 0

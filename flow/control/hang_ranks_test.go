@@ -96,8 +96,9 @@ func TestRanksAreCountedInOrder(t *testing.T) {
 	}
 }
 
-// TestRanksAreMadeAgain checks that the delivery of an attempt that was counted as hung in earlier
-// ranks does not undo a count of the current ones.
+// TestRanksAreMadeAgain checks two attempts that hang. The ranks are discarded and created again
+// after the first one. When the first attempt is delivered after all, the new ranks count this
+// delivery, but must still count the second attempt as hung.
 func TestRanksAreMadeAgain(t *testing.T) {
 	h := hanging{recent: 10}
 	before, after := &attempt{id: 1, ranked: true}, &attempt{id: 2, ranked: true}

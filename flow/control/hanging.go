@@ -75,8 +75,9 @@ func (s *hanging) countDelivered(a *attempt, seconds float64) {
 	}
 }
 
-// assessHanging sets a level for l if the ranks of the hanging attempts show one. It also widens
-// the window of l, to make up for the time for which hanging attempts have places in it.
+// assessHanging evaluates the attempts of l that hang. If they hang only above a certain number in
+// flight (see [hangRanks]), it limits l to that number. It also widens the window of l, to make up
+// for the time for which attempts that hang have places in it.
 func (t *attempts) assessHanging(l *lane) {
 	h := l.hanging.ranks
 	if h == nil || l.win.starter == nil {
@@ -197,7 +198,8 @@ func (t *attempts) giveUpPlace(a *attempt) {
 	t.lanes.refresh(l)
 }
 
-// endPlace ends the place of attempt a in the window, if it has one, and determines its rank.
+// endPlace frees the place of attempt a in the window, if it has one. It also determines the rank
+// of a, the number of attempts that the worker held when a was sent.
 func (t *attempts) endPlace(a *attempt) {
 	l := a.lane
 	if !overtakenThrice(a, a.overtaken) {

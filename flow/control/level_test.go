@@ -92,8 +92,9 @@ func TestLevelIsTriedRarely(t *testing.T) {
 	}
 }
 
-// TestLevelOfAWidenedWindow checks that all attempts within the room of a level count as below it,
-// and the next attempt as a trial, for any widening.
+// TestLevelOfAWidenedWindow checks a level (the number in flight from which the worker refuses)
+// while the window is widened to make up for attempts that hang. All attempts for which the level
+// has room must count as below the level, and the next attempt as a trial.
 func TestLevelOfAWidenedWindow(t *testing.T) {
 	for _, widen := range []float64{0, 1, 1.3, 2, 2.7, 10} {
 		for from := 2; from < 40; from++ {
@@ -113,8 +114,9 @@ func TestLevelOfAWidenedWindow(t *testing.T) {
 	}
 }
 
-// TestTrialOfADroppedLevel checks that a trial that is answered after its level was dropped sets no
-// level, and ends no trial of a later one.
+// TestTrialOfADroppedLevel checks a trial, an attempt that tests whether the level has risen. If
+// the level is dropped before the trial is answered, the answer must set no level, and must not end
+// the trial of a later level.
 func TestTrialOfADroppedLevel(t *testing.T) {
 	v, first, second := level{}, &attempt{level: 6}, &attempt{level: 9}
 	v.assume(0, 6, levelWait)
@@ -178,8 +180,9 @@ func TestTimeoutsInARow(t *testing.T) {
 	}
 }
 
-// TestHangingTrial checks that a trial that hangs doubles the wait for the next one only if the
-// level was found from attempts that hang.
+// TestHangingTrial checks a trial that hangs. A trial is an attempt that tests whether the level of
+// the worker has risen. The wait for the next trial must double if the level was found from
+// attempts that hang, but not if it was found from refusals.
 func TestHangingTrial(t *testing.T) {
 	for rank, want := range map[int]time.Duration{0: levelWait, 5: 2 * levelWait} {
 		m, err := New(Config{})

@@ -239,8 +239,8 @@ func (b *base) probe(s *Sample, x float64) {
 	}
 }
 
-// countsWeights reports whether the probe's round trips count towards waits.drained, the mean
-// weight of round trips without a queue.
+// countsWeights reports whether the round trips of the current probe are used as a sample of round
+// trips without a queue, with which [waits] compares later ones.
 func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
 // usesSpan reports whether the probe measures every attempt that is sent within half a round trip
@@ -293,8 +293,8 @@ func (b *base) zone(w float64) float64 {
 	return b.noise()
 }
 
-// narrowed returns the window during a probe. The parameter bdp is the part of the window that does
-// not wait.
+// narrowed returns the window during a probe. It is less than bdp, the number of batches in flight
+// that do not wait in the worker's queue, so that the queue drains.
 func (b *base) narrowed(bdp float64) float64 {
 	if b.noise() < steadyNoise {
 		return max(1, math.Floor(bdp*steadyShare))
@@ -402,8 +402,8 @@ func (b *base) end() {
 	}
 }
 
-// restart is called when the worker may have changed. It keeps the value of the base, but as
-// provisional, and discards its samples.
+// restart is called by Reset, after which the worker may be faster or slower than before. It
+// discards the samples of the base. The base keeps its value only until new samples are measured.
 func (b *base) restart() {
 	b.end()
 	b.n, b.deviations, b.squareDeviation, b.reportsWait, b.waits = 0, 0, 0, false, waits{}

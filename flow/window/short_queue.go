@@ -170,7 +170,8 @@ func (d *delay) usesWeights() bool {
 }
 
 // followSpeed rescales the base if the worker's speed has changed, and reports whether it did so.
-// It takes the queue as unchanged: the base keeps its share of the mean round trip.
+// It assumes that the queue still causes the same share of the mean round trip. Example: if the
+// mean rises from 50 to 100 ms, a base of 40 ms becomes 80 ms.
 func (d *delay) followSpeed() bool {
 	w, mean := &d.base.waits, d.round.sum/float64(d.round.n)
 	if d.round.smoothed == 0 {

@@ -41,8 +41,8 @@ func TestWaitsAreEstimated(t *testing.T) {
 	}
 }
 
-// TestProbesOutweighNothing checks that the weight of a probe is bounded, even if the probe has
-// more samples than maxWaits.
+// TestProbesOutweighNothing checks a probe with more samples than maxWaits. Its mean weight
+// replaces the earlier mean, but must not move the result beyond its own mean.
 func TestProbesOutweighNothing(t *testing.T) {
 	var w waits
 	for range 4 * maxWaits {

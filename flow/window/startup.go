@@ -173,7 +173,8 @@ func (d *delay) sentBefore(s *Sample) bool {
 	return d.complete()
 }
 
-// count counts a batch that came back about one base round trip after the window was widened.
+// count counts the batches that came back about one base round trip after the window was widened.
+// Their largest number in any round limits the window after the start-up (see [delay.level]).
 func (d *delay) count(s *Sample) {
 	u := &d.startup
 	if trips := (s.Now - d.since).Seconds() / d.base.value; trips >= startSame &&
