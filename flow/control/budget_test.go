@@ -117,7 +117,7 @@ func TestBudgetGivesBack(t *testing.T) {
 }
 
 // TestBudgetTakesNothingForAThrottle checks that a retry after a receiver's Retry-After takes no
-// token.
+// token of the retry budget.
 func TestBudgetTakesNothingForAThrottle(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1,
 		Budget: control.Budget{Burst: 1, PerSecond: 0.001, Share: 0.001}}, 10, 2)

@@ -94,8 +94,8 @@ const (
 	maxPhase    = 30 * time.Second
 )
 
-// change has weighted sums over lanes: of the changes of the logarithm of the round trip, and of
-// the logarithm of the amount in flight.
+// change has the sums from which the elasticity is computed, weighted over lanes: of the changes of
+// the logarithm of the round trip, and of the logarithm of the amount in flight.
 type change struct{ rtt, inFlight, weight float64 }
 
 func (c *change) elasticity() (e float64, ok bool) {
@@ -144,8 +144,9 @@ func (g *group) isFull() bool {
 	return g.lanes.load.cost > g.full
 }
 
-// bound computes the number and cost of items that may be in flight. It uses the limit of the
-// group's window. The parameter open is the number of open lanes.
+// bound computes the number and cost of items that may be in flight to all lanes together, from the
+// limit of the group's window. The parameter open is the number of open lanes. The limit is at
+// least this number, up to minGroupLimit, unless a measurement narrows the window.
 func (g *group) bound(open int) {
 	if g.win == nil {
 		return
@@ -309,8 +310,9 @@ func (g *group) pauseHalf(p phase) {
 	g.lanes.refreshAll()
 }
 
-// compare adds the change of each lane that stayed active to g.change. The weight is the inverse of
-// the variance of the difference of two means.
+// compare evaluates a phase in which half of the lanes were paused. For each lane that stayed
+// active, it compares the round trips and the amount in flight with those while all lanes were
+// active. It adds the differences to g.change, weighted by the inverse of their variance.
 func (g *group) compare() {
 	for _, l := range g.lanes.up {
 		was, is := &l.groupState.seen[0], &l.groupState.seen[1]

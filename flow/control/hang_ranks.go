@@ -80,7 +80,9 @@ func (h *hangRanks) observe(a *attempt, hung bool, seconds float64) {
 	h.uncounted = append(h.uncounted, rankedAttempt{a.id, a.rank, hung, seconds})
 }
 
-// count counts the attempts that were sent before the oldest one with a place (nil: none has one).
+// count removes attempts from uncounted and counts their outcomes: those of the attempts that were
+// sent before the oldest attempt with a place in the window. If oldest is nil, no attempt has a
+// place, and all are counted.
 func (h *hangRanks) count(oldest *attempt) {
 	kept := h.uncounted[:0]
 	for i, d := range h.uncounted {

@@ -56,8 +56,8 @@ func TestRankBuckets(t *testing.T) {
 	}
 }
 
-// TestOverdueAttemptsAreRanked checks an overdue attempt that still has its place. In the ranks it
-// counts as overdue as soon as it is overdue and overtaken, in whichever order.
+// TestOverdueAttemptsAreRanked checks that the ranks count an attempt as overdue once it is overdue
+// and was overtaken, whichever came first.
 func TestOverdueAttemptsAreRanked(t *testing.T) {
 	m, _ := steps(t)
 	l := m.lanes.up[0]
@@ -75,8 +75,9 @@ func TestOverdueAttemptsAreRanked(t *testing.T) {
 	}
 }
 
-// TestRanksAreCountedInOrder checks that an attempt is counted only after the earlier ones have
-// given up their places, because deliveries would be counted before earlier attempts that hang.
+// TestRanksAreCountedInOrder checks that an attempt is counted only after all earlier ones have
+// given up their places. Otherwise deliveries would be counted sooner than earlier attempts that
+// hang, and the difference would look like a level.
 func TestRanksAreCountedInOrder(t *testing.T) {
 	var h hangRanks
 	first, second := &attempt{id: 1, rank: 3, heldFor: 1}, &attempt{id: 2, rank: 4}
@@ -113,8 +114,8 @@ func TestRanksAreMadeAgain(t *testing.T) {
 	}
 }
 
-// TestWideningWithoutTime checks that the widening is a number, at least 1, if attempts hang or are
-// delivered in no time.
+// TestWideningWithoutTime checks that the factor by which the window is widened is at least 1, and
+// not NaN, if attempts hang or are delivered in no time.
 func TestWideningWithoutTime(t *testing.T) {
 	for _, h := range []hangRanks{{}, {overdue: 1}, {hungFor: 1}, {overdue: 1, hungFor: 1}} {
 		if w := h.widening(0); !(w >= 1 && w <= maxWidening) {

@@ -217,7 +217,7 @@ func (d *delay) endRound() *verdict {
 	switch {
 	case moved:
 		// followSpeed has just changed the base, the round trip without a queue. The samples of
-		// this round were compared with the old base, so they do not show the queue. So keep the
+		// this round were compared with the old base, so they do not show the queue. Keep the
 		// window.
 		v.queue = (v.low + v.high) / 2
 		v.low, v.high = v.queue, v.queue

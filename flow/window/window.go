@@ -203,8 +203,8 @@ type Starter interface {
 type Prober interface {
 	Window
 	// ProbeWithin returns the wanted interval between probes. The first interval counts from the
-	// first sample. Zero means no probe. The interval is shorter while the base round trip is
-	// provisional.
+	// first sample. Zero means no probe. The interval is shorter while the base round trip is known
+	// from few samples only.
 	ProbeWithin() time.Duration
 	BeginProbe(now time.Duration) // narrows the window until enough samples have come back
 	EndProbe(now time.Duration)   // ends a probe early
