@@ -293,7 +293,7 @@ func (b *base) zone(w float64) float64 {
 	return b.noise()
 }
 
-// narrowed returns the window during a probe. It is less than bdp, the number of batches in flight
+// narrowed returns the window during a probe. It is a share of bdp, the number of batches in flight
 // that do not wait in the worker's queue, so that the queue drains.
 func (b *base) narrowed(bdp float64) float64 {
 	if b.noise() < steadyNoise {
