@@ -334,8 +334,9 @@ func (bs *breakers) startGlobalBackoff() {
 	bs.lanes.refreshAll()
 }
 
-// endGlobalBackoff ends the global backoff because the worker of l is alive. Every other lane that
-// its breaker pauses gets its probe at once, unless it is misconfigured.
+// endGlobalBackoff ends the pause of all lanes (the global backoff) because the worker of l is
+// alive. Every other lane that its own breaker pauses gets its probe at once, unless it is
+// misconfigured.
 func (bs *breakers) endGlobalBackoff(l *lane) {
 	bs.lanes.global = global{}
 	for _, o := range bs.lanes.up {

@@ -132,8 +132,8 @@ func (g *group) room() int {
 	return int(float64(g.limit) - g.lanes.load.cost/g.unit + 1e-6)
 }
 
-// isFull reports whether the lanes are a group with a window, and the window has no room for
-// another item. It is faster than [group.room].
+// isFull reports whether the window that all lanes of the group share has no room for another item.
+// It is false if the lanes share none. It is faster than [group.room].
 func (g *group) isFull() bool {
 	switch {
 	case g.win == nil, g.lanes.load.n == 0:
@@ -360,8 +360,8 @@ func (g *group) endExperiment(more bool) {
 	}
 }
 
-// regroup adds the group's window, or removes it. When it adds the window, the windows of lanes
-// with a limit above 1 start over.
+// regroup adds the window that all lanes of the group share, or removes it. When it adds this
+// window, the windows of lanes with a limit above 1 start over.
 func (g *group) regroup() {
 	mean := g.mean
 	together := g.win == nil

@@ -217,7 +217,8 @@ func (h *hangRanks) findLevel() (rank int, found bool) {
 // dropLevel forgets the level and its outcomes.
 func (h *hangRanks) dropLevel() { h.level, h.above = 0, hangCount{} }
 
-// refuted reports whether attempts below the known level hang about as often as those above it.
+// refuted reports whether the known level is wrong, because attempts sent at fewer in flight than
+// the level hang about as often as those sent at more.
 func (h *hangRanks) refuted() bool {
 	return h.level > 0 && stepOf(h.below(), h.above) < stepEvidence/4
 }

@@ -2,8 +2,9 @@ package control
 
 import "testing"
 
-// TestHangRanks checks that a level is found only if the rank decides which attempts hang, and only
-// if overdue attempts do not return.
+// TestHangRanks checks when a level is found, which is a number in flight from which attempts hang.
+// It must be found only if attempts hang mainly from that number on, and overdue attempts do not
+// return.
 func TestHangRanks(t *testing.T) {
 	for _, x := range []struct {
 		name  string

@@ -109,8 +109,8 @@ func (s *hanging) returned(a *attempt) {
 	}
 }
 
-// hangingAfter returns the time that attempt a may take before it gives up its place. The attempt
-// was just sent to a lane with the estimates e.
+// hangingAfter returns the time that attempt a may take before it counts as hanging and gives up
+// its place in the window. The attempt was just sent to a lane with the estimates e.
 func hangingAfter(a *attempt, e *estimator) time.Duration {
 	d := e.overdueSoon()
 	if rate := e.rate(); rate > 0 && e.service > 0 {
@@ -156,9 +156,9 @@ func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 	return len(s.notOvertaken) < before
 }
 
-// giveUpOvertaken makes attempts of l give up their places. Three later ones must have been
-// delivered, and the attempt must have run for at least 1.5 round trips (minLostAge). Three is the
-// number of duplicate acknowledgments in RFC 5681.
+// giveUpOvertaken makes attempts of l give up their places in the window. Three later ones must
+// have been delivered, and the attempt must have run for at least 1.5 round trips (minLostAge).
+// Three is the number of duplicate acknowledgments in RFC 5681.
 func (t *attempts) giveUpOvertaken(l *lane) {
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
 	a := l.onTime.firstPlaced
@@ -213,9 +213,9 @@ func (t *attempts) endPlace(a *attempt) {
 	}
 }
 
-// rank determines the rank of attempt a, of which the given cost (taken) was delivered. It returns
-// the cost that the worker held when the attempt was sent: that of earlier attempts, delivered
-// since.
+// rank determines the rank of attempt a: the number of attempts that the worker held when a was
+// sent. The parameter taken is the cost of a that was delivered. The result is the cost that the
+// worker held: that of earlier attempts, delivered since.
 func (l *lane) rank(a *attempt, taken float64) (held float64) {
 	held = max(0, l.est.delivered-a.progress-taken-a.overtaken) // 0 if the worker has restarted
 	if l.est.mean > 0 && a.hungIn == nil {

@@ -172,7 +172,8 @@ func TestNoHedge(t *testing.T) {
 	}
 }
 
-// TestNoHedgeInAnOutage checks that during the global backoff only its probe is sent, and no hedge.
+// TestNoHedgeInAnOutage checks that while no lane delivers and all are paused (the global backoff),
+// one probe is sent, and no hedge.
 func TestNoHedgeInAnOutage(t *testing.T) {
 	w := warm(t, control.Config{Hedge: control.Hedge{Share: 1}, Timeout: sec}, 4)
 	for w.m.Room() && w.offer(1, 10) {

@@ -37,8 +37,9 @@ func TestLevelIsFound(t *testing.T) {
 	}
 }
 
-// TestChanceIsNoLevel checks that refusals that are equally frequent at any number in flight are
-// not taken for a level, even if they are frequent.
+// TestChanceIsNoLevel checks refusals that are equally frequent at any number in flight. Even if
+// they are frequent, no level must be found, which is a number in flight from which the worker
+// refuses.
 func TestChanceIsNoLevel(t *testing.T) {
 	for _, share := range []float64{0.01, 0.05, 0.2} {
 		rnd := rand.New(rand.NewPCG(1, uint64(share*100)))
@@ -62,8 +63,9 @@ func TestChanceIsNoLevel(t *testing.T) {
 	}
 }
 
-// TestLevelIsTriedRarely checks trials, which are attempts sent beyond the level. A refused trial
-// must double the wait for the next one, and a delivered trial must raise the level.
+// TestLevelIsTriedRarely checks trials: attempts sent beyond the level, the number in flight from
+// which the worker refuses. A refused trial must double the wait for the next one, and a delivered
+// trial must raise the level.
 func TestLevelIsTriedRarely(t *testing.T) {
 	v := level{from: 6, wait: levelWait}
 	now := time.Duration(0)

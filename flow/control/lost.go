@@ -76,7 +76,8 @@ func placedAfter(a *attempt) *attempt {
 	return a
 }
 
-// hanging returns the number of attempts that have given up their places, without those of suspects.
+// hanging returns the number of attempts that have given up their places in the window because they
+// hang. Attempts of suspects do not count.
 func (o *onTimeAttempts) hanging() (n int) {
 	for a := o.first; a != nil; a = a.later {
 		n += one(a.excluded && !a.ofSuspect)

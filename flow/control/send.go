@@ -66,8 +66,8 @@ func (d *dispatcher) freshFirst() bool {
 	return inTurn && only == nil && !d.settlement.replay.holds(it)
 }
 
-// sendFirsts starts the items with which Ordered lanes must begin their next runs, even if other
-// items have waited longer.
+// sendFirsts starts the items with which Ordered lanes must continue after a failure (the first
+// items of their next runs), even if other items have waited longer.
 func (d *dispatcher) sendFirsts(out []Command) []Command {
 	for _, l := range d.lanes.up {
 		it := l.run.first

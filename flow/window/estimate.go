@@ -106,11 +106,11 @@ const (
 	shortProbeShare     = 0.88            // share of the non-waiting window during a probe
 	shortProbeEvery     = 5 * time.Second // minimum interval of probes
 	shortProbeDoublings = 2               // maximum number of times that the interval doubles
-	// If the mean of a probe is more than this number of standard errors above the base, the worker
-	// has become slower.
+	// A worker has become slower if the mean of a probe is more than this number of standard errors
+	// above the base, the round trip without a queue.
 	shortRise = 3
-	// If the mean of a round is more than this number of standard errors below the base, the worker
-	// has become faster.
+	// A worker has become faster if the mean of a round is more than this number of standard errors
+	// below the base, the round trip without a queue.
 	shortFall = 4
 )
 
@@ -316,8 +316,8 @@ func (b *base) samplesWanted() int {
 	return min(max(probeSamples, int(probeRound*b.narrow)), maxProbeSamples)
 }
 
-// addReported updates the base with a round trip of a worker that reports how long batches wait.
-// The reported wait was subtracted from x.
+// addReported updates the base, the mean round trip without a queue, with a round trip of a worker
+// that reports how long batches wait. The reported wait was subtracted from x.
 func (b *base) addReported(x float64) {
 	if x <= 0 {
 		return
@@ -358,10 +358,10 @@ func (b *base) finish(now time.Duration) {
 	b.end()
 }
 
-// followMean lowers the base towards a mean, but only if the mean is significantly below the base.
-// If the base followed every low mean, it would become a minimum. followMean does nothing if the
-// worker reports the waits of its batches. The parameter jitter is the relative standard error of a
-// round's mean.
+// followMean lowers the base, the round trip without a queue, towards the mean of a round, but only
+// if the mean is significantly lower. If the base followed every low mean, it would become a
+// minimum. followMean does nothing if the worker reports the waits of its batches. The parameter
+// jitter is the relative standard error of a round's mean.
 func (b *base) followMean(mean, jitter float64) {
 	if b.short && !b.waits.known() && !b.reportsWait && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean

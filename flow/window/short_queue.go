@@ -237,8 +237,9 @@ func (d *delay) speedChange(mean, before float64) speedChange {
 	return speedSame
 }
 
-// probeEnded is called after a probe, with the base that was known before the probe. If the probe
-// has found a change of the worker's speed, the base follows this change in the next rounds.
+// probeEnded is called after a probe, with the base (the round trip without a queue) that was known
+// before the probe. If the probe has found a change of the worker's speed, the base follows this
+// change in the next rounds.
 func (d *delay) probeEnded(before float64) {
 	if w := &d.base.waits; d.usesWeights() && w.confirmed == 0 && d.round.smoothed > 0 {
 		w.share, w.following, w.foundByProbe = before/d.round.smoothed, speedRounds, true

@@ -150,8 +150,8 @@ func TestWaitsAfterAChangeOfSpeed(t *testing.T) {
 	}
 }
 
-// TestWaitsAfterABetterEstimate checks that the estimated wait does not depend on the error of the
-// base during the probes.
+// TestWaitsAfterABetterEstimate checks that the estimated wait is right even if the base, the round
+// trip without a queue, was estimated wrongly during the probes.
 func TestWaitsAfterABetterEstimate(t *testing.T) {
 	const base = 0.02
 	for _, wrong := range []float64{0.8, 0.95, 1.05, 1.2} {

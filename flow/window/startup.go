@@ -185,8 +185,9 @@ func (d *delay) count(s *Sample) {
 }
 
 // started handles the verdict of a round of the start-up. When the worker is full, the start-up
-// ends, and the window is narrowed at once to the level of the worker. The start-up also ends if
-// the rate of deliveries stays flat, or if the load does not use up the window, for several rounds.
+// ends. The window is then narrowed at once to the level, the number of batches that the worker
+// serves at once. The start-up also ends if the rate of deliveries stays flat, or if the load does
+// not use up the window, for several rounds.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
 	calm := d.base.steady()
