@@ -193,8 +193,8 @@ func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	}
 }
 
-// TestHeldAndTheFastLaneGoes checks that items held for a lane are sent at once when the lane is
-// removed, fails or is throttled.
+// TestHeldAndTheFastLaneGoes checks items that wait for the fast lane although the slow lane is
+// free. They must be sent at once when the fast lane is removed, fails or is throttled.
 func TestHeldAndTheFastLaneGoes(t *testing.T) {
 	for name, end := range map[string]func(p *pair){
 		"down": func(p *pair) { p.step(control.Event{Kind: control.LaneDown, Lane: 0}) },

@@ -68,8 +68,8 @@ func (b *backlog) unlink(it *item) {
 	b.keyed--
 	b.holding -= one(it.holds)
 	it.holds = false
-	// If the item is replaced by pieces, its attempt still counts as running here. But the item is
-	// no longer in flight.
+	// A Split may replace the item by pieces while its attempt is still listed as running. The item
+	// is then no longer in flight.
 	if len(it.running) > 0 {
 		b.countInFlight(it, it.running[0].lane, -1)
 	}

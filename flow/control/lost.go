@@ -35,7 +35,8 @@ func (o *onTimeAttempts) add(a *attempt) {
 	}
 }
 
-// deliver notes that this cost of attempt a was delivered: attempts sent earlier were overtaken.
+// deliver notes that the given cost of attempt a was delivered, so that attempts sent before a were
+// overtaken.
 func (o *onTimeAttempts) deliver(a *attempt, cost float64) {
 	o.newest = max(o.newest, a.id)
 	before := a.earlier

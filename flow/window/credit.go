@@ -152,9 +152,9 @@ func (c *credit) OnSample(s Sample) {
 	before := c.w
 	c.queueWindow.OnSample(s)
 	if v := &c.verdict; c.round.n == 0 && !c.start && v.cause == roundEnded && v.before == before {
-		// The credit may allow more batches in flight than the own estimate. Raise the estimate to
-		// this number, less the waiting batches above the upper bound of the queue: a window of
-		// Queue would allow that many.
+		// The credit may allow more batches in flight than the window's own estimate. Then raise
+		// the estimate to the number in flight, less the waiting batches above the upper bound of
+		// the queue. A window of Queue would allow that many.
 		c.w = min(max(c.w, c.inFlight-max(0, v.queue-v.high)), c.top)
 	}
 }

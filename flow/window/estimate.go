@@ -410,8 +410,8 @@ func (b *base) restart() {
 }
 
 // probeWithin returns the wanted interval between probes. It returns 0 before the first sample. It
-// also returns 0 if the worker reports the waits of its batches, because its base is then known
-// without draining it.
+// also returns 0 if the worker reports the waits of its batches, because the round trip without a
+// queue is then known without a probe.
 func (b *base) probeWithin() time.Duration {
 	if b.value == 0 || b.reportsWait {
 		return 0

@@ -156,8 +156,8 @@ func (s *Sample) batches() float64 {
 	return 1
 }
 
-// drained reports whether the worker was certainly drained when the batch was sent, because it had
-// no other batch of this sender.
+// drained reports whether the worker's queue was certainly empty when the batch was sent, because
+// the worker had no other batch of this sender.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
 // overtaken reports whether another item came back while this one was in flight.
