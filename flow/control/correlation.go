@@ -14,7 +14,7 @@ type correlation struct {
 	n          int     // samples of the block
 	with       float64 // sum of products of a lane's deviation with the mean of the others
 	own, other float64 // sums of squares of a lane's deviation, and of the mean of the others
-	// number of consecutive blocks of samples that suggest the opposite of the field alike
+	// number of consecutive blocks of samples that suggest that the field alike is wrong
 	blocks int
 	alike  bool // the lanes seem to share a bottleneck
 }
@@ -68,8 +68,8 @@ func (g *group) observeCorrelation(l *lane, rtt float64) bool {
 	return k.alike
 }
 
-// endBlock ends a block of samples. If correlationBlocks consecutive blocks suggest the opposite of
-// the field alike, it inverts this field.
+// endBlock ends a block of samples. The field alike reports whether the lanes seem to share a
+// bottleneck. It is inverted if correlationBlocks consecutive blocks suggest the opposite.
 func (g *group) endBlock() {
 	k := &g.correlation
 	r := k.value()

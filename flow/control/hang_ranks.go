@@ -36,7 +36,8 @@ type hangRanks struct {
 	uncounted []rankedAttempt
 }
 
-// rankedAttempt is an attempt that hangs or was delivered, and had a place for the given time.
+// rankedAttempt is an attempt that hangs or was delivered, and had a place in the window for the
+// given time.
 type rankedAttempt struct {
 	id      uint64
 	rank    int

@@ -245,8 +245,8 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 	}
 }
 
-// TestDistressEnds checks that many refusals are forgotten soon: two deliveries in a row show that
-// the worker is no longer in distress. Its window may then grow.
+// TestDistressEnds checks that the window may grow again soon after many refusals: two deliveries
+// in a row suffice.
 func TestDistressEnds(t *testing.T) {
 	for _, before := range []int{0, 20, 50} { // deliveries that alternate with refusals
 		var v level

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWaitsAreEstimated checks the estimate of the wait for all kinds of service times and all
-// speeds of the worker.
+// TestWaitsAreEstimated checks the estimate of the time that calls wait at the worker, for all
+// kinds of service times and all speeds of the worker.
 func TestWaitsAreEstimated(t *testing.T) {
 	for name, service := range map[string]func(*rand.Rand) float64{
 		"exponential": func(r *rand.Rand) float64 { return r.ExpFloat64() },
@@ -109,8 +109,9 @@ func TestSpeedChangesInTheMiddleOfARound(t *testing.T) {
 	}
 }
 
-// TestWaitsAfterAChangeOfSpeed checks the estimate of the wait after the service has become slower
-// or faster while the network kept its speed. A round trip consists of both.
+// TestWaitsAfterAChangeOfSpeed checks the estimate of the time that calls wait at the worker, after
+// the service has become slower or faster while the network kept its speed. A round trip consists
+// of both.
 func TestWaitsAfterAChangeOfSpeed(t *testing.T) {
 	for _, c := range []struct {
 		name                       string

@@ -55,7 +55,7 @@ const (
 	startSmallStep = 1.25
 	startQueued    = 3.0 // samples, or a quarter of the window, that must show a queue to end it
 	// startNoGrowth is the number of round trips after the start-up during which the window does
-	// not grow, because the number of batches that the worker serves at once was just measured.
+	// not grow. The start-up has just measured how many batches the worker serves at once.
 	startNoGrowth = 8
 	// startEarly is the maximum share of a round that batches sent before the round may have.
 	startEarly       = 1.0 / 4
