@@ -245,8 +245,8 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 	}
 }
 
-// TestDistressEnds checks that the window may grow again soon after many refusals: two deliveries
-// in a row suffice.
+// TestDistressEnds checks that two deliveries in a row end the distress of a worker (it refused
+// more than chance explains), however many refusals came before.
 func TestDistressEnds(t *testing.T) {
 	for _, before := range []int{0, 20, 50} { // deliveries that alternate with refusals
 		var v level
