@@ -76,8 +76,8 @@ func (f *attemptTable[T]) reuse(a *attempt[T]) {
 	}
 }
 
-// alarm is the timer of the loop. It may fire earlier than needed, because set never moves it to a
-// later time.
+// alarm is the timer that wakes the event loop for its next task (see loop.expire). It may fire
+// earlier than needed, because set never moves it to a later time.
 type alarm struct {
 	timer *time.Timer
 	at    time.Duration

@@ -108,7 +108,10 @@ type pieces struct {
 }
 
 // open enters a batch in the ledger as unsettled, and returns the end of the batch's range. Batches
-// must be entered in read order. The parameter newest is the position of the last row read.
+// must be entered in read order. The parameter newest is the position of the last row read, which
+// may be later than the batch. If newest is after the start of a range that was settled before the
+// restart, the source has no row between the batch and that range. The batch's range then extends
+// up to it.
 func (a *progressTracker[R]) open(it Item[[]R], newest ledger.Position) (end ledger.Position,
 	err error) {
 	if a.broken != nil {

@@ -61,8 +61,9 @@ func TestTrackerReleasesBatches(t *testing.T) {
 	}
 }
 
-// TestAccountPiecesBeforeGap checks that a batch extends up to the next range that was settled
-// before the restart, also when the batch settles in pieces.
+// TestAccountPiecesBeforeGap checks a batch just before a range that was settled before the
+// restart. The batch extends up to that range. So when all rows of the batch have settled, one by
+// one, the watermark passes the range.
 func TestAccountPiecesBeforeGap(t *testing.T) {
 	l, err := ledger.New(num(12), []ledger.Range{{From: num(20), To: num(30)}})
 	if err != nil {

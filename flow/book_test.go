@@ -321,8 +321,8 @@ func TestBookReplay(t *testing.T) {
 				return nil
 			})
 			o.Replay, o.Save, o.Pack.Rows = replay, time.Hour, rows
-			// Cut a small batch now and then. The large batch after it finds no room, although
-			// less than a quarter of the bound has settled.
+			// Cut a small batch now and then. Then the next, large batch would exceed the bound,
+			// although less than a quarter of the bound has settled, so the Book must save early.
 			o.Pack.Cut = func(last, _ int64) bool { return last%43 == 5 }
 			o.Sender.Control = control.Config{Window: window.Fixed{Size: 100}}
 			m.save = func(ctx context.Context, watermark ledger.Position,

@@ -14,7 +14,8 @@ import (
 // two for Options.Waiting, and a runner for each attempt in flight. (An Inline lane needs none.)
 // Run owns them: it ends them through their context or channel, and waits for them.
 
-// maxIdleRunners bounds the runners that wait for their next attempt. Further idle runners end.
+// maxIdleRunners bounds the goroutines (runners) that wait for an attempt to deliver. Further idle
+// runners end.
 const maxIdleRunners = 1024
 
 // lane is the loop's state of a Lane.
@@ -29,7 +30,8 @@ type lane[T any] struct {
 	replacement *Lane[T]
 }
 
-// attempt is one call of Deliver. The runner owns it while Deliver runs, and the loop otherwise.
+// attempt is one call of Deliver. The goroutine that calls Deliver owns it during the call, and the
+// loop otherwise.
 type attempt[T any] struct {
 	Attempt[T]
 	item   *heldItem[T]
@@ -62,9 +64,9 @@ type goroutines[T any] struct {
 	idle    []*runner[T]
 }
 
-// deliver passes attempt a to the idle runner that was used last, or to a new runner. The runner
-// used last may be the goroutine that runs the loop at the moment. It then delivers the attempt
-// after the loop, without a switch between goroutines.
+// deliver passes attempt a to the goroutine (runner) that became idle last, or to a new one. This
+// runner may be the one that runs the loop at the moment. It then delivers the attempt after the
+// loop, without a switch between goroutines.
 func (c *goroutines[T]) deliver(a *attempt[T], l *loop[T]) {
 	if n := len(c.idle); n > 0 {
 		r := c.idle[n-1]

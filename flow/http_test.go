@@ -92,7 +92,7 @@ func TestHTTPOutcomeNamesTheRequest(t *testing.T) {
 	}
 }
 
-// TestThrottledWithoutCause checks that the text of a *Throttled does not name a missing cause.
+// TestThrottledWithoutCause checks the error text of a *Throttled that has no cause.
 func TestThrottledWithoutCause(t *testing.T) {
 	if got := (&flow.Throttled{After: time.Second}).Error(); got != "throttled for 1s" {
 		t.Error(got)

@@ -33,8 +33,9 @@ type loop[T any] struct {
 	out      []control.Command
 	flushing bool
 
-	// claims is 0 while no goroutine runs the loop. The goroutine that runs it adds 1, and so does
-	// each goroutine that queues an event meanwhile.
+	// claims is 0 while no goroutine runs the loop. The goroutine that begins to run it adds 1.
+	// Each goroutine that queues an event meanwhile also adds 1, so that the goroutine that runs
+	// the loop handles this event before it stops.
 	claims     atomic.Int64
 	handedOver chan struct{} // holds one: the goroutine of Run continues the loop
 	alarm      *alarm

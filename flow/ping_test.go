@@ -17,8 +17,8 @@ func answered(ping <-chan struct{}) bool {
 	}
 }
 
-// TestPing checks Ping before, during and after Run, while workers hang and while a callback does
-// not return.
+// TestPing checks that a ping is answered during and after Run, also while workers hang. It must
+// not be answered before Run, nor while a callback does not return.
 func TestPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newLog[int](t)

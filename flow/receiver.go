@@ -312,10 +312,10 @@ func ParseSender(req *http.Request) (o Origin) {
 	return o
 }
 
-// ParseGrant parses the value of [CreditHeader]. It reports false if the value is not a grant.
-// Unknown members, and members with a value that is not a number, are skipped. The fields of
-// missing members are 0. The figures count batches if the member unit is "batches". Otherwise they
-// are in units of the sender's cost (Item.Cost).
+// ParseGrant parses the value of [CreditHeader], a list of members such as "epoch=7;credit=120". It
+// reports false if the value is not a grant. Unknown members, and members with a value that is not
+// a number, are skipped. The fields of missing members are 0. The figures count batches if the
+// member unit is "batches". Otherwise they are in units of the sender's cost (Item.Cost).
 func ParseGrant(value string) (Report, bool) {
 	var r Report
 	for part := range strings.SplitSeq(value, ";") {

@@ -112,8 +112,9 @@ func (s *searched) boot() {
 	}
 }
 
-// letEachAnswer lets each worker answer once. Until a worker has answered, the machine neither
-// sends it a hedge nor hedges its attempts.
+// letEachAnswer lets each worker answer once before the search begins. Otherwise the search would
+// see no hedges at first: the machine neither sends a hedge to a worker that has never answered,
+// nor hedges its attempts.
 func (s *searched) letEachAnswer() {
 	for i := range searchWorkers {
 		s.out = s.m.Step(control.Event{Kind: control.Offer, Seq: uint64(i) + 1, Cost: 1, Bytes: 10},

@@ -195,8 +195,8 @@ func TestWaitStoreBound(t *testing.T) {
 	})
 }
 
-// TestWaitStoreCloses checks that Run returns when the store ends, and that the store keeps its
-// items for the next start.
+// TestWaitStoreCloses checks that Run returns when WaitStore.Next returns io.EOF, and that the
+// store keeps its items for the next start.
 func TestWaitStoreCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := newLog[int](t), newMemoryStore()

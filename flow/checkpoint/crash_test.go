@@ -51,8 +51,8 @@ func (p *promise) run(t *testing.T, m vfs.FS) error {
 	return nil
 }
 
-// kept checks that the file system left by a crash holds one of the marks that p allows: the last
-// saved one, or the one that was being saved. It returns the index of this mark.
+// kept checks that the file system left by a crash holds one of the marks (saved progress) that p
+// allows: the last saved one, or the one that was being saved. It returns the index of this mark.
 func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem) int {
 	t.Helper()
 	// the crash may have come before the directory was created
@@ -81,8 +81,8 @@ func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem) int {
 }
 
 // TestEveryCrash checks crashes at every call of the file system, with any loss of unsynced data.
-// The mark must be the last one saved or the one being saved. The next program, which crashes in
-// turn, loses nothing either.
+// Afterwards the file must have the mark (the progress) that was saved last, or the one that was
+// being saved. The next program, which crashes in turn, loses nothing either.
 func TestEveryCrash(t *testing.T) {
 	crashes, second := 0, 0
 	for seed := range uint64(3) {
@@ -114,9 +114,9 @@ func TestEveryCrash(t *testing.T) {
 	}
 }
 
-// TestEveryFault checks that no saved mark is lost if any call of the file system fails, once or
-// permanently, and the program then crashes. The error must be returned. After the fault a new File
-// works.
+// TestEveryFault checks that no saved progress is lost if any call of the file system fails, once
+// or permanently, and the program then crashes. The error must be returned. After the fault a new
+// File works.
 func TestEveryFault(t *testing.T) {
 	struck := 0
 	for _, op := range []vfstest.Op{
@@ -197,8 +197,8 @@ func TestSaveAfterFailure(t *testing.T) {
 	}
 }
 
-// TestLoadMakesDurable checks that, after a kill between the rename and the sync of the directory,
-// a loaded mark survives a power loss.
+// TestLoadMakesDurable checks a kill during Save, between the rename and the sync of the directory.
+// If the next program has loaded the new progress, this progress survives a power loss.
 func TestLoadMakesDurable(t *testing.T) {
 	m := vfstest.New()
 	for name, g := range map[string]int{"/state/mark": 0, "/state/mark.new": 1} {

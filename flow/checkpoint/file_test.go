@@ -39,8 +39,8 @@ func mustHold(t *testing.T, f *File, want mark) {
 	}
 }
 
-// TestFile checks on the real file system that the last saved mark is loaded, by this program and
-// by the next one.
+// TestFile checks on the real file system that Load returns the progress saved last, in this
+// program and in the next one.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	f, err := Open(path)

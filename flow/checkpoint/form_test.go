@@ -171,7 +171,8 @@ func anyMark(rnd *rand.Rand, n int) mark {
 	return m
 }
 
-// TestAnyMark checks that any mark of a ledger is decoded unchanged and accepted by a ledger.
+// TestAnyMark checks that any progress of a ledger is decoded unchanged, and that a ledger accepts
+// the result.
 func TestAnyMark(t *testing.T) {
 	const seed = 20261122
 	rnd := rand.New(rand.NewPCG(seed, 1))

@@ -78,9 +78,10 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	return out
 }
 
-// measure counts a delivery by attempt a, and passes its round trip to the estimator and the
-// window. The parameter taken is the cost that was delivered or rejected. The parameter full
-// reports whether no lane had room before the answer.
+// measure counts a delivery by attempt a, and passes its round trip to the estimator, the window
+// and the group. The parameter taken is the cost that was delivered or rejected. The parameter full
+// reports whether no lane had room before the answer. The group needs it, because it compares lanes
+// under full load.
 func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l := a.lane
 	rtt := t.now - a.sent
@@ -138,7 +139,8 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l.est.inTime()
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	t.observe(l, sample.Normal)
-	// While an experiment pauses half of the lanes, samples are not typical: do not adjust windows.
+	// While an experiment of the group pauses half of the lanes, round trips are not typical. So do
+	// not adjust the windows then.
 	if t.group.phase <= wholePhase && (first || !a.raised) {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
@@ -238,10 +240,11 @@ func failureOf(o Outcome) Outcome {
 }
 
 // refusal handles a retryable answer, which has three possible causes. The worker refuses above a
-// certain number of attempts in flight (its level), it is in distress, or the failure is random. A
-// refusal that no level explains narrows the window if the worker is in distress, or fails more
-// often than the others. With an unchanged window, such a worker would get more attempts than
-// before, because each of its failures causes one more attempt.
+// certain number of attempts in flight (its level), or refuses at any number because it is
+// overloaded or defective, or the failure is random. In the first case, the window is narrowed to
+// the level when the level is found. In the second case, each refusal narrows the window: each
+// failure causes one more attempt, so an unchanged window would send the worker more attempts than
+// before. A random failure does not narrow the window.
 func (t *attempts) refusal(l *lane, a *attempt) {
 	known, lower := l.level.refused(t.now, a, l.est.smoothed())
 	switch {
@@ -255,9 +258,9 @@ func (t *attempts) refusal(l *lane, a *attempt) {
 // maxThrottle bounds the time for which one answer of a worker may close its gate.
 const maxThrottle = 5 * time.Minute
 
-// measureRank handles the delivery of attempt a if attempts of the lane have hung. It counts the
-// attempt in the ranks, see [hangRanks], and corrects a.ahead, the load of the worker when a was
-// sent. A hanging attempt is a part of this load only if it is merely slow.
+// measureRank handles the delivery of attempt a if attempts of the lane have hung. It records the
+// delivery in the hangRanks, which find out why attempts hang. It also corrects a.ahead, the load
+// of the worker when a was sent: attempts that hang are no load, unless they are merely slow.
 func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	l := a.lane
 	if l.hanging.ranks == nil {
@@ -277,8 +280,9 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	t.assessHanging(l)
 }
 
-// dropLevelIfAbove drops the level of l (the number in flight from which the worker refuses) if it
-// is above the window. While a measurement narrows the window, the level stays.
+// dropLevelIfAbove forgets the level of l (the number in flight from which the worker refuses) if
+// the window is the tighter limit. It keeps the level while a measurement narrows the window,
+// because the window will be wide again.
 func (t *attempts) dropLevelIfAbove(l *lane) {
 	if !l.win.drain.on {
 		l.level.dropIfAbove(l.win.cached.limit)

@@ -192,8 +192,9 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	return out
 }
 
-// occupy notes the state of the window when attempt a, which has a place in it, is sent. It also
-// sets the deadline at which the attempt becomes overdue, and returns it. 0 means never.
+// occupy handles the start of attempt a, which has a place in the window. It stores in a the state
+// of the window, for example whether it is now full, because the answer must be judged by this
+// state. It also sets the time at which the attempt becomes overdue, and returns it. 0 means never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
 	a.lostCost, a.level = l.onTime.lost.cost, l.win.held(l.win.load.n-l.onTime.lost.n)

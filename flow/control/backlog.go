@@ -41,17 +41,17 @@ func newBacklog(e *env, l *lanes) *backlog {
 
 // queue is a part of the send buffer: items in the state inFresh or inRedo.
 //
-// Items with the same key start in order. An item is blocked while an earlier item of one of its
-// keys must start or return first. A blocked item is not in ready, and is not checked again until
-// it is unblocked. Only three events unblock an item:
+// Items with the same key start in order. An item is blocked while it must wait for an earlier item
+// of one of its keys. A blocked item is not in ready, and is not checked again until it is
+// unblocked. Only four events unblock an item:
 //
-//   - the previous item of one of its keys starts at an Ordered lane or leaves (countInFlight,
-//     unlink),
+//   - the previous item of one of its keys starts at an Ordered lane (countInFlight),
+//   - the previous item of one of its keys settles or is replaced by pieces (unlink),
 //   - it is the oldest item of a key, and no item of this key is in flight any more
 //     (countInFlight),
-//   - a lane comes up, perhaps with items of its keys still in flight (unblockAll).
+//   - a lane comes up again, at which items of its keys may still be in flight (unblockAll).
 //
-// So an answer checks few items for each key of the answered item, however many are waiting.
+// So the answer to an item only checks the next items of its keys, however many are waiting.
 type queue struct {
 	ready   buffer // items that may be next in the order of their keys
 	blocked amount // blocked items

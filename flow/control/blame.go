@@ -164,7 +164,8 @@ type account struct {
 }
 
 // limit returns the number of worker deaths after which the item is refused. It is n, or 1 for a
-// piece that may be cut further. Such a piece comes from an item that was refused as poison.
+// piece that can be cut further. Such a piece comes from an item that was refused as poison, so one
+// of the pieces is expected to kill again.
 func (r *account) limit(n int) int {
 	if r.piece && !r.indivisible {
 		return 1
@@ -435,10 +436,11 @@ func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 }
 
 // acknowledge counts the delivery of the item by attempt a as the outcome of its first or second
-// attempt. It counts no pieces, and no items with two or more failures that are evidence. It does
-// not count a first attempt that is the first delivery of its lane. The earlier failures of the
-// lane count only from then on, so a lane that has not failed yet would make the share of failures
-// too low (inverse binomial sampling).
+// attempt. It counts no pieces, and no items with two or more failures that are evidence.
+//
+// It also leaves out the first delivery of each lane. The failures of a lane count only after the
+// lane has delivered once. So even a lane that nearly always fails counts with one delivery, which
+// would make the share of failures too low (inverse binomial sampling).
 func (b *blame) acknowledge(it *item, a *attempt) {
 	switch r := &it.account; {
 	case it.rank.width != 0: // the first attempt of a piece is not that of an offered item

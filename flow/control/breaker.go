@@ -334,8 +334,9 @@ func (bs *breakers) startGlobalBackoff() {
 	bs.lanes.refreshAll()
 }
 
-// endGlobalBackoff ends the global backoff because the worker of l is alive. Every other lane that
-// its breaker pauses gets its probe at once, unless it is misconfigured.
+// endGlobalBackoff ends the pause of all lanes (the global backoff) because the worker of l is
+// alive. Every other lane that its own breaker pauses gets its probe at once, unless it is
+// misconfigured.
 func (bs *breakers) endGlobalBackoff(l *lane) {
 	bs.lanes.global = global{}
 	for _, o := range bs.lanes.up {
@@ -379,8 +380,8 @@ func (bs *breakers) throttle(a *attempt) {
 	bs.lanes.timer.dirty = true
 }
 
-// releaseProbe allows another probe or trial if attempt a was one: a probe of a breaker or of the
-// global backoff, or a trial of a breaker or a level.
+// releaseProbe handles the end of attempt a. If a was a probe (of a breaker or of the global
+// backoff) or a trial (of a breaker or a level), another one may now be sent.
 func (bs *breakers) releaseProbe(a *attempt) {
 	if a.lane.br.probe == a {
 		a.lane.br.probe = nil

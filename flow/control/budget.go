@@ -83,9 +83,10 @@ func (p *tokenBucket) earn(a *attempt) {
 	}
 }
 
-// refund returns the token of an attempt to the bucket, because the attempt counts neither as
-// delivered nor as failed (example: the worker was full). The next attempt of the item takes a
-// token again, unless the item already waits in the queue of items that need none.
+// refund returns the token that attempt a took to the bucket, because a has ended as neither
+// delivered nor failed (example: the worker was full). The next attempt of the item then takes a
+// token again. There is one exception: an item that already waits for this attempt, in the queue of
+// items that need no token, takes none.
 func (p *tokenBucket) refund(a *attempt) {
 	if a.tookToken {
 		a.tookToken = false
@@ -94,8 +95,8 @@ func (p *tokenBucket) refund(a *attempt) {
 	}
 }
 
-// outOfTokens reports whether the bucket has no token for a retry. If so, it records the first
-// items that need a token for their next attempt (at most maxScan) as waiting for one.
+// outOfTokens reports whether the bucket has no token for a retry. If so, it marks the first
+// maxScan items that wait for a token, and counts each wait once, for BudgetStatus.
 func (b *backlog) outOfTokens() bool {
 	p := &b.bucket
 	if !p.bounded() {

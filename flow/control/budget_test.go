@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// owe notes whether the next attempt of x's item must take a token of the budget. This depends on
-// the outcome of x.
+// owe records in the model, after attempt x has ended, whether the next attempt of its item must
+// take a token of the budget: it must after a failure or a timeout. If x took a token and ended
+// Throttled or Misconfigured, x returns the token, and the next attempt must take one.
 func (w *model) owe(x *modelTry, out control.Outcome) {
 	switch out {
 	case control.Retryable, control.TimedOut:
@@ -116,7 +117,7 @@ func TestBudgetGivesBack(t *testing.T) {
 }
 
 // TestBudgetTakesNothingForAThrottle checks that a retry after a receiver's Retry-After takes no
-// token.
+// token of the retry budget.
 func TestBudgetTakesNothingForAThrottle(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1,
 		Budget: control.Budget{Burst: 1, PerSecond: 0.001, Share: 0.001}}, 10, 2)

@@ -4,17 +4,17 @@ package control
 
 import "math"
 
-// correlation measures how closely the round trips of the lanes are correlated, to decide when the
-// experiment of [group] is worth its cost. Lanes that share a queue have a high correlation, but a
-// common change of load also causes one. Measuring costs nothing, whereas an experiment pauses
-// lanes. So an experiment is made only if the correlation contradicts the present state (a group,
-// or none).
+// correlation measures how closely the round trips of the lanes are correlated. Lanes that share a
+// bottleneck have a high correlation, but a common change of load also causes one. Only an
+// experiment, which pauses half of the lanes (see [group]), can tell these two apart. An experiment
+// is made only if the correlation contradicts the present assumption: it is high although the lanes
+// form no group, or low although they do.
 type correlation struct {
 	deviations float64 // sum of the lanes' deviations
 	n          int     // samples of the block
 	with       float64 // sum of products of a lane's deviation with the mean of the others
 	own, other float64 // sums of squares of a lane's deviation, and of the mean of the others
-	// number of consecutive blocks of samples with a correlation that contradicts the field alike
+	// number of consecutive blocks of samples that suggest that the field alike is wrong
 	blocks int
 	alike  bool // the lanes seem to share a bottleneck
 }
@@ -68,8 +68,8 @@ func (g *group) observeCorrelation(l *lane, rtt float64) bool {
 	return k.alike
 }
 
-// endBlock ends a block of samples. It changes the field alike if enough consecutive blocks
-// contradict it.
+// endBlock ends a block of samples. The field alike reports whether the lanes seem to share a
+// bottleneck. It is inverted if correlationBlocks consecutive blocks suggest the opposite.
 func (g *group) endBlock() {
 	k := &g.correlation
 	r := k.value()

@@ -76,9 +76,10 @@ func (h *deadlines) up(i int, d deadline) {
 	d.a.at = i
 }
 
-// excuse extends the deadlines that have passed while the process was held up, because the answers
-// may be queued. Each deadline is moved once, to now plus the delay of the process (late, at most a
-// second). After a long delay, the windows discard their current round-trip samples.
+// excuse is called after this process was held up, for example by a suspension. Answers may have
+// arrived in the meantime without having been read. So each attempt that is past its deadline gets
+// a new one, but only once: now plus the delay of the process (late, at most a second). After a
+// long delay, the windows also discard their current round-trip samples.
 func (t *attempts) excuse(late time.Duration) {
 	t.lateAt = t.now
 	late = min(late, time.Second)
@@ -158,9 +159,9 @@ func (t *attempts) timeoutOf(l *lane, a *attempt) time.Duration {
 	return d
 }
 
-// startTimeouts is the number of timeouts in a row that say nothing about a worker before its first
-// delivery. The number is lower if fewer failures open the breaker, and higher if bad data explains
-// more timeouts.
+// startTimeouts is the usual number of timeouts in a row, before the first delivery of a worker,
+// that do not count against the worker. The number is lower if fewer failures open the breaker, and
+// higher if bad data explains more timeouts (see explainable).
 const startTimeouts = 8
 
 // explainable returns the number of timeouts in a row at l that bad data explains. Such timeouts

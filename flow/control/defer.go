@@ -129,8 +129,8 @@ func (e *deferral) waits(now time.Duration) bool {
 	return still && it.due-now >= minDeferWait
 }
 
-// report appends a Wait for each wait that has begun in this step, and a Defer for each item that
-// is due to leave.
+// report appends a Wait command for each wait that has begun in this step, and a Defer command for
+// each item that is due to leave the machine.
 func (d *deferring) report(b *backlog, out []Command) []Command {
 	for i := range d.newWaits {
 		if e := &d.newWaits[i]; e.waits(b.now) {

@@ -31,7 +31,7 @@ type hold struct {
 }
 
 // endlessSource is the number of consecutive new items after which the source is assumed to be
-// endless. No item is then held until the source runs dry once.
+// endless. No item is then held for a faster lane (see [hold]) until the source runs dry once.
 const endlessSource = 1024
 
 // busySource is the number of consecutive new items after which a source counts as busy. Only then
@@ -47,11 +47,11 @@ func (m *Machine) resetIfSourceDry(k Kind) {
 	}
 }
 
-// mayHold reports whether new items may be held. The dispatch policy must be able to hold items,
-// and items must have no keys. The lanes must neither share a window nor take part in an
-// experiment. The source must not seem endless, and the replay bound must let the machine request
-// more items. No item is held while a failed item is ready to be sent, because that item would go
-// to the free lane.
+// mayHold reports whether new items may be held, which means that they wait for a faster lane
+// although another one is free. The dispatch policy must be able to hold items, and items must have
+// no keys. The lanes must neither share a window nor take part in an experiment. The source must
+// not seem endless, and the replay bound must let the machine request more items. No item is held
+// while a failed item is ready to be sent, because that item would go to the free lane.
 func (d *dispatcher) mayHold() bool {
 	return d.lanes.policy.holder != nil && d.backlog.keyed == 0 && d.group.win == nil &&
 		d.backlog.redoWithToken.ready.len() == 0 &&

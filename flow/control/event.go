@@ -113,8 +113,8 @@ type Report struct {
 	// identifies the worker's process: a new Epoch means that it restarted and lost its volatile
 	// state
 	Epoch uint32
-	// limit of the cumulative cost that the worker takes from this sender; 0 with Epoch 0: not
-	// advertised
+	// limit of the cumulative cost that the worker takes from this sender. If Epoch is 0, no limit
+	// is advertised
 	Credit uint64
 	// cumulative cost that the worker has taken from this sender; 0: not reported
 	Taken              uint64

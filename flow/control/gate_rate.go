@@ -36,8 +36,9 @@ type limiter struct {
 	slot   int64
 }
 
-// tally counts deliveries and refusals since a certain time. It does not count the refusal of a
-// higher rate that a limit tests, nor further refusals before the next delivery.
+// tally counts deliveries and refusals since a certain time, to find out whether the limit reduces
+// the share of refusals. If the limiter tries out a rate above the ceiling and the worker refuses
+// it, tally does not count this refusal, nor those after it up to the next delivery.
 type tally struct {
 	since              time.Duration
 	delivered, refused float64
@@ -216,8 +217,9 @@ func (r *limiter) refusedPaced(now time.Duration) {
 
 // assumeLimit handles a worker that delivered at a certain rate (at), then refused everything, and
 // soon accepted batches again. Such a worker limits the attempts per second without answering 429.
-// The limiter then begins to pace it just below that rate. If the worker was paced already and the
-// rate is far below the ceiling, pacing does not help, and the limit ends.
+// The limiter then begins to pace it just below that rate. But if the worker was paced already, and
+// refused a rate far below the ceiling (the rate that it refused last), pacing does not help, and
+// the limit ends.
 func (r *limiter) assumeLimit(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // refused although paced: not because of the rate
@@ -253,14 +255,14 @@ func (r *limiter) paced(now time.Duration) float64 {
 // regrowth returns the seconds from a cut until the rate has grown to the ceiling.
 func (r *limiter) regrowth() float64 { return math.Cbrt(r.ceiling * (1 - rateBeta) / rateCubic) }
 
-// testedFor returns the seconds for which rates above the ceiling have been allowed. It returns a
-// negative number if they are not allowed yet.
+// testedFor returns the seconds for which the limiter has tried out rates above the ceiling, the
+// rate that was last refused. It returns a negative number if it does not do so yet.
 func (r *limiter) testedFor(now time.Duration) float64 {
 	return (now - r.cut - r.retest).Seconds() - r.regrowth()
 }
 
 // spaceNext sets the earliest start of the next attempt. After a pause, two attempts may start at
-// once. Other unused time is lost.
+// once, but no more: any further unused time is lost.
 func (r *limiter) spaceNext(now time.Duration) {
 	p := r.paced(now)
 	if p <= 0 {

@@ -39,8 +39,8 @@ func (w *model) serve(d time.Duration, failing ...int32) map[int32]int {
 	return attempts
 }
 
-// TestStandby checks that a standby takes all items while all lanes with a lower number are down,
-// and nothing before and after.
+// TestStandby checks that a standby lane takes all items while all lanes with a lower Standby
+// number are down, and none before and after.
 func TestStandby(t *testing.T) {
 	for name, c := range map[string]struct {
 		standby []int
@@ -120,8 +120,8 @@ func TestStandbyDown(t *testing.T) {
 	w.drain()
 }
 
-// TestStandbyLanesChange checks that a standby takes over when the last lane with a lower number is
-// removed, and stops when such a lane is added.
+// TestStandbyLanesChange checks that a standby lane takes over when the last lane with a lower
+// Standby number is removed, and stops when such a lane is added.
 func TestStandbyLanesChange(t *testing.T) {
 	w := newTiers(t, 0, 1)
 	w.serve(time.Second)

@@ -68,8 +68,8 @@ func newWindowGate(w window.Window, e *estimator, all *load) windowGate {
 	return g
 }
 
-// measures reports whether the limit follows from measured round trips: the base is known, the
-// start-up is over, and the worker grants no limit of its own.
+// measures reports whether the limit follows from measured round trips. The round trip without a
+// queue must be known, the start-up must be over, and the worker must not grant a limit of its own.
 func (g *windowGate) measures() bool {
 	return g.cached.base > 0 && !g.cached.starting && g.cached.ends == 0
 }

@@ -4,7 +4,7 @@ package control
 
 import "slices"
 
-// use is a set of purposes of attempts, such as items in their turn and probes. A gate applies to
+// use is a set of purposes of attempts, such as regular sends and probes. A gate applies to
 // attempts of certain purposes only.
 type use uint8
 

@@ -24,8 +24,8 @@ func (e End) validate() error {
 	return nil
 }
 
-// reached reports whether an item with this account must be given up. The caller has just added a
-// failure to the account.
+// reached reports whether an item must be given up. The parameter r is the evidence against the
+// item, to which the caller has just added a failure.
 func (e *End) reached(r *account, uptime time.Duration) bool {
 	return e.Attempts > 0 && r.failures >= e.Attempts || e.Elapsed > 0 &&
 		uptime-r.since >= e.Elapsed

@@ -94,8 +94,8 @@ const (
 	maxPhase    = 30 * time.Second
 )
 
-// change has weighted sums over lanes: of the changes of the logarithm of the round trip, and of
-// the logarithm of the amount in flight.
+// change has the sums from which the elasticity is computed, weighted over lanes: of the changes of
+// the logarithm of the round trip, and of the logarithm of the amount in flight.
 type change struct{ rtt, inFlight, weight float64 }
 
 func (c *change) elasticity() (e float64, ok bool) {
@@ -132,8 +132,8 @@ func (g *group) room() int {
 	return int(float64(g.limit) - g.lanes.load.cost/g.unit + 1e-6)
 }
 
-// isFull reports whether the lanes are a group with a window, and the window has no room for
-// another item. It is faster than [group.room].
+// isFull reports whether the window that all lanes of the group share has no room for another item.
+// It is false if the lanes share none. It is faster than [group.room].
 func (g *group) isFull() bool {
 	switch {
 	case g.win == nil, g.lanes.load.n == 0:
@@ -144,8 +144,9 @@ func (g *group) isFull() bool {
 	return g.lanes.load.cost > g.full
 }
 
-// bound computes the number and cost of items that may be in flight. It uses the limit of the
-// group's window. The parameter open is the number of open lanes.
+// bound computes the number and cost of items that may be in flight to all lanes together, from the
+// limit of the group's window. The parameter open is the number of open lanes. The limit is at
+// least this number, up to minGroupLimit, unless a measurement narrows the window.
 func (g *group) bound(open int) {
 	if g.win == nil {
 		return
@@ -214,8 +215,8 @@ func (g *group) meanRoundTrip() time.Duration {
 }
 
 // beginExperiment begins an experiment if at least half of the lanes, but no fewer than two, are
-// ready. A ready lane is open, has no rate limit, and has a window that measures and is past its
-// start-up.
+// ready. A ready lane is open and has no rate limit. Its window is past the start-up, and follows
+// from measured round trips.
 func (g *group) beginExperiment() {
 	g.nextAt = g.now + groupRetry
 	ready := 0
@@ -309,8 +310,9 @@ func (g *group) pauseHalf(p phase) {
 	g.lanes.refreshAll()
 }
 
-// compare adds the change of each lane that stayed active to g.change. The weight is the inverse of
-// the variance of the difference of two means.
+// compare evaluates a phase in which half of the lanes were paused. For each lane that stayed
+// active, it compares the round trips and the amount in flight with those while all lanes were
+// active. It adds the differences to g.change, weighted by the inverse of their variance.
 func (g *group) compare() {
 	for _, l := range g.lanes.up {
 		was, is := &l.groupState.seen[0], &l.groupState.seen[1]
@@ -358,8 +360,8 @@ func (g *group) endExperiment(more bool) {
 	}
 }
 
-// regroup adds the group's window, or removes it. When it adds the window, the windows of lanes
-// with a limit above 1 start over.
+// regroup adds the window that all lanes of the group share, or removes it. When it adds this
+// window, the windows of lanes with a limit above 1 start over.
 func (g *group) regroup() {
 	mean := g.mean
 	together := g.win == nil

@@ -61,8 +61,8 @@ func TestElasticity(t *testing.T) {
 	}
 }
 
-// TestGroupBoundsTheSum checks that a group bounds the total in flight of all lanes, and always
-// allows one item.
+// TestGroupBoundsTheSum checks that the shared window of a group bounds the total in flight of all
+// lanes, and always allows one item.
 func TestGroupBoundsTheSum(t *testing.T) {
 	m := machine(t, 4)
 	m.group.regroup()

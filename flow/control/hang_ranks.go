@@ -36,7 +36,8 @@ type hangRanks struct {
 	uncounted []rankedAttempt
 }
 
-// rankedAttempt is an attempt that hangs or was delivered, and had a place for the given time.
+// rankedAttempt is an attempt that hangs or was delivered, and had a place in the window for the
+// given time.
 type rankedAttempt struct {
 	id      uint64
 	rank    int
@@ -80,7 +81,9 @@ func (h *hangRanks) observe(a *attempt, hung bool, seconds float64) {
 	h.uncounted = append(h.uncounted, rankedAttempt{a.id, a.rank, hung, seconds})
 }
 
-// count counts the attempts that were sent before the oldest one with a place (nil: none has one).
+// count removes attempts from uncounted and counts their outcomes: those of the attempts that were
+// sent before the oldest attempt with a place in the window. If oldest is nil, no attempt has a
+// place, and all are counted.
 func (h *hangRanks) count(oldest *attempt) {
 	kept := h.uncounted[:0]
 	for i, d := range h.uncounted {
@@ -215,7 +218,8 @@ func (h *hangRanks) findLevel() (rank int, found bool) {
 // dropLevel forgets the level and its outcomes.
 func (h *hangRanks) dropLevel() { h.level, h.above = 0, hangCount{} }
 
-// refuted reports whether attempts below the known level hang about as often as those above it.
+// refuted reports whether the known level is wrong, because attempts sent at fewer in flight than
+// the level hang about as often as those sent at more.
 func (h *hangRanks) refuted() bool {
 	return h.level > 0 && stepOf(h.below(), h.above) < stepEvidence/4
 }

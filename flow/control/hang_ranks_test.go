@@ -2,8 +2,9 @@ package control
 
 import "testing"
 
-// TestHangRanks checks that a level is found only if the rank decides which attempts hang, and only
-// if overdue attempts do not return.
+// TestHangRanks checks when a level is found, which is a number in flight from which attempts hang.
+// It must be found only if attempts hang mainly from that number on, and overdue attempts do not
+// return.
 func TestHangRanks(t *testing.T) {
 	for _, x := range []struct {
 		name  string
@@ -56,8 +57,8 @@ func TestRankBuckets(t *testing.T) {
 	}
 }
 
-// TestOverdueAttemptsAreRanked checks an overdue attempt that still has its place. In the ranks it
-// counts as overdue as soon as it is overdue and overtaken, in whichever order.
+// TestOverdueAttemptsAreRanked checks that the ranks count an attempt as overdue once it is overdue
+// and was overtaken, whichever came first.
 func TestOverdueAttemptsAreRanked(t *testing.T) {
 	m, _ := steps(t)
 	l := m.lanes.up[0]
@@ -75,8 +76,9 @@ func TestOverdueAttemptsAreRanked(t *testing.T) {
 	}
 }
 
-// TestRanksAreCountedInOrder checks that an attempt is counted only after the earlier ones have
-// given up their places, because deliveries would be counted before earlier attempts that hang.
+// TestRanksAreCountedInOrder checks that an attempt is counted only after all earlier ones have
+// given up their places. Otherwise deliveries would be counted sooner than earlier attempts that
+// hang, and the difference would look like a level.
 func TestRanksAreCountedInOrder(t *testing.T) {
 	var h hangRanks
 	first, second := &attempt{id: 1, rank: 3, heldFor: 1}, &attempt{id: 2, rank: 4}
@@ -96,8 +98,9 @@ func TestRanksAreCountedInOrder(t *testing.T) {
 	}
 }
 
-// TestRanksAreMadeAgain checks that the delivery of an attempt that was counted as hung in earlier
-// ranks does not undo a count of the current ones.
+// TestRanksAreMadeAgain checks two attempts that hang. The ranks are discarded and created again
+// after the first one. When the first attempt is delivered after all, the new ranks count this
+// delivery, but must still count the second attempt as hung.
 func TestRanksAreMadeAgain(t *testing.T) {
 	h := hanging{recent: 10}
 	before, after := &attempt{id: 1, ranked: true}, &attempt{id: 2, ranked: true}
@@ -112,8 +115,8 @@ func TestRanksAreMadeAgain(t *testing.T) {
 	}
 }
 
-// TestWideningWithoutTime checks that the widening is a number, at least 1, if attempts hang or are
-// delivered in no time.
+// TestWideningWithoutTime checks that the factor by which the window is widened is at least 1, and
+// not NaN, if attempts hang or are delivered in no time.
 func TestWideningWithoutTime(t *testing.T) {
 	for _, h := range []hangRanks{{}, {overdue: 1}, {hungFor: 1}, {overdue: 1, hungFor: 1}} {
 		if w := h.widening(0); !(w >= 1 && w <= maxWidening) {

@@ -75,8 +75,9 @@ func (s *hanging) countDelivered(a *attempt, seconds float64) {
 	}
 }
 
-// assessHanging sets a level for l if the ranks of the hanging attempts show one. It also widens
-// the window of l, to make up for the time for which hanging attempts have places in it.
+// assessHanging evaluates the attempts of l that hang. If they hang only above a certain number in
+// flight (see [hangRanks]), it limits l to that number. It also widens the window of l, to make up
+// for the time for which attempts that hang have places in it.
 func (t *attempts) assessHanging(l *lane) {
 	h := l.hanging.ranks
 	if h == nil || l.win.starter == nil {
@@ -108,8 +109,8 @@ func (s *hanging) returned(a *attempt) {
 	}
 }
 
-// hangingAfter returns the time that attempt a may take before it gives up its place. The attempt
-// was just sent to a lane with the estimates e.
+// hangingAfter returns the time that attempt a may take before it counts as hanging and gives up
+// its place in the window. The attempt was just sent to a lane with the estimates e.
 func hangingAfter(a *attempt, e *estimator) time.Duration {
 	d := e.overdueSoon()
 	if rate := e.rate(); rate > 0 && e.service > 0 {
@@ -155,9 +156,9 @@ func (t *attempts) overtakeOverdue(l *lane, late bool) bool {
 	return len(s.notOvertaken) < before
 }
 
-// giveUpOvertaken makes attempts of l give up their places. Three later ones must have been
-// delivered, and the attempt must have run for at least 1.5 round trips (minLostAge). Three is the
-// number of duplicate acknowledgments in RFC 5681.
+// giveUpOvertaken makes attempts of l give up their places in the window. Three later ones must
+// have been delivered, and the attempt must have run for at least 1.5 round trips (minLostAge).
+// Three is the number of duplicate acknowledgments in RFC 5681.
 func (t *attempts) giveUpOvertaken(l *lane) {
 	old := time.Duration(minLostAge * float64(l.est.smoothed()))
 	a := l.onTime.firstPlaced
@@ -197,7 +198,8 @@ func (t *attempts) giveUpPlace(a *attempt) {
 	t.lanes.refresh(l)
 }
 
-// endPlace ends the place of attempt a in the window, if it has one, and determines its rank.
+// endPlace frees the place of attempt a in the window, if it has one. It also determines the rank
+// of a, the number of attempts that the worker held when a was sent.
 func (t *attempts) endPlace(a *attempt) {
 	l := a.lane
 	if !overtakenThrice(a, a.overtaken) {
@@ -211,9 +213,9 @@ func (t *attempts) endPlace(a *attempt) {
 	}
 }
 
-// rank determines the rank of attempt a, of which the given cost (taken) was delivered. It returns
-// the cost that the worker held when the attempt was sent: that of earlier attempts, delivered
-// since.
+// rank determines the rank of attempt a: the number of attempts that the worker held when a was
+// sent. The parameter taken is the cost of a that was delivered. The result is the cost that the
+// worker held: that of earlier attempts, delivered since.
 func (l *lane) rank(a *attempt, taken float64) (held float64) {
 	held = max(0, l.est.delivered-a.progress-taken-a.overtaken) // 0 if the worker has restarted
 	if l.est.mean > 0 && a.hungIn == nil {

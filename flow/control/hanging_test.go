@@ -119,8 +119,8 @@ func TestOvertakenAttemptsGiveUpTheirPlaces(t *testing.T) {
 	w.drain()
 }
 
-// TestManyTimeoutsBeforeTheFirstDelivery checks that the timeout of a worker that never delivers
-// doubles again after eight timeouts.
+// TestManyTimeoutsBeforeTheFirstDelivery checks a worker that never delivers. Its first eight
+// timeouts may be caused by bad data, so they do not lengthen the next one. The ninth doubles it.
 func TestManyTimeoutsBeforeTheFirstDelivery(t *testing.T) {
 	w := newLanes(t, control.Config{Window: window.Queue{}}, 64, 1)
 	for n := range 9 {

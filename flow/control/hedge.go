@@ -81,8 +81,8 @@ func (t *attempts) observe(l *lane, normal time.Duration) {
 	l.est.tail.sample(normal.Seconds(), l.est.srtt*scale, l.est.rttvar*scale, t.cfg.Hedge.Least)
 }
 
-// hedgeCandidate returns the attempt that holds the watermark, if it may be hedged, and the
-// earliest time of its hedge.
+// hedgeCandidate returns the running attempt of the oldest unsettled item, if it may be hedged, and
+// the earliest time of its hedge.
 func (t *attempts) hedgeCandidate() (a *attempt, at time.Duration) {
 	it := t.backlog.items.oldest
 	if t.cfg.Hedge.Share == 0 || t.lanes.policy.binds || it == nil || it.state != inFlight ||
@@ -106,8 +106,7 @@ func (h *Hedge) allows(c *counts) bool {
 	return float64(c.hedged+1) <= h.Share*float64(c.sent-c.hedged)
 }
 
-// hedge starts a hedge of the attempt that holds the watermark, if one is due and a lane is fast
-// enough.
+// hedge starts a hedge of the oldest unsettled item, if one is due and a lane is fast enough.
 func (t *attempts) hedge(out []Command) []Command {
 	a, at := t.hedgeCandidate()
 	if a == nil || t.now < at || t.lanes.free == 0 || t.backlog.fresh.len() > 0 ||

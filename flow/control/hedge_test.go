@@ -68,10 +68,10 @@ func (w *model) warm(n int) {
 	}
 }
 
-// TestHedge checks that an attempt of the item that holds the watermark is hedged at another lane
-// when it takes longer than nearly all others. The first delivery settles the item, once. If the
-// hedge delivers, the first attempt continues; if the first attempt delivers, the hedge is
-// canceled.
+// TestHedge checks that the oldest unsettled item, which holds the watermark back, is hedged at
+// another lane when its attempt takes longer than nearly all others. The first delivery settles the
+// item, once. If the hedge delivers, the first attempt continues; if the first attempt delivers,
+// the hedge is canceled.
 func TestHedge(t *testing.T) {
 	for _, winner := range []string{"twin", "first", "neither"} {
 		t.Run(winner, func(t *testing.T) {
@@ -172,7 +172,8 @@ func TestNoHedge(t *testing.T) {
 	}
 }
 
-// TestNoHedgeInAnOutage checks that during the global backoff only its probe is sent, and no hedge.
+// TestNoHedgeInAnOutage checks that while no lane delivers and all are paused (the global backoff),
+// one probe is sent, and no hedge.
 func TestNoHedgeInAnOutage(t *testing.T) {
 	w := warm(t, control.Config{Hedge: control.Hedge{Share: 1}, Timeout: sec}, 4)
 	for w.m.Room() && w.offer(1, 10) {

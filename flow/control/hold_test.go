@@ -155,7 +155,8 @@ func (p *pair) held() {
 	}
 }
 
-// TestHeldForTheFaster checks that a held item goes to the fast lane as soon as the lane has room.
+// TestHeldForTheFaster checks an item that waits for the fast lane although the slow lane is free
+// (a held item). It must go to the fast lane as soon as that lane has room.
 func TestHeldForTheFaster(t *testing.T) {
 	p := newPair(t, control.Config{})
 	p.held()
@@ -165,8 +166,9 @@ func TestHeldForTheFaster(t *testing.T) {
 	}
 }
 
-// TestHeldNoLongerThanTheSlowerNeeds checks that, if the fast lane stops answering, a held item is
-// sent before the slow lane would have finished it.
+// TestHeldNoLongerThanTheSlowerNeeds checks an item that waits for the fast lane although the slow
+// lane is free. If the fast lane stops answering, the item must be sent before the slow lane would
+// have finished it.
 func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	p := newPair(t, control.Config{Timeout: time.Minute})
 	p.held()
@@ -191,8 +193,8 @@ func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	}
 }
 
-// TestHeldAndTheFastLaneGoes checks that items held for a lane are sent at once when the lane is
-// removed, fails or is throttled.
+// TestHeldAndTheFastLaneGoes checks items that wait for the fast lane although the slow lane is
+// free. They must be sent at once when the fast lane is removed, fails or is throttled.
 func TestHeldAndTheFastLaneGoes(t *testing.T) {
 	for name, end := range map[string]func(p *pair){
 		"down": func(p *pair) { p.step(control.Event{Kind: control.LaneDown, Lane: 0}) },
@@ -253,8 +255,9 @@ func TestManyAreNotHeld(t *testing.T) {
 	p.held()
 }
 
-// TestReplayBoundHoldsNothing checks that no item is held while the replay bound keeps the machine
-// from requesting items, because the number of waiting items is then unknown.
+// TestReplayBoundHoldsNothing checks that no item waits for the fast lane while the slow lane is
+// free and the replay bound keeps the machine from requesting items. The number of items that wait
+// in the source is then unknown.
 func TestReplayBoundHoldsNothing(t *testing.T) {
 	p := newPair(t, control.Config{Replay: 50})
 	for p.m.Room() {

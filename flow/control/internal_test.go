@@ -180,7 +180,9 @@ func TestBufferIsSorted(t *testing.T) {
 	}
 }
 
-// TestPiecesKeepTheirPlace cuts items deeper than their share of the sequence can be divided.
+// TestPiecesKeepTheirPlace cuts items into pieces again and again, and checks that the pieces stay
+// in the place of the item, in their order. It cuts so often that the place of an item cannot be
+// divided further.
 func TestPiecesKeepTheirPlace(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 4))
 	var order []rank

@@ -68,7 +68,8 @@ func (b *backlog) unlink(it *item) {
 	b.keyed--
 	b.holding -= one(it.holds)
 	it.holds = false
-	// The item is replaced by pieces before its attempt is concluded: it is no longer in flight.
+	// A Split may replace the item by pieces while its attempt is still listed as running. The item
+	// is then no longer in flight.
 	if len(it.running) > 0 {
 		b.countInFlight(it, it.running[0].lane, -1)
 	}
@@ -135,8 +136,9 @@ func (b *backlog) countInFlight(it *item, l *lane, delta int) {
 	}
 }
 
-// interrupt prevents further items with a key of this item from starting until the items of that
-// key that are in flight have returned.
+// interrupt is called when an attempt of the item has failed, or when the item is refused or
+// withdrawn. Further items with a key of this item then do not start until the items of that key
+// that are in flight have returned.
 func (it *item) interrupt() {
 	for i := range it.nodes {
 		if s := it.nodes[i].state; s.inFlight > 0 {

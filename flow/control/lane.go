@@ -63,7 +63,8 @@ type orderedRun struct {
 // concluded reports whether every attempt of the run has been concluded.
 func (r *orderedRun) concluded() bool { return r.oldest == nil }
 
-// nextRunGate is shut while an Ordered lane waits for the item with which its next run begins.
+// nextRunGate is shut while an Ordered lane has failed an item and waits for it, because the next
+// run of the lane (see [orderedRun]) must begin with this item.
 type nextRunGate struct {
 	fixed
 	run *orderedRun

@@ -142,7 +142,8 @@ func (ls *lanes) restarted(l *lane, r *Report) {
 	l.workerID = r.Epoch
 }
 
-// clearFirst ends the wait of an Ordered lane for the item with which its next run was to begin.
+// clearFirst ends the wait of an Ordered lane for the failed item with which its next run (see
+// [orderedRun]) was to begin.
 func (ls *lanes) clearFirst(it *item) {
 	if l := it.firstOf; l != nil {
 		it.firstOf, l.run.first = nil, nil

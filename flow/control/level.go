@@ -55,8 +55,8 @@ const (
 	levelCut       = 3.0 // score from which a refusal narrows the window
 	// maximum of score above the cut, so that two deliveries in a row end the distress
 	maxLevelExcess = 1.0
-	// multiple of chance that is added to levelSure and levelCut: with more chance failures, runs
-	// of them are longer
+	// multiple of the share of random failures that is added to levelSure and levelCut: the more
+	// frequent random failures are, the longer are their runs
 	levelCaution = 8.0
 	levelWait    = 10 * time.Second
 	levelRounds  = 100 // minimum wait in round trips, so that a trial costs at most 1 %
@@ -89,8 +89,9 @@ func (v *level) dropIfAbove(window float64) {
 // drop drops the level. A trial that still runs says nothing about a later level.
 func (v *level) drop() { v.from, v.step, v.trial = 0, 0, nil }
 
-// refused notes a refusal. The result known reports whether a level explains the refusal, and lower
-// reports whether this refusal has set that level.
+// refused notes a refusal. The result known reports whether the level (the number in flight from
+// which the worker refuses) explains the refusal. The result lower reports whether this refusal has
+// set that level.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
 	speaks := refusedBeyond(v.byChance()) // chance before this answer
 	v.add(a, false)
@@ -161,8 +162,9 @@ func (v *level) add(a *attempt, taken bool) {
 	v.lastDelivered = taken
 }
 
-// reset drops the level and the recorded answers, because the breaker of the worker has closed
-// after an outage. It keeps the share of answers that are refused by chance.
+// reset drops the level (the number in flight from which the worker refuses) and the recorded
+// answers, because the breaker of the worker has closed after an outage. It keeps the share of
+// answers that are refused by chance.
 func (v *level) reset() { *v = level{chance: v.chance, answers: v.answers} }
 
 // isDistressed reports whether the worker refuses more than chance explains.
@@ -174,12 +176,13 @@ func (v *level) caution() float64 { return levelCaution * (v.byChance() - minLev
 
 func (v *level) byChance() float64 { return min(max(v.chance, minLevelChance), maxLevelChance) }
 
-// refusedBeyond returns the evidence that one refusal gives for a level and against chance, as a
-// log-likelihood ratio. For a delivery, the ratio is logRefuses.
+// refusedBeyond returns how strongly one refusal suggests that the worker refuses from a certain
+// number in flight (a level), and not at random. The result is a log-likelihood ratio. For a
+// delivery, the ratio is logRefuses.
 func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
-// explained reports whether the current estimate of chance is enough to explain the refusals beyond
-// the known level.
+// explained reports whether random failures alone explain the refusals beyond the known level,
+// because the estimate of their share (chance) has grown since the level was found.
 func (v *level) explained() bool {
 	return v.beyond*refusedBeyond(v.byChance()) < levelSure/2
 }
@@ -206,8 +209,9 @@ func (v *level) logOdds(from int) float64 {
 	return refused*refusedBeyond(p) + taken*logRefuses
 }
 
-// room returns the number of further attempts that the level allows. The parameter flying is the
-// number in flight, see [placesFor] for widen.
+// room returns the number of further attempts that the level allows: those until the number in
+// flight from which the worker refuses. The parameter flying is the number in flight now. See
+// [placesFor] for widen.
 func (v *level) room(now time.Duration, flying int, widen float64) int {
 	if v.from == 0 {
 		return math.MaxInt

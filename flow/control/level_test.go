@@ -37,8 +37,9 @@ func TestLevelIsFound(t *testing.T) {
 	}
 }
 
-// TestChanceIsNoLevel checks that refusals that are equally frequent at any number in flight are
-// not taken for a level, even if they are frequent.
+// TestChanceIsNoLevel checks refusals that are equally frequent at any number in flight. Even if
+// they are frequent, no level must be found, which is a number in flight from which the worker
+// refuses.
 func TestChanceIsNoLevel(t *testing.T) {
 	for _, share := range []float64{0.01, 0.05, 0.2} {
 		rnd := rand.New(rand.NewPCG(1, uint64(share*100)))
@@ -62,8 +63,9 @@ func TestChanceIsNoLevel(t *testing.T) {
 	}
 }
 
-// TestLevelIsTriedRarely checks trials, which are attempts sent beyond the level. A refused trial
-// must double the wait for the next one, and a delivered trial must raise the level.
+// TestLevelIsTriedRarely checks trials: attempts sent beyond the level, the number in flight from
+// which the worker refuses. A refused trial must double the wait for the next one, and a delivered
+// trial must raise the level.
 func TestLevelIsTriedRarely(t *testing.T) {
 	v := level{from: 6, wait: levelWait}
 	now := time.Duration(0)
@@ -92,8 +94,9 @@ func TestLevelIsTriedRarely(t *testing.T) {
 	}
 }
 
-// TestLevelOfAWidenedWindow checks that all attempts within the room of a level count as below it,
-// and the next attempt as a trial, for any widening.
+// TestLevelOfAWidenedWindow checks a level (the number in flight from which the worker refuses)
+// while the window is widened to make up for attempts that hang. All attempts for which the level
+// has room must count as below the level, and the next attempt as a trial.
 func TestLevelOfAWidenedWindow(t *testing.T) {
 	for _, widen := range []float64{0, 1, 1.3, 2, 2.7, 10} {
 		for from := 2; from < 40; from++ {
@@ -113,8 +116,9 @@ func TestLevelOfAWidenedWindow(t *testing.T) {
 	}
 }
 
-// TestTrialOfADroppedLevel checks that a trial that is answered after its level was dropped sets no
-// level, and ends no trial of a later one.
+// TestTrialOfADroppedLevel checks a trial, an attempt that tests whether the level has risen. If
+// the level is dropped before the trial is answered, the answer must set no level, and must not end
+// the trial of a later level.
 func TestTrialOfADroppedLevel(t *testing.T) {
 	v, first, second := level{}, &attempt{level: 6}, &attempt{level: 9}
 	v.assume(0, 6, levelWait)
@@ -178,8 +182,9 @@ func TestTimeoutsInARow(t *testing.T) {
 	}
 }
 
-// TestHangingTrial checks that a trial that hangs doubles the wait for the next one only if the
-// level was found from attempts that hang.
+// TestHangingTrial checks a trial that hangs. A trial is an attempt that tests whether the level of
+// the worker has risen. The wait for the next trial must double if the level was found from
+// attempts that hang, but not if it was found from refusals.
 func TestHangingTrial(t *testing.T) {
 	for rank, want := range map[int]time.Duration{0: levelWait, 5: 2 * levelWait} {
 		m, err := New(Config{})
@@ -240,8 +245,8 @@ func TestOnTimeAttemptsAgainstList(t *testing.T) {
 	}
 }
 
-// TestDistressEnds checks that many refusals are forgotten soon: two deliveries in a row show that
-// the worker is no longer in distress. Its window may then grow.
+// TestDistressEnds checks that two deliveries in a row end the distress of a worker (it refused
+// more than chance explains), however many refusals came before.
 func TestDistressEnds(t *testing.T) {
 	for _, before := range []int{0, 20, 50} { // deliveries that alternate with refusals
 		var v level

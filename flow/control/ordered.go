@@ -2,8 +2,8 @@
 
 package control
 
-// maxIndex is the index from which a run of an Ordered lane ends as soon as none of its attempts is
-// running, because an index has 32 bits.
+// maxIndex limits the index of an attempt within a run of an Ordered lane (see [orderedRun]), which
+// has 32 bits. From this index on, the run ends as soon as none of its attempts is running.
 const maxIndex = 1 << 31
 
 // addToRun appends attempt a to the lane's run.

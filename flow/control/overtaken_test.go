@@ -128,8 +128,8 @@ func TestOvertakenAfterAnother(t *testing.T) {
 	}
 }
 
-// TestTrialIsOvertakenAfterItsTimeout checks that a trial above a level ends if it is overtaken
-// after its timeout.
+// TestTrialIsOvertakenAfterItsTimeout checks a trial, an attempt that tests whether the level of
+// the worker has risen. If the trial is overtaken after its timeout, it hangs, so it must end.
 func TestTrialIsOvertakenAfterItsTimeout(t *testing.T) {
 	m, step := steps(t)
 	l := m.lanes.up[0]

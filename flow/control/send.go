@@ -66,8 +66,8 @@ func (d *dispatcher) freshFirst() bool {
 	return inTurn && only == nil && !d.settlement.replay.holds(it)
 }
 
-// sendFirsts starts the items with which Ordered lanes must begin their next runs, even if other
-// items have waited longer.
+// sendFirsts starts the items with which Ordered lanes must continue after a failure (the first
+// items of their next runs), even if other items have waited longer.
 func (d *dispatcher) sendFirsts(out []Command) []Command {
 	for _, l := range d.lanes.up {
 		it := l.run.first
@@ -89,7 +89,8 @@ func (d *dispatcher) sendFirsts(out []Command) []Command {
 // maxScan bounds the items of redo or redoWithToken that one scan of the queue passes over.
 const maxScan = 64
 
-// drain starts items of q in order. It passes over up to most items that must wait for a lane.
+// drain starts items of q in order. Items that must wait for a lane are passed over; drain stops
+// when their number reaches the parameter most.
 func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 	b := &q.ready
 	for i := 0; i < b.len() && most > 0; {

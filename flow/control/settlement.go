@@ -164,8 +164,8 @@ func (s *settlement) settlePiece(it *item, out []Command) []Command {
 	return out
 }
 
-// settlePieces settles the delivered pieces of an attempt that is being concluded. Later pieces
-// settle when they arrive.
+// settlePieces settles the pieces that attempt a has delivered. The attempt is being concluded. A
+// piece that the machine learns of later, by a Piece event, settles at that event.
 func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 	for _, it := range a.held {
 		out = s.settlePiece(it, out)

@@ -352,7 +352,7 @@ func TestThrottleWaits(t *testing.T) {
 	w.drain()
 }
 
-// TestSlowLimitEnds checks that a limit below one attempt per second ends after the worker has
+// TestSlowLimitEnds checks that a rate limit below one attempt per second ends after the worker has
 // stopped refusing.
 func TestSlowLimitEnds(t *testing.T) {
 	const recovered = 10 * time.Minute

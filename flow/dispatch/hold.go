@@ -33,7 +33,8 @@ const (
 	minCover  = 2.5
 	coverRoot = 1.5
 	// silentAfter bounds the time without an answer, in round trips without a queue. If a lane is
-	// silent for longer, no item is held for it, because it may never answer.
+	// silent for longer, no item waits for it while another lane is free, because the silent lane
+	// may never answer.
 	silentAfter = 4
 )
 

@@ -152,8 +152,9 @@ func (c *credit) OnSample(s Sample) {
 	before := c.w
 	c.queueWindow.OnSample(s)
 	if v := &c.verdict; c.round.n == 0 && !c.start && v.cause == roundEnded && v.before == before {
-		// More batches than the own estimate may be in flight. Without the excess of their queue,
-		// they would fit a window of Queue, and the estimate must not be less.
+		// The credit may allow more batches in flight than the window's own estimate. Then raise
+		// the estimate to the number in flight, less the waiting batches above the upper bound of
+		// the queue. A window of Queue would allow that many.
 		c.w = min(max(c.w, c.inFlight-max(0, v.queue-v.high)), c.top)
 	}
 }

@@ -31,7 +31,8 @@ func TestCreditUnits(t *testing.T) {
 	}
 }
 
-// TestCreditUnitChanges checks that the window follows a receiver that changes to counting batches.
+// TestCreditUnitChanges checks the window of a receiver that first advertises records, and later
+// batches.
 func TestCreditUnitChanges(t *testing.T) {
 	w := Credit{}.New().(*credit)
 	for i := range uint64(100) {

@@ -216,8 +216,9 @@ func (d *delay) endRound() *verdict {
 	}
 	switch {
 	case moved:
-		// The base has just changed, but the round trips of this round are relative to the old
-		// base. So keep the window.
+		// followSpeed has just changed the base, the round trip without a queue. The samples of
+		// this round were compared with the old base, so they do not show the queue. Keep the
+		// window.
 		v.queue = (v.low + v.high) / 2
 		v.low, v.high = v.queue, v.queue
 	case weighs:

@@ -106,11 +106,11 @@ const (
 	shortProbeShare     = 0.88            // share of the non-waiting window during a probe
 	shortProbeEvery     = 5 * time.Second // minimum interval of probes
 	shortProbeDoublings = 2               // maximum number of times that the interval doubles
-	// If the mean of a probe is more than this number of standard errors above the base, the worker
-	// has become slower.
+	// A worker has become slower if the mean of a probe is more than this number of standard errors
+	// above the base, the round trip without a queue.
 	shortRise = 3
-	// If the mean of a round is more than this number of standard errors below the base, the worker
-	// has become faster.
+	// A worker has become faster if the mean of a round is more than this number of standard errors
+	// below the base, the round trip without a queue.
 	shortFall = 4
 )
 
@@ -239,8 +239,8 @@ func (b *base) probe(s *Sample, x float64) {
 	}
 }
 
-// countsWeights reports whether the probe's round trips count towards waits.drained, the mean
-// weight of round trips without a queue.
+// countsWeights reports whether the round trips of the current probe are used as a sample of round
+// trips without a queue, with which [waits] compares later ones.
 func (b *base) countsWeights() bool { return b.short && b.wasKnown && !b.isSteady }
 
 // usesSpan reports whether the probe measures every attempt that is sent within half a round trip
@@ -293,8 +293,8 @@ func (b *base) zone(w float64) float64 {
 	return b.noise()
 }
 
-// narrowed returns the window during a probe. The parameter bdp is the part of the window that does
-// not wait.
+// narrowed returns the window during a probe. It is a share of bdp, the number of batches in flight
+// that do not wait in the worker's queue, so that the queue drains.
 func (b *base) narrowed(bdp float64) float64 {
 	if b.noise() < steadyNoise {
 		return max(1, math.Floor(bdp*steadyShare))
@@ -316,8 +316,8 @@ func (b *base) samplesWanted() int {
 	return min(max(probeSamples, int(probeRound*b.narrow)), maxProbeSamples)
 }
 
-// addReported updates the base with a round trip of a worker that reports how long batches wait.
-// The reported wait was subtracted from x.
+// addReported updates the base, the mean round trip without a queue, with a round trip of a worker
+// that reports how long batches wait. The reported wait was subtracted from x.
 func (b *base) addReported(x float64) {
 	if x <= 0 {
 		return
@@ -358,10 +358,10 @@ func (b *base) finish(now time.Duration) {
 	b.end()
 }
 
-// followMean lowers the base towards a mean, but only if the mean is significantly below the base.
-// If the base followed every low mean, it would become a minimum. followMean does nothing if the
-// worker reports the waits of its batches. The parameter jitter is the relative standard error of a
-// round's mean.
+// followMean lowers the base, the round trip without a queue, towards the mean of a round, but only
+// if the mean is significantly lower. If the base followed every low mean, it would become a
+// minimum. followMean does nothing if the worker reports the waits of its batches. The parameter
+// jitter is the relative standard error of a round's mean.
 func (b *base) followMean(mean, jitter float64) {
 	if b.short && !b.waits.known() && !b.reportsWait && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean
@@ -402,16 +402,16 @@ func (b *base) end() {
 	}
 }
 
-// restart is called when the worker may have changed. It keeps the value of the base, but as
-// provisional, and discards its samples.
+// restart is called by Reset, after which the worker may be faster or slower than before. It
+// discards the samples of the base. The base keeps its value only until new samples are measured.
 func (b *base) restart() {
 	b.end()
 	b.n, b.deviations, b.squareDeviation, b.reportsWait, b.waits = 0, 0, 0, false, waits{}
 }
 
 // probeWithin returns the wanted interval between probes. It returns 0 before the first sample. It
-// also returns 0 if the worker reports the waits of its batches, because its base is then known
-// without draining it.
+// also returns 0 if the worker reports the waits of its batches, because the round trip without a
+// queue is then known without a probe.
 func (b *base) probeWithin() time.Duration {
 	if b.value == 0 || b.reportsWait {
 		return 0

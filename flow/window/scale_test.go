@@ -190,8 +190,9 @@ func TestPoolKeepsBusy(t *testing.T) {
 	}
 }
 
-// TestPoolForgetsPause checks that batches that waited during a pause do not narrow the pool, and
-// that the pool follows a worker that has become permanently slower.
+// TestPoolForgetsPause checks that batches that waited during a pause of the worker do not narrow
+// the pool, the number of batches allowed in flight. The pool must follow a worker that has become
+// permanently slower.
 func TestPoolForgetsPause(t *testing.T) {
 	var p Pool
 	now := time.Duration(0)
@@ -219,8 +220,8 @@ func TestPoolForgetsPause(t *testing.T) {
 	}
 }
 
-// TestPoolFirstRoundTrip checks that a slow first round trip, which includes the time to connect,
-// enlarges the pool only for the first rounds.
+// TestPoolFirstRoundTrip checks a slow first round trip, which includes the time to connect. It
+// must enlarge the pool, the number of batches allowed in flight, only for the first rounds.
 func TestPoolFirstRoundTrip(t *testing.T) {
 	c := closed{rnd: rand.New(rand.NewPCG(1, 1))}
 	c.pool.Done(0, 1, 1, 0, 2*time.Second)

@@ -72,9 +72,9 @@ const (
 	shortStep   = 0.25 // maximum change per round, in square roots of the window; at least one call
 	shortEmpty  = 4    // rounds below half of the target before the window grows by a call,
 	shortGrowth = 8    // or by this fraction of itself
-	// There are two estimates of the queue: from the weights, and from the mean round trip.
-	// shortSlack is the allowed difference between them, as a multiple of the square root of the
-	// number of calls being served.
+	// There are two estimates of the queue: from the weights (see [waits]), and from the mean round
+	// trip. shortSlack is the allowed difference between them, as a multiple of the square root of
+	// the number of calls being served.
 	shortSlack = 1.0
 
 	// The worker's speed has changed if the mean round trip of a round differs from that of earlier
@@ -100,9 +100,10 @@ func (w *waits) endProbe() {
 	w.probed = weights{}
 }
 
-// rescale adapts the drained weight to a change of the base. The parameters are the old and the
-// new base. The network keeps its speed, so the network's share of the base changes from f to g. A
-// round trip of x becomes g + (x-f)(1-g)/(1-f), which multiplies its weight by
+// rescale adapts the drained weight, the mean weight of round trips without a queue, to a change of
+// the base. The parameters are the old and the new base. The network keeps its speed, so the
+// network's share of the base changes from f to g. A round trip of x becomes g + (x-f)(1-g)/(1-f),
+// which multiplies its weight by
 //
 //	e^((f-g)(1-x) / (width (1-f)))
 //
@@ -119,9 +120,9 @@ func (w *waits) rescale(from, to float64) {
 	w.tilted = w.drained * (g + (x-f)*(1-g)/(1-f))
 }
 
-// refine adapts the drained weight to a better estimate of the base. The parameters are the old
-// and the new estimate. The round trips themselves stay the same. So a round trip of x, relative
-// to the base, becomes x * from / to.
+// refine adapts the drained weight, the mean weight of round trips without a queue, to a better
+// estimate of the base. The parameters are the old and the new estimate. The round trips themselves
+// stay the same. So a round trip of x, relative to the base, becomes x * from / to.
 func (w *waits) refine(from, to float64) {
 	if w.n == 0 || w.drained <= 0 {
 		return
@@ -131,8 +132,8 @@ func (w *waits) refine(from, to float64) {
 	w.tilted = w.drained * x * from / to
 }
 
-// late includes the round trip x in the drained weight. The call of x was sent during a probe, and
-// came back after the probe.
+// late includes the round trip x in the drained weight, the mean weight of round trips without a
+// queue. The call of x was sent during a probe, and came back after the probe.
 func (w *waits) late(x float64) {
 	if w.known() {
 		w.probed.add(x)
@@ -148,8 +149,8 @@ func (w *waits) add(x, rtt float64) {
 	w.round.add(x)
 }
 
-// wait returns the mean wait of the round relative to the base. Random variation may make it
-// negative.
+// wait returns the mean time that the calls of the round have waited, as a multiple of the base.
+// Random variation may make it negative.
 func (w *waits) wait() float64 {
 	return waitsWidth * math.Log(w.drained/max(w.round.sum/float64(w.round.n), 1e-300))
 }
@@ -163,14 +164,15 @@ func (w *waits) endRound() {
 	w.network += networkRise * (w.minRoundTrip - w.network)
 }
 
-// usesWeights reports whether the weights of round trips, instead of their mean, control the
-// window.
+// usesWeights reports whether the weights of round trips (see [waits]), instead of their mean,
+// control the window.
 func (d *delay) usesWeights() bool {
 	return d.base.short && d.base.waits.known() && !d.start && !d.base.steady()
 }
 
 // followSpeed rescales the base if the worker's speed has changed, and reports whether it did so.
-// It takes the queue as unchanged: the base keeps its share of the mean round trip.
+// It assumes that the queue still causes the same share of the mean round trip. Example: if the
+// mean rises from 50 to 100 ms, a base of 40 ms becomes 80 ms.
 func (d *delay) followSpeed() bool {
 	w, mean := &d.base.waits, d.round.sum/float64(d.round.n)
 	if d.round.smoothed == 0 {
@@ -235,8 +237,9 @@ func (d *delay) speedChange(mean, before float64) speedChange {
 	return speedSame
 }
 
-// probeEnded is called after a probe, with the base that was known before the probe. If the probe
-// has found a change of the worker's speed, the base follows this change in the next rounds.
+// probeEnded is called after a probe, with the base (the round trip without a queue) that was known
+// before the probe. If the probe has found a change of the worker's speed, the base follows this
+// change in the next rounds.
 func (d *delay) probeEnded(before float64) {
 	if w := &d.base.waits; d.usesWeights() && w.confirmed == 0 && d.round.smoothed > 0 {
 		w.share, w.following, w.foundByProbe = before/d.round.smoothed, speedRounds, true
@@ -273,8 +276,8 @@ func (d *delay) moveToTarget(v *verdict) {
 	}
 }
 
-// shortProbeWithin returns the time between probes. It doubles, at most twice, while they confirm
-// the base.
+// shortProbeWithin returns the time between probes. It doubles, at most twice, while the probes
+// confirm the known base.
 func (b *base) shortProbeWithin() time.Duration {
 	return shortProbeEvery << min(b.waits.confirmed, shortProbeDoublings)
 }

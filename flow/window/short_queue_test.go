@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWaitsAreEstimated checks the estimate of the wait for all kinds of service times and all
-// speeds of the worker.
+// TestWaitsAreEstimated checks the estimate of the time that calls wait at the worker, for all
+// kinds of service times and all speeds of the worker.
 func TestWaitsAreEstimated(t *testing.T) {
 	for name, service := range map[string]func(*rand.Rand) float64{
 		"exponential": func(r *rand.Rand) float64 { return r.ExpFloat64() },
@@ -41,8 +41,8 @@ func TestWaitsAreEstimated(t *testing.T) {
 	}
 }
 
-// TestProbesOutweighNothing checks that the weight of a probe is bounded, even if the probe has
-// more samples than maxWaits.
+// TestProbesOutweighNothing checks a probe with more samples than maxWaits. Its mean weight
+// replaces the earlier mean, but must not move the result beyond its own mean.
 func TestProbesOutweighNothing(t *testing.T) {
 	var w waits
 	for range 4 * maxWaits {
@@ -109,8 +109,9 @@ func TestSpeedChangesInTheMiddleOfARound(t *testing.T) {
 	}
 }
 
-// TestWaitsAfterAChangeOfSpeed checks the estimate of the wait after the service has become slower
-// or faster while the network kept its speed. A round trip consists of both.
+// TestWaitsAfterAChangeOfSpeed checks the estimate of the time that calls wait at the worker, after
+// the service has become slower or faster while the network kept its speed. A round trip consists
+// of both.
 func TestWaitsAfterAChangeOfSpeed(t *testing.T) {
 	for _, c := range []struct {
 		name                       string
@@ -150,8 +151,8 @@ func TestWaitsAfterAChangeOfSpeed(t *testing.T) {
 	}
 }
 
-// TestWaitsAfterABetterEstimate checks that the estimated wait does not depend on the error of the
-// base during the probes.
+// TestWaitsAfterABetterEstimate checks that the estimated wait is right even if the base, the round
+// trip without a queue, was estimated wrongly during the probes.
 func TestWaitsAfterABetterEstimate(t *testing.T) {
 	const base = 0.02
 	for _, wrong := range []float64{0.8, 0.95, 1.05, 1.2} {

@@ -55,7 +55,7 @@ const (
 	startSmallStep = 1.25
 	startQueued    = 3.0 // samples, or a quarter of the window, that must show a queue to end it
 	// startNoGrowth is the number of round trips after the start-up during which the window does
-	// not grow, because the level of the worker was just measured.
+	// not grow. The start-up has just measured how many batches the worker serves at once.
 	startNoGrowth = 8
 	// startEarly is the maximum share of a round that batches sent before the round may have.
 	startEarly       = 1.0 / 4
@@ -173,7 +173,8 @@ func (d *delay) sentBefore(s *Sample) bool {
 	return d.complete()
 }
 
-// count counts a batch that came back about one base round trip after the window was widened.
+// count counts the batches that came back about one base round trip after the window was widened.
+// Their largest number in any round limits the window after the start-up (see [delay.level]).
 func (d *delay) count(s *Sample) {
 	u := &d.startup
 	if trips := (s.Now - d.since).Seconds() / d.base.value; trips >= startSame &&
@@ -184,8 +185,9 @@ func (d *delay) count(s *Sample) {
 }
 
 // started handles the verdict of a round of the start-up. When the worker is full, the start-up
-// ends, and the window is narrowed at once to the level of the worker. The start-up also ends if
-// the rate of deliveries stays flat, or if the load does not use up the window, for several rounds.
+// ends. The window is then narrowed at once to the level, the number of batches that the worker
+// serves at once. The start-up also ends if the rate of deliveries stays flat, or if the load does
+// not use up the window, for several rounds.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
 	calm := d.base.steady()

@@ -52,7 +52,9 @@ func TestStartUpFindsTheSlots(t *testing.T) {
 	}
 }
 
-// TestRefusedIsTheLevel checks that the level above which the worker refuses ends the start-up.
+// TestRefusedIsTheLevel checks a worker that refuses batches above a certain number in flight, its
+// level. Refused must end the start-up and narrow the window to the level. A level above the window
+// has no effect.
 func TestRefusedIsTheLevel(t *testing.T) {
 	w := Queue{Initial: 25}.New().(*queueWindow)
 	w.Refused(time.Second, 20)

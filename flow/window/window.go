@@ -156,8 +156,8 @@ func (s *Sample) batches() float64 {
 	return 1
 }
 
-// drained reports whether the worker was certainly drained when the batch was sent, because it had
-// no other batch of this sender.
+// drained reports whether the worker's queue was certainly empty when the batch was sent, because
+// the worker had no other batch of this sender.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
 // overtaken reports whether another item came back while this one was in flight.
@@ -203,8 +203,8 @@ type Starter interface {
 type Prober interface {
 	Window
 	// ProbeWithin returns the wanted interval between probes. The first interval counts from the
-	// first sample. Zero means no probe. The interval is shorter while the base round trip is
-	// provisional.
+	// first sample. Zero means no probe. The interval is shorter while the base round trip is known
+	// from few samples only.
 	ProbeWithin() time.Duration
 	BeginProbe(now time.Duration) // narrows the window until enough samples have come back
 	EndProbe(now time.Duration)   // ends a probe early
