@@ -13,7 +13,7 @@ import (
 type Options struct {
 	Command []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...], run without a shell"`
 	Dir     string        `yaml:"dir" path:"true" doc:"working directory; default: the config's directory"`
-	Env     []string      `yaml:"env" doc:"variables to pass; PENSTOCK_WORKER is added, and for the sink with lines PENSTOCK_BATCH"`
+	Env     []string      `yaml:"env" doc:"variables to pass; may list PENSTOCK_WORKER, and in the sink with lines PENSTOCK_BATCH"`
 	Memory  stream.Size   `yaml:"memory" doc:"address space limit of each process; 0: no limit; Linux only"`
 	CPU     time.Duration `yaml:"cpu" doc:"CPU time limit of each process; 0: no limit; Linux only"`
 	Grace   time.Duration `yaml:"grace" doc:"time to exit after the end of input"`
