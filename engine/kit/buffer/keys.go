@@ -122,8 +122,9 @@ func checkKeys(keys []key, size int) error {
 	return nil
 }
 
-// keysOf returns the keys of the requests in a batch. Each span of a request gives one key. A span
-// without an arrival time in its partition's name gets the time now.
+// keysOf returns the keys of the requests in a batch: one for each non-empty span of a request. The
+// name of a request's partition contains the time at which the request arrived. If the name has no
+// time, the key gets the time now.
 func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 	off := 0
 	for i := range spans {
@@ -140,7 +141,7 @@ func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 }
 
 // copyOf returns a copy of a request's key, to be stored in a later envelope without the request's
-// data. m is the stored progress of the request.
+// data. m is the request's progress, as the intake remembers it.
 func copyOf(m stream.Mark, now time.Time) key {
 	return key{
 		id: m.Part.ID, arrived: intake.RequestTime(m.Part.Name, now).Unix(), end: m.Watermark.Num,
@@ -155,8 +156,9 @@ func (k *key) mark() stream.Mark {
 	return m
 }
 
-// identities appends an identity to out for each request that has records of e between the offsets
-// from and to. The identity states which positions of the request these records have.
+// identities appends to out a [stream.Identity] for each request with records in e between the
+// offsets from and to. With it, the ids of these records consist of the request's id and a position
+// in the request. If the request is stored twice, both copies of a record then have the same id.
 func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Identity {
 	n, found := slices.BinarySearchFunc(e.keys, from, func(k key, at int) int {
 		return cmp.Compare(int(k.off), at)

@@ -146,10 +146,10 @@ func (c *Catalogue) join(r *Reader) {
 		}
 		cur := r.begin(f, f.entry)
 		if old != nil && f.by(old) != nil {
-			// old, the route's previous reader, may still have had bytes of this file to skip. r
-			// skips them, too, unless it has progress in the file. It skips nothing if old was
-			// never opened and lacked the stored progress that r has: without progress, old may
-			// have skipped the file only because of FromEnd.
+			// If old, the route's previous reader, still had to skip bytes of this file, r skips
+			// them, too. There are two exceptions. If r has progress in the file, it resumes there.
+			// And if old was never opened and lacked the stored progress that r has, old may have
+			// skipped the file only because of FromEnd, which applies to routes without progress.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.entry == f.by(old).entry &&
 				(old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo

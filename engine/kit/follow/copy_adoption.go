@@ -23,7 +23,7 @@ func (k *copies) replaces(f, g *file, head []byte) bool {
 }
 
 // giveUpHandle closes the handle of the deleted file g, because another file holds the same data.
-// It returns the awaiting file with the identity of g.
+// It returns the record that keeps the identity of g and awaits a successor.
 func (k *copies) giveUpHandle(g *file) *file {
 	e := g.entry
 	k.c.strategy.(*growing).await(g, "a deleted file is read on in a copy of it")
@@ -101,8 +101,9 @@ func (k *copies) gather(f *file) {
 	}
 }
 
-// moveEntry notes that f has the data of e now. If f is shorter than the head that the id of e
-// hashes, f is recognised by a hash of its own bytes.
+// moveEntry records that f has the data of the identity e now. The id of e has a hash of the first
+// bytes of the data. If f is shorter than these bytes, the hash is replaced by one of the bytes
+// that f has.
 func (k *copies) moveEntry(e *Entry, f *file) {
 	to := f.seen(nil, false)
 	if most := int64(e.id.Len); f.holds(most) < most && f.handle != nil {
@@ -129,8 +130,9 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 	}
 }
 
-// adoptPart makes f the successor of w, of which f has only the bytes before a position (the
-// parameter to). The routes that have read more get a partition of their own in f.
+// adoptPart makes f the successor of w, although f has only the bytes of w before a position (the
+// parameter to). A route that has read more bytes of w gets a new partition for the bytes of f
+// after this position (see separate).
 func (k *copies) adoptPart(f, w *file, head []byte, to int64) {
 	k.adopt(f, w)
 	for _, cur := range slices.Clone(f.cursors) {
@@ -179,9 +181,9 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	}
 }
 
-// endOriginal ends the cursor that cur has replaced in a copy (see separate). The route then hands
-// out the seal of that cursor's partition: a span that marks its end. When no route reads that
-// partition any more, the copy gets the id of the partition of cur.
+// endOriginal ends the cursor that cur has replaced in a copy that lacks data (see separate). The
+// route then seals the partition of that cursor: it hands out a span that marks the partition's
+// end. When no route reads that partition any more, the copy gets the id of the partition of cur.
 func (k *copies) endOriginal(cur *cursor) {
 	f, r, original := cur.f, cur.r, cur.original
 	if original == nil {

@@ -30,8 +30,8 @@ func (k *copies) equals(f, g *file, head []byte) bool {
 	return true
 }
 
-// fingerprints returns the routes' fingerprints of the bytes of a file, the furthest position
-// first.
+// fingerprints returns the fingerprints of the data that the routes have read of f, the furthest
+// position first. They show how much of this data another file contains.
 func (f *file) fingerprints() []fileid.Fingerprint {
 	var out []fileid.Fingerprint
 	for _, cur := range f.cursors {
@@ -57,8 +57,9 @@ func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
 
-// mayBe reports whether f may continue the awaiting file w, of which nothing was read. f must be at
-// least as long as w and begin with the bytes that the id of w hashes.
+// mayBe reports whether f may continue the awaiting file w, of which nothing was read. There is no
+// fingerprint of read data to compare, so f must be at least as long as w and begin with the bytes
+// that the id of w hashes.
 func (k *copies) mayBe(f, w *file, head []byte) bool {
 	id := w.entry.id
 	if w.entry.phase == known && !k.mayInherit(f, w) || f.view != nil ||
@@ -91,8 +92,8 @@ func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 	return id.Match(seen)
 }
 
-// fits reports whether f, which begins with head, contains the read data described by p. An error
-// of reading f counts as no.
+// fits reports whether f, which begins with head, contains the data that the fingerprint p was made
+// of. If f cannot be read, fits returns false.
 func (k *copies) fits(f *file, p fileid.Fingerprint, head []byte) bool {
 	ok, err := f.fits(p, head, k.c.head[fileid.MaxHead:])
 	return ok && err == nil

@@ -156,8 +156,9 @@ func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestIncompleteCopyIsAwaited checks a copy that is found while it is being written. It has the
-// bytes of the first of two batches in flight, and only some bytes of the second one.
+// TestIncompleteCopyIsAwaited checks that no line is lost or delivered twice if a copy is found
+// while it is being written. At first, the copy has the bytes of the first of two batches in
+// flight, and only some bytes of the second one.
 func TestIncompleteCopyIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})

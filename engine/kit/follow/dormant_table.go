@@ -102,7 +102,8 @@ func (t *dormantTable) remove(key fileid.Key) {
 	t.free = append(t.free, i)
 }
 
-// each calls found with every record until found returns false. found may remove its argument.
+// each calls found with every dormant file until found returns false. found may remove the file
+// that it gets.
 func (t *dormantTable) each(found func(*dormantFile) bool) {
 	for _, list := range t.chunks {
 		for i := range list {

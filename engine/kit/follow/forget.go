@@ -123,8 +123,9 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 }
 
 // partitions returns, for each partition that the route has stored or reads, the inode that has its
-// data. It omits the partitions of awaiting files, and those for which awaitDone was called. It
-// also omits those of files that can no longer be read and are not sealed yet.
+// data. The method sweep looks for these inodes. Three kinds of partitions are omitted: those of
+// awaiting files, those of completed files that wait for the other routes (see awaitDone), and
+// those of files that can no longer be read and are not sealed yet.
 func (r *Reader) partitions() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	for id := range r.forgets.stored {

@@ -131,8 +131,8 @@ func (n *identifier) mismatch(f *file, e *Entry, why string) {
 	}
 }
 
-// isStillListed reports whether the inode of an id is listed and not recognised yet, or is a
-// dormant file with the id of e.
+// isStillListed reports whether the inode of an id may still have the data of e: the inode is
+// listed and not recognised yet, or is a dormant file with the id of e.
 func (n *identifier) isStillListed(e *Entry, id fileid.ID) bool {
 	if f := n.c.table.byKey[id.Key()]; f != nil && f.entry == nil && isOf(id, f.info) {
 		return true

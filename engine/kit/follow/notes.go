@@ -78,8 +78,9 @@ func (n *notes) grow(t *note, head []byte) {
 	t.fingerprint = t.fingerprint.WithHead(head)
 }
 
-// await keeps the earlier fingerprints of t until move or shorten is called, even if they are below
-// the watermark. They show how many bytes of the file a copy has.
+// await is called when the file of t is deleted or rewritten, and a copy of its data is awaited. It
+// keeps the earlier fingerprints of t until move or shorten is called, even those below the
+// watermark: they show how many bytes of the file a copy has.
 func (n *notes) await(t *note) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,10 +191,10 @@ func (f *file) fingerprintAt(at int64, head []byte) (fileid.Fingerprint, error) 
 	return p.WithPlace(at, before), nil
 }
 
-// remember records the data of the last Fill, which began at a given position (before). The filler
-// has this data if Fill has decoded or joined records (see lines.Filler.Seen). Otherwise, the data
-// is at the end of b's data, unless a line end was added, a record was cut or a range was skipped.
-// In these three cases the file's bytes before the cursor are unknown.
+// remember updates the fingerprint at the cursor with the data that the last Fill has read, from a
+// given position (before) on. The filler has this data if Fill has decoded or joined records (see
+// lines.Filler.Seen). Otherwise it is at the end of b.Data. In three cases it is not there, and the
+// fingerprint stays: a line end was added, a record was cut, or a range was skipped.
 func (cur *cursor) remember(b *stream.Batch, before int64) {
 	r, n := cur.r, len(b.Spans)
 	if cur.pos.Next == before || n == 0 || b.Spans[n-1].Part.ID != cur.part.ID {

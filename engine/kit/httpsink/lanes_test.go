@@ -151,8 +151,8 @@ func TestDiscoveredLater(t *testing.T) {
 	f.want(all[0], "https://127.0.0.3:8001/")
 }
 
-// TestDiscoveredIsDialed checks that a request to a discovered worker goes to its address and names
-// the host.
+// TestDiscoveredIsDialed checks that a request to a worker found by DNS goes to the worker's
+// address, and that its Host header has the DNS name.
 func TestDiscoveredIsDialed(t *testing.T) {
 	hosts := make(chan string, 1)
 	server := httptest.NewServer(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter,

@@ -23,8 +23,8 @@ type progress struct {
 	reader   *reader // of the current run of the route
 }
 
-// of returns the route's progress in the partition of s. This is the partition of the intake, or
-// that of an identified request.
+// of returns the route's progress in the partition of s. An identified request is a partition of
+// its own. All other submissions are in the partition of the intake.
 func (p *progress) of(s *Submission) *settled {
 	if s.part == &s.in.part {
 		return &p.settled
@@ -386,9 +386,9 @@ func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 	s.mayBeSent = s.mayBeSent || len(r.in.routes) > 1
 }
 
-// beginOdd sets r.ends to the ends of the lines that b already contains. It is called before the
-// first records are added to b that are not all lines. From then on, r.ends determines where the
-// records of b end.
+// beginOdd makes r.ends the list of the ends of all records in b, and enters the lines that b
+// already contains. A batch of lines needs no such list. beginOdd is called before the first
+// records are added to b that are not all lines.
 func (r *reader) beginOdd(b *stream.Batch) {
 	if !r.odd {
 		r.odd = true

@@ -90,7 +90,8 @@ func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules,
 	}
 }
 
-// check compares batches with the naive records from offset from on, without settled ranges.
+// check compares the records in batches with those that the naive reader finds (recs), from offset
+// from on and without those in the settled ranges (above).
 func check(t *testing.T, batches []*stream.Batch, recs []record, from int64, above []stream.Range) {
 	t.Helper()
 	settled := func(end int64) bool {

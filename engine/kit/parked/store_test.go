@@ -131,7 +131,9 @@ func TestStoreSurvivesReopening(t *testing.T) {
 	}
 }
 
-// TestDueByHost checks that due deliveries come by host, the earliest first, and none early.
+// TestDueByHost checks that Hosts returns the hosts with waiting deliveries page by page, and that
+// Due returns the due deliveries of one host and none before its time. Next must return the next
+// due time, and an operator's Retry must make a delivery due at once.
 func TestDueByHost(t *testing.T) {
 	s := open(t, path(t), 0)
 	add(t, s, rows(0, 9))

@@ -55,8 +55,9 @@ type Ledger struct {
 	fence string // key of the row with the epoch; equal to route unless keep is set
 
 	// keep and own are set only in a ledger of RequestFormat. keep is the time for which requests
-	// are kept, and own is the id of this process. In RoutesTable, the statements of byRoute lock
-	// the row with the ledger's Name. Those of d lock the row with the key fence.
+	// are kept, and own is the id of this process. The statements of byRoute lock the row in
+	// RoutesTable that all processes share, with the ledger's Name as its key. Those of d lock the
+	// row of this process, with the key fence.
 	keep    time.Duration
 	own     string
 	byRoute Dialect

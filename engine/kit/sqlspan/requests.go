@@ -223,9 +223,9 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 }
 
 // remaining reports which records of b must be written if the ledger already contains a part of b.
-// missing has the ranges that it lacks. If all kept records are missing, the result is None. If
-// none are, for example because there are none, it is Part. Otherwise the error is a [stream.Split]
-// into the stored and the missing records.
+// missing has the ranges that it lacks. If all kept records are missing, the result is None. If no
+// kept record is missing, for example because b has none, it is Part. Otherwise the error is a
+// [stream.Split] into the stored and the missing records.
 func remaining(l *Ledger, b *stream.Batch, missing []stream.Span) (Presence, error) {
 	ranges := make(map[string][]stream.Range)
 	for i := range missing {
