@@ -230,9 +230,9 @@ func (b *Buffer) run(ctx context.Context) error {
 }
 
 // recover restores the state of the buffer after a start. It takes the buffer's id from the last
-// intact envelope in the store, and reads the remembered keys from the envelopes that this one
-// refers to (keysFrom). It logs each corrupt envelope after the last intact one. If no envelope is
-// intact, the buffer gets a new id.
+// intact envelope in the store. It also reads the keys of requests that the buffer remembers, from
+// the envelopes that this one refers to (keysFrom). It logs each corrupt envelope after the last
+// intact one. If no envelope is intact, the buffer gets a new id.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {

@@ -39,8 +39,8 @@ const (
 	keySize = 1 + 8 + 8 + 4 + 4
 	// maxKeyID bounds the id of a key.
 	maxKeyID = 200
-	// copiesEach is the number of copies in one envelope. It keeps the envelope below the payload
-	// limit of servers.
+	// copiesEach is the number of copied keys in one envelope. With it, the envelope stays below
+	// the maximum size of a message that servers accept.
 	copiesEach = 4 << 10
 	// copiesEvery bounds the space for copies of keys. Keys are copied again when the envelopes
 	// after the last copies have a certain size: copiesEvery times the size of these copies, but at
@@ -212,9 +212,10 @@ func (r *keyRecord) due(size int64) bool {
 	return r.from != 0 && r.since >= min(max(copiesEvery*r.copied, leastCopied), size/4)
 }
 
-// fromOf returns the value of keysFrom for the next envelope, which has the given number and keys.
-// If no keys were remembered before and the envelope has keys, this is the envelope's own number.
-// Otherwise keysFrom stays as it was.
+// fromOf returns the value of keysFrom for the next envelope, which has the given number and keys:
+// the number of the first envelope that is needed to read all remembered keys. If no keys were
+// remembered before and the envelope has keys, this is the envelope's own number. Otherwise
+// keysFrom stays as it was.
 func (r *keyRecord) fromOf(number uint64, keys []key) uint64 {
 	if r.from == 0 && len(keys) > 0 {
 		return number

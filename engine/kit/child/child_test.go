@@ -196,7 +196,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestCauseOfTalk checks a function talk that returns because ctx has ended. Run must kill the
+// TestCauseOfTalk calls Run with a function talk that returns when ctx has ended. Run must kill the
 // child, and its error must contain the cause of ctx.
 func TestCauseOfTalk(t *testing.T) {
 	t.Parallel()

@@ -148,8 +148,8 @@ func (c *Catalogue) join(r *Reader) {
 		if old != nil && f.by(old) != nil {
 			// If old, the route's previous reader, still had to skip bytes of this file, r skips
 			// them, too. There are two exceptions. If r has progress in the file, it resumes there.
-			// And if old was never opened and lacked the stored progress that r has, old may have
-			// skipped the file only because of FromEnd, which applies to routes without progress.
+			// The other exception is an old that was never opened and lacked the stored progress
+			// that r has. Without progress, old may have skipped the file only because of FromEnd.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.entry == f.by(old).entry &&
 				(old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo
@@ -181,8 +181,8 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 		if e := c.ids.store(given, moved, m.Part.ID, m.Part.Name); e != nil {
 			out = append(out, e)
 		} else {
-			// An earlier reader of this route has read the file to its end or given it
-			// up, but the route has not saved this yet.
+			// An earlier reader of this route has read the file to its end or given it up, but the
+			// route has not saved this yet. The stored progress is not needed any more.
 			r.forgets.add(m.Part.ID)
 		}
 	}

@@ -199,7 +199,7 @@ func (k *copies) logNew(f *file, why string) {
 //
 // Several files may hold the same data, but f can be the copy of only one. Files that some route
 // has not read completely come first: without their copies, their unread data would be lost. Within
-// each group, files with longer stems come first.
+// each group, files with longer stems (names without the last extension) come first.
 func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 	var needed, others []*Entry
 	k.c.dormant.reactivateRelated(f.label)

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// replaces reports whether f, which equals the deleted file g, holds all data of g, so that the
-// handle of g is not needed any more.
+// replaces reports whether f holds all data of the deleted file g, so that the handle of g is not
+// needed any more. The caller has found f and g equal by a quick comparison (see equals).
 func (k *copies) replaces(f, g *file, head []byte) bool {
 	if !k.mayInherit(f, g) || f.holds(g.size()) < g.size() {
 		return false

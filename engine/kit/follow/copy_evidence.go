@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// equals reports whether f is a copy of the beginning of g, or begins with all of g. It compares
-// only the first and the last bytes of the part that both files have. It stores the length of this
-// part in f (equalTo).
+// equals reports whether one of the files f and g begins with all of the other. To be quick, it
+// compares only the first and the last bytes of the part that both files have. It stores the length
+// of this part in f (equalTo).
 func (k *copies) equals(f, g *file, head []byte) bool {
 	n := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
 	if n == 0 {
@@ -42,10 +42,10 @@ func (f *file) fingerprints() []fileid.Fingerprint {
 	return slices.CompactFunc(out, func(a, b fileid.Fingerprint) bool { return a == b })
 }
 
-// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written: f has
-// the bytes before some position that was read of w, but not all bytes that were read. Example:
-// routes have read 300 and 900 bytes of w, and f has 500 bytes. The rest of the copy is then awaited
-// for the first half of CopyWait.
+// mayBecomeWhole reports whether f may be an incomplete copy of w that is still being written: f
+// ends between two positions up to which routes have read w. Example: routes have read 300 and 900
+// bytes of w, and f has 500 bytes. The rest of the copy is then awaited for the first half of
+// CopyWait.
 func (k *copies) mayBecomeWhole(f, w *file) bool {
 	return f.view == nil && f.info.Size < w.read() && k.c.now() < w.held-k.c.o.Growing.CopyWait/2
 }

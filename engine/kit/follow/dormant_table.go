@@ -114,8 +114,8 @@ func (t *dormantTable) each(found func(*dormantFile) bool) {
 	}
 }
 
-// ofStem appends records of files with the given stem (name) to dst. The parameter most limits
-// their number.
+// ofStem appends to dst the records of files with a stem (the parameter name), such as app for
+// app.log. The parameter most limits their number.
 func (t *dormantTable) ofStem(dst []dormantFile, name string, most int) []dormantFile {
 	i, ok := t.stems[hashOf(name)]
 	if !ok {

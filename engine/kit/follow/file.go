@@ -154,8 +154,8 @@ func (f *file) readFull(buf []byte, off int64) error {
 	return lines.ReadFull(f.data(), buf, off)
 }
 
-// fits reports whether the file contains the read data described by p. buf must have room for the
-// bytes before the fingerprint's position.
+// fits reports whether the file contains the data that the fingerprint p was made of. buf must have
+// room for the bytes that p hashes before its position.
 func (f *file) fits(p fileid.Fingerprint, head, buf []byte) (bool, error) {
 	n, off, end := p.Wants()
 	if len(head) < n || f.view != nil && !p.FitsHead(head) { // before decompressing all

@@ -123,8 +123,8 @@ func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 }
 
 // TestIncompleteUnlistedCopy checks an incomplete copy with an unlisted name. It grows while the
-// route looks at it to find the data of its original. Reading continues at the last position in the
-// original, not at an earlier one.
+// route looks at it to find the data of its original. Reading must continue at the last position
+// that the route has read in the original, not at an earlier one.
 func TestIncompleteUnlistedCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})

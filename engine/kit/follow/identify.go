@@ -84,10 +84,10 @@ func (n *identifier) file(f *file, l *filler) bool {
 	}
 }
 
-// recognise makes f the file of all[0] if f contains the data that the routes have read. The
-// parameter all lists the identities that match f by stat and head. There may be several, because
-// states of old versions may have several ids for one file. If the progress of a route has another
-// of these ids, the route keeps it. If all[0] turns out not to belong to f, recognise returns
+// recognise makes f the file of the identity all[0] if f contains the data that the routes have
+// read. The parameter all lists the identities that match f by stat and head. There may be several,
+// because states of old versions may have several ids for one file. A route with progress under
+// another of these ids keeps that id. If all[0] turns out not to belong to f, recognise returns
 // false, and the caller tries again.
 func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error) {
 	c, e := n.c, all[0]

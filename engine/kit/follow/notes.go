@@ -67,8 +67,8 @@ func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	t.fingerprint = fingerprint
 }
 
-// grow replaces the hash of the file's head (its first bytes) in the fingerprint at the cursor, if
-// head is longer than the hashed head.
+// grow updates the fingerprint at the cursor of a file that has grown. If head, the first bytes of
+// the file, is longer than the bytes hashed so far, grow replaces their hash by that of head.
 func (n *notes) grow(t *note, head []byte) {
 	if len(head) <= t.fingerprint.Head {
 		return
@@ -167,8 +167,9 @@ func (r *Reader) Metadata(m stream.Mark) string {
 	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
 }
 
-// setFingerprint makes the fingerprint for a position (the parameter at). It hashes head, the first
-// bytes of the file, and the bytes before the position, which it reads.
+// setFingerprint makes the fingerprint for a position (the parameter at), and stores it as the one
+// at the cursor. It hashes head, the first bytes of the file, and the bytes before the position,
+// which it reads.
 func (cur *cursor) setFingerprint(at int64, head []byte) error {
 	before := make([]byte, min(at, fileid.MaxBefore))
 	if err := cur.f.readFull(before, at-int64(len(before))); err != nil {

@@ -261,8 +261,9 @@ func (t *rotation) logRewritten(w *file) {
 	c.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, most))
 }
 
-// sawAll is called when f was read to its end. Awaiting files may have had the inode of f. Since f
-// has other data, the data of these files is no longer searched for in this inode.
+// sawAll is called when f was read to its end. If awaiting files had the inode of f before, f was
+// not recognised as one of them, so it has other data. Their data is then searched for only in
+// other inodes.
 func (t *rotation) sawAll(f *file) {
 	for w := range t.awaiting {
 		if w.entry != nil && isOf(w.entry.id, f.info) &&

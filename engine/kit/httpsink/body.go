@@ -142,8 +142,9 @@ func (b *body) releaseIfClosed() bool {
 	return true
 }
 
-// breakOff makes further reads of the body fail. If a direct write of the body to a connection is
-// running, breakOff closes the connection and waits for the end of the write.
+// breakOff makes further reads of the body fail. If a goroutine is writing directly from the memory
+// of the body to a connection (see beginWrite), breakOff closes the connection and waits for the
+// end of the write.
 func (b *body) breakOff() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -137,8 +137,8 @@ func TestDiscoveredLater(t *testing.T) {
 		net.SRV{Target: "b.test", Port: 8002})
 	all := []string{"https://127.0.0.1:8001/", "https://127.0.0.1:8002/", "https://127.0.0.2:8002/"}
 	f.want(all...)
-	// The workers of a target stay while its lookup fails, and the others change. The lookup counts
-	// as failed.
+	// The workers of an SRV target stay while its lookup fails, and the other workers change. The
+	// lookup counts as failed.
 	failed := f.counted("lookups_failed")
 	dns.FailName("b.test", true)
 	dns.Set("a.test", "127.0.0.1", "127.0.0.3")

@@ -175,8 +175,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// finish completes the batch. It records the place at which the batch ends, so that the route ends
-// a batch at the same place after a restart. If records are JSON objects, finish adds their fields.
+// finish completes the batch. It records the place at which the batch ends (an offset in the bytes
+// of all submissions), so that the route ends a batch at the same place after a restart. If records
+// are JSON objects, finish adds their fields.
 func (r *reader) finish(b *stream.Batch) {
 	r.in.mu.Lock()
 	r.progress.cuts.Add(r.At)

@@ -252,9 +252,9 @@ func advance(ctx context.Context, l *Ledger, s Session, alone []Statement,
 	return format, epoch, err
 }
 
-// convert converts the ledger from Format to another format, in a transaction with change. It
-// fences every process that has loaded the ledger in the old format: each transaction of such a
-// process has ended, or will find a different epoch and fail.
+// convert converts the ledger from Format to another format. For this it calls the function change
+// in a transaction. convert fences every process that has loaded the ledger in the old format: each
+// transaction of such a process has ended, or will find a different epoch and fail.
 func convert(ctx context.Context, l *Ledger, s Session, to int64, change func() error) error {
 	var format, epoch int64
 	err := s.Run(ctx, l.readRoute(l.Name, "", &format, &epoch))
