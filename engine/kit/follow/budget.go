@@ -120,9 +120,9 @@ func (g *growing) keepBudget() {
 	}
 }
 
-// warnBudget logs the held deleted files. It is called each time their size rises above half of the
-// budget, but not above all of it. With deleted_beyond: keep, it is also called for a rise above
-// all of it.
+// warnBudget logs the held deleted files. It is called each time their size rises above half of
+// deleted_max, but not above all of it. With deleted_beyond: keep, it is also called for a rise
+// above all of it.
 func (g *growing) warnBudget(all deletedFiles, use budgetUse) {
 	if use == budgetOver {
 		g.c.h.Count("deleted_over_budget", 1)

@@ -30,8 +30,8 @@ func (k *copies) giveUpHandle(g *file) *file {
 	return awaited(e)
 }
 
-// begin makes f the successor of w, of which no route has read anything. If w is deleted but still
-// open, begin first closes it.
+// begin makes f the successor of w: the routes read f in place of w. No route has read anything of
+// w. If w is deleted but still open, begin first closes it.
 func (k *copies) begin(f, w *file) {
 	if w.state != awaiting {
 		w = k.giveUpHandle(w)
@@ -39,8 +39,8 @@ func (k *copies) begin(f, w *file) {
 	k.adopt(f, w)
 }
 
-// adopt makes f the successor of w, which awaits one. The routes continue in f at the positions up
-// to which they have read w.
+// adopt makes f the successor of the awaiting file w, which has lost its name or its content. The
+// routes continue in f at the positions up to which they have read w.
 func (k *copies) adopt(f, w *file) {
 	k.c.rotation.unwait(w)
 	k.identify(f, w, w.entry)
@@ -65,8 +65,9 @@ func (k *copies) identify(f, w *file, e *Entry) {
 	k.c.rotation.index(f)
 }
 
-// gather finds routes that have read the data of f under the identity of another file, which still
-// awaits a successor. It moves their cursors to f, so that they do not begin at the start of f.
+// gather finds routes that have read the data of f under the identity of another file. That file
+// has lost its name or its content, and still awaits a successor. gather moves their cursors to f,
+// so that they do not begin at the start of f.
 func (k *copies) gather(f *file) {
 	c := k.c
 	isNew := func(cur *cursor) bool { return cur.blank() && !cur.skipping() }

@@ -57,9 +57,9 @@ func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
 
-// mayBe reports whether f may continue the awaiting file w, of which nothing was read. There is no
-// fingerprint of read data to compare, so f must be at least as long as w and begin with the bytes
-// that the id of w hashes.
+// mayBe reports whether f may have the data of the awaiting file w, which has lost its name or its
+// content, and of which nothing was read. There is no fingerprint of read data to compare. So f
+// must be at least as long as w, and begin with the bytes that the id of w hashes.
 func (k *copies) mayBe(f, w *file, head []byte) bool {
 	id := w.entry.id
 	if w.entry.phase == known && !k.mayInherit(f, w) || f.view != nil ||
@@ -69,19 +69,19 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
 
-// shows reports whether f, which begins with head, may continue the awaiting file w, of which no
-// route has read anything. f must contain the bytes that w had when it was last looked at
-// (unreadFingerprint), and must be no older than these bytes.
+// shows reports whether f, which begins with head, may have the data of the awaiting file w. w has
+// lost its name or its content, and no route has read anything of it. f must contain the bytes that
+// w had when it was last looked at (unreadFingerprint), and must be no older than these bytes.
 func (k *copies) shows(f, w *file, head []byte) bool {
 	p := w.extras.unreadFingerprint
 	return p.At > 0 && int64(f.info.ModTime) >= p.ModTime && k.fits(f, p, head)
 }
 
-// hasSameHead reports whether f may continue the awaiting file w, judged by w's id and watermark
-// alone. This is needed if a sink's ledger has the watermark, but the process was killed before the
-// checkpoint had a fingerprint of the read data. f must have as many bytes as were read of w, and
-// begin with the bytes that the id hashes. The id must hash all read bytes, or at least
-// fileid.MaxBefore of them.
+// hasSameHead reports whether f may have the data of the awaiting file w, which has lost its name
+// or its content. It judges by w's id and watermark alone. This is needed if a sink's ledger has
+// the watermark, but the process was killed before the checkpoint had a fingerprint of the read
+// data. f must have as many bytes as were read of w, and begin with the bytes that the id hashes.
+// The id must hash all read bytes, or at least fileid.MaxBefore of them.
 func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 	id, read := w.entry.id, w.read()
 	if read == 0 || f.holds(read) < read || int64(id.Len) < min(read, fileid.MaxBefore) {
@@ -99,8 +99,9 @@ func (k *copies) fits(f *file, p fileid.Fingerprint, head []byte) bool {
 	return ok && err == nil
 }
 
-// mayGrowInto reports whether f may be an incomplete copy of the awaiting file w: f is shorter than
-// the read data of w. The caller has compared the beginnings of f and w with mayBegin.
+// mayGrowInto reports whether f may be an incomplete copy of the awaiting file w, which has lost
+// its name or its content: f is shorter than the read data of w. The caller has compared the
+// beginnings of f and w with mayBegin.
 //
 // If this process never saw the beginning of w, the id of w decides. If f is shorter than the bytes
 // that the id hashes, the id cannot be compared. The result is then true if w was deleted, because
@@ -130,8 +131,8 @@ func (k *copies) grewAsCopy(f *file) (bool, error) {
 	return f.info.Size > f.extras.equalTo, nil
 }
 
-// isUnfinished reports whether f begins like the awaiting file w, but is compressed and incomplete,
-// probably because it is still being written.
+// isUnfinished reports whether f begins like w, but is compressed and incomplete, probably because
+// it is still being written. w is an awaiting file: it has lost its name or its content.
 func (k *copies) isUnfinished(f, w *file, head []byte) bool {
 	p := w.fingerprint()
 	if f.view == nil || len(head) < p.Head || !p.FitsHead(head) {

@@ -187,8 +187,8 @@ func TestIncompleteCopyIsAwaited(t *testing.T) {
 	})
 }
 
-// TestShorterCopyIsKnownAfterASave checks a copy with fewer bytes than were read. It is recognised
-// although all read data was saved before the copy is looked at.
+// TestShorterCopyIsKnownAfterASave checks a copy with fewer bytes than were read of its original.
+// The copy must be recognised even if all read data was saved before the copy is looked at.
 func TestShorterCopyIsKnownAfterASave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})

@@ -235,8 +235,8 @@ func (z *dormant) retireFile(f *file) {
 
 // retireIdle looks, after progress was saved, at the growing files without an open handle
 // (handles.closedForRoom). It makes those dormant that all routes have delivered and saved
-// completely. It does nothing while a route is not open, a file awaits a successor, or a possible
-// copy is held back.
+// completely. It does nothing while a route is not open, while the data of a lost file is searched
+// for, or while a possible copy is not read yet.
 func (z *dormant) retireIdle() {
 	c := z.c
 	saved := false

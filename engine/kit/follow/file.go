@@ -38,8 +38,8 @@ type file struct {
 	// none
 	unread   time.Duration
 	nameless time.Duration // its name is gone since then
-	// time until which the file is held back as a possible copy, or awaits a successor; 0 if
-	// neither is the case
+	// time until which the file is held back as a possible copy, or awaits a successor (another
+	// file with its data); 0 if neither is the case
 	held    time.Duration
 	trouble *trouble // nil: it could be read
 	extras  *extras  // nil: nothing of it was needed

@@ -141,8 +141,8 @@ func (n *identifier) isStillListed(e *Entry, id fileid.ID) bool {
 	return d != nil && isOf(id, stat{Dev: id.Dev, Ino: id.Ino, Birth: d.birth}) && d.text == e.text
 }
 
-// recogniseAwaited makes f, which has the inode of the awaiting file w, the successor of w if f
-// contains the read data.
+// recogniseAwaited makes f the successor of the awaiting file w if f contains the data that was
+// read of w. w has lost its name or its content, and f has the inode of w.
 func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
 	c := n.c
 	if f.view != nil || w.blank() { // how much of it there is may not be known yet
@@ -328,10 +328,10 @@ const recogniseTries = 3
 // reused or if it was rewritten. A file that matches none is identified only after all others,
 // because it may be a copy of one of them.
 //
-// If a file was deleted since it was listed, it awaits its successor from now on. recogniseAll does
-// not leave this to the next listing, because the copy may be listed already. If a file cannot be
-// matched now, it is looked at again after the next listing. A copy of such a file is read as a new
-// file meanwhile.
+// If a file was deleted since it was listed, it waits for a file with the same data from now on.
+// recogniseAll does not leave this to the next listing, because the copy may be listed already. If
+// a file cannot be matched now, it is looked at again after the next listing. A copy of such a file
+// is read as a new file meanwhile.
 func (n *identifier) recogniseAll(files []*file) {
 	c := n.c
 	n.meeting = true
@@ -361,7 +361,7 @@ func (n *identifier) knownAs(f *file) []*Entry {
 }
 
 // lostKnown handles a file f that lost its name before it was looked at. f may be one of several
-// files of earlier runs. All of these await their successors from now on.
+// files of earlier runs. From now on, all of these wait for files with their data.
 func (n *identifier) lostKnown(f *file) {
 	for _, e := range n.knownAs(f) {
 		w := n.c.rotation.awaitStored(e, "a file of an earlier run is gone")
