@@ -52,8 +52,8 @@ func output(t *testing.T, s child.Spec, input string) (string, error) {
 	return string(out), err
 }
 
-// TestEnvironment checks that a child gets only the listed variables, no shell and its own
-// directory.
+// TestEnvironment checks that a child gets only the listed variables, runs without a shell, and
+// runs in the configured directory.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("LISTED", "a value")
 	t.Setenv("SECRET", "hunter2")

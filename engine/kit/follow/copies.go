@@ -238,8 +238,8 @@ func (k *copies) mayBegin(g *file, head []byte) bool {
 }
 
 // continueFrom makes f the successor of w if f contains the data that was read of w, or the
-// beginning of this data. w is an awaiting file: it has lost its name or its content. It reports
-// whether it has done so. w may have fingerprints at several positions. The routes continue in f at
+// beginning of this data. It reports whether it has done so. w is an awaiting file: it has lost its
+// name or its content. w may have fingerprints at several positions. The routes continue in f at
 // the last of these positions with a fingerprint that matches f.
 func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 	c := k.c

@@ -142,8 +142,8 @@ func (s *identities) forget(text string) {
 	}
 }
 
-// noteDormant notes that a dormant file has the id of e. The id belongs to this file even if no
-// cursor refers to e.
+// noteDormant notes that a dormant file (one that is only listed until it changes) has the id of e.
+// The id belongs to this file even if no cursor refers to e.
 func (s *identities) noteDormant(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,7 @@ type rotation struct {
 // tried is the state of an unlisted file (one that the source does not read) when it was last
 // looked at. It was then not found to have the data of an awaiting file, which has lost its name or
 // its content. The unlisted file is looked at again only if it has changed, if it could not be
-// read, or if other files are awaiting now.
+// read, or if other files await a successor now.
 type tried struct {
 	size    int64
 	time    time.Time

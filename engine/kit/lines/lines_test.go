@@ -410,7 +410,7 @@ func TestFillAllocations(t *testing.T) {
 }
 
 // TestFillAligned checks that the data of a large batch has the same offset in its memory page as
-// in its page of the file.
+// in its page of the file, for a fast copy (see stream.Batch.Align).
 func TestFillAligned(t *testing.T) {
 	data := bytes.Repeat([]byte("a line of some length\n"), 60_000)
 	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20},

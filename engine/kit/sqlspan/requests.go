@@ -213,8 +213,8 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 }
 
 // insertRows stores spans, and does not check whether the ledger already contains ranges of them.
-// The transaction must have locked their partitions: the rows of requests in the marks table, or
-// the epochs.
+// The transaction must have locked their partitions. For requests, it has locked their rows in the
+// marks table. For other partitions, it has locked the epochs.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
