@@ -255,7 +255,8 @@ func TestCancelWhileInFlight(t *testing.T) {
 	}
 }
 
-// TestTotalsAgree compares the sums with the rows after concurrent changes.
+// TestTotalsAgree checks after concurrent changes that the stored counts (Totals) agree with the
+// rows.
 func TestTotalsAgree(t *testing.T) {
 	s := open(t, path(t), 0)
 	var wg sync.WaitGroup
@@ -318,8 +319,8 @@ func TestTotalsAgree(t *testing.T) {
 	}
 }
 
-// TestRefresh checks that sums that are reread during commits neither miss a commit nor count it
-// twice.
+// TestRefresh calls Refresh, which rereads the counts of deliveries, during commits. The counts
+// must contain each commit once.
 func TestRefresh(t *testing.T) {
 	s := open(t, path(t), 0)
 	var wg sync.WaitGroup

@@ -510,8 +510,8 @@ func (l *Ledger) Add(ctx context.Context, s Session, b *stream.Batch) (Presence,
 	return judge(ctx, l, s, b, own, c)
 }
 
-// move returns the statements that move the entries of another route to this ledger. condition is
-// "" or further SQL that the entries must meet.
+// move returns the statements that move the marks and spans of the route with the key from to this
+// ledger. condition is "", or further SQL for the WHERE clause that selects them.
 func move(l *Ledger, from, condition string) []*Statement {
 	args := []any{l.route, from}
 	return []*Statement{{SQL: l.d.shared(moveMarks + condition), Args: args},
