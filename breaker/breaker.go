@@ -70,8 +70,8 @@ type Change struct {
 	From, To State
 	At       time.Time
 	Wait     time.Duration // time until the next probe, if To is Open
-	// Err is the error of the call that caused the change. It is nil if the call succeeded, if the
-	// change came before a call (from Open to HalfOpen), or if a probe timed out.
+	// Err is the error of the call that caused the change of state. It is nil if the call
+	// succeeded, if the change came before a call (from Open to HalfOpen), or if a probe timed out.
 	Err error
 }
 

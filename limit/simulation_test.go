@@ -13,8 +13,9 @@ import (
 
 const ms = time.Millisecond
 
-// simulated is a server with a number of places and a first-in-first-out queue. Its clients are
-// behind a network and always have callers waiting. Time is virtual.
+// simulated is a server that serves a number of calls at once (its places), with a
+// first-in-first-out queue for further calls. Its clients are behind a network and always have
+// callers waiting. Time is virtual.
 type simulated struct {
 	places  int
 	service func(now time.Duration, random *rand.Rand) time.Duration
@@ -166,8 +167,9 @@ func lognormal(_ time.Duration, random *rand.Rand) time.Duration {
 	return time.Duration(math.Exp(sigma*random.NormFloat64()-sigma*sigma/2) * float64(20*ms))
 }
 
-// TestGoodputAtServersOfEightPlaces compares the best constant limit with the windows that keep a
-// longer queue than the default limit does.
+// TestGoodputAtServersOfEightPlaces checks the windows that keep a longer queue than the default
+// limit does. At a server that serves 8 calls at once, they must reach 0.98 of the goodput of the
+// best constant limit.
 func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 	notUnderRace(t)
 	for _, v := range []struct {
@@ -200,9 +202,10 @@ func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 	}
 }
 
-// TestGoodputAtAFarServer checks a server of 64 places that serves a call in 20ms behind 100ms of
-// network. So 64 * 120/20 = 384 calls in flight keep it busy. If the limiter took the base round
-// trip for a few percent shorter than it is, dozens of these calls would seem to wait in a queue.
+// TestGoodputAtAFarServer checks that limits reach 0.9 of the capacity of a server that serves 64
+// calls at once, each in 20ms, behind 100ms of network. So 64 * 120/20 = 384 calls in flight keep
+// it busy. If a limiter took the base round trip for a few percent shorter than it is, dozens of
+// these calls would seem to wait in a queue.
 func TestGoodputAtAFarServer(t *testing.T) {
 	notUnderRace(t)
 	s := simulated{64, exponential, 100 * ms, 1, 90 * time.Second, 45 * time.Second}

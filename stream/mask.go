@@ -37,7 +37,8 @@ func MaskURLs(text string) string {
 	return b.String()
 }
 
-// openQuote returns the quote before the scheme of a URL at the end of text, or 0 if there is none.
+// openQuote returns the quote directly before the scheme of a URL, or 0 if there is none. text ends
+// with this scheme.
 func openQuote(text string) byte {
 	scheme := strings.TrimRight(strings.TrimSuffix(text, "://"), schemeLetters)
 	if scheme == "" || !strings.ContainsRune("\"'`", rune(scheme[len(scheme)-1])) {

@@ -143,8 +143,8 @@ func rawOf(b *Batch, i, j int) (lo, hi uint32) {
 	return lo, hi
 }
 
-// appendRecords appends records i to j-1 of whole and their spans, and renumbers the Span of the
-// records.
+// appendRecords appends records i to j-1 of whole and their spans. It converts the field Span of
+// the records to the index of the span in the piece.
 func (p piece) appendRecords(i, j int) {
 	whole, base := p.whole, len(p.Records)
 	p.Records = append(p.Records, whole.Records[i:j]...)
@@ -175,7 +175,8 @@ func (p piece) appendRecords(i, j int) {
 }
 
 // countBytes sets Bytes of those spans of the piece that cover only a part of a span of the whole
-// batch. The value is the sum of the raw lengths of the records in this part.
+// batch. The value is the sum of the raw lengths of the source records in this part. The span s of
+// the whole batch is the span s+shift of the piece.
 func (p piece) countBytes(i, j, shift int) {
 	whole := p.whole
 	for k := i; k < j; {

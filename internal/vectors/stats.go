@@ -188,9 +188,9 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 		_, ok := listed[sorted[i]]
 		if v := sorted[i]; !ok && cut(Nanos(v)) &&
 			(Nanos(v) == s.step.Min || Nanos(v) == s.step.Max) {
-			// Values beyond int64 all become the lowest or highest int64 in our draws, but are
-			// different values in the library. So this value is no atom there. The comparison of
-			// quantiles covers their share.
+			// A value beyond int64 becomes the lowest or highest int64 in our draws. The library
+			// keeps such values apart, so it may list no single one with this share. checkQuantiles
+			// covers their share.
 			ok = true
 		}
 		if !ok && got > 0.005 && !sameShare(got, 0.005, len(sorted), s.samples) {

@@ -46,7 +46,8 @@ func writeAll(t *testing.T, f vfs.File, text string) {
 	must(t, err)
 }
 
-// replace replaces the file f. It omits the step named skip, and some crash must reveal that.
+// replace replaces the file f by a new file, so that a crash leaves the old or the new text. It
+// omits the step named skip. The test checks that the file has a wrong text after some crash.
 func replace(t *testing.T, fs vfs.FS, text string, skip string) {
 	t.Helper()
 	d := mustDir(t, fs)

@@ -40,11 +40,12 @@ const (
 	envelopeBytes = 512 << 10
 	// envelopeRecords is the number of records at which an envelope ends.
 	envelopeRecords = 64 << 10
-	// envelopeKeys is the number of requests with a key at which an envelope ends. Their keys take
-	// less than 64 KiB.
+	// envelopeKeys is the number of requests with a key at which an envelope ends. A key is the id
+	// by which a repeated request is recognised. The keys of one envelope take less than 64 KiB.
 	envelopeKeys = 384
 	// purgeEvery is the interval at which the buffer deletes the envelopes that all routes have
-	// settled (delivered, dead-lettered or dropped), and looks for the oldest unsettled data.
+	// settled (delivered, dead-lettered or dropped). At the same interval it determines the age of
+	// its oldest unsettled data, for the limit Options.Age.
 	purgeEvery = 200 * time.Millisecond
 	// warnEvery is the least time between two log lines about the full buffer.
 	warnEvery = time.Minute
@@ -229,9 +230,9 @@ func (b *Buffer) run(ctx context.Context) error {
 }
 
 // recover restores the state of the buffer after a start. It takes the buffer's id from the last
-// intact envelope in the store, and reads the remembered keys from the envelopes that this one
-// refers to (keysFrom). It logs each corrupt envelope after the last intact one. If no envelope is
-// intact, the buffer gets a new id.
+// intact envelope in the store. It also reads the keys of requests that the buffer remembers, from
+// the envelopes that this one refers to (keysFrom). It logs each corrupt envelope after the last
+// intact one. If no envelope is intact, the buffer gets a new id.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {
@@ -261,9 +262,10 @@ func (b *Buffer) recover(ctx context.Context, store Store) error {
 	return nil
 }
 
-// load returns the envelope with the given number. It checks the envelope's own checksum, but not
-// the checksum of the preceding envelope in it. If the error is a storeError, the store cannot be
-// read. Any other error means that the envelope is missing or corrupt.
+// load returns the envelope with the given number. It checks the envelope's own checksum, but does
+// not compare the other checksum in the envelope with the preceding envelope. If the error is a
+// storeError, the store cannot be read. Any other error means that the envelope is missing or
+// corrupt.
 func load(ctx context.Context, store Store, number uint64) (*envelope, error) {
 	text, err := store.Get(ctx, number)
 	switch {

@@ -43,8 +43,8 @@ func TestDirectoryLocked(t *testing.T) {
 	}
 }
 
-// TestLowerBytes lowers the option bytes below the size of the store. The store must then still
-// have its data.
+// TestLowerBytes checks that a store keeps its data if the option `bytes` is set below the store's
+// size.
 func TestLowerBytes(t *testing.T) {
 	dir := t.TempDir()
 	o := DefaultOptions()

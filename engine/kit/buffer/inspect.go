@@ -56,8 +56,8 @@ type inspection struct {
 	recorded uint64 // the last envelope that was acknowledged
 }
 
-// Bounds implements stream.OpenBuffer. The range also includes acknowledged envelopes that the
-// store has lost.
+// Bounds implements stream.OpenBuffer: it returns the numbers of the first and the last envelope.
+// If the store has lost its last envelopes, they count as well.
 func (i *inspection) Bounds(ctx context.Context) (first, last uint64, err error) {
 	first, last, _, err = i.store.State(ctx)
 	if i.recorded > last {
@@ -135,8 +135,9 @@ func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	return addSkip(i.state, s, time.Now())
 }
 
-// shorten lowers the recorded number of the last acknowledged envelope to stored, which is the
-// number of the last envelope in the store.
+// shorten lowers the recorded number of the last acknowledged envelope to stored, the number of the
+// last envelope in the store. An operator has given up the lost envelopes after it, so the next
+// start must not report them.
 func (i *inspection) shorten(stored uint64) error {
 	r, err := openLast(i.state)
 	if err != nil {

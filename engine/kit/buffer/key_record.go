@@ -10,8 +10,9 @@ import (
 // may be sent twice. A small buffer remembers fewer keys (see keyShare).
 const maxKeys = 128 << 10
 
-// recoverKeys restores the remembered keys of requests. It reads the envelopes that contain them,
-// from the number last.keysFrom on. The caller holds b.mu.
+// recoverKeys restores the keys of requests that the buffer remembers. It reads the envelopes that
+// contain them, from the number last.keysFrom on. last is the last intact envelope. The caller
+// holds b.mu.
 func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) error {
 	b.keys = keyRecord{from: last.keysFrom}
 	if last.keysFrom == 0 {
@@ -48,8 +49,9 @@ func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) e
 	return nil
 }
 
-// copyKeys appends copies of all remembered keys, if enough data was stored since the last copies
-// (see copiesEvery). After that, the envelopes with the original keys can be deleted.
+// copyKeys appends envelopes with copies of all remembered keys of requests, if enough data was
+// stored since the last copies (see copiesEvery). After that, the envelopes with the original keys
+// can be deleted.
 func (b *Buffer) copyKeys(ctx context.Context) error {
 	if !b.keys.due(int64(b.o.Bytes)) {
 		return nil

@@ -39,8 +39,8 @@ const (
 	keySize = 1 + 8 + 8 + 4 + 4
 	// maxKeyID bounds the id of a key.
 	maxKeyID = 200
-	// copiesEach is the number of copies in one envelope. It keeps the envelope below the payload
-	// limit of servers.
+	// copiesEach is the number of copied keys in one envelope. With it, the envelope stays below
+	// the maximum size of a message that servers accept.
 	copiesEach = 4 << 10
 	// copiesEvery bounds the space for copies of keys. Keys are copied again when the envelopes
 	// after the last copies have a certain size: copiesEvery times the size of these copies, but at
@@ -122,8 +122,9 @@ func checkKeys(keys []key, size int) error {
 	return nil
 }
 
-// keysOf returns the keys of the requests in a batch. Each span of a request gives one key. A span
-// without an arrival time in its partition's name gets the time now.
+// keysOf returns the keys of the requests in a batch: one for each non-empty span of a request. The
+// name of a request's partition contains the time at which the request arrived. If the name has no
+// time, the key gets the time now.
 func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 	off := 0
 	for i := range spans {
@@ -140,7 +141,7 @@ func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 }
 
 // copyOf returns a copy of a request's key, to be stored in a later envelope without the request's
-// data. m is the stored progress of the request.
+// data. m is the request's progress, as the intake remembers it.
 func copyOf(m stream.Mark, now time.Time) key {
 	return key{
 		id: m.Part.ID, arrived: intake.RequestTime(m.Part.Name, now).Unix(), end: m.Watermark.Num,
@@ -155,8 +156,9 @@ func (k *key) mark() stream.Mark {
 	return m
 }
 
-// identities appends an identity to out for each request that has records of e between the offsets
-// from and to. The identity states which positions of the request these records have.
+// identities appends to out a [stream.Identity] for each request with records in e between the
+// offsets from and to. With it, the ids of these records consist of the request's id and a position
+// in the request. If the request is stored twice, both copies of a record then have the same id.
 func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Identity {
 	n, found := slices.BinarySearchFunc(e.keys, from, func(k key, at int) int {
 		return cmp.Compare(int(k.off), at)
@@ -210,9 +212,10 @@ func (r *keyRecord) due(size int64) bool {
 	return r.from != 0 && r.since >= min(max(copiesEvery*r.copied, leastCopied), size/4)
 }
 
-// fromOf returns the value of keysFrom for the next envelope, which has the given number and keys.
-// If no keys were remembered before and the envelope has keys, this is the envelope's own number.
-// Otherwise keysFrom stays as it was.
+// fromOf returns the value of keysFrom for the next envelope, which has the given number and keys:
+// the number of the first envelope that is needed to read all remembered keys. If no keys were
+// remembered before and the envelope has keys, this is the envelope's own number. Otherwise
+// keysFrom stays as it was.
 func (r *keyRecord) fromOf(number uint64, keys []key) uint64 {
 	if r.from == 0 && len(keys) > 0 {
 		return number

@@ -106,9 +106,10 @@ func (r *reader) Read(ctx context.Context, batch *stream.Batch) error {
 	return err
 }
 
-// ended reports whether this route ends now because it drains. If all routes drain, they must first
-// wait until the data in the intake was moved to the store. The data in the store waits for the
-// next start.
+// ended reports whether the reader ends now, because its route drains (reads no further data). If
+// all routes drain, the reader first waits until the data in the intake has been moved to the
+// store. The routes read the stored data after the next start. The channel is closed when the
+// result may have changed.
 func (r *reader) ended() (bool, <-chan struct{}) {
 	b := r.b
 	b.mu.Lock()

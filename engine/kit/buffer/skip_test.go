@@ -107,9 +107,9 @@ func TestStaleSkips(t *testing.T) {
 	})
 }
 
-// TestSkipFile adds a decision after another one that a full disk or a crash has truncated. It also
-// removes decisions about envelopes that the store has lost. Each remaining decision must keep its
-// time.
+// TestSkipFile adds a decision to skip envelopes to a skipFile in which the previous decision is
+// truncated, as after a crash or on a full disk. It also removes decisions about envelopes that the
+// store has lost. Each remaining decision must keep its time.
 func TestSkipFile(t *testing.T) {
 	dir, err := vfs.OS().OpenDir(t.TempDir())
 	if err != nil {

@@ -52,8 +52,8 @@ func output(t *testing.T, s child.Spec, input string) (string, error) {
 	return string(out), err
 }
 
-// TestEnvironment checks that a child gets only the listed variables, no shell and its own
-// directory.
+// TestEnvironment checks that a child gets only the listed variables, runs without a shell, and
+// runs in the configured directory.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("LISTED", "a value")
 	t.Setenv("SECRET", "hunter2")
@@ -196,7 +196,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestCauseOfTalk checks a function talk that returns because ctx has ended. Run must kill the
+// TestCauseOfTalk calls Run with a function talk that returns when ctx has ended. Run must kill the
 // child, and its error must contain the cause of ctx.
 func TestCauseOfTalk(t *testing.T) {
 	t.Parallel()

@@ -118,8 +118,8 @@ func (e *DownError) Error() string {
 // Unwrap returns the error with which the last child ended.
 func (e *DownError) Unwrap() error { return e.Err }
 
-// Soon is the minimum of DownError.Next. Next is also Soon if the time of the next start is unknown
-// or has passed.
+// Soon is the minimum of DownError.Next, the time until the next start of a child. Next is also
+// Soon if this time is unknown or has passed.
 const Soon = 10 * time.Millisecond
 
 // NewFleet creates a fleet; Serve starts the children.

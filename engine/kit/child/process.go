@@ -25,7 +25,8 @@ type Process struct {
 	exited  chan struct{} // closed when the process has ended and its group was killed
 
 	// leftover counts the bytes that Read has returned after the read deadline, which is set when
-	// the child dies. Only the goroutine that calls Read uses this field.
+	// the child dies. Beyond maxLeftover, Read does not extend the deadline any more. Only the
+	// goroutine that calls Read uses this field.
 	leftover int
 
 	// mu guards the fields below. After reaped is set, no signal may be sent, because another

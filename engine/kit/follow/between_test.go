@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestCopyIsMadeWhileItIsLookedAt checks that the copy of a log is recognised although it is
+// TestCopyIsMadeWhileItIsLookedAt checks that no line is delivered twice if the copy of a log is
 // incomplete when it is listed. When a route first opens the copy, the copy is completed and the
 // log is emptied. Only then are the two files compared.
 func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
@@ -32,9 +32,9 @@ func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	})
 }
 
-// TestCopyIsMadeWholeWhileItIsLookedAt checks that a copy is recognised if it is completed while a
-// route looks at it. The original is emptied at the same moment, just after the routes have read it
-// to its end.
+// TestCopyIsMadeWholeWhileItIsLookedAt checks that no line is delivered twice if the copy of a log
+// is completed while a route looks at it. The log is emptied at the same moment, just after the
+// routes have read it to its end.
 func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

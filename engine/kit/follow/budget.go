@@ -30,7 +30,8 @@ func (c *Catalogue) Held() stream.Held {
 	return out
 }
 
-// budgetUse is the used part of the budget deleted_max, the bytes that deleted files may hold.
+// budgetUse is the used part of deleted_max, the limit on the bytes of deleted files that are held
+// open: at most half, more than half, or more than all.
 type budgetUse uint8
 
 const (
@@ -39,9 +40,9 @@ const (
 	budgetOver
 )
 
-// deleted returns the deleted files that are held open because a route has not read them. It counts
-// each file once in files_deleted_unread and bytes_deleted_unread, for the routes that have not
-// read it, unless another file has its data.
+// deleted returns the deleted files that are held open because a route has not read them. It adds
+// each of them once to the counters files_deleted_unread and bytes_deleted_unread of the routes
+// that have not read it, unless another file has the same data.
 func (g *growing) deleted() (all deletedFiles) {
 	var oldest *file
 	for _, f := range g.c.table.byKey {
@@ -77,9 +78,10 @@ func (g *growing) deleted() (all deletedFiles) {
 	return all
 }
 
-// keepBudget enforces deleted_max, the limit on the bytes of the source's deleted files. Beyond it,
-// keepBudget logs a warning, stops the routes or gives up files, depending on deleted_beyond. A
-// file counts once, however many routes read it.
+// keepBudget enforces deleted_max, the limit on the bytes of the deleted files that the source
+// holds open. Beyond it, keepBudget does one of three things, as deleted_beyond demands. It logs a
+// warning, stops the routes, or gives up the largest files although they have unread data. A file
+// counts once, however many routes read it.
 func (g *growing) keepBudget() {
 	c, all := g.c, g.deleted()
 	bytes := all.held.Bytes
@@ -118,9 +120,9 @@ func (g *growing) keepBudget() {
 	}
 }
 
-// warnBudget logs the held deleted files. It is called each time their size rises above half of the
-// budget, but not above all of it. With deleted_beyond: keep, it is also called for a rise above
-// all of it.
+// warnBudget logs the held deleted files. It is called each time their size rises above half of
+// deleted_max, but not above all of it. With deleted_beyond: keep, it is also called for a rise
+// above all of it.
 func (g *growing) warnBudget(all deletedFiles, use budgetUse) {
 	if use == budgetOver {
 		g.c.h.Count("deleted_over_budget", 1)

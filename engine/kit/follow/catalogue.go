@@ -146,10 +146,10 @@ func (c *Catalogue) join(r *Reader) {
 		}
 		cur := r.begin(f, f.entry)
 		if old != nil && f.by(old) != nil {
-			// old, the route's previous reader, may still have had bytes of this file to skip. r
-			// skips them, too, unless it has progress in the file. It skips nothing if old was
-			// never opened and lacked the stored progress that r has: without progress, old may
-			// have skipped the file only because of FromEnd.
+			// If old, the route's previous reader, still had to skip bytes of this file, r skips
+			// them, too. There are two exceptions. If r has progress in the file, it resumes there.
+			// The other exception is an old that was never opened and lacked the stored progress
+			// that r has. Without progress, old may have skipped the file only because of FromEnd.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.entry == f.by(old).entry &&
 				(old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo
@@ -181,8 +181,8 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 		if e := c.ids.store(given, moved, m.Part.ID, m.Part.Name); e != nil {
 			out = append(out, e)
 		} else {
-			// An earlier reader of this route has read the file to its end or given it
-			// up, but the route has not saved this yet.
+			// An earlier reader of this route has read the file to its end or given it up, but the
+			// route has not saved this yet. The stored progress is not needed any more.
 			r.forgets.add(m.Part.ID)
 		}
 	}

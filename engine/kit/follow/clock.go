@@ -14,11 +14,11 @@ const (
 	skewMax = 24 * time.Hour // with a larger difference, the two clocks are unrelated
 )
 
-// clock decides whether a file is quiet, that is, unchanged for a while. It uses two times. One is
-// the monotonic time at which this process last saw a change. The other is the modification time, a
-// wall time of the file system's clock. The modification time is ignored if the two clocks are
-// unrelated (see skewMax). After a step of the local clock (a change to another time), it is
-// ignored until the time settle has passed.
+// clock decides whether a file is quiet, that is, unchanged for the time settle. It uses two times.
+// One is the monotonic time at which this process last saw a change. The other is the modification
+// time, a wall time of the file system's clock. The modification time is ignored if the two clocks
+// are unrelated (see skewMax). After a step of the local clock (a change to another time), it is
+// ignored until settle has passed.
 //
 // A clock step cannot be detected if it happens before startup, between the last write to a file
 // and this process's first look at the file. The file may then seem quiet too early. Lines that the

@@ -43,9 +43,10 @@ const (
 	packedBack = 512 << 10
 	// markSize is the length of the prefix that determines a file's character encoding.
 	markSize = 4
-	// searchFrom is added to max_record. With Rules.DeadLetter, a record longer than max_record
-	// becomes a dead letter with its first bytes. If the record is longer than max_record plus
-	// searchFrom, its other bytes are not kept in memory, and only its end is searched for.
+	// searchFrom limits the memory for a record of a compressed file that is longer than
+	// max_record. With Rules.DeadLetter, such a record becomes a dead letter with its first bytes.
+	// If the record is longer than max_record plus searchFrom, its other bytes are not kept in
+	// memory, and only its end is searched for.
 	searchFrom = 4 << 20
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// maxRelated is the maximum number of known files with the same stem (see the function stem) that a
-// new file is compared with.
+// maxRelated is the maximum number of known files with the same stem (the name without its last
+// extension) that a new file is compared with.
 const maxRelated = 32
 
 // copies detects copies that a rotation makes of known files: by copytruncate, by a move to another
@@ -33,9 +33,9 @@ type verdict struct {
 	unlisted  bool  // the new file is unlisted and not followed yet: only certain results count
 }
 
-// findPredecessor determines whether f, which no route knows, continues a known file. The result
-// done is false if f counts as a new file. If done is true, read reports whether f continues a
-// known file and can be read now. If read is false, f is looked at again later.
+// findPredecessor looks for a known file that f continues, for example as its copy. No route knows
+// f yet. The result done is false if f is a new file. If done is true, read reports whether f
+// continues a known file and can be read now. If read is false, f is looked at again later.
 func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	if k.c.handles.keep != nil {
 		return false, false // no nested comparison
@@ -173,9 +173,9 @@ func (k *copies) mayCompareAgain(f *file, now time.Duration) bool {
 	return true
 }
 
-// isIntact reports whether g still contains its delivered data at this moment. It returns false,
-// too, if g cannot be read now. If g holds other data, the identity of g awaits a copy of the
-// delivered data from now on.
+// isIntact reports whether g still contains the data that was delivered from it. It returns false,
+// too, if g cannot be read now. If g holds other data, the identity of g awaits from now on another
+// file with the delivered data.
 func (k *copies) isIntact(g *file) bool {
 	if !k.c.handles.refreshNow(g) {
 		return false
@@ -199,7 +199,7 @@ func (k *copies) logNew(f *file, why string) {
 //
 // Several files may hold the same data, but f can be the copy of only one. Files that some route
 // has not read completely come first: without their copies, their unread data would be lost. Within
-// each group, files with longer stems come first.
+// each group, files with longer stems (names without the last extension) come first.
 func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 	var needed, others []*Entry
 	k.c.dormant.reactivateRelated(f.label)
@@ -223,8 +223,8 @@ func (k *copies) relatedEntries(f *file, head []byte) []*Entry {
 	return append(needed, others...)
 }
 
-// mayBegin reports whether the read data of g and head may have the same beginning. It does not
-// read g.
+// mayBegin reports whether the data that was read of g may begin like head, the first bytes of a
+// new file. It compares only the remembered bytes and hashes of g, and does not read g.
 func (k *copies) mayBegin(g *file, head []byte) bool {
 	id, p := g.entry.id, g.fingerprint()
 	n := min(len(head), len(g.entry.prefix))
@@ -237,9 +237,10 @@ func (k *copies) mayBegin(g *file, head []byte) bool {
 	return len(head) < id.Len || id.MatchHead(head)
 }
 
-// continueFrom makes f the successor of the awaiting file w if f contains the read data of w, or
-// the beginning of this data. It reports whether it has done so. w may have fingerprints at several
-// positions. f continues w at the last position with a fingerprint that matches f.
+// continueFrom makes f the successor of w if f contains the data that was read of w, or the
+// beginning of this data. It reports whether it has done so. w is an awaiting file: it has lost its
+// name or its content. w may have fingerprints at several positions. The routes continue in f at
+// the last of these positions with a fingerprint that matches f.
 func (k *copies) continueFrom(f, w *file, head []byte) (bool, error) {
 	c := k.c
 	if a := f.extras; a != nil && a.equal == w.entry && a.equalTo < w.read() {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// replaces reports whether f, which equals the deleted file g, holds all data of g, so that the
-// handle of g is not needed any more.
+// replaces reports whether f holds all data of the deleted file g, so that the handle of g is not
+// needed any more. The caller has found f and g equal by a quick comparison (see equals).
 func (k *copies) replaces(f, g *file, head []byte) bool {
 	if !k.mayInherit(f, g) || f.holds(g.size()) < g.size() {
 		return false
@@ -23,15 +23,15 @@ func (k *copies) replaces(f, g *file, head []byte) bool {
 }
 
 // giveUpHandle closes the handle of the deleted file g, because another file holds the same data.
-// It returns the awaiting file with the identity of g.
+// It returns the record that keeps the identity of g and awaits a successor.
 func (k *copies) giveUpHandle(g *file) *file {
 	e := g.entry
 	k.c.strategy.(*growing).await(g, "a deleted file is read on in a copy of it")
 	return awaited(e)
 }
 
-// begin makes f the successor of w, of which no route has read anything. If w is deleted but still
-// open, begin first closes it.
+// begin makes f the successor of w: the routes read f in place of w. No route has read anything of
+// w. If w is deleted but still open, begin first closes it.
 func (k *copies) begin(f, w *file) {
 	if w.state != awaiting {
 		w = k.giveUpHandle(w)
@@ -39,8 +39,8 @@ func (k *copies) begin(f, w *file) {
 	k.adopt(f, w)
 }
 
-// adopt makes f the successor of w, which awaits one. The routes continue in f at the positions up
-// to which they have read w.
+// adopt makes f the successor of the awaiting file w, which has lost its name or its content. The
+// routes continue in f at the positions up to which they have read w.
 func (k *copies) adopt(f, w *file) {
 	k.c.rotation.unwait(w)
 	k.identify(f, w, w.entry)
@@ -65,8 +65,9 @@ func (k *copies) identify(f, w *file, e *Entry) {
 	k.c.rotation.index(f)
 }
 
-// gather finds routes that have read the data of f under the identity of another file, which still
-// awaits a successor. It moves their cursors to f, so that they do not begin at the start of f.
+// gather finds routes that have read the data of f under the identity of another file. That file
+// has lost its name or its content, and still awaits a successor. gather moves their cursors to f,
+// so that they do not begin at the start of f.
 func (k *copies) gather(f *file) {
 	c := k.c
 	isNew := func(cur *cursor) bool { return cur.blank() && !cur.skipping() }
@@ -101,8 +102,9 @@ func (k *copies) gather(f *file) {
 	}
 }
 
-// moveEntry notes that f has the data of e now. If f is shorter than the head that the id of e
-// hashes, f is recognised by a hash of its own bytes.
+// moveEntry records that f has the data of the identity e now. The id of e has a hash of the first
+// bytes of the data. If f is shorter than these bytes, the hash is replaced by one of the bytes
+// that f has.
 func (k *copies) moveEntry(e *Entry, f *file) {
 	to := f.seen(nil, false)
 	if most := int64(e.id.Len); f.holds(most) < most && f.handle != nil {
@@ -129,8 +131,9 @@ func (k *copies) moveCursor(cur *cursor, f *file) {
 	}
 }
 
-// adoptPart makes f the successor of w, of which f has only the bytes before a position (the
-// parameter to). The routes that have read more get a partition of their own in f.
+// adoptPart makes f the successor of w, although f has only the bytes of w before a position (the
+// parameter to). A route that has read more bytes of w gets a new partition for the bytes of f
+// after this position (see separate).
 func (k *copies) adoptPart(f, w *file, head []byte, to int64) {
 	k.adopt(f, w)
 	for _, cur := range slices.Clone(f.cursors) {
@@ -179,9 +182,9 @@ func (k *copies) separate(cur *cursor, head []byte, to int64) {
 	}
 }
 
-// endOriginal ends the cursor that cur has replaced in a copy (see separate). The route then hands
-// out the seal of that cursor's partition: a span that marks its end. When no route reads that
-// partition any more, the copy gets the id of the partition of cur.
+// endOriginal ends the cursor that cur has replaced in a copy that lacks data (see separate). The
+// route then seals the partition of that cursor: it hands out a span that marks the partition's
+// end. When no route reads that partition any more, the copy gets the id of the partition of cur.
 func (k *copies) endOriginal(cur *cursor) {
 	f, r, original := cur.f, cur.r, cur.original
 	if original == nil {

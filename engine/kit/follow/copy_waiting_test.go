@@ -10,8 +10,8 @@ import (
 )
 
 // TestCopyHasWaitingData checks a copy that lacks a line that was read in its original. An earlier
-// line, which the copy has, waits for a retry. It must be readable until it is delivered, and the
-// line that follows in the copy is read then.
+// line, which the copy has, waits for a retry. It must be readable until it is delivered. After
+// that, the copy must be read to its end and the partition of the original must end.
 func TestCopyHasWaitingData(t *testing.T) {
 	for name, restarts := range map[string]bool{"running": false, "the route restarts": true} {
 		t.Run(name, func(t *testing.T) {

@@ -173,11 +173,11 @@ func (cur *cursor) shorter() bool {
 	return cur.f.info.Size < cur.pos.Next
 }
 
-// isInCopy reports whether the file is a copy of the file that the id of the partition names.
+// isInCopy reports whether the file of cur is a copy of the file that got the partition's id first.
 func (cur *cursor) isInCopy() bool { return isCopyOf(cur.entry.text, cur.f) }
 
-// isCopyOf reports whether f, which has the data of an id (text), is a copy of the file that the id
-// names.
+// isCopyOf reports whether f, which has the data of an id (text), is a copy: it has another inode
+// or birth time than the file that got the id first.
 func isCopyOf(text string, f *file) bool {
 	id, err := fileid.Parse(text)
 	return err == nil && (id.Ino != f.info.Ino || id.Birth != int64(f.info.Birth))

@@ -156,8 +156,9 @@ func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestIncompleteCopyIsAwaited checks a copy that is found while it is being written. It has the
-// bytes of the first of two batches in flight, and only some bytes of the second one.
+// TestIncompleteCopyIsAwaited checks that no line is lost or delivered twice if a copy is found
+// while it is being written. At first, the copy has the bytes of the first of two batches in
+// flight, and only some bytes of the second one.
 func TestIncompleteCopyIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})
@@ -186,8 +187,8 @@ func TestIncompleteCopyIsAwaited(t *testing.T) {
 	})
 }
 
-// TestShorterCopyIsKnownAfterASave checks a copy with fewer bytes than were read. It is recognised
-// although all read data was saved before the copy is looked at.
+// TestShorterCopyIsKnownAfterASave checks a copy with fewer bytes than were read of its original.
+// The copy must be recognised even if all read data was saved before the copy is looked at.
 func TestShorterCopyIsKnownAfterASave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})

@@ -92,9 +92,9 @@ func (d *disk) free(n *inode) {
 	}
 }
 
-// waits reports whether the route has stored a mark without Finished for data that the inode has or
-// had. It ignores the marks of data that has moved to another inode, or that the catalogue has
-// given up.
+// waits reports whether the route still waits for data that the inode has or had: the route has
+// stored a mark of this data without Finished. Marks of data that has moved to another inode, or
+// that the catalogue has given up, do not count.
 func (r *route) waits(n *inode) bool {
 	for _, m := range r.marks {
 		id, err := fileid.Parse(m.Part.ID)

@@ -110,9 +110,9 @@ func (z *dormant) awaitSuccessor(d *dormantFile) {
 	}
 }
 
-// missed calls awaitSuccessor for dormant files that are not listed. Then it recognises dormant
-// files that have changed. Both must happen before new files are identified, because a new file may
-// be a copy of one of them.
+// missed handles the dormant files after a listing. Those that are not listed await a successor,
+// another file with the same data. Those that have changed are recognised again. Both must happen
+// before new files are identified, because a new file may be a copy of one of them.
 func (z *dormant) missed() {
 	c := z.c
 	z.table.each(func(d *dormantFile) bool {
@@ -146,8 +146,9 @@ func (z *dormant) followAgain(d *dormantFile) {
 	c.identify.recogniseAll([]*file{f})
 }
 
-// reactivateRelated calls followAgain for dormant files with names that the name of a new file may
-// be derived from.
+// reactivateRelated follows those dormant files again from which a rotation may have made the file
+// with the given label. Example: app.log for the label app.log.1. The new file can only be compared
+// with followed files.
 func (z *dormant) reactivateRelated(label string) {
 	base := path.Base(label)
 	var related []dormantFile
@@ -234,8 +235,8 @@ func (z *dormant) retireFile(f *file) {
 
 // retireIdle looks, after progress was saved, at the growing files without an open handle
 // (handles.closedForRoom). It makes those dormant that all routes have delivered and saved
-// completely. It does nothing while a route is not open, a file awaits a successor, or a possible
-// copy is held back.
+// completely. It does nothing while a route is not open, while the data of a lost file is searched
+// for, or while a possible copy is not read yet.
 func (z *dormant) retireIdle() {
 	c := z.c
 	saved := false

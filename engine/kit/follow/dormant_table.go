@@ -102,7 +102,8 @@ func (t *dormantTable) remove(key fileid.Key) {
 	t.free = append(t.free, i)
 }
 
-// each calls found with every record until found returns false. found may remove its argument.
+// each calls found with every dormant file until found returns false. found may remove the file
+// that it gets.
 func (t *dormantTable) each(found func(*dormantFile) bool) {
 	for _, list := range t.chunks {
 		for i := range list {
@@ -113,8 +114,8 @@ func (t *dormantTable) each(found func(*dormantFile) bool) {
 	}
 }
 
-// ofStem appends records of files with the given stem (name) to dst. The parameter most limits
-// their number.
+// ofStem appends to dst the records of files with a stem (the parameter name), such as app for
+// app.log. The parameter most limits their number.
 func (t *dormantTable) ofStem(dst []dormantFile, name string, most int) []dormantFile {
 	i, ok := t.stems[hashOf(name)]
 	if !ok {

@@ -146,9 +146,9 @@ func TestRenamedAsItIsGivenUp(t *testing.T) {
 }
 
 // TestRewrittenFileIsFoundOnce checks a file that was emptied, written to and renamed to an
-// unlisted name while nothing ran. It must not be delivered twice. The waiting times of the file
-// and of its old data end together, but the wait for the old data is extended. The reason is a new
-// file that may be a copy of the old data, and that cannot be read.
+// unlisted name while nothing ran. It must not be delivered twice. The waits for the file and for
+// its old data should end together. But a new file, which may be a copy of the old data and cannot
+// be read, prolongs the wait for the old data.
 func TestRewrittenFileIsFoundOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)

@@ -142,8 +142,8 @@ func (s *identities) forget(text string) {
 	}
 }
 
-// noteDormant notes that a dormant file has the id of e. The id belongs to this file even if no
-// cursor refers to e.
+// noteDormant notes that a dormant file (one that is only listed until it changes) has the id of e.
+// The id belongs to this file even if no cursor refers to e.
 func (s *identities) noteDormant(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,9 +178,9 @@ func (s *identities) get(text string) *Entry {
 	return s.byID[text]
 }
 
-// ref counts one more cursor of e. e.sealed may have entries of closed readers that have read the
-// file to its end. ref removes these entries, and no longer counts their cursors: when the next
-// reader of the same route reaches the end of the file, it adds an entry again.
+// ref counts one more cursor of e. The list e.sealed has the readers that have read the file to its
+// end. ref removes the closed readers from it, and no longer counts their cursors: the next reader
+// of the same route is added when it reaches the end of the file.
 func (s *identities) ref(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +196,8 @@ func (s *identities) ref(e *Entry) {
 	e.refs += 1 - (before - len(e.sealed))
 }
 
-// close removes the identities that withoutFile returns, because the next reader adds them again
-// from its stored progress. It detaches the others from their files.
+// close removes the identities without a file (see withoutFile), because the next reader adds them
+// again from its stored progress. It detaches the other identities from their files.
 func (s *identities) close() {
 	for _, e := range s.withoutFile() {
 		s.drop(e)

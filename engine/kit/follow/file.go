@@ -38,8 +38,8 @@ type file struct {
 	// none
 	unread   time.Duration
 	nameless time.Duration // its name is gone since then
-	// time until which the file is held back as a possible copy, or awaits a successor; 0 if
-	// neither is the case
+	// time until which the file is held back as a possible copy, or awaits a successor (another
+	// file with its data); 0 if neither is the case
 	held    time.Duration
 	trouble *trouble // nil: it could be read
 	extras  *extras  // nil: nothing of it was needed
@@ -154,8 +154,8 @@ func (f *file) readFull(buf []byte, off int64) error {
 	return lines.ReadFull(f.data(), buf, off)
 }
 
-// fits reports whether the file contains the read data described by p. buf must have room for the
-// bytes before the fingerprint's position.
+// fits reports whether the file contains the data that the fingerprint p was made of. buf must have
+// room for the bytes that p hashes before its position.
 func (f *file) fits(p fileid.Fingerprint, head, buf []byte) (bool, error) {
 	n, off, end := p.Wants()
 	if len(head) < n || f.view != nil && !p.FitsHead(head) { // before decompressing all

@@ -45,8 +45,8 @@ func TestGivenUpAndFoundByAnotherRoute(t *testing.T) {
 }
 
 // TestIdentifiedAfterAnotherRouteFoundIt checks a file that was moved before the second route first
-// read it. The next process must find the file at the location where the first route found it. The
-// mark of the second route names that location.
+// read it. The mark of the second route must name the location where the first route found the
+// file, so that the next process finds it there.
 func TestIdentifiedAfterAnotherRouteFoundIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -123,8 +123,8 @@ func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 }
 
 // TestIncompleteUnlistedCopy checks an incomplete copy with an unlisted name. It grows while the
-// route looks at it to find the data of its original. Reading continues at the last position in the
-// original, not at an earlier one.
+// route looks at it to find the data of its original. Reading must continue at the last position
+// that the route has read in the original, not at an earlier one.
 func TestIncompleteUnlistedCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})

@@ -324,8 +324,8 @@ func newRoute(t *testing.T, s *follow.Catalogue, stored map[string]stream.Mark) 
 	return r
 }
 
-// knows returns the options of a route with the given stored marks, by partition id. A stored mark
-// may lack its partition id. The function Resume sets it, as the engine's does.
+// knows returns the options of a route with the given stored marks, by partition id. The marks may
+// lack the id. Resume then adds it to its result, as the Resume of the engine does.
 func knows(stored map[string]stream.Mark) stream.OpenOptions {
 	return stream.OpenOptions{
 		Known: func(yield func(stream.Mark) bool) {

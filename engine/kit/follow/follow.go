@@ -110,9 +110,9 @@ type Growing struct {
 	// GoneWait.
 	PartialWait time.Duration
 	GoneWait    time.Duration // a file without a listed name ends after this long without change
-	// CopyWait is the time for which a file with the same content as another one is held back,
-	// because it may be a copy that a rotation makes. An awaiting file waits at least as long for
-	// its successor.
+	// CopyWait is the time for which a file with the same content as another one is held back (not
+	// read). It may be a copy that a rotation makes. A file that has lost its name or its content
+	// waits at least as long for such a copy.
 	CopyWait      time.Duration
 	DeletedMax    int64  // bytes that deleted files may hold
 	DeletedBeyond Beyond // the action when they hold more

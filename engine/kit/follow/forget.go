@@ -123,8 +123,9 @@ func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 }
 
 // partitions returns, for each partition that the route has stored or reads, the inode that has its
-// data. It omits the partitions of awaiting files, and those for which awaitDone was called. It
-// also omits those of files that can no longer be read and are not sealed yet.
+// data. The method sweep looks for these inodes. The partitions of awaiting files are omitted, and
+// those of completed files that wait for the other routes (see awaitDone). Those of files that can
+// no longer be read and are not sealed yet are omitted as well.
 func (r *Reader) partitions() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	for id := range r.forgets.stored {
@@ -181,8 +182,8 @@ type progressOf struct {
 	id string
 }
 
-// awaitDone notes that a cursor is at the end of its file, and that the route has not saved this
-// yet.
+// awaitDone notes that a cursor is at the end of its file. The progress of the file is deleted only
+// after the route has saved this.
 func (r *Reader) awaitDone(cur *cursor) {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()

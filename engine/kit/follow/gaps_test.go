@@ -295,8 +295,8 @@ func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 
 // TestCopyIsDeletedWhileItIsHeldBack checks two copies of a deleted file. One of them continues the
 // file, and the other is held back: it is not read for the time copy_wait, because it may be a
-// copy. One copy is deleted, and no route lists the files until this time is over. The routes then
-// know of the deletion only by the open handle.
+// copy. One copy is deleted, and no route lists the files until this time is over, so that only the
+// open handle shows the deletion. No line may be lost or delivered again.
 func TestCopyIsDeletedWhileItIsHeldBack(t *testing.T) {
 	for _, deleted := range []string{"a.log.1", "a.log.2"} {
 		t.Run(deleted, func(t *testing.T) {

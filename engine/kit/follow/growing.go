@@ -131,7 +131,8 @@ func (g *growing) endEmpty(f *file, now time.Duration) {
 }
 
 // reach stats a file without a listed name by its handle, and reports whether it could. A closed
-// file is reopened by its unlisted name. If that name is gone, the file becomes an awaiting file.
+// file is reopened by its unlisted name, one that the source does not read. If that name is gone as
+// well, the file awaits a successor: another file with the same data.
 func (g *growing) reach(f *file) bool {
 	if g.c.handles.restat(f) {
 		return true
@@ -257,9 +258,9 @@ func (g *growing) readByHandle(f *file) {
 // keepUnread handles a file that has lost its name before it was identified. If the file is already
 // read by its handle, keepUnread does nothing and returns false. Any other open file is read by its
 // handle from now on, unless it was held back as a possible copy or another file has its data. All
-// others become awaiting files, because the inode may be found under an unlisted name. Examples: a
-// file that was last seen empty may have been written to since, and the new name of a held-back
-// file may show whether it is a copy.
+// others wait for a file with the same data, because the inode may be found under an unlisted name.
+// Examples: a file that was last seen empty may have been written to since, and the new name of a
+// held-back file may show whether it is a copy.
 func (g *growing) keepUnread(f *file) bool {
 	c := g.c
 	if f.isUnlisted() && f.handle != nil {

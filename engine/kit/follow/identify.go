@@ -84,10 +84,10 @@ func (n *identifier) file(f *file, l *filler) bool {
 	}
 }
 
-// recognise makes f the file of all[0] if f contains the data that the routes have read. The
-// parameter all lists the identities that match f by stat and head. There may be several, because
-// states of old versions may have several ids for one file. If the progress of a route has another
-// of these ids, the route keeps it. If all[0] turns out not to belong to f, recognise returns
+// recognise makes f the file of the identity all[0] if f contains the data that the routes have
+// read. The parameter all lists the identities that match f by stat and head. There may be several,
+// because states of old versions may have several ids for one file. A route with progress under
+// another of these ids keeps that id. If all[0] turns out not to belong to f, recognise returns
 // false, and the caller tries again.
 func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error) {
 	c, e := n.c, all[0]
@@ -131,8 +131,8 @@ func (n *identifier) mismatch(f *file, e *Entry, why string) {
 	}
 }
 
-// isStillListed reports whether the inode of an id is listed and not recognised yet, or is a
-// dormant file with the id of e.
+// isStillListed reports whether the inode of an id may still have the data of e: the inode is
+// listed and not recognised yet, or is a dormant file with the id of e.
 func (n *identifier) isStillListed(e *Entry, id fileid.ID) bool {
 	if f := n.c.table.byKey[id.Key()]; f != nil && f.entry == nil && isOf(id, f.info) {
 		return true
@@ -141,8 +141,8 @@ func (n *identifier) isStillListed(e *Entry, id fileid.ID) bool {
 	return d != nil && isOf(id, stat{Dev: id.Dev, Ino: id.Ino, Birth: d.birth}) && d.text == e.text
 }
 
-// recogniseAwaited makes f, which has the inode of the awaiting file w, the successor of w if f
-// contains the read data.
+// recogniseAwaited makes f the successor of the awaiting file w if f contains the data that was
+// read of w. w has lost its name or its content, and f has the inode of w.
 func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
 	c := n.c
 	if f.view != nil || w.blank() { // how much of it there is may not be known yet
@@ -328,10 +328,10 @@ const recogniseTries = 3
 // reused or if it was rewritten. A file that matches none is identified only after all others,
 // because it may be a copy of one of them.
 //
-// If a file was deleted since it was listed, it awaits its successor from now on. recogniseAll does
-// not leave this to the next listing, because the copy may be listed already. If a file cannot be
-// matched now, it is looked at again after the next listing. A copy of such a file is read as a new
-// file meanwhile.
+// If a file was deleted since it was listed, it waits for a file with the same data from now on.
+// recogniseAll does not leave this to the next listing, because the copy may be listed already. If
+// a file cannot be matched now, it is looked at again after the next listing. A copy of such a file
+// is read as a new file meanwhile.
 func (n *identifier) recogniseAll(files []*file) {
 	c := n.c
 	n.meeting = true
@@ -361,7 +361,7 @@ func (n *identifier) knownAs(f *file) []*Entry {
 }
 
 // lostKnown handles a file f that lost its name before it was looked at. f may be one of several
-// files of earlier runs. All of these await their successors from now on.
+// files of earlier runs. From now on, all of these wait for files with their data.
 func (n *identifier) lostKnown(f *file) {
 	for _, e := range n.knownAs(f) {
 		w := n.c.rotation.awaitStored(e, "a file of an earlier run is gone")

@@ -37,16 +37,16 @@ func (s *identities) matching(key fileid.Key, is func(fileid.ID) bool) []*Entry 
 	return out
 }
 
-// liesAt reports whether the given function returns true for any inode that may hold the data of e.
-// The argument of the function is the id of e with that inode.
+// liesAt reports whether one of the inodes that may hold the data of e meets a condition. The
+// condition is a function that gets the id of e with that inode.
 func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
 	return is(e.id) || slices.ContainsFunc(e.others, is)
 }
 
-// store returns the identity for stored progress. It returns nil if the file was read to its end or
-// given up. given is the id that the file got first. moved is the same id, but with the inode of
-// the file that has the data now. It equals given unless the data is in another file, such as a
-// copy.
+// store returns the identity for stored progress, and creates it if there is none. It returns nil
+// if the file was read to its end or given up. given is the id that the file got first. moved is
+// the same id, but with the inode of the file that has the data now. It equals given unless the
+// data is in another file, such as a copy.
 func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
-// moveThrice moves a.log, which contains the text of the constant three. It moves the file three
-// times by copying and deleting it. After each copy only route a looks. After each deletion both
-// routes look.
+// moveThrice moves a.log, with the text of the constant three, to a.log.1, then to a.log.2 and then
+// to a.log.3. For each move it copies the file, lets route a look, deletes the original, and lets
+// both routes look. Each look takes the time gap.
 func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	t.Helper()
 	for _, move := range [][2]string{{"a.log", "a.log.1"}, {"a.log.1", "a.log.2"}, {"a.log.2", "a.log.3"}} {

@@ -201,7 +201,8 @@ func (d *folder) open(s *follow.Catalogue, name string, stored map[string]stream
 	return r
 }
 
-// setProgress sets the progress of a route in the checkpoint. The caller may still add to marks.
+// setProgress sets the progress of a route in the checkpoint. It does not copy the map marks, so
+// marks that the caller adds later count as well.
 func (d *folder) setProgress(route string, marks map[string]stream.Mark) {
 	if d.saved == nil {
 		d.saved = make(map[string]map[string]stream.Mark)
@@ -217,7 +218,7 @@ func (r *route) forget() {
 }
 
 // TestOnceDropsProgressOfWhatIsGone checks that a finite run (Once) drops the progress of a deleted
-// file. The wait for its copy and the run may end with the same listing.
+// file, even if the listing that ends the wait for its copy also ends the run.
 func TestOnceDropsProgressOfWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)

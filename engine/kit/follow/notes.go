@@ -67,8 +67,8 @@ func (n *notes) set(t *note, fingerprint fileid.Fingerprint) {
 	t.fingerprint = fingerprint
 }
 
-// grow replaces the hash of the file's head (its first bytes) in the fingerprint at the cursor, if
-// head is longer than the hashed head.
+// grow updates the fingerprint at the cursor of a file that has grown. If head, the first bytes of
+// the file, is longer than the bytes hashed so far, grow replaces their hash by that of head.
 func (n *notes) grow(t *note, head []byte) {
 	if len(head) <= t.fingerprint.Head {
 		return
@@ -78,8 +78,9 @@ func (n *notes) grow(t *note, head []byte) {
 	t.fingerprint = t.fingerprint.WithHead(head)
 }
 
-// await keeps the earlier fingerprints of t until move or shorten is called, even if they are below
-// the watermark. They show how many bytes of the file a copy has.
+// await is called when the file of t is deleted or rewritten, and a copy of its data is awaited. It
+// keeps the earlier fingerprints of t until move or shorten is called, even those below the
+// watermark: they show how many bytes of the file a copy has.
 func (n *notes) await(t *note) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,8 +167,9 @@ func (r *Reader) Metadata(m stream.Mark) string {
 	return r.notes.at(m.Part.ID, m.Watermark.Num).String()
 }
 
-// setFingerprint makes the fingerprint for a position (the parameter at). It hashes head, the first
-// bytes of the file, and the bytes before the position, which it reads.
+// setFingerprint makes the fingerprint for a position (the parameter at), and stores it as the one
+// at the cursor. It hashes head, the first bytes of the file, and the bytes before the position,
+// which it reads.
 func (cur *cursor) setFingerprint(at int64, head []byte) error {
 	before := make([]byte, min(at, fileid.MaxBefore))
 	if err := cur.f.readFull(before, at-int64(len(before))); err != nil {
@@ -190,10 +192,10 @@ func (f *file) fingerprintAt(at int64, head []byte) (fileid.Fingerprint, error) 
 	return p.WithPlace(at, before), nil
 }
 
-// remember records the data of the last Fill, which began at a given position (before). The filler
-// has this data if Fill has decoded or joined records (see lines.Filler.Seen). Otherwise, the data
-// is at the end of b's data, unless a line end was added, a record was cut or a range was skipped.
-// In these three cases the file's bytes before the cursor are unknown.
+// remember updates the fingerprint at the cursor with the data that the last Fill has read, from a
+// given position (before) on. The filler has this data if Fill has decoded or joined records (see
+// lines.Filler.Seen). Otherwise it is at the end of b.Data. In three cases it is not there, and the
+// fingerprint stays: a line end was added, a record was cut, or a range was skipped.
 func (cur *cursor) remember(b *stream.Batch, before int64) {
 	r, n := cur.r, len(b.Spans)
 	if cur.pos.Next == before || n == 0 || b.Spans[n-1].Part.ID != cur.part.ID {

@@ -150,10 +150,10 @@ func (w *rotator) begin() {
 }
 
 // rotate switches to a new file, in one of four ways. A file gets an unlisted name only when each
-// route has stored a mark by which the next process can recognise it. The mark may be of present
-// content that was read. It may also be of content from before the file was emptied, as long as the
-// route still awaits that content. Once the route has given up that content, its mark is finished
-// and removed. The next process then cannot distinguish an emptied, unread file from a new one.
+// route has stored a mark by which the next process can recognise the file. A mark of the file's
+// present content is sufficient. So is a mark of the content from before the file was emptied, as
+// long as the route awaits a copy of that content. Once the route has given up that content, its
+// mark is removed. The next process then cannot distinguish an emptied, unread file from a new one.
 //
 // All names of a file are derived from its first one. A copy that gets an unrelated name before any
 // route could compare it is a separate file, since two files may have equal content.

@@ -28,9 +28,10 @@ type rotation struct {
 	folderMissing bool // folders of awaiting files are not there
 }
 
-// tried is the state of an unlisted file when it was last looked at, and was not found to continue
-// an awaiting file. The file is looked at again only if it has changed, if it could not be read, or
-// if other files await a successor now.
+// tried is the state of an unlisted file (one that the source does not read) when it was last
+// looked at. It was then not found to have the data of an awaiting file, which has lost its name or
+// its content. The unlisted file is looked at again only if it has changed, if it could not be
+// read, or if other files await a successor now.
 type tried struct {
 	size    int64
 	time    time.Time
@@ -121,9 +122,9 @@ func (t *rotation) wait(w *file) {
 	t.c.pace.soon()
 }
 
-// awaitStored returns an awaiting file for an identity of earlier runs, for which a successor is
-// then searched. It returns nil if, by the stored progress, every route has read the file to its
-// end.
+// awaitStored makes a file of earlier runs, with the identity e, await a successor (another file
+// with the same data), and returns the record of the awaiting file. It returns nil if, by the
+// stored progress, every route has read the file to its end.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
@@ -156,9 +157,9 @@ func (t *rotation) unwait(w *file) {
 	delete(t.awaiting, w)
 }
 
-// follow processes the awaiting files. It searches their directories for successors, and gives up
-// the files after their waiting time. It also searches for files of earlier runs that are not
-// listed.
+// follow processes the awaiting files, which have lost their names or their contents. It searches
+// their directories for successors (files with the same data), and gives up the awaiting files
+// after their waiting time. It also searches for files of earlier runs that are not listed.
 func (t *rotation) follow(now time.Duration) {
 	c := t.c
 	if c.lister.searchStored {
@@ -179,8 +180,8 @@ func (t *rotation) follow(now time.Duration) {
 	t.expire(now)
 }
 
-// awaitStoredFiles waits for successors of files that earlier runs have read and the listing does
-// not have.
+// awaitStoredFiles makes the files that earlier runs have read and the listing does not have wait
+// for successors (files with the same data).
 func (t *rotation) awaitStoredFiles() {
 	c := t.c
 	for _, e := range c.ids.withoutFile() {
@@ -202,8 +203,8 @@ func (t *rotation) awaitStoredFiles() {
 	}
 }
 
-// expire gives up awaiting files that have not found a successor within their waiting time. It
-// gives up none before a route has opened.
+// expire gives up awaiting files for which no file with the same data was found within their
+// waiting time. It gives up none before a route has opened.
 func (t *rotation) expire(now time.Duration) {
 	c := t.c
 	if !c.lister.opened {
@@ -261,8 +262,9 @@ func (t *rotation) logRewritten(w *file) {
 	c.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, most))
 }
 
-// sawAll is called when f was read to its end. Awaiting files may have had the inode of f. Since f
-// has other data, the data of these files is no longer searched for in this inode.
+// sawAll is called when f was read to its end. If awaiting files had the inode of f before, f was
+// not recognised as one of them, so it has other data. Their data is then searched for only in
+// other inodes.
 func (t *rotation) sawAll(f *file) {
 	for w := range t.awaiting {
 		if w.entry != nil && isOf(w.entry.id, f.info) &&

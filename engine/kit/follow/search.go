@@ -19,8 +19,9 @@ const (
 	undecided             // it was renamed since, is still being written, or cannot be read
 )
 
-// searchUnlisted looks in the directories of awaiting files for unlisted files that continue them.
-// It also finds compressed files that hold the data of deleted ones.
+// searchUnlisted looks for the data of awaiting files, which have lost their names or their
+// contents. In the directories of these files, it looks at unlisted files (those that the source
+// does not read). It also finds compressed files that hold the data of deleted ones.
 func (t *rotation) searchUnlisted(deleted []*file) {
 	c := t.c
 	waiting := len(t.awaiting) + len(deleted)
@@ -89,8 +90,8 @@ func (t *rotation) isInPlace(w *file) bool {
 	return w.entry == nil || w.entry.phase == known
 }
 
-// is reports whether the unlisted file s is the awaiting file w itself rather than a copy of it.
-// Only the stat of s is compared.
+// is reports whether the unlisted file s is the awaiting file w itself, under another name, rather
+// than a copy of it. Only the stat of s is compared.
 func (t *rotation) is(w *file, s Listed) bool {
 	if w.entry == nil {
 		return sameFile(w.info, statOf(s.Info))
@@ -106,9 +107,9 @@ func (t *rotation) newUnlisted(s Listed) *file {
 	return f
 }
 
-// tryUnlisted follows the unlisted file f if it continues an awaiting file, or if it is one that
-// was rewritten (see isRewritten). The parameter at lists the awaiting files that had the inode of
-// f.
+// tryUnlisted follows the unlisted file f if it continues an awaiting file, which has lost its name
+// or its content. It also follows f if f is an awaiting file that was rewritten (see isRewritten).
+// The parameter at lists the awaiting files that had the inode of f.
 func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	c := t.c
 	if c.table.byKey[keyOf(f.info)] != nil {
@@ -142,9 +143,10 @@ func (t *rotation) tryUnlisted(f *file, s Listed, at []*file) outcome {
 	return result
 }
 
-// recogniseUnlisted makes the unlisted file f the successor of an awaiting file that it continues.
-// The parameter same lists the awaiting files that had the inode of f, and the first suitable one
-// is used. If the list is empty, f may be a copy of an awaiting file with a related name.
+// recogniseUnlisted makes the unlisted file f the successor of an awaiting file (one that has lost
+// its name or its content) if f has its data. The parameter same lists the awaiting files that had
+// the inode of f, and the first suitable one is used. If the list is empty, f may be a copy of an
+// awaiting file with a related name.
 func (t *rotation) recogniseUnlisted(f *file, same []*file) outcome {
 	c := t.c
 	if !c.handles.refresh(f) {
@@ -215,7 +217,7 @@ func (t *rotation) isRewritten(f *file, same []*file, result outcome) bool {
 }
 
 // continueRelated makes f the successor of an awaiting or held file (see isHeld) with a related
-// name, if f contains the data of that file.
+// name, if f contains the data of that file. Example: app.log is related to app.log.1.
 func (t *rotation) continueRelated(f *file, head []byte) outcome {
 	k, v := &t.c.copies, verdict{unlisted: true}
 	for _, e := range k.relatedEntries(f, head) {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestRotatedAfterTheFirstListing checks files of an earlier run that are rotated after the first
-// listing, but before the first look at them.
+// listing, but before the first look at them. Each new line must be delivered once.
 func TestRotatedAfterTheFirstListing(t *testing.T) {
 	const grown = "4 four\n"
 	for _, tt := range []struct {

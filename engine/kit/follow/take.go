@@ -159,8 +159,9 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 
 // verifiedLater reports whether verifyRead may check after the read that a growing file still has
 // its delivered data. A check before the read would cost as many system calls as the read itself.
-// With framing, the check must come first, because framing may fail on the bytes of another file.
-// The check must also come first if the read depends on the state of the file.
+// The check must come first with framing, which may fail on the bytes of another file. It must also
+// come first in special cases, for example if the file is sealed or compressed, or if bytes must be
+// skipped.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
 	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||
@@ -210,7 +211,7 @@ func (cur *cursor) fillVerified(b *stream.Batch, end ending, later bool) (lines.
 // atOnce is the maximum number of unread bytes that are read by one system call together with the
 // delivered bytes before them. A larger read takes so long that the file may be emptied and
 // rewritten meanwhile. After a larger read, a second call therefore verifies the delivered bytes.
-// It costs little in comparison.
+// This call takes little time compared with the read.
 const atOnce = 64 << 10
 
 // verifyRead reports whether the file still has the data that was delivered before the last Fill,

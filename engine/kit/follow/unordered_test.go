@@ -28,7 +28,8 @@ func newUnordered(rnd *rand.Rand) *unordered {
 	return &unordered{rnd: rnd, parts: make(map[string]*account)}
 }
 
-// limits returns the limits of the next batch. Unordered batches are small, so that there are many.
+// limits returns the limits of the next batch. If the batches settle in random order, they are
+// small, so that there are many.
 func (r *route) limits() stream.BatchLimits {
 	if r.unordered == nil {
 		return stream.BatchLimits{}

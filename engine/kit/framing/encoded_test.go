@@ -328,7 +328,8 @@ func model(encoding string, data []byte) []string {
 	return list
 }
 
-// FuzzEncodings compares the records of a file of arbitrary bytes with those of the naive reader.
+// FuzzEncodings compares the records of a file of arbitrary bytes with those of a naive reader
+// (model), which decodes the whole file before it splits it.
 func FuzzEncodings(f *testing.F) {
 	names := []string{"utf-8", "utf-16le", "utf-16be", "latin-1"}
 	f.Add(uint8(0), []byte("a\xff\r\n\nb"), uint64(1))

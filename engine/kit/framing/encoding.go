@@ -127,7 +127,8 @@ func (c charset) decode(dst, data []byte, onBad bad) (out []byte, at int) {
 	return dst, at
 }
 
-// plain returns the length of data's ASCII prefix. It returns 0 in encodings with two-byte units.
+// plain returns the length of data's ASCII prefix, which is the same in UTF-8. It returns 0 in
+// encodings with two-byte units.
 func plain(c charset, data []byte) int {
 	if c.wide() {
 		return 0

@@ -28,15 +28,15 @@ func newAdvert() *advert {
 	return &advert{sender: hex.EncodeToString(id)}
 }
 
-// networkDrift bounds how fast the stored network time grows. One response can raise it by at most
-// 1/256 of its value.
+// networkDrift bounds how fast the stored network time (the minimum of recent round trips) grows.
+// One response can raise it by at most 1/256 of its value.
 const networkDrift = 1.0 / 256
 
 // unitRecords is the unit in which the sink states the cost of a batch.
 const unitRecords = "records"
 
 // setHeader sets the header [stream.SenderHeader]: the sender's name, the cost of the batch and, if
-// it is known, the network time.
+// it is known, the network time (a round trip without the time at the receiver).
 func (a *advert) setHeader(h nethttp.Header, records int) {
 	value := a.sender + "; unit=" + unitRecords + "; cost=" + strconv.Itoa(records)
 	if n := time.Duration(a.network.Load()); n > 0 {

@@ -77,8 +77,8 @@ func (b *body) recordSent(err error) {
 }
 
 // awaitSent waits until the whole request has been written. It returns an error in three cases: a
-// write fails, ctx ends, or the body makes no progress for stallPatience (2 s). A direct write
-// counts as progress only when it ends.
+// write fails, ctx ends, or the body makes no progress for stallPatience (2 s). A write directly
+// from the memory of the body (see beginWrite) counts as progress only when it ends.
 func (b *body) awaitSent(ctx context.Context) error {
 	select {
 	case err := <-b.sent: // the usual case
@@ -113,7 +113,8 @@ func (b *body) progress() int {
 // release ends the use of the body's data, so that the caller can use its memory again. First it
 // waits up to bodyPatience (100 ms) until net/http has closed the body, because only then can the
 // connection serve another request. If net/http has still not closed it, release aborts the request
-// with cancel. It also closes the connection if a direct write of the body is running.
+// with cancel. If a goroutine is writing directly from this memory (see beginWrite), release also
+// closes the connection.
 func (b *body) release(cancel context.CancelFunc) {
 	if b.releaseIfClosed() {
 		return // the usual case: a receiver that responds has read everything
@@ -141,8 +142,9 @@ func (b *body) releaseIfClosed() bool {
 	return true
 }
 
-// breakOff makes further reads of the body fail. If a direct write of the body to a connection is
-// running, breakOff closes the connection and waits for the end of the write.
+// breakOff makes further reads of the body fail. If a goroutine is writing directly from the memory
+// of the body to a connection (see beginWrite), breakOff closes the connection and waits for the
+// end of the write.
 func (b *body) breakOff() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -103,8 +103,9 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 type answer struct {
 	Response
 	report stream.Report
-	// unsent is the reason why the request was not written completely, or nil if it was. With
-	// HTTP/1, it is nil as well if the response cannot acknowledge the batch.
+	// unsent is the reason why the request was not written completely, or nil if it was. If the
+	// status of a response says that the batch was not delivered, the reason does not matter. With
+	// HTTP/1, unsent is then always nil.
 	unsent error
 }
 

@@ -137,8 +137,8 @@ func TestDiscoveredLater(t *testing.T) {
 		net.SRV{Target: "b.test", Port: 8002})
 	all := []string{"https://127.0.0.1:8001/", "https://127.0.0.1:8002/", "https://127.0.0.2:8002/"}
 	f.want(all...)
-	// The workers of a target stay while its lookup fails, and the others change. The lookup counts
-	// as failed.
+	// The workers of an SRV target stay while its lookup fails, and the other workers change. The
+	// lookup counts as failed.
 	failed := f.counted("lookups_failed")
 	dns.FailName("b.test", true)
 	dns.Set("a.test", "127.0.0.1", "127.0.0.3")
@@ -151,8 +151,8 @@ func TestDiscoveredLater(t *testing.T) {
 	f.want(all[0], "https://127.0.0.3:8001/")
 }
 
-// TestDiscoveredIsDialed checks that a request to a discovered worker goes to its address and names
-// the host.
+// TestDiscoveredIsDialed checks that a request to a worker found by DNS goes to the worker's
+// address, and that its Host header has the DNS name.
 func TestDiscoveredIsDialed(t *testing.T) {
 	hosts := make(chan string, 1)
 	server := httptest.NewServer(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter,

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// outcomeOf returns the outcome by the status of a response, and the wait of a throttled one.
+// outcomeOf returns the outcome of a response with the given status and headers. If it is
+// throttled, outcomeOf also returns the time to wait.
 func outcomeOf(status int, keyed bool, retryAfter string) (control.Outcome, time.Duration) {
 	r := &Response{Method: "POST", Endpoint: "http://h/", Status: status, Header: nethttp.Header{}}
 	if retryAfter != "" {

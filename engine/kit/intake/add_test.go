@@ -158,8 +158,8 @@ func TestLostAtStop(t *testing.T) {
 	})
 }
 
-// TestExpandIsBounded checks that a reservation never expands to more records than Submit accepts.
-// So a sender learns of too much data when the reservation expands, and not later.
+// TestExpandIsBounded checks that Expand refuses more bytes of records than Submit accepts, so that
+// a sender of too much data gets the error from Expand already.
 func TestExpandIsBounded(t *testing.T) {
 	in := newIntake(t, intake.Options{}, quiet())
 	const body = 128 << 20

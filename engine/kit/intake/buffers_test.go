@@ -12,7 +12,8 @@ import (
 )
 
 // TestBufferWaitsForEveryRoute checks that the memory of a submission is not reused before the last
-// route has read it. The data of a batch is a copy, and stays unchanged after that.
+// route has read it. A batch has a copy of the data, which must stay unchanged when the memory is
+// reused.
 func TestBufferWaitsForEveryRoute(t *testing.T) {
 	const rounds, size = 50, 4000
 	h := quiet()

@@ -110,9 +110,9 @@ func (r *Reservation) Release() {
 	r.settle(0)
 }
 
-// settle ends the reservation. In the gate, it replaces the reserved bytes by the given number of
-// bytes. This is the size of the submitted data, which counts until all routes have settled the
-// data (delivered, dead-lettered or dropped it). The caller holds the intake's mu.
+// settle ends the reservation. In place of the reserved bytes, the given number of bytes counts
+// against the memory limit: the size of the submitted data. It counts until all routes have settled
+// the data (delivered, dead-lettered or dropped it). The caller holds the intake's mu.
 func (r *Reservation) settle(bytes int64) {
 	g := &r.in.gate
 	g.held += bytes - r.bytes

@@ -203,7 +203,7 @@ func (i *Intake) allDraining() bool {
 
 // Producer registers a goroutine that submits data. If all routes drain and Options.Refuse is not
 // set, the routes end only after all registered goroutines have called done. The goroutine must
-// watch Draining, and call done after its last submission. done may be called twice.
+// watch the channel of Draining, and call done after its last submission. done may be called twice.
 func (i *Intake) Producer() (done func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -25,9 +25,9 @@ const (
 	unknownRetry = 15 * time.Second
 )
 
-// decay reduces p.bytes linearly with the time since the last call. If half of paceMemory has
-// passed since that call, half of the bytes remain. After all of it, none remain. The caller holds
-// p.mu.
+// decay reduces p.bytes linearly with the time since the last call. If half of the duration
+// paceMemory has passed since that call, half of the bytes remain. After all of it, none remain.
+// The caller holds p.mu.
 func (p *Pace) decay(now time.Time) {
 	if past := now.Sub(p.since); past > 0 && !p.since.IsZero() {
 		p.bytes *= max(0, 1-float64(past)/float64(paceMemory))

@@ -23,8 +23,8 @@ type progress struct {
 	reader   *reader // of the current run of the route
 }
 
-// of returns the route's progress in the partition of s. This is the partition of the intake, or
-// that of an identified request.
+// of returns the route's progress in the partition of s. An identified request is a partition of
+// its own. All other submissions are in the partition of the intake.
 func (p *progress) of(s *Submission) *settled {
 	if s.part == &s.in.part {
 		return &p.settled
@@ -175,8 +175,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
-// finish completes the batch. It records the place at which the batch ends, so that the route ends
-// a batch at the same place after a restart. If records are JSON objects, finish adds their fields.
+// finish completes the batch. It records the place at which the batch ends (an offset in the bytes
+// of all submissions), so that the route ends a batch at the same place after a restart. If records
+// are JSON objects, finish adds their fields.
 func (r *reader) finish(b *stream.Batch) {
 	r.in.mu.Lock()
 	r.progress.cuts.Add(r.At)
@@ -386,9 +387,9 @@ func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 	s.mayBeSent = s.mayBeSent || len(r.in.routes) > 1
 }
 
-// beginOdd sets r.ends to the ends of the lines that b already contains. It is called before the
-// first records are added to b that are not all lines. From then on, r.ends determines where the
-// records of b end.
+// beginOdd makes r.ends the list of the ends of all records in b, and enters the lines that b
+// already contains. A batch of lines needs no such list. beginOdd is called before the first
+// records are added to b that are not all lines.
 func (r *reader) beginOdd(b *stream.Batch) {
 	if !r.odd {
 		r.odd = true

@@ -52,8 +52,8 @@ type request struct {
 	time time.Time
 }
 
-// of returns the progress in the partition of the request with the given id. If the id is unknown,
-// nothing is settled in the result.
+// of returns the route's progress in the request with the given id. If the route does not remember
+// the request, the progress is empty: the route has settled no part of the request.
 func (q *requests) of(id string) *settled {
 	if e := q.by[id]; e != nil {
 		return &e.settled

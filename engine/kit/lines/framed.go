@@ -190,8 +190,8 @@ func (l *Filler) handOver(b *stream.Batch) {
 	l.records = l.records[:0]
 }
 
-// forget removes from l the records of the span with the given index in the batch, and of later
-// spans. handOver has not moved these records to the batch yet.
+// forget undoes additions to a batch: it removes from l the records of the span with the given
+// index in the batch, and of later spans. handOver has not moved these records to the batch yet.
 func (l *Filler) forget(span int) {
 	n := len(l.records)
 	for n > 0 && int(l.records[n-1].Span) >= span {

@@ -79,8 +79,9 @@ type Cursor struct {
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
 	searched int64 // if DeadLetter is set: the record at Next has no line end before this
-	// beyond is a number of additional bytes for the first read of the next batch. It is greater
-	// than 0 if a recent batch ended with a long record.
+	// beyond is a number of additional bytes for the first read of the next batch, so that it also
+	// contains the end of a long last record. It is greater than 0 if a recent batch ended with a
+	// long record.
 	beyond int
 	// guess is the estimated size of the next batch in bytes, with a reserve. It is 0 if unknown.
 	guess int

@@ -90,7 +90,8 @@ func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules,
 	}
 }
 
-// check compares batches with the naive records from offset from on, without settled ranges.
+// check compares the records in batches with those that the naive reader finds (recs), from offset
+// from on and without those in the settled ranges (above).
 func check(t *testing.T, batches []*stream.Batch, recs []record, from int64, above []stream.Range) {
 	t.Helper()
 	settled := func(end int64) bool {
@@ -409,7 +410,7 @@ func TestFillAllocations(t *testing.T) {
 }
 
 // TestFillAligned checks that the data of a large batch has the same offset in its memory page as
-// in its page of the file.
+// in its page of the file, for a fast copy (see stream.Batch.Align).
 func TestFillAligned(t *testing.T) {
 	data := bytes.Repeat([]byte("a line of some length\n"), 60_000)
 	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20},

@@ -18,8 +18,8 @@ type lastReads struct {
 const (
 	lastBytes = 64 << 20 // more than the default buffers of a connection
 	lastTime  = time.Second
-	// lastWait is the time in which a read must get data. A read gets data that the system has
-	// already received at once.
+	// lastWait is the time in which a read must get data. It can be short: a read returns at once
+	// if the system has already received data.
 	lastWait = 10 * time.Millisecond
 )
 

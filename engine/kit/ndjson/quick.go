@@ -73,8 +73,8 @@ func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 	return dst, nil
 }
 
-// uncontrolled reports whether s is ASCII without control characters. If s is shorter than a word,
-// it also returns false for a quote or a backslash.
+// uncontrolled reports whether s is ASCII without control characters. If s is shorter than a word
+// (8 bytes), it also returns false for a quote or a backslash.
 func uncontrolled(s []byte) bool {
 	var seen uint64
 	if len(s) < word {

@@ -16,7 +16,8 @@ type operation struct {
 	err  error
 }
 
-// transaction is a commit in progress. delta has the changes to the sums of the store.
+// transaction is a commit in progress. delta has the changes that it makes to the store's totals,
+// which count the deliveries by state.
 type transaction struct {
 	ctx   context.Context
 	s     *Store

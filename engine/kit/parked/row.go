@@ -133,8 +133,9 @@ type Change struct {
 	Entries  []Entry
 }
 
-// Totals are sums over a store. Repeated counts rows. All others except Bytes count source records;
-// see [Row].Weight. Only Waiting, Exhausted and Bytes can decrease. Pruning reduces only Bytes.
+// Totals counts the deliveries of a store by their state. Repeated counts rows, and Bytes is a
+// size. All others count source records: a delivery counts as many times as it has source records
+// (see [Row].Weight). Only Waiting, Exhausted and Bytes can decrease. Pruning reduces only Bytes.
 type Totals struct {
 	Waiting   int64 `json:"parked"`
 	Exhausted int64 `json:"exhausted"` // also counted in Waiting

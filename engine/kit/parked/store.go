@@ -224,7 +224,8 @@ func (s *Store) Close() error {
 // Path returns the path of the file.
 func (s *Store) Path() string { return s.o.Path }
 
-// Totals reads the sums from the file. They include changes by other processes.
+// Totals reads the counts of the deliveries by state from the file. They include changes by other
+// processes.
 func (s *Store) Totals(ctx context.Context) (Totals, error) { return readTotals(ctx, s.read) }
 
 // Refresh updates LastTotals with the changes of other processes. It runs in the queue of writes,
@@ -262,15 +263,15 @@ func readTotals(ctx context.Context, from querier) (t Totals, err error) {
 	return t, rows.Err()
 }
 
-// LastTotals returns the sums as of the last commit of this process. They include changes by other
-// processes up to the last Refresh, or up to Open if there was none.
+// LastTotals returns the counts of the deliveries by state, as of the last commit of this process.
+// They include changes by other processes up to the last Refresh, or up to Open if there was none.
 func (s *Store) LastTotals() Totals {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.totals
 }
 
-// fields returns pointers to the sums in t, by the names that they have in the file.
+// fields returns pointers to the counts in t, by the names that they have in the file.
 func (t *Totals) fields() map[string]*int64 {
 	return map[string]*int64{
 		"waiting":   &t.Waiting,
@@ -290,7 +291,7 @@ func (t *Totals) add(o Totals) {
 	}
 }
 
-// state returns a pointer to the sum in t for deliveries in state s.
+// state returns a pointer to the count in t of the deliveries in state s.
 func (t *Totals) state(s State) *int64 {
 	switch s {
 	case Done:

@@ -131,7 +131,9 @@ func TestStoreSurvivesReopening(t *testing.T) {
 	}
 }
 
-// TestDueByHost checks that due deliveries come by host, the earliest first, and none early.
+// TestDueByHost checks that Hosts returns the hosts with waiting deliveries page by page, and that
+// Due returns the due deliveries of one host and none before its time. Next must return the next
+// due time, and an operator's Retry must make a delivery due at once.
 func TestDueByHost(t *testing.T) {
 	s := open(t, path(t), 0)
 	add(t, s, rows(0, 9))
@@ -253,7 +255,8 @@ func TestCancelWhileInFlight(t *testing.T) {
 	}
 }
 
-// TestTotalsAgree compares the sums with the rows after concurrent changes.
+// TestTotalsAgree checks after concurrent changes that the stored counts (Totals) agree with the
+// rows.
 func TestTotalsAgree(t *testing.T) {
 	s := open(t, path(t), 0)
 	var wg sync.WaitGroup
@@ -316,8 +319,8 @@ func TestTotalsAgree(t *testing.T) {
 	}
 }
 
-// TestRefresh checks that sums that are reread during commits neither miss a commit nor count it
-// twice.
+// TestRefresh calls Refresh, which rereads the counts of deliveries, during commits. The counts
+// must contain each commit once.
 func TestRefresh(t *testing.T) {
 	s := open(t, path(t), 0)
 	var wg sync.WaitGroup

@@ -15,7 +15,8 @@ import (
 
 var errBroken = errors.New("broken")
 
-// counter answers every statement with rows that hold their number, and records the arguments.
+// counter is a connection that answers every query with one row for each of the numbers from 1 to
+// rows, and records the arguments.
 type counter struct {
 	rows   int
 	fails  int // number of the row that cannot be read, from 1; 0 means none

@@ -142,9 +142,9 @@ var expiredText = `SELECT part FROM $marks WHERE route = ? AND part LIKE '` + re
 	`' AND part > ? AND name LIKE '` + arrival + `%' AND name < ? ORDER BY part LIMIT ` +
 	strconv.Itoa(maxExpired)
 
-// Statements that all dialects have in common. Their only argument is the route, except in
-// moveMarks and moveSpans, and where a part follows. moveMarks and moveSpans have two arguments:
-// the new and the old route.
+// Statements that all dialects have in common. In the first group, the only argument is the route,
+// except in moveMarks and moveSpans, which have the new and the old route. In the second group, the
+// arguments are the route and the id of a partition (part).
 const (
 	routeText   = `SELECT format, epoch FROM $routes WHERE route = ?`
 	marksText   = `SELECT part, name, num, "key" FROM $marks WHERE route = ?`

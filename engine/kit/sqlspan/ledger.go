@@ -55,8 +55,9 @@ type Ledger struct {
 	fence string // key of the row with the epoch; equal to route unless keep is set
 
 	// keep and own are set only in a ledger of RequestFormat. keep is the time for which requests
-	// are kept, and own is the id of this process. In RoutesTable, the statements of byRoute lock
-	// the row with the ledger's Name. Those of d lock the row with the key fence.
+	// are kept, and own is the id of this process. The statements of byRoute lock the row in
+	// RoutesTable that all processes share, with the ledger's Name as its key. Those of d lock the
+	// row of this process, with the key fence.
 	keep    time.Duration
 	own     string
 	byRoute Dialect
@@ -251,9 +252,9 @@ func advance(ctx context.Context, l *Ledger, s Session, alone []Statement,
 	return format, epoch, err
 }
 
-// convert converts the ledger from Format to another format, in a transaction with change. It
-// fences every process that has loaded the ledger in the old format: each transaction of such a
-// process has ended, or will find a different epoch and fail.
+// convert converts the ledger from Format to another format. For this it calls the function change
+// in a transaction. convert fences every process that has loaded the ledger in the old format: each
+// transaction of such a process has ended, or will find a different epoch and fail.
 func convert(ctx context.Context, l *Ledger, s Session, to int64, change func() error) error {
 	var format, epoch int64
 	err := s.Run(ctx, l.readRoute(l.Name, "", &format, &epoch))
@@ -509,8 +510,8 @@ func (l *Ledger) Add(ctx context.Context, s Session, b *stream.Batch) (Presence,
 	return judge(ctx, l, s, b, own, c)
 }
 
-// move returns the statements that move the entries of another route to this ledger. condition is
-// "" or further SQL that the entries must meet.
+// move returns the statements that move the marks and spans of the route with the key from to this
+// ledger. condition is "", or further SQL for the WHERE clause that selects them.
 func move(l *Ledger, from, condition string) []*Statement {
 	args := []any{l.route, from}
 	return []*Statement{{SQL: l.d.shared(moveMarks + condition), Args: args},

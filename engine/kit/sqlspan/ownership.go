@@ -16,8 +16,9 @@ type ownership struct {
 	confirmed  bool // until then, this process must not write to the partition
 }
 
-// confirmed returns the ownership of a partition in a confirmed assignment. If it returns false,
-// this process must not write spans of the partition.
+// confirmed returns the ownership of a partition under an assignment by the broker. It returns
+// false unless the engine has confirmed the assignment (see Confirm). This process must then not
+// write spans of the partition.
 func confirmed(l *Ledger, assignment uint32, part string) (ownership, bool) {
 	loaded, _ := l.owners.Load(assignment)
 	own, ok := loaded.(ownership)

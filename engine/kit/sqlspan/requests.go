@@ -213,8 +213,8 @@ func without(r stream.Range, ranges []stream.Range) (left []stream.Range) {
 }
 
 // insertRows stores spans, and does not check whether the ledger already contains ranges of them.
-// The transaction must have locked their partitions: the rows of requests in the marks table, or
-// the epochs.
+// The transaction must have locked their partitions. For requests, it has locked their rows in the
+// marks table. For other partitions, it has locked the epochs.
 func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
@@ -223,9 +223,9 @@ func insertRows(ctx context.Context, l *Ledger, s Session, spans []stream.Span) 
 }
 
 // remaining reports which records of b must be written if the ledger already contains a part of b.
-// missing has the ranges that it lacks. If all kept records are missing, the result is None. If
-// none are, for example because there are none, it is Part. Otherwise the error is a [stream.Split]
-// into the stored and the missing records.
+// missing has the ranges that it lacks. If all kept records are missing, the result is None. If no
+// kept record is missing, for example because b has none, it is Part. Otherwise the error is a
+// [stream.Split] into the stored and the missing records.
 func remaining(l *Ledger, b *stream.Batch, missing []stream.Span) (Presence, error) {
 	ranges := make(map[string][]stream.Range)
 	for i := range missing {

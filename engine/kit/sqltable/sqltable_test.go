@@ -213,8 +213,9 @@ func FuzzFits(f *testing.F) {
 	})
 }
 
-// TestNeedsExtra checks that only values that a JSON column could store ask for this column. A NUL
-// byte and a missing key are faults of the record. A parsed record without fields has no message.
+// TestNeedsExtra checks that a refused record asks for the JSON column (NeedsExtra) only if this
+// column could store the refused value. It could not store a NUL byte, and a missing key is a fault
+// of the record. A parsed record without fields has no message that could be stored either.
 func TestNeedsExtra(t *testing.T) {
 	table := func(c ...Column) *Table {
 		out := NewTable(&Dialect{NoNUL: true}, c, "_extra", JSONColumn)

@@ -11,8 +11,8 @@ const (
 	// aheadFrom is the number of decompressed bytes after which a goroutine decompresses the next
 	// chunks in advance. For smaller files a goroutine costs more than it saves.
 	aheadFrom = chunkSize
-	// aheadLeft is the number of unread bytes of the compressed input below which no such goroutine
-	// is started.
+	// aheadLeft is the number of unread bytes of the compressed input below which no goroutine is
+	// started to decompress in advance.
 	aheadLeft = 256 << 10
 )
 
@@ -82,8 +82,9 @@ func (a *ahead) take() (p piece, ok bool) {
 	}
 }
 
-// begin starts to decompress at the last known mark at or before the offset f.hi. It discards the
-// bytes from the mark to f.hi.
+// begin starts to decompress at the last known mark (a position at which decompression can start)
+// at or before f.hi, the offset of the next byte to decompress. It discards the bytes from the mark
+// to f.hi.
 func (f *File) begin() error {
 	m := f.marks[0]
 	for _, o := range f.marks {
@@ -200,7 +201,8 @@ func (f *File) end() {
 }
 
 // rewind empties the window of decompressed bytes, and makes it begin at off, an offset in the
-// decompressed stream. The next read decompresses again, from a mark at or before off.
+// decompressed stream. The next read decompresses again, from a mark (a position at which
+// decompression can start) at or before off.
 func (f *File) rewind(off int64) {
 	f.end()
 	f.drop(f.hi)

@@ -185,8 +185,8 @@ func (s *stream) readGzip(p []byte) (int, error) {
 	}
 }
 
-// errGarbage means that there are bytes after a member, or after padding, that are not a gzip
-// header.
+// errGarbage means that a gzip member, or the padding after it, is followed by bytes that are not
+// the header of another member.
 var errGarbage = errors.New("the following bytes are not gzip")
 
 // beginMember reads the header of the next gzip member. It returns io.EOF if there is none. Zeros
@@ -246,8 +246,8 @@ func (d *Decoders) keep(chunk []byte) {
 	}
 }
 
-// supply moves stored chunks to a channel until it is full or none is left. Nothing else may send
-// to the channel.
+// supply moves stored chunks to the channel from which a goroutine that decompresses in advance
+// takes them, until the channel is full or no chunk is left. Nothing else may send to the channel.
 func (d *Decoders) supply(free chan<- []byte) {
 	for len(d.chunks) > 0 && len(free) < cap(free) {
 		free <- d.chunk()

@@ -189,9 +189,9 @@ func (f *File) Consumed() int64 {
 }
 
 // ReadAt reads bytes of the decompressed stream. If off is before the window, decompression starts
-// again at the last mark at or before off. The first headSize bytes are kept in addition to the
-// window. At the end of the stream, ReadAt returns io.EOF, even if Err returns a fault of the data.
-// If reading the input has failed, ReadAt returns this error.
+// again at the last known start of a member at or before off. The first headSize bytes are kept in
+// addition to the window. At the end of the stream, ReadAt returns io.EOF, even if Err returns a
+// fault of the data. If reading the input has failed, ReadAt returns this error.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if end := off + int64(len(p)); end <= int64(len(f.head)) {
 		return copy(p, f.head[off:]), nil
@@ -254,7 +254,8 @@ func (f *File) drop(to int64) {
 }
 
 // Close stops the goroutine that decompresses in advance, and frees the memory. It keeps the marks
-// and the description of the input, so that a later Attach can continue.
+// (positions at which decompression can start) and the description of the input, so that a later
+// Attach can continue.
 func (f *File) Close() {
 	f.end()
 	f.drop(f.hi)

@@ -21,8 +21,8 @@ type line struct {
 
 const endOfStream = "(end of stream)"
 
-// sessions reads the recorded sessions in PENSTOCK_RECIPES. It returns the messages of each
-// session, without the `end` lines.
+// sessions reads the recorded sessions in the folder that the environment variable PENSTOCK_RECIPES
+// names. It returns the messages of each session, without the `end` lines.
 func sessions(t *testing.T) [][]line {
 	t.Helper()
 	dir := os.Getenv("PENSTOCK_RECIPES")
