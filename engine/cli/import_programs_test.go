@@ -24,8 +24,9 @@ func device(t *testing.T, name string) uint64 {
 	return uint64(info.Sys().(*syscall.Stat_t).Dev)
 }
 
-// imported imports a program's config, runs the result twice, and returns the delivered data and the
-// notes.
+// imported imports a program's config, and runs the result twice. The import must report that it
+// has carried over the positions of as many files as the argument carried. imported returns the
+// delivered data and the output of the import.
 func imported(t *testing.T, carried int, args ...string) (arrived, said string) {
 	t.Helper()
 	p := realProgram()

@@ -56,8 +56,9 @@ const (
 	keyVarchar = 255
 )
 
-// standardColumns maps the types that sources declare to columns. All others become texts, except
-// those in standard.
+// standardColumns has the MySQL column for each type that sources declare without a length or
+// precision. All other types become texts, except numeric and character varying, which the function
+// standard converts.
 var standardColumns = map[string]sqltable.Column{
 	"smallint":                    {Type: sqltable.Other, Decl: "smallint"},
 	"integer":                     {Type: sqltable.Other, Decl: "int"},

@@ -347,9 +347,9 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 }
 
 // forget frees memory of a lane if it is idle. A lane without deliveries is deleted. If its host is
-// slow, only the window is deleted: the lane stays, so that the next attempts at the host still
-// count as slow. A lane with deliveries loses its window if the next delivery is due later than
-// windowLasts from now.
+// slow, the lane stays, so that the next attempts at the host still count as slow, and only its
+// window (the state of the limit on attempts in flight) is deleted. A lane with deliveries loses
+// its window if the next delivery is due later than windowLasts from now.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):

@@ -54,8 +54,10 @@ type relation struct {
 	keys    keyset
 }
 
-// reuse has the column with generated numbers, if there is one, and the reason why the database may
-// generate the number of a deleted row a second time.
+// reuse states why the database may generate the number of a deleted row a second time, and the
+// remedy. The source might then skip a new row, because it has read a row with this number before.
+// Therefore it logs a warning at its start. column is the column with the generated numbers. A zero
+// reuse means that no such case is known.
 type reuse struct{ column, reason, remedy string }
 
 // mayReuse reports whether the database may generate keys of deleted rows again. The reason is in
