@@ -181,8 +181,9 @@ func (s server) Find(ctx context.Context, c *connection) error {
 	return err
 }
 
-// Prepare implements sqlspan.Writer. It creates the table if it does not exist, one lane at a time.
-// MySQL commits implicitly before it creates a table.
+// Prepare implements sqlspan.Writer. It creates the table if it does not exist. If several lanes
+// call it, one creates the table and the others wait. It must run outside of a transaction, which
+// MySQL would commit before it creates a table.
 func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) error {
 	s := w.sink
 	return s.Table.Once(ctx, func() error {

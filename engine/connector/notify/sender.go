@@ -206,7 +206,8 @@ func (s *sender) pause(now time.Time) time.Duration {
 	return min(max(0, s.due[0].due.Sub(now)), s.round.until(&s.lanes, now))
 }
 
-// dispatch visits at most visitsAtOnce lanes with due deliveries, while there is room for attempts.
+// dispatch starts the due attempts of at most visitsAtOnce lanes (hosts with parked deliveries),
+// while the limit on attempts allows more.
 func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	added := s.added
@@ -239,9 +240,9 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// next returns the lane to be visited next. It returns nil if none is due, or if no attempt may
-// begin. If the slow hosts have used up their share of the attempts, their lanes are held. When
-// this share has room again, a held lane comes first.
+// next returns the lane (the state of a host) to be visited next. It returns nil if none is due, or
+// if no attempt may begin. If the slow hosts have used up their share of the attempts, their lanes
+// are held. When this share has room again, a held lane comes first.
 func (s *sender) next(now time.Time) *lane {
 	switch {
 	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
