@@ -96,9 +96,9 @@ output.file: { path: ./out, filename: all.log }
 path.data: ./data
 `
 
-// TestImportFilebeatLog imports the registry of Filebeat's input `log`: a snapshot, and a log of
-// changes. The log contains the removal of a key, a change that is older than the snapshot, and an
-// incomplete end.
+// TestImportFilebeatLog imports the file positions in the registry of Filebeat's input `log`. The
+// registry consists of a snapshot and a log of changes. The log contains the removal of a key, a
+// change that is older than the snapshot, and an incomplete end.
 func TestImportFilebeatLog(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "filebeat.yml", fmt.Sprintf(filebeatConfig, "log", "any", here))
@@ -232,8 +232,8 @@ path.data: ./data
 	}
 }
 
-// TestImportFluentBit imports the database of an input `tail`, in which one file also has an older,
-// outdated row.
+// TestImportFluentBit imports the database of an input `tail`. One file has two rows in it: each
+// file must resume at the position in its newest row.
 func TestImportFluentBit(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "fluent-bit.conf", fmt.Sprintf(`[INPUT]
@@ -281,7 +281,7 @@ func TestImportFluentBit(t *testing.T) {
 }
 
 // TestImportVector imports checkpoints that identify files in two ways: by the checksum of the
-// first line, and by inode.
+// first line, and by inode. Each file must resume at its position.
 func TestImportVector(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "vector.toml", fmt.Sprintf(`data_dir = "data"

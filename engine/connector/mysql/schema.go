@@ -77,7 +77,9 @@ var standardColumns = map[string]sqltable.Column{
 }
 
 // standard returns the column for a type that a source declares. A numeric becomes a decimal if
-// MySQL supports its precision and scale. Otherwise it is stored as text, which keeps its digits.
+// MySQL supports its precision and scale. Otherwise it is stored as text, which keeps its digits. A
+// character varying becomes a varchar if it is not too long. All other types are in
+// standardColumns.
 func standard(decl string) (sqltable.Column, bool) {
 	word, args, _ := strings.Cut(strings.TrimSuffix(decl, ")"), "(")
 	switch word = strings.TrimSpace(word); word {

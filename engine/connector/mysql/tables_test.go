@@ -181,7 +181,8 @@ func times(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// names checks fields whose names cannot be columns, and more fields than a table can have columns.
+// names checks a record with fields that cannot be columns: their names are not allowed, or the
+// table would have too many columns. These fields must be in the JSON column _extra.
 func names(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	lane := opened(t, d.options("t"))[0]

@@ -181,8 +181,8 @@ func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*messa
 }
 
 // aboveEvery is the minimum time between two calls of Settled that acknowledge ranges above the
-// watermarks. Each of these calls visits all messages that were handed out to the engine and are
-// not acknowledged.
+// watermarks. Such a call is expensive: it visits all messages that were handed out to the engine
+// and are not acknowledged.
 const aboveEvery = 50 * time.Millisecond
 
 // Settled implements stream.SettledReader. It acknowledges messages before Commit is called for

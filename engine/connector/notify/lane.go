@@ -261,8 +261,9 @@ func (l *lane) end(id int64, e evidence, probe bool, reason string, now time.Tim
 	return breaker.Failure
 }
 
-// laneHeap is a heap of lanes by due time. If several lanes have the same due time, the one that
-// was not visited for the longest time comes first.
+// laneHeap is a heap of lanes, the states of hosts, by the time at which their next attempt is due.
+// If several lanes have the same due time, the one that was not visited for the longest time comes
+// first.
 type laneHeap []*lane
 
 // Len implements heap.Interface.

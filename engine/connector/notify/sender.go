@@ -30,8 +30,8 @@ const (
 	lateForSkip  = time.Minute           // skip an attempt if its successor has been due for longer
 )
 
-// pruneTime bounds the time of a deletion of ended deliveries. The next refresh continues an
-// unfinished deletion.
+// pruneTime bounds the time that maintain spends on deleting ended deliveries. If there are more of
+// them, the next call of maintain continues.
 const pruneTime = 100 * time.Millisecond
 
 var errStopping = errors.New("penstock stops")

@@ -172,6 +172,7 @@ func refused(t *testing.T, r Receiver) {
 }
 
 // thousands delivers a batch with thousands of requests, of which another process has stored some.
+// Each record must be in the table once, and each request in the ledger.
 func thousands(t *testing.T, r Receiver) {
 	const n = 5000
 	a, _ := open(t, r, "intake-a", one)
