@@ -21,9 +21,9 @@ import (
 // sharedReader is one session with a durable pull consumer. Other processes may use the same
 // consumer. It implements stream.AssignedReader and stream.SettledReader.
 //
-// fetch   pulls messages while those not yet handed out take at most half of the option Memory
-// signal  sends acknowledgements and in-progress signals watch   requests the state of the consumer
-// at intervals
+//	fetch   pulls messages while those not yet handed out take at most half of the option Memory
+//	signal  sends acknowledgements and in-progress signals
+//	watch   requests the state of the consumer at intervals
 //
 // A message stays in memory (type deliveries) until its record is settled (delivered to the sink,
 // dead-lettered or dropped). Meanwhile, signal keeps the server from redelivering the message to

@@ -212,7 +212,8 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 // rename or move files.
 func (p *place) Finished(func(follow.Listed)) error { return nil }
 
-// siblings calls found with each regular file in the folder of the file with the given label.
+// siblings calls found with each regular file in the folder of the file with the given label. A
+// rotated file may be among them under a name that no glob matches.
 func (p *place) siblings(label string, found func(follow.Listed)) error {
 	folder := path.Dir(label)
 	for _, r := range p.roots {
