@@ -206,8 +206,8 @@ func withCheckpoint(dir vfs.Dir, use func(*checkpoint.Store) error) (err error) 
 	return use(store)
 }
 
-// apply changes the progress of the route. If the checkpoint has two layers for the route, it
-// changes both.
+// apply changes the progress of the route. A checkpoint may have two layers for a route: one that
+// survives a power loss, and one that is valid until the next boot. apply changes both.
 func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error {
 	found, err := c.find(store)
 	if err != nil {

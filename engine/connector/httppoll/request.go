@@ -89,7 +89,8 @@ func (c *client) close() {
 	}
 }
 
-// redirectError means that the server redirects the request, and the client does not follow.
+// redirectError means that the server redirects the request to another server, or too often. The
+// client does not follow.
 type redirectError struct{ text string }
 
 // Error describes the redirect.

@@ -106,7 +106,8 @@ func (s *transactionalSink) LedgerName() string {
 	return fmt.Sprintf("offsets of group %q", s.group)
 }
 
-// Load implements stream.TransactionalSink. The engine does not call it for assigned partitions.
+// Load implements stream.TransactionalSink. It always fails: the engine calls it only for sources
+// without assigned partitions, and such a source cannot be combined with this sink.
 func (s *transactionalSink) Load(context.Context) ([]stream.Mark, error) {
 	return nil, errors.New("a transactional sink kafka needs a source that is assigned partitions")
 }

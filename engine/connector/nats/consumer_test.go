@@ -7,8 +7,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestIsRecreated compares the times of creation of a consumer that was opened an hour after its
-// creation.
+// TestIsRecreated checks isRecreated for a consumer that was opened an hour after its creation. A
+// creation time near the first one is that of another replica. Only a time near or after the
+// opening means that the consumer was recreated.
 func TestIsRecreated(t *testing.T) {
 	created := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	opened := created.Add(time.Hour)

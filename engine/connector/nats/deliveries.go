@@ -89,8 +89,9 @@ func newDeliveries() *deliveries {
 	return &deliveries{open: make(map[uint64]*message), acked: newRecent(keptAcked)}
 }
 
-// take queues a message in a run. The last sequence of this run must be below the sequence of the
-// message. If several runs qualify, take chooses the one with the highest last sequence.
+// take queues a message in a run, a partition of this session with ascending sequences. The last
+// sequence of the run must be below that of the message. If several runs qualify, take chooses the
+// one with the highest last sequence.
 func (d *deliveries) take(m *message) arrival {
 	if known := d.open[m.seq]; known != nil {
 		known.reply, known.extended = m.reply, m.extended
@@ -141,8 +142,9 @@ func (d *deliveries) remove(id string) {
 	}
 }
 
-// fill appends queued messages of r to b. If r is nil, it uses the next run with queued messages,
-// in round-robin order. It returns the messages and the run, or nil if no run has queued messages.
+// fill appends queued messages of the run r, a partition of this session, to b. If r is nil, it
+// uses the next run with queued messages, in round-robin order. It returns the messages and the
+// run, or nil if no run has queued messages.
 func (d *deliveries) fill(b *stream.Batch, r *run) ([]*message, *run) {
 	if r != nil {
 		return d.fillFrom(b, r), r
@@ -271,8 +273,8 @@ func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	return replies
 }
 
-// release removes all runs and unsettled messages, and returns the reply subjects of these
-// messages.
+// release removes all unsettled messages and all runs (partitions) of the session. It returns the
+// reply subjects of these messages, so that the server can redeliver them at once.
 func (d *deliveries) release() (replies []string) {
 	for _, m := range d.open {
 		replies = append(replies, m.reply)

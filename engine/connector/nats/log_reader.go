@@ -156,8 +156,8 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 }
 
 // noteUnread notes that the sequences in the range (from, to] are counted as lost, except those
-// that are settled (delivered, dead-lettered or dropped). The span of the next batch contains them,
-// too. If this batch is read again, reportDeleted must not count them twice.
+// that are settled (delivered, dead-lettered or dropped). The span of the next batch contains the
+// lost sequences, too. If this batch is read again, reportDeleted must not count them twice.
 func (r *logReader) noteUnread(from, to int64) {
 	for _, done := range r.cursor.above {
 		r.newlyLost(from, min(done.From.Num, to))
@@ -166,8 +166,9 @@ func (r *logReader) noteUnread(from, to int64) {
 	r.newlyLost(from, to)
 }
 
-// maxCounted is the maximum number of ranges in counted. Beyond it, the ranges with the lowest
-// sequences are forgotten. Their batches are the least likely to be read again.
+// maxCounted is the maximum number of ranges in r.counted, the sequences that were counted as lost.
+// Beyond it, the ranges with the lowest sequences are forgotten. Their batches are the least likely
+// to be read again.
 const maxCounted = 1000
 
 // newlyLost returns the number of sequences in the range (from, to] that were not counted before,

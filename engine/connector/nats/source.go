@@ -107,7 +107,8 @@ func (s *StreamSource) durableOf(route string) (string, error) {
 	return name, nil
 }
 
-// counter returns a function that counts events of a route. It also makes the counters visible.
+// counter returns a function that counts events of a route. It also adds 0 to each of the named
+// counters, so that they are shown before the first event.
 func (s *StreamSource) counter(o *stream.OpenOptions, names []string) func(string, int64) {
 	count := s.host.Count
 	if o.Count != nil {

@@ -96,15 +96,16 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 }
 
 // isIdle reports whether the lane has no in-flight attempts, no failures and no wait for the rate
-// limit, like a new lane. It ignores the field slow.
+// limit, like a new lane. It does not matter whether the host is slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
 // isResting reports whether the lane can be deleted to make room for another host. It can be
-// deleted if nothing is in flight, nothing is due at the time now, no wait for the rate limit is
-// left, and the lane waits for no other event (see absence). since is the same time as now, as a
-// duration since laneSet.epoch.
+// deleted if nothing is in flight, nothing is due at the time now, and the host's rate limit would
+// allow a request. In addition, the lane must not wait until slow hosts may have more attempts, or
+// until skipped attempts are stored. since is the same time as now, as a duration since
+// laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))
@@ -260,8 +261,9 @@ func (l *lane) end(id int64, e evidence, probe bool, reason string, now time.Tim
 	return breaker.Failure
 }
 
-// laneHeap is a heap of lanes by due time. If several lanes have the same due time, the one that
-// was not visited for the longest time comes first.
+// laneHeap is a heap of lanes, the states of hosts, by the time at which their next attempt is due.
+// If several lanes have the same due time, the one that was not visited for the longest time comes
+// first.
 type laneHeap []*lane
 
 // Len implements heap.Interface.

@@ -30,8 +30,8 @@ const (
 	lateForSkip  = time.Minute           // skip an attempt if its successor has been due for longer
 )
 
-// pruneTime bounds the time of a deletion of ended deliveries. The next refresh continues an
-// unfinished deletion.
+// pruneTime bounds the time that maintain spends on deleting ended deliveries. If there are more of
+// them, the next call of maintain continues.
 const pruneTime = 100 * time.Millisecond
 
 var errStopping = errors.New("penstock stops")
@@ -206,7 +206,8 @@ func (s *sender) pause(now time.Time) time.Duration {
 	return min(max(0, s.due[0].due.Sub(now)), s.round.until(&s.lanes, now))
 }
 
-// dispatch visits at most visitsAtOnce lanes with due deliveries, while there is room for attempts.
+// dispatch starts the due attempts of at most visitsAtOnce lanes (hosts with parked deliveries),
+// while the limit on attempts allows more.
 func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	added := s.added
@@ -239,9 +240,9 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// next returns the lane to be visited next. It returns nil if none is due, or if no attempt may
-// begin. If the slow hosts have used up their share of the attempts, their lanes are held. When
-// this share has room again, a held lane comes first.
+// next returns the lane (the state of a host) to be visited next. It returns nil if none is due, or
+// if no attempt may begin. If the slow hosts have used up their share of the attempts, their lanes
+// are held. When this share has room again, a held lane comes first.
 func (s *sender) next(now time.Time) *lane {
 	switch {
 	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
@@ -347,9 +348,9 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 }
 
 // forget frees memory of a lane if it is idle. A lane without deliveries is deleted. If its host is
-// slow, only the window is deleted: the lane stays, so that the next attempts at the host still
-// count as slow. A lane with deliveries loses its window if the next delivery is due later than
-// windowLasts from now.
+// slow, the lane stays, so that the next attempts at the host still count as slow, and only its
+// window (the state of the limit on attempts in flight) is deleted. A lane with deliveries loses
+// its window if the next delivery is due later than windowLasts from now.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):

@@ -204,7 +204,7 @@ func note(b *stream.Batch, reason error, refused map[string]string) {
 }
 
 // TestRefusedRows checks that rows refused by the database or the table are isolated, that the
-// others are written once, and that the ledger contains all.
+// others are written once, and that the ledger has all of them as settled.
 func TestRefusedRows(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, `CREATE TABLE orders (id text PRIMARY KEY, n bigint CHECK (n < 90), day `+

@@ -17,7 +17,7 @@ import (
 )
 
 // swapFS is a file system with a hook: each operation on a file beneath a directory first calls the
-// function swapFS.before. It adds dev to device numbers.
+// function swapFS.before. It adds dev to device numbers, as if the file system was mounted again.
 type swapFS struct {
 	vfs.FS
 	before func(name string)

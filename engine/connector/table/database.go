@@ -51,7 +51,9 @@ func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
 // polled is the part of a database without transaction ids and notifications.
 type polled struct{}
 
-// passed implements database. All observations have passed, because open transactions are unknown.
+// passed implements database. It returns the number of all waiting observations, so that only the
+// option lag delays rows. A database without transaction ids cannot tell which transactions may
+// still add rows before an observation, the last row that was visible at some time.
 func (polled) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
 	return len(waiting), nil
 }

@@ -110,7 +110,7 @@ func (l *lateSearch) late(key []byte) bool {
 }
 
 // end ends the search at pos. The remembered rows up to pos that the search has not found are
-// absent.
+// absent: they were deleted from the table.
 func (l *lateSearch) end(pos string) { l.pass(func(seen string) bool { return seen <= pos }) }
 
 func (l *lateSearch) pass(behind func(seen string) bool) {

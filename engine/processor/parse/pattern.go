@@ -116,7 +116,9 @@ func (c *columns) begin(b *stream.Batch) {
 	}
 }
 
-// add appends field k. Its text has n bytes at offset off. The record's text begins at start.
+// add appends field k. Its text has n bytes at offset off. If the text does not have the type of
+// the field, add returns a problem instead. The record's text begins at start: the position of the
+// problem is counted from there.
 func (c *columns) add(b *stream.Batch, k int, off, n, start uint32) problem {
 	f := &c.fields[k]
 	if f.Type == stream.TextType {
