@@ -302,7 +302,8 @@ func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 }
 
 // part returns the entry of a partition, and creates it if there is none. A partition without
-// progress whose file is already finished counts as settled.
+// stored progress counts as unsettled, with one exception: if the source has finished its file (for
+// example renamed it), everything was settled before, and the partition counts as settled.
 func (r *run) part(p *stream.Partition) *part {
 	out := r.parts[p.ID]
 	if out == nil {

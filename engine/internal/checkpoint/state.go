@@ -39,8 +39,8 @@ type lane struct {
 }
 
 // Upper bounds of the bytes that an item uses in a snapshot: a partition, a settled range, the keys
-// of a watermark or of a range, a lane, a route, and the header with the end. The bounds include
-// numbers, flags and the lengths of strings, but not the strings.
+// of a watermark or of a range, the resume token of a worker (lane), a route, and the header with
+// the end. The bounds include numbers, flags and the lengths of strings, but not the strings.
 const (
 	partCost     = 29
 	rangeCost    = 20

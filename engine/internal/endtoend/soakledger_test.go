@@ -333,9 +333,9 @@ func TestSoakRepeats(t *testing.T) {
 	}
 }
 
-// TestSoakSamples checks that a line counts as saved some time after a process has delivered it, if
-// this process is still running. If it counted earlier, a writer could rename a file out of the
-// globs before every route has recorded it.
+// TestSoakSamples checks that a line counts as saved only some time after a process has delivered
+// it, and only if this process is still running. If a line counted as saved too early, a writer
+// could rename its file out of the globs before every route has recorded the file.
 func TestSoakSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &soak{t: t, cmd: &exec.Cmd{}, process: 1}

@@ -129,8 +129,8 @@ func TestTakeoverLease(t *testing.T) {
 }
 
 // TestTakeoverLeader kills the NATS server that is the leader of the bucket of the leases. Every
-// lease must keep its owner. Then it kills the owner of a lease together with such a server,
-// several times.
+// lease must keep its owner. Then, several times, it kills such a server together with the owner of
+// a lease. Another engine must take over within 25 s.
 func TestTakeoverLeader(t *testing.T) {
 	n := max(1, takeoverKills(t)/2)
 	trio := startNATSProcesses(t)

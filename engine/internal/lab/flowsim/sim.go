@@ -90,8 +90,9 @@ const (
 	errorStream   = 1 << 21
 )
 
-// redeliverUnit and redeliverMost are the unit and the maximum of the retry waits with a link. As
-// in Vector, the waits are Fibonacci numbers of seconds, up to an hour.
+// redeliverUnit and redeliverMost are the unit and the maximum of the waits before retries, in
+// scenarios with a link (a model of the receivers in Vector's tests). As in Vector, the waits are
+// Fibonacci numbers of seconds, up to an hour.
 const redeliverUnit, redeliverMost = time.Second, time.Hour
 
 // Config returns the configuration of a sender's state machine for a scenario.
@@ -104,10 +105,10 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. If the timeout
-// of the scenario is longer, the timeout is used instead. A scenario with a link has only one
-// receiver, so a timed-out batch cannot be sent to another one while its attempt runs. There, a
-// timeout of the scenario is used even if it is shorter.
+// abandonAfter is the time after which an attempt is canceled, as in flow.Sender. It is longer than
+// most timeouts: a timed-out batch is sent to another worker while its first attempt still runs. If
+// the timeout of the scenario is longer, the timeout is used instead. A scenario with a link has
+// only one receiver, so its attempts are canceled at the timeout, even if this is shorter.
 const abandonAfter = time.Minute
 
 // Run runs a scenario once and returns its figures.
