@@ -16,7 +16,8 @@ import (
 )
 
 // barePrograms are minimal programs that only move records with a client library. Benchmarks
-// compare runs of penstock with runs of them. Their arguments are an address, a group and a target.
+// compare runs of penstock with runs of them. Their arguments are the address of the server, a
+// consumer group and a target.
 var barePrograms = map[string]func(ctx context.Context, address, group, target string) error{
 	"kafka":         bareKafka,
 	"kafka-member":  bareKafkaMember,

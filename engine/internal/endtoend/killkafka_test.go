@@ -295,9 +295,9 @@ func (g *copies) logs() {
 	}
 }
 
-// listeners makes links to the broker and returns the broker's settings. Each link needs its own
-// listener, because a broker tells each client the address of the listener to which the client has
-// connected.
+// listeners makes network links to the broker and returns the broker's settings. Each link needs
+// its own listener, because a broker tells each client the address of the listener to which the
+// client has connected.
 func (g *copies) listeners(links int) string {
 	if links == 0 {
 		return ""

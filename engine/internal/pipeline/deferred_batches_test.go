@@ -241,8 +241,8 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 	}
 }
 
-// TestWaitsOfLostData deletes waiting records from the source. It checks that they are reported and
-// removed from the accounts, and that the route continues.
+// TestWaitsOfLostData deletes records from the source while they wait for a retry. They must be
+// reported as lost and must no longer count as read, and the route must continue.
 func TestWaitsOfLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

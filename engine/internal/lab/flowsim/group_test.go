@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// grouped runs a scenario and reports whether its sender treats the lanes as a group at the end.
-// The parameter reports is set if the workers report their load.
+// grouped runs a scenario and reports whether its sender has found, at the end, that all workers
+// share one server, so that it treats them as a group with a common window. The parameter reports
+// is set if the workers report their load.
 func grouped(t *testing.T, s *scenario.Scenario, algorithm string, reports bool,
 	seed uint64) (f scenario.Figures, together bool) {
 	t.Helper()
@@ -45,8 +46,8 @@ shared: { rate: 300, slots: %d }
 load: saturated
 `
 
-// TestNoGroupWithCredit checks that workers that grant credit get no common window, which would add
-// up their grants.
+// TestNoGroupWithCredit checks workers that share one server and grant credit. The sender must not
+// give them one common window, because it would then add up their grants.
 func TestNoGroupWithCredit(t *testing.T) {
 	s := parse(t, fmt.Sprintf(shared, "exponential", 1))
 	f, together := grouped(t, s, "credit", true, 11)
@@ -74,8 +75,8 @@ func TestLanesThatShare(t *testing.T) {
 	}
 }
 
-// TestLanesOnTheirOwn checks that independent workers are not treated as a group, even if all of
-// them change at the same time.
+// TestLanesOnTheirOwn checks that the sender never takes independent workers for workers that share
+// one server, even if all of them become slower at the same time.
 func TestLanesOnTheirOwn(t *testing.T) {
 	for _, text := range []string{
 		"service: exponential\n" + twelve,

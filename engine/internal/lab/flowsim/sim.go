@@ -57,8 +57,8 @@ type sim struct {
 	adjust    func(*control.Config)
 }
 
-// Observer is a chooser of a dispatch policy. The simulator must notify it of the end of every
-// attempt.
+// Observer is the chooser of a dispatch policy (it chooses the worker for a batch) if the chooser
+// learns from the results. The simulator must notify it of the end of every attempt.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
@@ -179,7 +179,8 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	return nil
 }
 
-// observing is a dispatch policy with choosers that must be notified of the ends of attempts.
+// observing is a dispatch policy that chooses workers by the results of earlier attempts. So its
+// choosers, one for each sender, must be notified of the ends of attempts.
 type observing interface {
 	dispatch.Policy
 	Observes()
