@@ -544,8 +544,8 @@ func (a *assignments) save(ctx context.Context, f func(context.Context) error) e
 	return f(ctx)
 }
 
-// current returns those of the given marks (the progress of partitions) whose assignments have not
-// ended. It overwrites the argument.
+// current removes the marks (the progress of partitions) of ended assignments from marks, and
+// returns the rest. It overwrites the argument.
 func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	if a == nil {
 		return marks

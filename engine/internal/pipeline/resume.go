@@ -106,8 +106,8 @@ type amount struct {
 	positions  int64 // bytes of files, key values of tables
 }
 
-// add adds the settled positions of one partition, whose progress is m. It ignores the partitions
-// of replayed dead letters.
+// add adds the settled positions in m, the progress of one partition. It ignores the partitions of
+// replayed dead letters.
 func (a *amount) add(m stream.Mark) {
 	if deadletter.IsPartition(m.Part.ID) || m.Watermark == (stream.Position{}) && len(m.Above) == 0 {
 		return

@@ -66,9 +66,9 @@ func TestRenamedOutput(t *testing.T) {
 	}
 }
 
-// TestStrayPlaces checks that the resume token of an earlier worker, whose name differs from that
-// of the present one, is removed from both layers of the checkpoint. This must also happen if an
-// earlier run was killed when it had removed the token from one layer only.
+// TestStrayPlaces checks that the resume token of an earlier worker, with another name than the
+// present one, is removed from both layers of the checkpoint. This must also happen if an earlier
+// run was killed when it had removed the token from one layer only.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)

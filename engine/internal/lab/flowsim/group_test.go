@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// grouped runs a scenario and reports whether its sender has found, at the end, that all workers
-// share one server, so that it treats them as a group with a common window. The parameter reports
-// is set if the workers report their load.
+// grouped runs a scenario. It reports whether, at the end, its sender treats the workers as a group
+// with a common window, because it has found that they share one server. The parameter reports is
+// set if the workers report their load.
 func grouped(t *testing.T, s *scenario.Scenario, algorithm string, reports bool,
 	seed uint64) (f scenario.Figures, together bool) {
 	t.Helper()

@@ -136,9 +136,9 @@ func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	}
 }
 
-// TestColdStart checks the start with one worker that responds in 100 ms regardless of the load. If
-// the window begins at 1 and grows by one per round trip, 500 batches need at least 32 round trips,
-// because 1 + 2 + ... + 31 is 496. So they take at least 3.2 s.
+// TestColdStart checks the start with one worker that responds in 100 ms regardless of the load.
+// The window begins at 1 and grows by one per round trip. After 31 round trips, 496 batches are
+// delivered, so 500 batches take at least 3.2 s.
 func TestColdStart(t *testing.T) {
 	s := parse(t, "duration: 1m\nload: { batches: 500 }\nservice: deterministic\nworkers: "+
 		"[ { rate: 2000, slots: 200 } ]\n")
