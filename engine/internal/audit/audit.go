@@ -58,9 +58,9 @@ type Difference struct {
 	Kind      Kind
 	Partition stream.Partition
 	Range     stream.Range // for Undelivered and Unknown
-	// Records is the number of missing or extra copies of the record. For Undelivered, the first
-	// Difference of a partition has the number of all its unsettled records, and the others have 0.
-	// For Unknown, it is 0.
+	// Records is the number of missing or extra copies of the record, for the kinds Missing and
+	// Extra. For Undelivered, the first Difference of a partition has the number of all its
+	// unsettled records, and the others have 0. For Unknown, Records is 0.
 	Records  int64
 	RecordID string // for Missing and Extra
 }

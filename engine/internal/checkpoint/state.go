@@ -157,8 +157,8 @@ func (st *state) forget(f *forget) {
 	}
 }
 
-// renumber removes deleted items, and gives the others the numbers that a snapshot of the state
-// assigns to them.
+// renumber removes deleted routes, partitions and lanes (workers), and numbers the others from 1. A
+// snapshot of the state stores them under these numbers.
 func (st *state) renumber() {
 	st.routes = st.alive()
 	clear(st.byKey)

@@ -212,9 +212,9 @@ func newSoakServer() *soakServer {
 	}
 }
 
-// soakAnswer bounds the random delay of a response after the whole request was received. On average
-// the delay is half of it. With this delay, most lines that are repeated after a kill are lines
-// that a receiver had received and not yet acknowledged.
+// soakAnswer is the maximum delay of a response after the whole request was received. The mean of
+// the random delay is half as long. It is so long that a kill mostly repeats lines that a receiver
+// had received and not yet acknowledged.
 const soakAnswer = 400 * time.Millisecond
 
 // ServeHTTP implements http.Handler.
