@@ -59,7 +59,8 @@ func bareProgram(name string) int {
 	return 0
 }
 
-// bareKafka reads the topic "in" in a group, and produces to the topic target if that is not empty.
+// bareKafka reads the topic "in" in a consumer group, and produces to the topic target if that is
+// not empty.
 func bareKafka(ctx context.Context, address, group, target string) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ConsumeTopics("in"),
 		kgo.ConsumerGroup(group), kgo.DisableAutoCommit(),

@@ -28,7 +28,8 @@ type fault struct {
 	strike  func(g *copies)
 }
 
-// kafkaFaults are faults after which a group delivers no record twice if its sink has a ledger.
+// kafkaFaults are faults that cause no repetitions: a consumer group still delivers each record
+// only once if its sink has a ledger.
 var kafkaFaults = []fault{
 	{"kill of an engine", 1, func(g *copies) {
 		m := g.anyMember()

@@ -265,8 +265,8 @@ func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 
 var newline = []byte{'\n'}
 
-// spanCounts returns the number of source records of each span. It returns nil if the data of b was
-// not split into records.
+// spanCounts returns the number of source records in each span (range of positions) of b. It
+// returns nil if the data of b was not split into records.
 func spanCounts(b *stream.Batch) []int64 {
 	if len(b.Records) == 0 {
 		return nil

@@ -188,7 +188,8 @@ func (r *saver) markOf(id string) (stream.Mark, bool) {
 	return r.waits.resume(m, known)
 }
 
-// stateDir opens a directory in which the reader can store state that does not fit into marks.
+// stateDir opens a directory in which the reader can store state that does not fit into its
+// progress in the checkpoint.
 func (r *route) stateDir() (vfs.Dir, error) {
 	return r.pipe.state.makeDir(SourceDir(r.pipe.name) + "." + fileName(r.cfg.Name))
 }

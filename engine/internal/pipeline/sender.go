@@ -103,8 +103,8 @@ func (r *sender) lanes() []stream.Lane {
 	return r.laneSet
 }
 
-// setLanes changes the workers. The sink calls it. If the sender does not exist yet, it will start
-// with these lanes.
+// setLanes changes the lanes, one for each worker. The sink calls it. If the sender does not exist
+// yet, it will start with these lanes.
 func (r *sender) setLanes(lanes []stream.Lane) {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()

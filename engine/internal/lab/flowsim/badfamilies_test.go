@@ -405,8 +405,9 @@ func TestFirstAttemptsHang(t *testing.T) {
 	}
 }
 
-// TestMostDataBadAtTheStart checks that failures before the first delivery of a worker show the
-// share of bad data, too. In these runs, the first delivery comes late.
+// TestMostDataBadAtTheStart runs seeds in which 90 % of the data is bad and the first delivery of
+// the only worker comes late. The sender must learn the share of bad data from the failures before
+// this delivery, too. Otherwise the goodput would be too low.
 func TestMostDataBadAtTheStart(t *testing.T) {
 	f := family{1, 0.9, "after: 1ms", 0, "", "free", false}
 	for _, seed := range []uint64{1, 8} {

@@ -56,9 +56,10 @@ func TestNoGroupWithCredit(t *testing.T) {
 	}
 }
 
-// TestLanesThatShare checks that a server shared by all workers is detected for any service
-// distribution. Its queue must then stay as short as that of a single worker. There is one
-// exception: if the workers report how long batches wait, the queue may stay short without a group.
+// TestLanesThatShare checks that the sender detects one server that all workers share, for any
+// distribution of service times. The server's queue must then stay as short as that of a single
+// worker. If the workers report how long batches wait, the queue must also stay short, but the
+// sender need not detect the shared server.
 func TestLanesThatShare(t *testing.T) {
 	for _, service := range []string{"deterministic", "exponential"} {
 		for _, slots := range []int{1, 4} {
