@@ -99,7 +99,7 @@ func TestCrashAfterEveryCall(t *testing.T) {
 }
 
 // TestCrashWhileRecovering simulates a second crash, while Open reads the log that a first crash
-// has left. No step that was saved or synced before the first crash may be lost.
+// has left. The second crash must not lose any step that the first one could not lose.
 func TestCrashWhileRecovering(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 50)), 14)
 	p := &promise{held: []string{""}}

@@ -203,7 +203,7 @@ func (k *books) nothingSettled(b *stream.Batch) bool {
 
 // noteSettledAbove is called with b, the first batch of a run. It records whether an earlier run
 // has already settled data after b. In that case b may contain only the records of an earlier batch
-// that were refused then, and runError does not count them as a failure of the run.
+// that were not settled then, and runError returns nil.
 func (k *books) noteSettledAbove(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)

@@ -306,8 +306,8 @@ func families(whole bool) (all []family) {
 
 // least returns the minimum goodput of a family, as a share of the omniscient sender's goodput.
 // This is 95 %, or 92 % for a single seed, because the random draws of one run vary. With 90 % bad
-// data it is 90 %, and 0 for a single seed. For families that do not reach this yet (ADR 17), least
-// returns 0.
+// data it is 90 % over several seeds if there are no errors, and otherwise 0. For families that do
+// not reach this yet (ADR 17), least returns 0.
 func (f family) least(seeds int) float64 {
 	switch {
 	case f.order != "free" || f.trouble != "" || f.bad > 0.9:
