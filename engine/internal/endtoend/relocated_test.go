@@ -12,8 +12,8 @@ import (
 )
 
 // relocatedFS presents a directory of this machine (the field now) under the path that it had on
-// another machine (the field was), with the device number that it had there. The files in the map
-// files also get the inode and birth time that they had there. Other files are new.
+// another machine (the field was), with the device number of that machine. The files in the map
+// files also get the inode and birth time of that machine. Other files count as new.
 type relocatedFS struct {
 	vfs.FS
 	was, now string
