@@ -141,8 +141,8 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 }
 
 // TestOutputThatNeverWas runs a job that delivers nothing, for example because of a wrong path.
-// Then the config names another output file. The next runs must deliver all data to this file,
-// once, although the checkpoint has a resume token for the first one.
+// Then the config names another output file. This must not count as a lost output: the next runs
+// must deliver all data to the new file, once.
 func TestOutputThatNeverWas(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {
