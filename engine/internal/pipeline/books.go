@@ -201,9 +201,9 @@ func (k *books) nothingSettled(b *stream.Batch) bool {
 	return true
 }
 
-// noteSettledAbove is called with b, the first batch of a run. It records whether data after b was
-// already settled by an earlier run. In that case b may be the rest of an earlier batch, with only
-// the records that were not settled.
+// noteSettledAbove is called with b, the first batch of a run. It records whether an earlier run
+// has already settled data after b. In that case b may contain only the records of an earlier batch
+// that were not settled then, and runError returns nil.
 func (k *books) noteSettledAbove(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)

@@ -142,8 +142,8 @@ func (w *waits) dropSettled() {
 	}
 }
 
-// begin gets the route's reader, which later reads waiting ranges again. It returns an error if
-// batches of an earlier run wait, but the reader cannot read ranges.
+// begin keeps the route's reader, with which waiting ranges are read again later. It returns an
+// error if batches of an earlier run wait, but the reader cannot read ranges.
 func (w *waits) begin(reader stream.Reader) error {
 	if w.store == nil {
 		return nil
@@ -199,7 +199,7 @@ func (w *waits) covers(m stream.Mark) bool {
 }
 
 // limit returns the progress m, cut off at its first waiting range. The source and the sink's
-// ledger get only this progress.
+// ledger get only this progress, because the data of a waiting range was not delivered.
 func (w *waits) limit(m stream.Mark) stream.Mark {
 	if w.store == nil {
 		return m
@@ -265,8 +265,8 @@ func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 
 var newline = []byte{'\n'}
 
-// spanCounts returns the number of source records of each span. It returns nil if the data of b was
-// not split into records.
+// spanCounts returns the number of source records in each span (range of positions) of b. It
+// returns nil if the data of b was not split into records.
 func spanCounts(b *stream.Batch) []int64 {
 	if len(b.Records) == 0 {
 		return nil
@@ -454,8 +454,8 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range,
 		return nil, err
 	}
 	w.found(ranges)
-	// The number of records differs if, for example, rows were changed or deleted while the batch
-	// waited.
+	// If, for example, rows were changed or deleted while the batch waited, it now has another
+	// number of records than when it was first read. Correct the count of records read.
 	if other := int64(b.Origins) - records; other != 0 {
 		w.mu.Lock()
 		w.books.counts.readRecords += other

@@ -116,8 +116,8 @@ func (m *layeredStore) forgetOtherBoots() error {
 	return nil
 }
 
-// save writes marks and the resume tokens of lanes (places) as one entry. The entry survives kill
-// -9, but not a power loss.
+// save writes the progress of partitions (marks) and the resume tokens of workers (places) as one
+// entry. The entry survives kill -9, but not a power loss.
 func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error {
 	if !m.layered() {
 		return m.store.Append(m.lower, marks, places)

@@ -122,15 +122,17 @@ func (r *saver) keepFinished(now, idle []string) (drop []string) {
 // pruneAtOnce is the maximum number of partitions that a sink removes in one transaction.
 const pruneAtOnce = 200
 
-// prune makes a sink with a ledger delete its rows of deleted partitions. Their progress must have
-// been deleted from the checkpoint durably before. In the opposite order, the ledger could have
-// less progress than the checkpoint after a crash.
+// prune makes a sink with a ledger delete its rows of the deleted partitions in r.prunable. Their
+// progress must have been deleted from the checkpoint durably before. In the opposite order, the
+// ledger could have less progress than the checkpoint after a crash.
 //
-// Deleted partitions that Load returned and that this run has not read enter r.prunable at once.
-// Load prevents all transactions of earlier runs from committing, so no late transaction can add
-// rows of these partitions. Other partitions follow after lateTransaction (see pruneLate) or in a
-// later run. If the process is killed, the next run notices the deleted partitions and deletes
-// their rows.
+// A partition enters r.prunable only when no open transaction can still add rows of it:
+//
+//   - If the ledger had the partition at the start, and this run has not read it, this is at once:
+//     Load prevents all transactions of earlier runs from committing.
+//   - Otherwise it is after lateTransaction (see pruneLate) or in a later run.
+//
+// If the process is killed, the next run notices the deleted partitions and deletes their rows.
 func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // the partition was put back
@@ -165,9 +167,9 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget closes the accounts of deleted partitions, and returns their ids in the result now.
-// Partitions with unsettled, waiting or unsaved data keep their accounts, and are returned in the
-// result later. The result idle has those ids in now of which this run has read no data.
+// forget closes the accounts of deleted partitions. It returns three lists of ids: now has the
+// partitions with closed accounts. later has those with unsettled, waiting or unsaved data, which
+// keep their accounts. idle has the partitions in now of which this run has read no data.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]

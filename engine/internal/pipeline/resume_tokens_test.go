@@ -66,7 +66,7 @@ func TestRenamedOutput(t *testing.T) {
 	}
 }
 
-// TestStrayPlaces checks that the resume token of an earlier lane, with another name than the
+// TestStrayPlaces checks that the resume token of an earlier worker, with another name than the
 // present one, is removed from both layers of the checkpoint. This must also happen if an earlier
 // run was killed when it had removed the token from one layer only.
 func TestStrayPlaces(t *testing.T) {
@@ -141,7 +141,8 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 }
 
 // TestOutputThatNeverWas runs a job that delivers nothing, for example because of a wrong path.
-// Then the config names another output file. The next run must start from the beginning.
+// Then the config names another output file. This must not count as a lost output: the next runs
+// must deliver all data to the new file, once.
 func TestOutputThatNeverWas(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {

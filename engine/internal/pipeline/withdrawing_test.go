@@ -58,7 +58,7 @@ func TestRepeatMeetsWithdrawnAccount(t *testing.T) {
 }
 
 // eagerSource is a fakeSource that asks its route to withdraw unwanted batches before the route has
-// opened. No batch is unwanted.
+// opened. It reports no batch as unwanted, so none may be withdrawn.
 type eagerSource struct{ fakeSource }
 
 // Open implements stream.Source.

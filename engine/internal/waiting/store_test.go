@@ -60,7 +60,8 @@ func wait(after time.Duration, attempts uint32) flow.Wait {
 // history of the waiting range that covers the position, if any.
 type cells map[[2]int64]uint32
 
-// content reads a store cell by cell, and checks that its sums and orders agree with its ranges.
+// content returns the contents of a store as cells, one for each waiting position. It checks that
+// the sums and the orders in the store agree with its ranges.
 func content(t *testing.T, s *Store, parts int) cells {
 	t.Helper()
 	out := cells{}

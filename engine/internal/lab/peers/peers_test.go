@@ -67,8 +67,8 @@ func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	t.Error("the base was never replaced")
 }
 
-// TestVectorSequences repeats the sequences of Vector's unit tests, with their decrease ratio of
-// 0.5 and responses after 1 s.
+// TestVectorSequences feeds VectorARC with the sequences of Vector's unit tests, with their
+// decrease ratio of 0.5 and responses after 1 s. The limits must be those of Vector.
 func TestVectorSequences(t *testing.T) {
 	v := VectorARC{Decrease: 0.5}.New().(*vectorARC)
 	now := time.Duration(0)
