@@ -115,8 +115,8 @@ func TestRoutes(t *testing.T) {
 	left(1)
 }
 
-// TestOutcomes checks that an error of Redis becomes the right outcome. If the key is not a list, an
-// operator must correct it: Misconfigured. If Redis is full, the deliveries must pause: Throttled.
+// TestOutcomes checks that an error of Redis becomes the right outcome. If the key is not a list,
+// an operator must correct it: Misconfigured. If Redis is full, deliveries must pause: Throttled.
 func TestOutcomes(t *testing.T) {
 	o, client := fresh(t)
 	if err := client.Set(t.Context(), o.Key, "text", 0).Err(); err != nil {
