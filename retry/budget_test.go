@@ -316,8 +316,8 @@ func (l *ledger) Report(ctx context.Context, err error) {
 	l.outcomes = append(l.outcomes, err)
 }
 
-// check checks that the budget has allowed the given number of attempts, unless allowed is negative,
-// that each of them was reported, and that the first reports match outcomes (errors.Is).
+// check checks that the budget has allowed the given number of attempts (unless allowed is
+// negative), that each of them was reported, and that the first reports match outcomes (errors.Is).
 func (l *ledger) check(t *testing.T, allowed int, outcomes ...error) {
 	t.Helper()
 	l.mu.Lock()
