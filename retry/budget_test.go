@@ -104,7 +104,8 @@ func TestRatio(t *testing.T) {
 	})
 }
 
-// TestRatioAgainstAList compares the sliding counts with the counts of a plain list of instants.
+// TestRatioAgainstAList checks the decisions of the budget Ratio against a simple model: a list of
+// the times of all calls and retries.
 func TestRatioAgainstAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = 10 * time.Second
