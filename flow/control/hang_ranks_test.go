@@ -57,8 +57,8 @@ func TestRankBuckets(t *testing.T) {
 	}
 }
 
-// TestOverdueAttemptsAreRanked checks that the ranks count an attempt as overdue once it is overdue
-// and was overtaken, whichever came first.
+// TestOverdueAttemptsAreRanked checks that hangRanks counts an attempt as overdue as soon as it is
+// overdue and was overtaken, whichever came first.
 func TestOverdueAttemptsAreRanked(t *testing.T) {
 	m, _ := steps(t)
 	l := m.lanes.up[0]
@@ -98,9 +98,10 @@ func TestRanksAreCountedInOrder(t *testing.T) {
 	}
 }
 
-// TestRanksAreMadeAgain checks two attempts that hang. The ranks are discarded and created again
-// after the first one. When the first attempt is delivered after all, the new ranks count this
-// delivery, but must still count the second attempt as hung.
+// TestRanksAreMadeAgain checks two attempts that hang. The hangRanks of the lane are discarded
+// after the first one and created again for the second one. When the first attempt is delivered
+// after all, the new hangRanks count this delivery, but must still count the second attempt as
+// hung.
 func TestRanksAreMadeAgain(t *testing.T) {
 	h := hanging{recent: 10}
 	before, after := &attempt{id: 1, ranked: true}, &attempt{id: 2, ranked: true}

@@ -3,7 +3,8 @@
 package control
 
 // dispatch starts as many items as the lanes have room for: first probes, then items sent before,
-// then new items, then suspects. During the global backoff it only sends a probe.
+// then new items, then suspects. During the global backoff, in which all lanes are paused because
+// none delivers, it sends only a probe.
 func (d *dispatcher) dispatch(out []Command) []Command {
 	d.settlement.replay.shut, d.backlog.bucket.awaited, d.hold.active = false, false, false
 	if len(d.backlog.suspects.toGiveUp) > 0 {

@@ -104,8 +104,8 @@ func (k *books) accept(b *stream.Batch) error {
 	return nil
 }
 
-// current returns the account of the partition of span s. It returns nil if the assignment in which
-// s was read has ended.
+// current returns the account (the progress in memory) of the partition of span s. It returns nil
+// if the assignment in which s was read has ended.
 func (k *books) current(s *stream.Span) *partition {
 	return k.assignedAs(s.Part.ID, s.Assignment)
 }
@@ -118,9 +118,9 @@ func (k *books) assignedAs(id string, number uint32) *partition {
 	return nil
 }
 
-// addSent adds the length of b's spans to the count of positions that are in the sender. A
-// revocation waits until this count is 0. There is one count for each assignment. With sign -1,
-// addSent subtracts them.
+// addSent adds the length of b's spans to the count of positions that are in the sender. There is
+// one count for each assignment, and a revocation waits until it is 0. With sign -1, addSent
+// subtracts the length.
 func (k *books) addSent(b *stream.Batch, sign int64) {
 	for i := range b.Spans {
 		s := &b.Spans[i]
@@ -229,8 +229,8 @@ func (k *books) revoke(id string) uint32 {
 	return p.assignment.number
 }
 
-// end closes the account of an assignment. lost means that the broker may already have given the
-// partition to another process, so running attempts are canceled.
+// end closes the account (the progress in memory) of an assignment. lost means that the broker may
+// already have given the partition to another process, so running attempts are canceled.
 //
 // out is the number of positions of the assignment that are still in the sender, where a worker may
 // deliver them. ok is false if the assignment had already ended.

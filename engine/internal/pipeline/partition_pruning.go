@@ -167,9 +167,11 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget closes the accounts of deleted partitions. It returns three lists of ids: now has the
-// partitions with closed accounts. later has those with unsettled, waiting or unsaved data, which
-// keep their accounts. idle has the partitions in now of which this run has read no data.
+// forget closes the accounts of deleted partitions (the account of a partition has its settled and
+// unsettled ranges). It returns three lists of ids: now has the partitions with closed accounts.
+// later has those with unsettled, waiting or unsaved data: their accounts stay open, and the caller
+// must try again later. idle has those partitions of the list now of which this run has read no
+// data.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -190,8 +192,8 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 // closed.
 func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts[id].handedOut }
 
-// maxIdleAccounts is the number of open accounts of partitions above which closeIdle closes
-// accounts without unsettled or unsaved data.
+// maxIdleAccounts is the number of open accounts of partitions (see partition) above which
+// closeIdle closes those without unsettled or unsaved data, to save memory.
 const maxIdleAccounts = 1024
 
 // closeIdle closes accounts of those partitions in saved that have no unsettled or unsaved data,

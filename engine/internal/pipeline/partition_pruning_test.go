@@ -56,9 +56,10 @@ func testForget(t *testing.T, k *books) {
 	}
 }
 
-// TestAccountsRest opens many accounts of partitions. Those without unsettled data are closed, and
-// opened again later without losing progress. Two kinds of accounts stay open: those with unsettled
-// data, and those of partitions that were read to their end and are not yet finished.
+// TestAccountsRest opens many accounts of partitions (their settled and unsettled ranges, in
+// memory). Those without unsettled data are closed, and opened again later without losing progress.
+// Two kinds of accounts stay open: those with unsettled data, and those of partitions that were
+// read to their end and are not yet finished.
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })
