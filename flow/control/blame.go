@@ -389,8 +389,8 @@ func (ev *evidence) addEvidence(it *item, l *lane, first bool) bool {
 	return true
 }
 
-// assess makes the item a suspect if the evidence is enough. An item that waits is then moved to
-// the waiting suspects.
+// assess makes the item a suspect if the evidence against it is enough. If the item waits for a
+// retry, it then waits with the other suspects, which are attempted rarely.
 func (ev *evidence) assess(it *item) {
 	r := &it.account
 	least := ev.cfg.Poison.Failures

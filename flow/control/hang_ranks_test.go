@@ -77,8 +77,8 @@ func TestOverdueAttemptsAreRanked(t *testing.T) {
 }
 
 // TestRanksAreCountedInOrder checks that an attempt is counted only after all earlier ones have
-// given up their places. Otherwise deliveries would be counted sooner than earlier attempts that
-// hang, and the difference would look like a level.
+// given up their places in the window. Otherwise deliveries would be counted sooner than earlier
+// attempts that hang, as if the worker hung from a certain number in flight on.
 func TestRanksAreCountedInOrder(t *testing.T) {
 	var h hangRanks
 	first, second := &attempt{id: 1, rank: 3, heldFor: 1}, &attempt{id: 2, rank: 4}

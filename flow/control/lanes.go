@@ -62,8 +62,8 @@ func newPolicy(d dispatch.Policy, src rand.Source) (p policy) {
 	return p
 }
 
-// changed reports to the policy that the ith candidate has changed, or, if i is negative, that any
-// may have.
+// changed tells the dispatch policy that the state of the ith lane (its candidate) has changed or,
+// if i is negative, that of any lane.
 func (p *policy) changed(i int, all []dispatch.Candidate) {
 	if p.follower != nil {
 		p.follower.Changed(i, all)

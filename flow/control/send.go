@@ -127,8 +127,8 @@ func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 }
 
 // choose returns the lane for the next attempt of the item. If l is nil, the item must wait: for
-// its retry policy if delay is true, else for a lane, for the budget, or for an earlier item of its
-// keys.
+// its retry policy if delay is true, else for a lane, for a token of the retry budget, or for an
+// earlier item of its keys.
 func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 	if it.needsToken && d.backlog.outOfTokens() {
 		return nil, false

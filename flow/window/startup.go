@@ -243,10 +243,10 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 			return bdp + low
 		}
 		// The worker serves several batches at once, and their answers come in bursts. It needs
-		// work until the next batches arrive. So the level includes a queue halfway between low and
-		// high, and not only low. If two bursts came within one round trip, bdp is too high.
-		// Therefore the level is at most the number of answers of one round, plus the queue for
-		// that number.
+		// work until the next batches arrive. So the level includes a queue halfway between the
+		// bounds low and high, and not only low. If two bursts came within one round trip, bdp (the
+		// batches being served) is too high. Therefore the level is at most the number of answers
+		// of one round, plus the queue for that number.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

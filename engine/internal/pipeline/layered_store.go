@@ -55,8 +55,8 @@ func newLayeredStore(store positionStore, key string, lazy bool, boot string) *l
 	return m
 }
 
-// storedProgress returns the layered store of a route, for reading only. It always has two layers
-// if boot is not "". For a route that saves to one layer, the upper layer is empty.
+// storedProgress returns the layered store of a route, for reading only. It always has both layers
+// if boot is not "". For a route that saves to the lower layer only, the upper one is empty.
 func storedProgress(store positionStore, key, boot string) *layeredStore {
 	m := &layeredStore{store: store, lower: key, pause: writePause}
 	if boot != "" {

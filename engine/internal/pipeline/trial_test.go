@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestTrial runs trials of batches in which some records kill processors. These records must be
+// TestTrial checks the search for records that kill processors (see trial). These records must be
 // dead-lettered, together with the other records of their origins. Every other record is processed
 // once, with few deaths of processors.
 func TestTrial(t *testing.T) {
