@@ -280,7 +280,8 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// isProbe reports whether attempt a is the running probe of its lane or of the global backoff.
+// isProbe reports whether attempt a is a running probe: that of its paused lane, or the only one
+// while all lanes are paused (the global backoff).
 func (ev *evidence) isProbe(a *attempt) bool {
 	return a == a.lane.br.probe || a == ev.lanes.global.probe
 }

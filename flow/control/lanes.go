@@ -325,7 +325,9 @@ func (ls *lanes) endProbe(l *lane) {
 	}
 }
 
-// uptime is the total time in which at least one lane was open and no global backoff was active.
+// uptime measures the total time in which at least one lane was open and the machine was not in the
+// global backoff (the pause of all lanes when none delivers). The limit End.Elapsed of an item
+// counts only this time.
 type uptime struct {
 	total, since time.Duration
 	up           bool

@@ -113,8 +113,8 @@ func TestRunOnAnOrderedLane(t *testing.T) {
 	w.drain()
 }
 
-// TestNextRunBeginsWithTheFailedItem checks that at a single lane, the next run does not begin with
-// a later item of another key.
+// TestNextRunBeginsWithTheFailedItem checks an Ordered lane after a failure, if it is the only
+// lane. Its next run must begin with the failed item, and not with a later item of another key.
 func TestNextRunBeginsWithTheFailedItem(t *testing.T) {
 	w := ordered(t, 1)
 	w.offer(1, 1, 1)

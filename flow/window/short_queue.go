@@ -277,7 +277,7 @@ func (d *delay) moveToTarget(v *verdict) {
 }
 
 // shortProbeWithin returns the time between probes. It doubles, at most twice, while the probes
-// confirm the known base.
+// confirm the base, the estimated round trip without a queue.
 func (b *base) shortProbeWithin() time.Duration {
 	return shortProbeEvery << min(b.waits.confirmed, shortProbeDoublings)
 }

@@ -96,8 +96,9 @@ func (d *delay) starting(s *Sample, x float64) bool {
 	return d.complete()
 }
 
-// delayed handles the delay of a sample from a worker with a constant pace, and reports whether the
-// worker is full.
+// delayed checks whether the round trip of a sample, x seconds, is longer than the base, the round
+// trip without a queue. It is for workers with a constant pace. It reports whether enough samples
+// in a row show that the worker is full.
 func (d *delay) delayed(s *Sample, x float64) bool {
 	u, base := &d.startup, d.base.value
 	u.pace = max(u.pace, s.pace())

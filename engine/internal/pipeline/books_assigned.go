@@ -12,9 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file has the accounts of partitions that a broker assigns to this process and revokes. Each
-// assignment has its own number and its own account. If a partition is revoked and assigned again,
-// late batches of the first assignment do not change the account of the second one.
+// This file has the accounts (the progress in memory) of partitions that a broker assigns to this
+// process and revokes. Each assignment has its own number and its own account. If a partition is
+// revoked and assigned again, late batches of the first assignment do not change the account of the
+// second one.
 
 // errNotAssigned means that the assignment of a batch is ending or has ended. The next owner of the
 // partition reads the batch's records.
@@ -50,9 +51,9 @@ type assigned struct {
 	ended  map[uint32]*endedAssignment
 }
 
-// assign begins the account of a partition that was assigned to this process, with its progress m.
-// unsaid is set if m comes from the sink's ledger, so that the source may not know it. The next
-// save then reports m to the source.
+// assign begins the account (the progress in memory) of a partition that was assigned to this
+// process. m is the progress at that time. unsaid is set if m comes from the sink's ledger, so that
+// the source may not know it. The next save then reports m to the source.
 func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	l, err := ledger.New(m.Watermark, m.Above)
 	if err != nil {
@@ -71,7 +72,7 @@ func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 }
 
 // startOf returns the progress at the start of a partition's current assignment, and false if the
-// partition has no open account.
+// partition is not assigned to this process.
 func (k *books) startOf(id string) (stream.Mark, bool) {
 	p := k.parts[id]
 	if p == nil {

@@ -190,8 +190,8 @@ func (m *layeredStore) tokensToDelete(name string) map[string]string {
 	return strays
 }
 
-// resumeTokens returns the resume tokens of the upper layer. If the upper layer has none, it
-// returns those of the lower layer.
+// resumeTokens returns the resume tokens of the upper layer (the newer one, which is valid until
+// the system restarts). If it has none, resumeTokens returns those of the lower layer.
 func (m *layeredStore) resumeTokens() map[string]string {
 	if m.layered() {
 		if places := m.store.Places(m.upper); len(places) > 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestForget checks that a deleted partition is removed once it has no unsettled and no unsaved
-// data. If a batch with the end of the partition settles later, this causes no error and opens no
-// account.
+// TestForget checks that a deleted partition is removed from memory once it has no unsettled and no
+// unsaved data. If a batch with the end of the partition settles later, this causes no error and
+// does not add the partition again.
 func TestForget(t *testing.T) {
 	for _, waiting := range []waitIndex{nil, noneWait{}} {
 		k := newBooks(unknown)
