@@ -223,7 +223,8 @@ func (w *fuzzRun) die(lo, hi int) {
 }
 
 // mayDeadLetter reports whether the records from lo to hi-1 may be dead-lettered with this refusal:
-// they were refused and are bad, or there is only one record and it has killed three workers.
+// a worker has refused them and one of them is bad, or there is only one record and it has killed
+// three workers.
 func (w *fuzzRun) mayDeadLetter(lo, hi int, refusal error) bool {
 	if errors.Is(refusal, errRefused) && w.anyBad(lo, hi) {
 		return true
