@@ -240,9 +240,9 @@ func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.Partiti
 	return nil
 }
 
-// begin opens the account of one assigned partition, and returns the position at which the source
-// must resume. If the sink has a ledger, the caller has just asked the broker, which has confirmed
-// that this process owns the partition.
+// begin opens the account (the progress in memory) of one assigned partition, and returns the
+// position at which the source must resume. If the sink has a ledger, the caller has just asked the
+// broker, which has confirmed that this process owns the partition.
 func (a *assignments) begin(o *stream.PartitionOffer, number uint32,
 	taken *stream.Taken) (stream.Mark, error) {
 	at, behind, err := resumeAt(o, taken)

@@ -12,9 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file has the accounts of partitions that a broker assigns to this process and revokes. Each
-// assignment has its own number and its own account. If a partition is revoked and assigned again,
-// late batches of the first assignment do not change the account of the second one.
+// This file has the accounts (the progress in memory) of partitions that a broker assigns to this
+// process and revokes. Each assignment has its own number and its own account. If a partition is
+// revoked and assigned again, late batches of the first assignment do not change the account of the
+// second one.
 
 // errNotAssigned means that the assignment of a batch is ending or has ended. The next owner of the
 // partition reads the batch's records.
@@ -50,9 +51,9 @@ type assigned struct {
 	ended  map[uint32]*endedAssignment
 }
 
-// assign begins the account of a partition that was assigned to this process, with its progress m.
-// unsaid is set if m comes from the sink's ledger, so that the source may not know it. The next
-// save then reports m to the source.
+// assign begins the account (the progress in memory) of a partition that was assigned to this
+// process. m is the progress at that time. unsaid is set if m comes from the sink's ledger, so that
+// the source may not know it. The next save then reports m to the source.
 func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	l, err := ledger.New(m.Watermark, m.Above)
 	if err != nil {
@@ -71,7 +72,7 @@ func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 }
 
 // startOf returns the progress at the start of a partition's current assignment, and false if the
-// partition has no open account.
+// partition is not assigned to this process.
 func (k *books) startOf(id string) (stream.Mark, bool) {
 	p := k.parts[id]
 	if p == nil {
@@ -104,8 +105,8 @@ func (k *books) accept(b *stream.Batch) error {
 	return nil
 }
 
-// current returns the account of the partition of span s. It returns nil if the assignment in which
-// s was read has ended.
+// current returns the account (the progress in memory) of the partition of span s. It returns nil
+// if the assignment in which s was read has ended.
 func (k *books) current(s *stream.Span) *partition {
 	return k.assignedAs(s.Part.ID, s.Assignment)
 }
@@ -118,9 +119,9 @@ func (k *books) assignedAs(id string, number uint32) *partition {
 	return nil
 }
 
-// addSent adds the length of b's spans to the count of positions that are in the sender. A
-// revocation waits until this count is 0. There is one count for each assignment. With sign -1,
-// addSent subtracts them.
+// addSent adds the length of b's spans to the count of positions that are in the sender. There is
+// one count for each assignment, and a revocation waits until it is 0. With sign -1, addSent
+// subtracts the length.
 func (k *books) addSent(b *stream.Batch, sign int64) {
 	for i := range b.Spans {
 		s := &b.Spans[i]
@@ -229,8 +230,8 @@ func (k *books) revoke(id string) uint32 {
 	return p.assignment.number
 }
 
-// end closes the account of an assignment. lost means that the broker may already have given the
-// partition to another process, so running attempts are canceled.
+// end closes the account (the progress in memory) of an assignment. lost means that the broker may
+// already have given the partition to another process, so running attempts are canceled.
 //
 // out is the number of positions of the assignment that are still in the sender, where a worker may
 // deliver them. ok is false if the assignment had already ended.

@@ -142,8 +142,9 @@ func (w *waits) dropSettled() {
 	}
 }
 
-// begin keeps the route's reader, with which waiting ranges are read again later. It returns an
-// error if batches of an earlier run wait, but the reader cannot read ranges.
+// begin keeps the route's reader, to read the data of waiting batches again when their retries are
+// due. It returns an error if batches of an earlier run wait, but the reader cannot read ranges of
+// the source again.
 func (w *waits) begin(reader stream.Reader) error {
 	if w.store == nil {
 		return nil
@@ -312,10 +313,10 @@ func (w *waits) Held() (n int, cost float64, bytes int64) {
 	return int(ranges), float64(records), size
 }
 
-// reopen opens the accounts of those partitions of the spans that have none, for example because
-// this run has not read them. It must be called before their ranges are removed from the store: an
-// account begins with the stored progress, which includes the waiting ranges only while the store
-// has them.
+// reopen opens the accounts (the progress in memory) of those partitions of the spans that have
+// none, for example because this run has not read them. It must be called before their ranges are
+// removed from the store: an account begins with the stored progress, which includes the waiting
+// ranges only while the store has them.
 func (w *waits) reopen(spans []stream.Span) {
 	if w.store == nil {
 		return

@@ -181,7 +181,8 @@ func TestDrainWhileWaiting(t *testing.T) {
 }
 
 // TestOnceIsNotRestarted checks that a finite run ends with the first failure of a route, also with
-// a panic. In other runs, a route that the guard has stopped does not restart.
+// a panic. In any other run, a route that the guard has stopped does not restart if its source
+// cannot watch its input.
 func TestOnceIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, site := range []string{"sink open", "read", "commit", "sink close"} {

@@ -74,8 +74,8 @@ func (r *route) run(ctx context.Context) error {
 	return err
 }
 
-// runAll runs the sender and its helpers as one group. If one goroutine of the group fails, the
-// others end, and the route fails.
+// runAll runs the sender and all goroutines that the route starts (see send) as one group. If one
+// goroutine of the group fails, the others end, and the route fails.
 func (r *route) runAll(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	r.host.group.Store(group)

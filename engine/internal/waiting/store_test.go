@@ -100,7 +100,7 @@ func content(t *testing.T, s *Store, parts int) cells {
 }
 
 // TestAgainstCells performs random waits, settlements and restarts on a store, and compares the
-// store with the model.
+// store with a simple model (cells).
 func TestAgainstCells(t *testing.T) {
 	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

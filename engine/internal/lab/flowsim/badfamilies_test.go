@@ -257,9 +257,10 @@ func (f family) figures(t testing.TB, seeds int) familyFigures {
 }
 
 // families returns the families to run. If whole is set, these are all families. Otherwise there
-// are two groups: the families with at most half bad data and without trouble, errors and order,
-// and a sample of all other families. Usually a test runs only a fifth of both groups. If the
-// variable PENSTOCK_FAMILY is set, it selects the families by words of their names instead.
+// are two groups: every 29th family, and the simple families. A simple one has at most half bad
+// data, no random failures (chance), no further problem (trouble) and no order of its batches.
+// Usually a test runs only a fifth of both groups. If the variable PENSTOCK_FAMILY is set, it
+// selects the families by words of their names instead.
 func families(whole bool) (all []family) {
 	for _, workers := range []int{1, 2, 12} {
 		for _, bad := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {

@@ -50,8 +50,9 @@ func TestVegasSequences(t *testing.T) {
 	step(v, 10*ms, 10_000, false, 10_024)
 }
 
-// TestVegasAdoptsASampleAsTheBase checks that Vegas adopts a new base even if batches are queued.
-// With a limit of 1, it does so after 15 to 30 updates.
+// TestVegasAdoptsASampleAsTheBase checks that Vegas from time to time takes the latest round trip
+// as its base, the round trip without a queue, even if batches are queued. With a limit of 1, it
+// does so after 15 to 30 updates.
 func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	v := newVegas(1, 1)
 	v.update(10*ms, 1, false)
