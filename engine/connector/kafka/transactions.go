@@ -67,8 +67,9 @@ const (
 var errReleased = errors.New("its assignment has ended or is not confirmed")
 
 // transactions runs the transactions of one source partition in one assignment, one after the
-// other. A transaction contains the waiting jobs, up to maxTransaction bytes. After Take, the
-// method run sends the requests, on its own goroutine, except the last abort (closeProducer).
+// other. A transaction contains the waiting jobs, up to maxTransaction bytes. When Take has
+// returned, the goroutine of the method run sends all requests, except that closeProducer may abort
+// the last transaction.
 type transactions struct {
 	s          *transactionalSink
 	part       stream.Partition

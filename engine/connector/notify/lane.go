@@ -186,9 +186,9 @@ func (p *attemptSlots) begin(l *lane, now time.Time) *attempt {
 	return a
 }
 
-// age changes the class of attempts that have become older. The host of a slow attempt becomes
-// slow. So a host that does not respond becomes slow after slowAfter, even if its first attempt
-// times out much later.
+// age changes the class of in-flight attempts that have become older (see speed). When an attempt
+// becomes slow, its host becomes slow, too. So a host that does not respond is slow after
+// slowAfter, although its first attempt times out much later.
 func (p *attemptSlots) age(now time.Time) {
 	for ; p.long < len(p.recent) && now.Sub(p.recent[p.long].begun) > longAfter; p.long++ {
 		p.recent[p.long].speed = longAttempt

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// probesADay bounds the attempts at a down host in a day, without the last attempts of schedules.
+// probesADay is the maximum number of attempts at a down host in 24 hours. The last attempt of each
+// delivery is not counted.
 const probesADay = 60
 
 // TestProbesADay checks a lane with a delivery that is always due and attempts that all fail at

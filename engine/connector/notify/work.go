@@ -101,7 +101,7 @@ func (s *sender) record(ctx context.Context) error {
 }
 
 // apply returns the progress of a delivery after an attempt with the result r. begun is the
-// progress after the event parked.Begin of this attempt.
+// progress at the start of the attempt, after the event parked.Begin.
 func (r *result) apply(
 	begun parked.Progress, s parked.Schedule, now time.Time,
 ) (parked.Progress, error) {

@@ -80,8 +80,8 @@ func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) strin
 		last, sqltable.OnConflict(columns, key))
 }
 
-// Find implements sqlspan.Database. It sets the columns if the table exists or the config lists
-// them. Otherwise the first batch sets them.
+// Find implements sqlspan.Database. It determines the columns that the sink fills, if the table
+// exists or the config lists them. Otherwise they are inferred from the first batch.
 func (s server) Find(ctx context.Context, c *conn) error {
 	var there []sqltable.Column
 	if err := c.Run(ctx, s.sink.readColumns(&there)); err != nil {

@@ -17,9 +17,9 @@ type seenRow struct {
 	digest rowDigest
 }
 
-// seenRows remembers the last rows of a partition that were handed out. A row of the table after
-// floor, up to the partition's position, is late if it is not remembered. At most max rows are
-// remembered: those with the highest keys.
+// seenRows remembers the last rows of a partition that were handed out, at most max: those with the
+// highest keys. All of them have keys above floor. A row of the table with a key above floor, and
+// up to the position of the partition, is late if it is not remembered.
 type seenRows struct {
 	max   int
 	floor string    // rows with this key or a lower one are not remembered

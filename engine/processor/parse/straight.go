@@ -76,8 +76,9 @@ func newStraight(pattern string, groups int) *straight {
 	return s
 }
 
-// opMark is an additional syntax.Op: the function flat uses it for the start and the end of a
-// group. The field Min is an index of the slice straight.at, where match stores this position.
+// opMark is an operator that package syntax does not have. The function flat adds an expression
+// with it at the start and at the end of each group. Its field Min is an index of straight.at: the
+// element in which match stores the position of this start or end.
 const opMark = syntax.Op(200)
 
 // flat returns re as a flat sequence, without nested concatenations and groups.
