@@ -308,7 +308,7 @@ func (p *transactions) transact(jobs []*job) (rest []*job) {
 
 // produceAll delivers the records of jobs, and stores next as the group's progress, in one
 // transaction. If some records are not accepted, it aborts the transaction and returns true. The
-// fates of these records then hold the reasons.
+// field fates of a job then has the reasons.
 func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err error) {
 	if err := p.producer.BeginTransaction(); err != nil {
 		return false, &fencingError{err}

@@ -95,8 +95,8 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	l.circuit.Done(now, t, o, 0)
 }
 
-// isIdle reports whether the lane has no in-flight attempts, no failures and no wait for the rate
-// limit, like a new lane. It does not matter whether the host is slow.
+// isIdle reports whether the host of the lane has no in-flight attempts, no failures and no wait
+// for its rate limit. It does not matter whether the host is slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
@@ -111,8 +111,9 @@ func (l *lane) isResting(now time.Time, since time.Duration) bool {
 		(l.index < 0 || l.due.After(now))
 }
 
-// worth ranks a resting lane by the state that its deletion would lose. Waiting deliveries add 1 to
-// the result, and earlier failures or slowness add 2. Lanes of low worth are deleted first.
+// worth ranks a lane (the state of a host) that can be deleted to make room for another host. It
+// returns how much its deletion would lose: 1 for waiting deliveries, plus 2 for earlier failures
+// or slowness. Lanes of low worth are deleted first.
 func (l *lane) worth() (n int) {
 	if l.index >= 0 {
 		n++

@@ -132,7 +132,8 @@ func (s *laneSet) miss(due time.Time) {
 // hosts without a lane, page by page. The pause limits the processor time for the search.
 const pagePause = 200 * time.Millisecond
 
-// round is a search for due hosts that have no lane. It reads the hosts in the store page by page.
+// round is a search in the store for hosts with due deliveries that have no lane (the state of a
+// host in memory). It reads the hosts page by page.
 type round struct {
 	runs  bool
 	after int64     // id of the last host seen

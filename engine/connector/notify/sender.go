@@ -263,7 +263,8 @@ func (s *sender) release(l *lane) {
 	s.held = slices.DeleteFunc(s.held, func(other *lane) bool { return other == l })
 }
 
-// visit starts or skips the attempts of a lane's due deliveries, and schedules the next visit.
+// visit starts the attempts of a lane's due deliveries, or skips them if the host is down. It also
+// schedules the next visit of this lane (the state of the host).
 func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	s.visits++
 	l.visited = s.visits
@@ -312,8 +313,9 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
-// revisit schedules the next visit of a lane. If the last visit found no room for another attempt
-// (full), the first of these rules that applies determines the time:
+// revisit schedules the next visit of a lane, the state of a host. A visit starts the attempts that
+// are due. If the last visit found no room for another attempt (full), the first of these rules
+// that applies determines the time:
 //
 //   - If the rate limit delays the next attempt, the visit is when the limit allows the attempt.
 //   - If an attempt is in flight, the visit is when an attempt ends.

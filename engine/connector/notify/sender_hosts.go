@@ -41,8 +41,8 @@ func (s *sender) meet(h parked.Host, now time.Time) {
 	}
 }
 
-// admit looks for due hosts without a lane, and gives them lanes. It reads at most one page of the
-// store.
+// admit searches the store for hosts with due deliveries that have no lane (the state of a host in
+// memory), and gives them lanes. It reads at most one page of the store.
 func (s *sender) admit(ctx context.Context, now time.Time) error {
 	if !s.round.starts(&s.lanes, now) {
 		return nil

@@ -94,8 +94,8 @@ type lateSearch struct {
 	present []seenRow // the last remembered rows that are in the table, at most maxPairs
 }
 
-// late reports whether the row with this key is late, because it was not remembered. It is called
-// for the rows of the table in order, and key is the key of the next row.
+// late reports whether the row with this key is late: it is late if it is not remembered. Call late
+// for the rows of the table in the order of their keys.
 func (l *lateSearch) late(key []byte) bool {
 	l.pass(func(seen string) bool { return seen < string(key) })
 	if len(l.rows) == 0 || l.rows[0].key != string(key) {

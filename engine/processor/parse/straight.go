@@ -51,8 +51,8 @@ type class struct {
 	wide  bool // the set has the characters outside ASCII
 }
 
-// newStraight returns a straight for the pattern. It returns nil if the pattern needs package
-// regexp.
+// newStraight returns a matcher without backtracking for the pattern. It returns nil if the pattern
+// needs package regexp.
 func newStraight(pattern string, groups int) *straight {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
