@@ -137,15 +137,16 @@ func (p *transactions) enqueue(j *job) error {
 	return nil
 }
 
-// requeue puts a job that was taken from the queue into it again. If the assignment has ended, the
-// job fails.
+// requeue puts a job (a batch to deliver) that was taken from the queue into it again. If the
+// assignment has ended, the job fails.
 func (p *transactions) requeue(j *job) {
 	if err := p.enqueue(j); err != nil {
 		j.finish(err)
 	}
 }
 
-// withdraw removes a job that still waits in the queue. It has no effect on a job in a transaction.
+// withdraw removes a job (a batch to deliver) that still waits in the queue. It has no effect on a
+// job in a transaction.
 func (p *transactions) withdraw(j *job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,8 +156,8 @@ func (p *transactions) withdraw(j *job) {
 // maxTransaction bounds the bytes of a transaction's records. The first job may exceed it.
 const maxTransaction = 8 << 20
 
-// next returns the jobs of the next transaction, in the order of their offsets. It returns nil at
-// the end of the assignment.
+// next returns the jobs (batches to deliver) of the next transaction, in the order of their
+// offsets. It returns nil at the end of the assignment.
 func (p *transactions) next() []*job {
 	for {
 		p.mu.Lock()
@@ -257,9 +258,9 @@ func (p *transactions) fitting(jobs []*job) (fit []*job) {
 	return fit
 }
 
-// transact delivers jobs in one transaction and finishes them. If the brokers do not accept records
-// of some jobs, it aborts the transaction, finishes these jobs, and returns the others, which need
-// another transaction.
+// transact delivers jobs (batches) in one transaction and finishes them. If the brokers do not
+// accept records of some jobs, it aborts the transaction, finishes these jobs, and returns the
+// others, which need another transaction.
 func (p *transactions) transact(jobs []*job) (rest []*job) {
 	if len(jobs) == 0 {
 		return nil

@@ -54,7 +54,7 @@ const (
 
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
-// newCircuit returns the circuit breaker of a lane. The circuit opens after consecutive failures of
+// newCircuit returns the circuit breaker of a host. The circuit opens after consecutive failures of
 // downAfter different deliveries. It never opens because of failures of a single delivery, since
 // the delivery must keep its exact schedule.
 func newCircuit() *breaker.Circuit {
@@ -101,11 +101,11 @@ func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether the lane can be deleted to make room for another host. It can be
-// deleted if nothing is in flight, nothing is due at the time now, and the host's rate limit would
-// allow a request. In addition, the lane must not wait until slow hosts may have more attempts, or
-// until skipped attempts are stored. since is the same time as now, as a duration since
-// laneSet.epoch.
+// isResting reports whether the lane (the state of a host) can be deleted to make room for another
+// host. It can be deleted if nothing is in flight, nothing is due at the time now, and the host's
+// rate limit would allow a request. In addition, the lane must not wait until slow hosts may have
+// more attempts, or until skipped attempts are stored. since is the same time as now, as a duration
+// since laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))

@@ -283,8 +283,8 @@ func TestDeliveryOf(t *testing.T) {
 	})
 }
 
-// TestManyOfOneHost checks that all due deliveries to a host are sent. A visit of the host's lane
-// starts only a few attempts, and all of them may end before the next visit.
+// TestManyOfOneHost checks that all due deliveries to a host are sent. The dispatcher starts only a
+// few attempts at a host at a time, and all of them may end before it visits the host again.
 func TestManyOfOneHost(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		m := newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {

@@ -37,7 +37,8 @@ const pruneTime = 100 * time.Millisecond
 var errStopping = errors.New("penstock stops")
 
 // sender is the dispatcher: it sends the parked deliveries that are due. A single goroutine calls
-// run, and only this goroutine uses the lanes. Other goroutines call work and make the attempts.
+// run, and only this goroutine uses the lanes (the states of hosts). Other goroutines call work and
+// make the attempts.
 type sender struct {
 	sink    *Sink
 	store   *parked.Store
@@ -263,8 +264,8 @@ func (s *sender) release(l *lane) {
 	s.held = slices.DeleteFunc(s.held, func(other *lane) bool { return other == l })
 }
 
-// visit starts the attempts of a lane's due deliveries, or skips them if the host is down. It also
-// schedules the next visit of this lane (the state of the host).
+// visit starts or skips the attempts of the due deliveries to a lane's host, and schedules the next
+// visit of the lane (the state of the host).
 func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	s.visits++
 	l.visited = s.visits
@@ -430,8 +431,8 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 	return true, false
 }
 
-// end updates the lane after the end of an attempt: its window, its circuit breaker, and its next
-// visit.
+// end updates the state of a host (its lane) after the end of an attempt: its window, its circuit
+// breaker, and its next visit.
 func (s *sender) end(e ended) {
 	l, now := e.lane, time.Now()
 	s.slots.end(e.attempt)

@@ -25,10 +25,10 @@ func (s *sender) reload(ctx context.Context) error {
 	}
 }
 
-// meet schedules a visit of the host's lane at the due time of the host. If the host has no lane,
-// meet adds one; if there is no room for a lane, the host waits in the store. meet does nothing if
-// an earlier visit is scheduled. It also does nothing while the lane waits until slow hosts may
-// have more attempts, or until skipped attempts are stored.
+// meet schedules a visit of the host's lane (its state in memory) at the due time of the host. If
+// the host has no lane, meet adds one; if there is no room for a lane, the host waits in the store.
+// meet does nothing if an earlier visit is scheduled. It also does nothing while the lane waits
+// until slow hosts may have more attempts, or until skipped attempts are stored.
 func (s *sender) meet(h parked.Host, now time.Time) {
 	l := s.lanes.byID[h.ID]
 	if l == nil {

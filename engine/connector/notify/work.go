@@ -75,7 +75,7 @@ func (s *sender) perform(ctx context.Context, j job) (ended, error) {
 }
 
 // record stores the changes of deliveries with skipped attempts, until ctx ends. It stores the
-// changes of several lanes in one commit. The dispatcher does not wait for it.
+// changes of several hosts in one commit. The dispatcher does not wait for it.
 func (s *sender) record(ctx context.Context) error {
 	for {
 		var lanes []*lane

@@ -28,8 +28,9 @@ type straight struct {
 	at    []int // positions of the groups, as in the result of regexp's FindSubmatchIndex
 }
 
-// step is one step of a straight: a literal, a run, or the end of the text. A step with a mark only
-// stores a position: the start or the end of a group.
+// step is one step of a match by straight. It is a literal, a run (a repeated character class) or
+// the end of the text. A step with a mark matches no text: it stores the position at which a group
+// starts or ends.
 type step struct {
 	literal []byte
 	run     *class // nil for a literal
