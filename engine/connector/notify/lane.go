@@ -146,9 +146,9 @@ const (
 )
 
 // attemptSlots bounds the in-flight attempts, so that slow hosts take few places from hosts that
-// respond quickly. `attempts` is the limit on attempts, except that up to `extra` long and slow
-// attempts do not count against it. An attempt at a slow host begins only while fewer than `share`
-// slow attempts are in flight.
+// respond quickly. `attempts` is the limit on attempts. Up to `extra` attempts of the classes long
+// and slow (see speed) do not count against it. An attempt at a slow host begins only while fewer
+// than `share` slow attempts are in flight.
 //
 // Example: attempts is 256, extra is 192, and share is 64. If 100 long and slow attempts are in
 // flight, 256 quick ones may be in flight as well. If 200 long and slow attempts are in flight, 192

@@ -62,7 +62,8 @@ func (s *sender) admit(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// maintain reads the changes by other processes, and deletes deliveries that ended long ago.
+// maintain reads the changes that other processes, such as commands of operators, have made in the
+// store. It also deletes deliveries that ended long ago.
 func (s *sender) maintain(ctx context.Context) error {
 	version, err := s.store.DataVersion(ctx)
 	if err != nil {

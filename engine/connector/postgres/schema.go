@@ -45,7 +45,8 @@ func standard(decl string) (sqltable.Column, bool) {
 }
 
 // stageName is the staging table of an upsert. Each connection has one, and every commit empties
-// it. rowColumn orders rows with the same key.
+// it. rowColumn is its additional column with the number of the row in the batch. Of several rows
+// with the same key, the one with the highest number is stored.
 const (
 	stageName = `pg_temp."penstock_stage"`
 	rowColumn = `"penstock_row"`
