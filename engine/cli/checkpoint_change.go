@@ -186,8 +186,9 @@ func withLock(dir vfs.Dir, state, command string, use func() error) (err error) 
 	return use()
 }
 
-// withNewState is like withLock, and creates the state directory if it does not exist. It calls the
-// function use with the checkpoint, and also creates this if it does not exist.
+// withNewState calls the function use with the checkpoint while the command holds the lock of the
+// state directory, whose path is state. It creates the directory and the checkpoint if they do not
+// exist.
 func withNewState(state, command string, use func(*checkpoint.Store) error) error {
 	dir, err := osfs.New().MakeDir(state, 0o700)
 	if err != nil {

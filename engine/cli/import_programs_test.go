@@ -51,7 +51,8 @@ func imported(t *testing.T, carried int, args ...string) (arrived, said string) 
 	return string(got), made.out
 }
 
-// wantNew checks that each line "new N" for N up to n arrived once and no line "read N" did.
+// wantNew checks that each line "new N", for N from 1 to n, arrived once. The other program had
+// read the lines "read N" before the import, so they must not arrive.
 func wantNew(t *testing.T, got string, n int) {
 	t.Helper()
 	for i := 1; i <= n; i++ {

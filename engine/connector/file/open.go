@@ -67,7 +67,7 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 }
 
 // resume truncates f to the place want, and positions f there. If f is another file or is shorter,
-// resume returns a wrongFileError.
+// resume returns a wrongFileError. If durably is set, it also syncs f.
 func resume(f vfs.File, want place, durably bool) error {
 	info, err := f.Stat()
 	if err != nil {

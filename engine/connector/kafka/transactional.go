@@ -282,8 +282,8 @@ func (s *transactionalSink) Store(ctx context.Context, spans []stream.Span) erro
 	return s.do(ctx, newJob(spans))
 }
 
-// do runs a job in a transaction. If the brokers do not accept some of the job's records, j.failed
-// is true, do returns nil, and none of the records was delivered.
+// do delivers a job (a batch) in a transaction. If the brokers do not accept some of the job's
+// records, j.failed is true, do returns nil, and none of the records was delivered.
 func (s *transactionalSink) do(ctx context.Context, j *job) error {
 	if len(j.spans) == 0 {
 		return errors.New("kafka: a transaction needs the batch's position in the source")

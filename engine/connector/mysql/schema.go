@@ -168,8 +168,9 @@ func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.C
 	return columns, err
 }
 
-// Find implements sqlspan.Database. It checks the table if it exists. It sets the columns if the
-// table exists or the config lists them. Otherwise the first batch sets them.
+// Find implements sqlspan.Database. It checks the table if it exists. It determines the columns
+// that the sink fills, if the table exists or the config lists them. Otherwise they are inferred
+// from the first batch.
 func (s server) Find(ctx context.Context, c *connection) error {
 	there, err := s.sink.columns(ctx, c)
 	if err != nil {

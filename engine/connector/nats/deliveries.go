@@ -227,8 +227,8 @@ func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []stri
 	return replies
 }
 
-// settleAbove is the part of settle for the ranges above the watermark. The ranges and the messages
-// of r are both in ascending order.
+// settleAbove acknowledges the messages of r in the settled ranges above the watermark, and appends
+// their reply subjects to replies. The ranges and the messages are in ascending order.
 func (d *deliveries) settleAbove(r *run, above []stream.Range, replies []string) []string {
 	i := 0
 	for k := range above {

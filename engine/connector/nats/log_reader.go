@@ -319,9 +319,9 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	}
 }
 
-// fetch returns the next message of the consumer. It waits for a message until its second context
-// ends. For the first message of a batch, the caller passes ctx twice, and fetch waits for at most
-// the duration wait.
+// fetch returns the next message of the consumer. It waits for a message until the context waiting
+// ends. If waiting is the same context as ctx, as for the first message of a batch, it waits for at
+// most the duration wait.
 func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {

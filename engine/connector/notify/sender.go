@@ -37,7 +37,8 @@ const pruneTime = 100 * time.Millisecond
 var errStopping = errors.New("penstock stops")
 
 // sender is the dispatcher: it sends the parked deliveries that are due. A single goroutine calls
-// run, and only this goroutine uses the lanes. Other goroutines call work and make the attempts.
+// run, and only this goroutine uses the lanes (the states of hosts). Other goroutines call work and
+// make the attempts.
 type sender struct {
 	sink    *Sink
 	store   *parked.Store
@@ -263,7 +264,8 @@ func (s *sender) release(l *lane) {
 	s.held = slices.DeleteFunc(s.held, func(other *lane) bool { return other == l })
 }
 
-// visit starts or skips the attempts of a lane's due deliveries, and schedules the next visit.
+// visit starts or skips the attempts of the due deliveries to a lane's host, and schedules the next
+// visit of the lane (the state of the host).
 func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	s.visits++
 	l.visited = s.visits
@@ -312,8 +314,9 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
-// revisit schedules the next visit of a lane. If the last visit found no room for another attempt
-// (full), the first of these rules that applies determines the time:
+// revisit schedules the next visit of a lane, the state of a host. A visit starts the attempts that
+// are due. If the last visit found no room for another attempt (full), the first of these rules
+// that applies determines the time:
 //
 //   - If the rate limit delays the next attempt, the visit is when the limit allows the attempt.
 //   - If an attempt is in flight, the visit is when an attempt ends.
@@ -428,8 +431,8 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 	return true, false
 }
 
-// end updates the lane after the end of an attempt: its window, its circuit breaker, and its next
-// visit.
+// end updates the state of a host (its lane) after the end of an attempt: its window, its circuit
+// breaker, and its next visit.
 func (s *sender) end(e ended) {
 	l, now := e.lane, time.Now()
 	s.slots.end(e.attempt)

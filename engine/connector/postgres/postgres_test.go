@@ -274,7 +274,8 @@ func TestNotFinite(t *testing.T) {
 	}
 }
 
-// TestUpsertNumberedKey checks that an upsert fills the key even if the database could number it.
+// TestUpsertNumberedKey checks an upsert into a table with a bigserial key. The rows must have the
+// keys of the records, and not numbers that the database generates.
 func TestUpsertNumberedKey(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, `CREATE TABLE numbered (id bigserial PRIMARY KEY, v bigint)`)

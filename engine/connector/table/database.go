@@ -116,7 +116,8 @@ type filling struct {
 }
 
 // last returns the key of the row that was added last. If there is none, it returns f.prev, the key
-// before the first row. add checks the order of the rows with it.
+// before the first row. The method add compares each new key with it, to check the order of the
+// rows.
 func (f *filling) last() []byte {
 	switch n := len(f.ends); n {
 	case 0:

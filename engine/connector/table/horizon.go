@@ -17,7 +17,7 @@ type horizon struct {
 const maxWaiting = 64
 
 // add adds an observation, the last row that is visible now. It does nothing if the newest
-// collected observation has the same row or a later one.
+// collected observation has the same row or a later one: waiting for that observation is enough.
 func (h *horizon) add(o observation) {
 	if o.last == "" {
 		return

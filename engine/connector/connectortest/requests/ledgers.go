@@ -149,8 +149,8 @@ func converted(t *testing.T, r Receiver) {
 	}
 }
 
-// refused checks that a process that keeps requests refuses a ledger with assigned partitions, and
-// leaves the ledger unchanged.
+// refused checks a process with SinkOptions.Keep, which stores requests. It must refuse a ledger in
+// which partitions are assigned to processes, and leave the ledger unchanged.
 func refused(t *testing.T, r Receiver) {
 	kafka := prepare(t, r, one, stream.SinkOptions{})
 	assigned := kafka.sink.(stream.PartitionLedger)
