@@ -201,9 +201,10 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// checkCorrelation compares the correlation (Pearson's) between this step and the step before: that
-// of our draws with that of the library. The standard error of the correlation is computed from its
-// influence function, so that it is right for skewed distributions, too.
+// checkCorrelation compares our draws with those of the library by a correlation (Pearson's): that
+// of the delays of this step with the delays of the step before. The standard error of the
+// correlation is computed from its influence function, so that it is right for skewed
+// distributions, too.
 func (s Sample) checkCorrelation(t *testing.T) {
 	t.Helper()
 	if s.step.Corr == nil || len(s.before) != len(s.ours) {
