@@ -37,8 +37,9 @@ func (z *dormant) see(s Listed, info stat) bool {
 		z.reactivate(d)
 		return false
 	case c.strategy.grows() && d.label != s.Label:
-		// The file was renamed, or s is a hard link to it. The end of the listing shows which: if
-		// its old label was listed as well, s is a hard link.
+		// Either the dormant file was renamed to the label of s, or s is a second name (hard link)
+		// of it. The end of the listing shows which: if the old label was listed as well, s is a
+		// hard link.
 		return false
 	}
 	d.scan = c.table.scans
