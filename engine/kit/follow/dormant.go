@@ -161,7 +161,8 @@ func (z *dormant) reactivateRelated(label string) {
 	}
 }
 
-// joined reactivates the dormant files that a newly joined route has not delivered completely.
+// joined follows those dormant files (which are only listed until they change) again that a newly
+// joined route has not delivered completely.
 func (z *dormant) joined(r *Reader) {
 	z.table.each(func(d *dormantFile) bool {
 		info := stat{Size: d.size, ModTime: d.modTime}
