@@ -147,9 +147,9 @@ func (z *dormant) followAgain(d *dormantFile) {
 	c.identify.recogniseAll([]*file{f})
 }
 
-// reactivateRelated follows those dormant files again from which a rotation may have made the file
-// with the given label. Example: app.log for the label app.log.1. The new file can only be compared
-// with followed files.
+// reactivateRelated follows dormant files again, which are otherwise only listed until they change:
+// those from which a rotation may have made the file with the given label. Example: app.log for the
+// label app.log.1. The new file can only be compared with followed files.
 func (z *dormant) reactivateRelated(label string) {
 	base := path.Base(label)
 	var related []dormantFile
