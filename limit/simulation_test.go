@@ -271,8 +271,8 @@ func TestShortQueueStarts(t *testing.T) {
 }
 
 // TestShortQueueOfASharedProcessor checks that the limit stays near the 8 processors of a server
-// that slows down all calls instead of queueing some. Such a server has no round trips without a
-// queue.
+// without a queue. This server works on all calls at the same time: with more than 8 calls, each of
+// them takes longer.
 func TestShortQueueOfASharedProcessor(t *testing.T) {
 	const processors, step = 8, ms / 4
 	for seed := range uint64(2) {
