@@ -36,7 +36,8 @@ type step struct {
 	run     *class // nil for a literal
 	least   int    // minimum length of the run in bytes
 	most    int    // maximum length in bytes; -1 if there is none
-	// if only literals follow the run: their total length; -1 if the run ends where its class ends
+	// total length of the literals after the run, if the run ends just before these and they end
+	// the text; -1 if the end of the run does not depend on them
 	tail int
 	lazy bool // the run is as short as possible
 	mark int  // index in at for the position before this step; -1 if it is not stored
