@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestJournalVersions checks that journals of versions 1 and 2 are read, and one whose last entry is
-// incomplete. Version 1 has no digests of rows, so they are unknown (zero).
+// TestJournalVersions checks that journals of versions 1 and 2 are read, and one with an incomplete
+// last entry. Version 1 has no digests of rows, so they are unknown (zero).
 func TestJournalVersions(t *testing.T) {
 	keys := func(kind byte, keys ...string) []byte {
 		var body []byte

@@ -71,8 +71,8 @@ func (l *routeSim) settle(spans []stream.Span, texts []string) {
 	}
 }
 
-// next reads a batch to be settled later. It copies the partitions of the batch's spans, because the
-// reader may change them.
+// next reads a batch to be settled later. It copies the partitions of the spans, because the reader
+// may change them.
 func (l *routeSim) next(r stream.Reader) ([]string, []stream.Span, error) {
 	texts, spans, err := next(l.t, r)
 	for i := range spans {

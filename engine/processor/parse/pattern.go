@@ -96,8 +96,8 @@ func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 	return fields, errors.Join(errs...)
 }
 
-// fieldTypes has the ends of error messages about values that do not have the type of their field,
-// such as "not a number" in "status is not a number". Every value is valid for the type text.
+// fieldTypes has the end of the error message for a value of the wrong type, by the required type.
+// Example: "not a number" in "status is not a number". For the type text, every value is valid.
 var fieldTypes = map[stream.FieldType]string{
 	stream.IntegerType: "not a whole number of at most 18 digits",
 	stream.NumberType:  "not a number",
