@@ -208,8 +208,8 @@ func (v *sweep) after(i int, here bool) {
 	}
 }
 
-// compare checks that the case's database table has each line that the case has written exactly
-// once, and that the HTTP server has received each at least once.
+// compare checks the lines that must be delivered (the writer's ledger). The case's database table
+// must have each of them once, and the HTTP server must have received each at least once.
 func (c *subject) compare(t *testing.T) {
 	got := c.rows(t)
 	for _, line := range c.w.maybe { // written and destroyed at once: it may have been read
