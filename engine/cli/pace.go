@@ -10,7 +10,7 @@ import (
 const leastGarbage = 6 << 20
 
 // mostPercent is the GC percentage for the first collection. With 100 percent, this collection
-// would happen at a heap of 4 MiB. With mostPercent, it happens at leastGarbage.
+// would happen at a heap of 4 MiB. With mostPercent, it happens at a heap of leastGarbage bytes.
 const mostPercent = 100 * leastGarbage / (4 << 20)
 
 // pace makes the Go runtime collect garbage more often, so that the process uses less memory. After

@@ -365,7 +365,7 @@ func TestTLS(t *testing.T) {
 		lane := rawTo(t, server.URL, func(o *http.Options) { o.TLS = c.tls })
 		got := ""
 		// With TLS 1.3, a server refuses a client only after the handshake. So sending the body may
-		// fail before the sink reads the reason.
+		// fail before the sink reads the reason: try again until it has read the reason.
 		for range 20 {
 			if got = told(deliver(t.Context(), lane, parsed())); strings.Contains(got, c.want) {
 				break

@@ -38,8 +38,8 @@ func delivered(n *node) int64 {
 	return s.Routes[0].Delivered
 }
 
-// throughHole returns the number of records in a partition in which record 150 is refused: 100,000
-// follow it, or 2,000 if tests are short.
+// throughHole returns the number of records for tests in which the receiver refuses record 150 of a
+// partition. 100,000 records follow it, or 2,000 if tests are short.
 func throughHole() int {
 	if testing.Short() {
 		return 2_151

@@ -116,7 +116,8 @@ func (s *transactionalSink) Load(context.Context) ([]stream.Mark, error) {
 // one, so there are no entries to join.
 func (s *transactionalSink) Compact(context.Context, []stream.Mark) error { return nil }
 
-// Prune implements stream.TransactionalSink. The brokers delete the offsets of deleted topics.
+// Prune implements stream.TransactionalSink. It does nothing: the brokers delete the offsets of
+// deleted topics themselves.
 func (s *transactionalSink) Prune(context.Context, []string) error { return nil }
 
 // maxTaking bounds the transactional ids that Take initializes concurrently.

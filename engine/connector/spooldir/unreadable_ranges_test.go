@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestRangeOfUnreadableFile checks ReadRanges if the file or the directory cannot be read since the
-// start of the run. The data of the range may exist, so the error must not be ErrRangeMissing.
+// TestRangeOfUnreadableFile checks ReadRanges if the file or the directory has been unreadable
+// since the start of the run. The data of the range may exist, so the error must not be
+// ErrRangeMissing.
 func TestRangeOfUnreadableFile(t *testing.T) {
 	for _, fault := range []vfstest.Fault{
 		{Op: vfstest.OpList, Path: "/spool"},

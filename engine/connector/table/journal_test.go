@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestJournalVersions checks that a file of version 1 is read, with unknown digests, together with
-// entries written since.
+// TestJournalVersions checks that journals of versions 1 and 2 are read, and one with an incomplete
+// last entry. Version 1 has no digests of rows, so they are unknown (zero).
 func TestJournalVersions(t *testing.T) {
 	keys := func(kind byte, keys ...string) []byte {
 		var body []byte

@@ -71,7 +71,8 @@ func (l *routeSim) settle(spans []stream.Span, texts []string) {
 	}
 }
 
-// next reads a batch to be settled later. It copies the partitions, which the reader may change.
+// next reads a batch to be settled later. It copies the partitions of the spans, because the reader
+// may change them.
 func (l *routeSim) next(r stream.Reader) ([]string, []stream.Span, error) {
 	texts, spans, err := next(l.t, r)
 	for i := range spans {
@@ -157,8 +158,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// pastRow checks that a row written before the current position is found, with or without
-// information of the database about its transactions.
+// pastRow checks that the source finds a row that is inserted with a key below the last key that
+// was read.
 func pastRow(t *testing.T, w fixture) {
 	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY "+
 		"KEY (at, id))")

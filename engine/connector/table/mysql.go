@@ -85,8 +85,8 @@ func (d *mysqlServer) query(
 
 func (d *mysqlServer) transient(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		// too many connections, a shutdown, network errors, lock waits, deadlocks, a killed query,
-		// or a table that was redefined meanwhile
+		// The transient errors of the server: too many connections, a shutdown, network errors,
+		// lock waits, deadlocks, a killed query, or a table that was redefined meanwhile.
 		return slices.Contains([]uint16{1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, 1205, 1213,
 			1226, 1317, 1412, 1927}, e.Number)
 	}

@@ -199,8 +199,8 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 		ORDER BY i.indisprimary DESC, i.indexrelid, k.n`, []byte(r.version))
 }
 
-// lastGiven implements database. known is false if the sequence must not be read, for example
-// because it has another owner.
+// lastGiven implements database. It returns the last number of the sequence that belongs to the key
+// column. known is false if there is none, or if the user may not read the sequence.
 func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error) {
 	if !r.table {
 		return 0, false, nil

@@ -105,9 +105,9 @@ const (
 	killGoneWait = 4 * time.Second
 	killCopyWait = 2 * time.Second
 	killPollMax  = 100 * time.Millisecond
-	// stuckAfter applies to cases with killGoneWait and killCopyWait. If no new line arrives for
-	// this time, the test assumes that the missing lines arrive only after such a wait, and
-	// continues with the next step.
+	// stuckAfter applies to cases in which some lines arrive only after killGoneWait or
+	// killCopyWait. If no new line arrives for the time stuckAfter, the test assumes that only
+	// those lines are missing, and continues with the next step.
 	stuckAfter = 2500 * time.Millisecond
 	// time after which an event without a new line has been seen
 	lookTwice = 6 * killPollMax
@@ -208,8 +208,8 @@ func (v *sweep) after(i int, here bool) {
 	}
 }
 
-// compare checks the lines of both receivers against those that the case has written: the table has
-// each line once, and the server lacks none.
+// compare checks the lines that must be delivered (the writer's ledger). The case's database table
+// must have each of them once, and the HTTP server must have received each at least once.
 func (c *subject) compare(t *testing.T) {
 	got := c.rows(t)
 	for _, line := range c.w.maybe { // written and destroyed at once: it may have been read

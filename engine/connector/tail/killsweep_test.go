@@ -30,8 +30,8 @@ type subject struct {
 	title string
 	w     *writer
 	db    *sql.DB
-	// marker is a separate file. When a line of it arrives, the program has listed all files after
-	// the line was written.
+	// marker is an additional file. When a line of it arrives, the program has listed the files at
+	// least once since the line was written.
 	marker string
 
 	mu          sync.Mutex      // guards the fields below

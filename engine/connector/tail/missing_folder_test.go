@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// elsewhere is a file system. While it is switched on (field on), it reports another device for
-// folders than for their files.
+// elsewhere is a file system that can simulate the empty mount point of an unmounted volume. While
+// on is set, it reports another device for folders than before.
 type elsewhere struct {
 	vfs.FS
 	on bool

@@ -323,8 +323,8 @@ func (t *session) send(ctx context.Context, text []byte, n int) ([][]byte, error
 	}
 }
 
-// release ends the wait for stray lines, and returns the lines of the answer, which the caller
-// uses. ok is false if the answer is not complete.
+// release returns the lines of the child's answer, and ends the wait for stray lines (output that
+// belongs to no answer). ok is false if the answer is not complete.
 func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -96,8 +96,8 @@ func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 	return fields, errors.Join(errs...)
 }
 
-// fieldTypes has a text for each type that the option types allows, except text. The text is the
-// end of the error about a value without this type, such as "status is not a number".
+// fieldTypes has the end of the error message for a value of the wrong type, by the required type.
+// Example: "not a number" in "status is not a number". For the type text, every value is valid.
 var fieldTypes = map[stream.FieldType]string{
 	stream.IntegerType: "not a whole number of at most 18 digits",
 	stream.NumberType:  "not a number",

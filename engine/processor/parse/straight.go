@@ -36,7 +36,8 @@ type step struct {
 	run     *class // nil for a literal
 	least   int    // minimum length of the run in bytes
 	most    int    // maximum length in bytes; -1 if there is none
-	// if only literals follow the run: their total length; -1 if the run ends where its class ends
+	// The total length of the literals after the run, if they end the text and so determine the
+	// end of the run. Otherwise -1.
 	tail int
 	lazy bool // the run is as short as possible
 	mark int  // index in at for the position before this step; -1 if it is not stored
