@@ -156,8 +156,11 @@ func (c *carrier) spooldir() error {
 // finished file, trackerDir contains an empty marker file. The marker's name is the name of the
 // finished file with c.suffix appended.
 func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error {
+	if depth > maxMarkerDeep {
+		return nil
+	}
 	t, err := c.Files.OpenDir(filepath.Join(tracker, filepath.FromSlash(beneath)))
-	if errors.Is(err, fs.ErrNotExist) || depth > maxMarkerDeep {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
