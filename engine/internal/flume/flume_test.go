@@ -112,23 +112,26 @@ func FuzzSpoolPosition(f *testing.F) {
 	})
 }
 
-// TestEveryKeyIsAccountedFor checks that an unknown key of a source is in a note as lost.
+// TestEveryKeyIsAccountedFor checks that each unknown key of a source or sink is in a note as lost.
 func TestEveryKeyIsAccountedFor(t *testing.T) {
 	for _, kind := range []string{"spooldir", "TAILDIR"} {
 		text := "a.sources=s\na.channels=c\na.sinks=k\n" +
 			"a.sources.s.channels=c\na.channels.c.type=memory\n" +
 			"a.sinks.k.type=null\na.sinks.k.channel=c\n" +
 			"a.sources.s.type=" + kind + "\na.sources.s.spoolDir=/in\na.sources.s.filegroups=f\n" +
-			"a.sources.s.filegroups.f=/in/x\na.sources.s.noSuchKey=1\n"
+			"a.sources.s.filegroups.f=/in/x\na.sources.s.noSuchKey=1\n" +
+			"a.sinks.k.noSuchKey=1\na.sources.s.a.b=1\n"
 		r, err := Convert(text, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := func(n migrate.Note) bool {
-			return n.Key == "a.sources.s.noSuchKey" && n.Kind == migrate.Lost && n.Line == 12
-		}
-		if !slices.ContainsFunc(r.Notes, said) {
-			t.Errorf("%s: no note has noSuchKey as lost: %v", kind, r.Notes)
+		for i, key := range []string{"sources.s.noSuchKey", "sinks.k.noSuchKey", "sources.s.a.b"} {
+			said := func(n migrate.Note) bool {
+				return n.Key == "a."+key && n.Kind == migrate.Lost && n.Line == 12+i
+			}
+			if !slices.ContainsFunc(r.Notes, said) {
+				t.Errorf("%s: no note has %s as lost: %v", kind, key, r.Notes)
+			}
 		}
 	}
 }
