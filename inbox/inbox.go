@@ -11,7 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Result is the outcome of a notification that was not refused.
+// Result is the outcome of a notification that was not refused. It has no meaning together with an
+// error.
 type Result uint8
 
 // The results.

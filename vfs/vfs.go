@@ -27,7 +27,7 @@ import (
 // ErrLocked is returned if another holder has the lock. This is another process, or this process
 // itself through an earlier Lock. The error's text has the name of the file and, if known, the text
 // of the holder.
-var ErrLocked = errors.New("vfs: locked by another process")
+var ErrLocked = errors.New("vfs: already locked")
 
 // ErrNotRegular is returned if a name is a symlink, directory, FIFO, socket or device, but a
 // regular file is wanted. It is also returned for a symlink in place of a directory. The error's

@@ -357,7 +357,8 @@ func TestCheckValue(t *testing.T) {
 }
 
 // TestImportWithoutPositions checks that missing or damaged positions are reported. The import must
-// succeed if there are no positions, and fail if they are damaged.
+// succeed if there are no positions, and fail if they are damaged. In all cases the new config
+// delivers all data.
 func TestImportWithoutPositions(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
 		{"none", "", "", "registry/filebeat does not exist: every file is read from its beginning"},
@@ -373,6 +374,17 @@ func TestImportWithoutPositions(t *testing.T) {
 			made := realProgram().try(t, "import", "filebeat", "filebeat.yml", "--out", "penstock.yaml")
 			if !strings.Contains(made.stderr, c.want) || (made.code == exitOK) != (c.file == "") {
 				t.Errorf("%+v, want %s", made, c.want)
+			}
+			ran := realProgram().try(t, "run", "--once", "penstock.yaml")
+			got, err := os.ReadFile("out/all.log")
+			if ran.code != exitOK || err != nil {
+				t.Fatalf("run: %+v, %v", ran, err)
+			}
+			for _, line := range []string{"read whole 1", "read 2", "read half 3", "new 1", "new 2",
+				"read rotated 4", "new 3", "new 4", "new 5"} {
+				if strings.Count(string(got), line) != 1 {
+					t.Errorf("%q is not there once: %q", line, got)
+				}
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -274,6 +276,16 @@ func TestErrorsCanBeTaken(t *testing.T) {
 	es, ok := err.(Errors)
 	if !ok || len(es) != 2 {
 		t.Fatalf("Load = %#v, want two problems", err)
+	}
+	var all Errors
+	var one *Error
+	if wrapped := fmt.Errorf("config: %w", err); !errors.As(wrapped, &all) || len(all) != 2 ||
+		!errors.As(wrapped, &one) || one != es[0] {
+		t.Errorf("errors.As finds %v and %v, want the problems", all, one)
+	}
+	_, _, single := loadText(t, "stat: x\n"+minimal)
+	if !errors.As(single, &one) || one == es[0] || one.Hint != es[0].Hint {
+		t.Errorf("errors.As finds %v in %v", one, single)
 	}
 	want := Place{File: filepath.Join(dir, "penstock.yaml"), Line: 6, Column: 12}
 	if es[1].Place != want || es[0].Hint != `did you mean "state"?` {

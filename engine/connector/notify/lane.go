@@ -256,7 +256,7 @@ func (l *lane) end(id int64, e evidence, probe bool, reason string, now time.Tim
 	if slices.Contains(l.failed, id) && !probe {
 		return breaker.Ignored
 	}
-	if len(l.failed) < downAfter && !slices.Contains(l.failed, id) {
+	if !l.isDown() && !slices.Contains(l.failed, id) {
 		l.failed = append(l.failed, id)
 	}
 	return breaker.Failure

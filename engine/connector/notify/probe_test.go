@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-io/penstock/breaker"
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
@@ -41,6 +42,48 @@ func TestProbesADay(t *testing.T) {
 	t.Logf("%d attempts in three days, at most %d in 24 hours", len(at), most)
 	if len(at) < 100 || most > probesADay {
 		t.Errorf("attempts at %v", at)
+	}
+}
+
+// TestDownAfterDifferentDeliveries checks that a host is down after failures of downAfter different
+// deliveries. Failures that end late, after a probe has succeeded, must not count, and further
+// failures of one delivery count once.
+func TestDownAfterDifferentDeliveries(t *testing.T) {
+	l, now := newLane(parked.Host{ID: 1, Name: "flaky"}), time.Duration(0)
+	var tickets []breaker.Ticket
+	for range 2 * downAfter {
+		ticket, _ := l.allow(now)
+		tickets = append(tickets, ticket)
+	}
+	end := func(id int64, ticket breaker.Ticket, e evidence) {
+		l.settle(now, ticket, l.end(id, e, l.isDown(), "", time.Unix(0, 0).Add(now)))
+	}
+	for id, ticket := range tickets[:downAfter] {
+		end(int64(id), ticket, hostDown)
+	}
+	if !l.isDown() {
+		t.Fatalf("up after %d failures", downAfter)
+	}
+	now += time.Minute
+	probe, ok := l.allow(now)
+	if end(100, probe, hostUp); !ok || l.isDown() {
+		t.Fatalf("down after a successful probe")
+	}
+	for i, ticket := range tickets[downAfter:] {
+		end(int64(downAfter+i), ticket, hostDown)
+	}
+	for range 2 * downAfter {
+		ticket, _ := l.allow(now)
+		if end(101, ticket, hostDown); l.isDown() {
+			t.Fatal("down after failures of one delivery")
+		}
+	}
+	for id := int64(102); id < 101+downAfter; id++ {
+		ticket, _ := l.allow(now)
+		end(id, ticket, hostDown)
+	}
+	if !l.isDown() {
+		t.Errorf("up after failures of %d deliveries", downAfter)
 	}
 }
 

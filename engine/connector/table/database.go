@@ -111,13 +111,12 @@ type filling struct {
 	limit     int    // row limit of the query; its last row is checked but not added
 	offered   int    // rows that the query has returned
 	err       error  // why the query ended early
-	duplicate bool   // it ended because two rows have the same key
+	duplicate bool   // it ended because a row has the same key as the row that was added last
 	more      bool   // it ended because the batch is full
 }
 
 // last returns the key of the row that was added last. If there is none, it returns f.prev, the key
-// before the first row. The method add compares each new key with it, to check the order of the
-// rows.
+// before the first row. The method add uses it to check the order of the rows.
 func (f *filling) last() []byte {
 	switch n := len(f.ends); n {
 	case 0:
@@ -135,9 +134,13 @@ func (f *filling) last() []byte {
 func (f *filling) add(key []byte, values func()) (more bool) {
 	r := f.part.relation
 	f.offered++
-	if last := f.last(); len(last) > 0 && string(key) <= string(last) {
+	last := f.last()
+	if string(f.passed) > string(last) {
+		last = f.passed
+	}
+	if len(last) > 0 && string(key) <= string(last) {
 		if string(key) == string(last) {
-			f.duplicate = true
+			f.duplicate = string(key) == string(f.last())
 			f.err = fmt.Errorf("two rows of %s have the same position (%s): the columns of "+
 				"`order_by` are not unique together; add one", r.name, r.keys.show(string(key)))
 		} else {

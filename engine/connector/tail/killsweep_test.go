@@ -179,7 +179,7 @@ func (v *sweep) pause(d time.Duration) {
 // unsaved returns 0 if a kill would repeat nothing now. Otherwise it returns the sum of the
 // in-flight and waiting records and of the bytes that a kill would repeat. ok is false if the
 // program does not answer, or not all of its routes are running yet.
-func (v *sweep) unsaved() (bytes int64, ok bool) {
+func (v *sweep) unsaved() (sum int64, ok bool) {
 	res, err := http.Get("http://" + v.admin + "/api/v1/status")
 	if err != nil {
 		return 0, false
@@ -200,9 +200,9 @@ func (v *sweep) unsaved() (bytes int64, ok bool) {
 		if r.Health != "running" {
 			return 0, false
 		}
-		bytes += r.InFlight + r.Waiting + r.ReplayBytes
+		sum += r.InFlight + r.Waiting + r.ReplayBytes
 	}
-	return bytes, true
+	return sum, true
 }
 
 // writeMarker writes a line to the marker file of every case. When it is delivered, the program has

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -206,11 +207,26 @@ func TestListen(t *testing.T) {
 	if _, err := Listen(o); err == nil || !strings.Contains(err.Error(), "give `admin:` another port") {
 		t.Errorf("a taken port gives %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := s.Close(); err != nil {
+	again, err := Listen(o)
+	if err != nil {
+		t.Fatalf("after Close: %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- again.Run(ctx) }()
+	if res, err := http.Get("http://" + again.Addr() + "/healthz"); err != nil {
 		t.Error(err)
+	} else {
+		res.Body.Close()
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
 	}
 	o.Address = "0.0.0.0:0"
 	if _, err := Listen(o); err == nil || !strings.Contains(err.Error(), "set a token") {

@@ -201,13 +201,22 @@ func TestTakeover(t *testing.T) {
 }
 
 // TestBucketDown checks that the owner stops while the bucket is down, and that no process takes
-// over. When the bucket is back, the lease must still have the same owner.
+// over. When the bucket is back, the lease must still have the same owner and epoch.
 func TestBucketDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newMemBucket(), &history{t: t, start: time.Now()}
 		a, b := h.run(s, "a"), h.run(s, "b")
 		time.Sleep(5 * time.Second)
 		first, _, _ := h.now()
+		lease := func() (v Value) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if err := json.Unmarshal(s.keys["lease.p"].Data, &v); err != nil {
+				t.Error(err)
+			}
+			return v
+		}
+		before := lease()
 		s.setDown(true)
 		time.Sleep(7 * time.Second)
 		if owner, _, _ := h.now(); owner != "" {
@@ -215,12 +224,8 @@ func TestBucketDown(t *testing.T) {
 		}
 		s.setDown(false)
 		time.Sleep(2 * time.Second)
-		var v Value
-		s.mu.Lock()
-		err := json.Unmarshal(s.keys["lease.p"].Data, &v)
-		s.mu.Unlock()
-		if err != nil || v.Owner != first {
-			t.Errorf("the lease is %+v, want that of %s: %v", v, first, err)
+		if v := lease(); v.Owner != first || v.Epoch != before.Epoch || v.Epoch == 0 {
+			t.Errorf("the lease is %+v, want that of %s: %+v", v, first, before)
 		}
 		for _, e := range []*engine{a, b} {
 			e.stop()

@@ -52,7 +52,7 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 		if end := r.Take(avroSync); r.Bad || !bytes.Equal(end, marker) {
 			break // an incomplete write, so the blocks before it are valid
 		}
-		for range n {
+		for ; n > 0 && len(data.Rest) > 0; n-- {
 			if at := data.Varint(); !data.Bad {
 				offset = at
 			}

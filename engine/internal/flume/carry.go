@@ -117,6 +117,9 @@ func (c *carrier) spooldir() error {
 		}
 		c.Note("trackerDir", migrate.Differs, "%d files that Flume had finished are not read again",
 			len(c.Marks))
+		if len(c.Marks) >= maxMarkers {
+			c.Note("trackerDir", migrate.Differs, "further finished files are read again")
+		}
 	}
 	meta := filepath.Join(tracker, ".flumespool-main.meta")
 	text, err := c.Read(meta)
@@ -156,8 +159,13 @@ func (c *carrier) spooldir() error {
 // finished file, trackerDir contains an empty marker file. The marker's name is the name of the
 // finished file with c.suffix appended.
 func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error {
+	if depth > maxMarkerDeep {
+		c.Note("trackerDir", migrate.Differs, "%s is nested more than %d directories deep: the "+
+			"finished files beneath it are read again", beneath, maxMarkerDeep)
+		return nil
+	}
 	t, err := c.Files.OpenDir(filepath.Join(tracker, filepath.FromSlash(beneath)))
-	if errors.Is(err, fs.ErrNotExist) || depth > maxMarkerDeep {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err

@@ -1,8 +1,10 @@
 package flume
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -58,23 +60,78 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestEveryKeyIsAccountedFor checks that an unknown key of a source is in a note as lost.
+// TestSpoolPosition checks the position in a whole .meta file and in damaged ones. The number of
+// records of a damaged block must not matter: each record has at least one byte.
+func TestSpoolPosition(t *testing.T) {
+	text := func(s string) []byte { return append(binary.AppendVarint(nil, int64(len(s))), s...) }
+	marker := strings.Repeat("m", avroSync)
+	header := slices.Concat([]byte(avroMagic), binary.AppendVarint(nil, 1), text("file"),
+		text("/in/a"), []byte{0}, []byte(marker))
+	block := func(records int64, offsets ...int64) (b []byte) {
+		var data []byte
+		for _, at := range offsets {
+			data = binary.AppendVarint(data, at)
+		}
+		b = binary.AppendVarint(binary.AppendVarint(nil, records), int64(len(data)))
+		return slices.Concat(b, data, []byte(marker))
+	}
+	for name, c := range map[string]struct {
+		text []byte
+		want int64
+		err  string
+	}{
+		"whole":               {text: slices.Concat(header, block(2, 5, 7), block(1, 9)), want: 9},
+		"no block":            {text: header},
+		"incomplete block":    {text: slices.Concat(header, block(1, 5), block(1, 9)[:9]), want: 5},
+		"too many records":    {text: slices.Concat(header, block(math.MaxInt64, 5, 7)), want: 7},
+		"records of no data":  {text: slices.Concat(header, block(math.MaxInt64)), want: 0},
+		"negative number":     {text: slices.Concat(header, block(-4, 5)), want: 0},
+		"negative offset":     {text: slices.Concat(header, block(1, -5)), err: "its offset is -5"},
+		"incomplete metadata": {text: header[:9], err: "its header is incomplete"},
+		"endless metadata": {text: binary.AppendVarint([]byte(avroMagic), math.MaxInt64),
+			err: "its header is incomplete"},
+		"other file": {text: []byte("{}"), err: "it is not an Avro data file"},
+	} {
+		file, at, err := spoolPosition(c.text)
+		switch {
+		case c.err != "" && (err == nil || err.Error() != c.err):
+			t.Errorf("%s: %v, want %s", name, err, c.err)
+		case c.err == "" && (err != nil || file != "/in/a" || at != c.want):
+			t.Errorf("%s: %q, %d, %v; want /in/a, %d", name, file, at, err, c.want)
+		}
+	}
+}
+
+// FuzzSpoolPosition checks that every text results in a position or an error within bounded time.
+func FuzzSpoolPosition(f *testing.F) {
+	f.Add([]byte(avroMagic + "\x02\x08file\x0a/in/a\x00mmmmmmmmmmmmmmmm\x02\x02\x0ammmmmmmmmmmmmmmm"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if file, at, err := spoolPosition(text); err == nil && (file == "" || at < 0) {
+			t.Errorf("%q, %d", file, at)
+		}
+	})
+}
+
+// TestEveryKeyIsAccountedFor checks that each unknown key of a source or sink is in a note as lost.
 func TestEveryKeyIsAccountedFor(t *testing.T) {
 	for _, kind := range []string{"spooldir", "TAILDIR"} {
 		text := "a.sources=s\na.channels=c\na.sinks=k\n" +
 			"a.sources.s.channels=c\na.channels.c.type=memory\n" +
 			"a.sinks.k.type=null\na.sinks.k.channel=c\n" +
 			"a.sources.s.type=" + kind + "\na.sources.s.spoolDir=/in\na.sources.s.filegroups=f\n" +
-			"a.sources.s.filegroups.f=/in/x\na.sources.s.noSuchKey=1\n"
+			"a.sources.s.filegroups.f=/in/x\na.sources.s.noSuchKey=1\n" +
+			"a.sinks.k.noSuchKey=1\na.sources.s.a.b=1\n"
 		r, err := Convert(text, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := func(n migrate.Note) bool {
-			return n.Key == "a.sources.s.noSuchKey" && n.Kind == migrate.Lost && n.Line == 12
-		}
-		if !slices.ContainsFunc(r.Notes, said) {
-			t.Errorf("%s: no note has noSuchKey as lost: %v", kind, r.Notes)
+		for i, key := range []string{"sources.s.noSuchKey", "sinks.k.noSuchKey", "sources.s.a.b"} {
+			said := func(n migrate.Note) bool {
+				return n.Key == "a."+key && n.Kind == migrate.Lost && n.Line == 12+i
+			}
+			if !slices.ContainsFunc(r.Notes, said) {
+				t.Errorf("%s: no note has %s as lost: %v", kind, key, r.Notes)
+			}
 		}
 	}
 }
@@ -131,7 +188,8 @@ func TestProperties(t *testing.T) {
 // only if they are reported as wider.
 func TestGlobs(t *testing.T) {
 	names := []string{"", "a", "ab", "a.log", "b.log", "a.log.1", "a.log.22", "A.LOG", "x.tmp",
-		"access-20260101.log", "access-2026010.log", "a*b", "[x]", "a-b.out", "ü.log", "log"}
+		"access-20260101.log", "access-2026010.log", "a*b", "[x]", "a-b.out", "ü.log", "log", "a*.log", `a\.log`, `a\*`,
+		"K", "\u212a", "b"}
 	for _, c := range []struct {
 		pattern   string
 		wider, ok bool
@@ -146,6 +204,10 @@ func TestGlobs(t *testing.T) {
 		{`[^.]\.log`, false, true}, {`[^/]\.log`, false, true}, {`[^./]-\w\.out`, false, true},
 		{`[ -0a-z]\.log`, false, true}, {`[!-~]b`, false, true}, {`[^\x00-~]\.log`, false, true},
 		{`a[^ab]?\.log`, false, true}, {`[^\x00-\x{10FFFF}]a`, false, false},
+		{`a\*.*`, false, true}, {`a\\.*`, false, true}, {`a\*+.*`, true, true},
+		{`[*]+b`, true, true}, {`(?i)k`, false, true}, {`(?i)[k]`, false, true},
+		{`a$b`, true, true}, {`a^b`, true, true}, {`(^a|b$)`, false, true}, {`^(a|b)$`, false, true},
+		{`(^a)?b`, true, true}, {`(a$)b`, true, true},
 		{`\bx`, false, false}, {`(?!x).*`, false, false}, {`(ab|c)+`, false, false},
 	} {
 		list, wider, ok := globs(c.pattern)

@@ -21,7 +21,7 @@ func globs(pattern string) (list []string, wider, ok bool) {
 		return nil, false, false
 	}
 	c := globber{}
-	list, ok = c.of(re)
+	list, ok = c.of(re, true, true)
 	if !ok {
 		return nil, false, false
 	}
@@ -45,13 +45,19 @@ func globs(pattern string) (list []string, wider, ok bool) {
 type globber struct{ wider bool }
 
 // of returns globs that match all texts that an expression matches. If the globs may also match
-// other texts, it sets c.wider. The second result is false if there are no globs for the
+// other texts, it sets c.wider. first and last report whether the expression is at the start and at
+// the end of the whole pattern. The second result is false if there are no globs for the
 // expression.
-func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
+func (c *globber) of(re *syntax.Regexp, first, last bool) ([]string, bool) {
 	switch re.Op {
-	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText,
-		syntax.OpEndText:
-		return []string{""}, true // the globs always match whole names
+	case syntax.OpEmptyMatch:
+		return []string{""}, true
+	case syntax.OpBeginLine, syntax.OpBeginText:
+		c.wider = c.wider || !first // the globs always match whole names
+		return []string{""}, true
+	case syntax.OpEndLine, syntax.OpEndText:
+		c.wider = c.wider || !last
+		return []string{""}, true
 	case syntax.OpLiteral:
 		if re.Flags&syntax.FoldCase != 0 {
 			return []string{foldedGlob(re.Rune)}, true
@@ -65,13 +71,13 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 		}
 		return []string{classGlob(re.Rune)}, true
 	case syntax.OpCapture:
-		return c.of(re.Sub[0])
+		return c.of(re.Sub[0], first, last)
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
 		return c.repeated(re)
 	case syntax.OpAlternate:
 		var all []string
 		for _, sub := range re.Sub {
-			list, ok := c.of(sub)
+			list, ok := c.of(sub, first, last)
 			if !ok || len(all)+len(list) > maxGlobs {
 				return nil, false
 			}
@@ -80,8 +86,8 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 		return all, true
 	case syntax.OpConcat:
 		all := []string{""}
-		for _, sub := range re.Sub {
-			list, ok := c.of(sub)
+		for i, sub := range re.Sub {
+			list, ok := c.of(sub, first && i == 0, last && i == len(re.Sub)-1)
 			if !ok || len(all)*len(list) > maxGlobs {
 				return nil, false
 			}
@@ -104,7 +110,7 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 // well. Example: x{2,5} becomes xx*. The second result is false if the minimum exceeds maxGlobs, or
 // if the repeated expression has several globs and is not just optional.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
-	list, ok := c.of(re.Sub[0])
+	list, ok := c.of(re.Sub[0], false, false)
 	if !ok {
 		return nil, false
 	}
@@ -139,25 +145,36 @@ func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	return []string{front + "*"}, true
 }
 
+// literalGlob returns the glob for a literal text. It writes * as [*], so that two stars are next to
+// each other only if both are wildcards.
 func literalGlob(runes []rune) string {
 	var b strings.Builder
 	for _, r := range runes {
-		if strings.ContainsRune(`*?[\`, r) {
+		switch r {
+		case '*':
+			b.WriteString("[*]")
+		case '?', '[', '\\':
 			b.WriteByte('\\')
+			fallthrough
+		default:
+			b.WriteRune(r)
 		}
-		b.WriteRune(r)
 	}
 	return b.String()
 }
 
+// foldedGlob returns the glob for a text whose letters match in upper and lower case.
 func foldedGlob(runes []rune) string {
 	var b strings.Builder
 	for _, r := range runes {
-		lower, upper := strings.ToLower(string(r)), strings.ToUpper(string(r))
-		if lower == upper {
-			b.WriteString(literalGlob([]rune{r}))
+		same := []rune{r}
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			same = append(same, f)
+		}
+		if len(same) == 1 {
+			b.WriteString(literalGlob(same))
 		} else {
-			b.WriteString("[" + lower + upper + "]")
+			b.WriteString("[" + string(same) + "]")
 		}
 	}
 	return b.String()

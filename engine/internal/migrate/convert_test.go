@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +171,21 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
+// TestNames checks that names are valid and distinct, also for parts without a name.
+func TestNames(t *testing.T) {
+	var n migrate.Names
+	valid := regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+	seen := map[string]bool{}
+	for _, name := range []string{"", "", "a", "A", "a-2", "ü", "-", strings.Repeat("x", 99),
+		strings.Repeat("x", 98)} {
+		got := n.Unique(name)
+		if !valid.MatchString(got) || seen[got] {
+			t.Errorf("%q became %q, after %v", name, got, seen)
+		}
+		seen[got] = true
+	}
+}
+
 func TestMatchGlob(t *testing.T) {
 	for _, c := range []struct {
 		glob, path string
@@ -179,6 +195,8 @@ func TestMatchGlob(t *testing.T) {
 		{"/a/**/*.log", "/a/x.log", true}, {"/a/[!x]*", "/a/y1", true}, {"/a/[!x]*", "/a/x1", false},
 		{"/a/{x,y}.log", "/a/y.log", true}, {"/a/{x,y}.log", "/a/z.log", false}, {"/a/?", "/a/bb", false},
 		{"/a.log", "/aXlog", false}, {"/a/[", "/a/[", true}, {"/a/[z-a]", "/a/b", false},
+		{"/a/[b!]", "/a/!", true}, {"/a/[b!]", "/a/^", false}, {"/a/[!b!]", "/a/!", false},
+		{"/a/[^b]", "/a/b", false}, {"/ä/*.log", "/ä/x.log", true}, {"/a/日?.log", "/a/日本.log", true},
 	} {
 		if got := migrate.MatchGlob(c.glob, c.path); got != c.want {
 			t.Errorf("%s %s: %v", c.glob, c.path, got)

@@ -39,7 +39,11 @@ func globPattern(glob string) string {
 			b.WriteString("[^/]")
 		case c == '[' && strings.Contains(glob[i:], "]"):
 			end := i + strings.IndexByte(glob[i:], ']')
-			b.WriteString("[" + strings.Replace(glob[i+1:end], "!", "^", 1) + "]")
+			class := glob[i+1 : end]
+			if rest, ok := strings.CutPrefix(class, "!"); ok {
+				class = "^" + rest
+			}
+			b.WriteString("[" + class + "]")
 			i = end
 		case c == '{':
 			depth++
@@ -50,7 +54,7 @@ func globPattern(glob string) string {
 		case c == ',' && depth > 0:
 			b.WriteString("|")
 		default:
-			b.WriteString(regexp.QuoteMeta(string(c)))
+			b.WriteString(regexp.QuoteMeta(glob[i : i+1]))
 		}
 	}
 	return b.String() + "$"

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -75,7 +76,7 @@ func (n *Names) Unique(name string) string {
 		}
 	}
 	const longest = 56 // below the limit of 64, so that a number can be appended
-	stem := b.String()[:min(b.Len(), longest)]
+	stem := cmp.Or(b.String()[:min(b.Len(), longest)], "unnamed")
 	s := stem
 	for i := 2; n.taken[s]; i++ {
 		s = fmt.Sprintf("%s-%d", strings.TrimRight(stem, "-"), i)

@@ -290,6 +290,12 @@ func TestSourceErrorComesLast(t *testing.T) {
 	if len(sink.got) != 95 {
 		t.Errorf("%d of 95 records arrived before the error ended the route", len(sink.got))
 	}
+	next := &fakeSink{}
+	e = fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(100), size: 10},
+		config.Route{Sink: use(stream.SinkRole, next)})
+	if err := e.Run(t.Context()); err != nil || len(next.got) != 5 {
+		t.Errorf("the next run delivered %d records, want the 5 new ones: %v", len(next.got), err)
+	}
 }
 
 // TestStateIsLocked checks the error of a second process with the same state directory. The error

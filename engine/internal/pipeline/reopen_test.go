@@ -75,7 +75,9 @@ func (s *replacedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Re
 // resume token in its request.
 func TestReopen(t *testing.T) {
 	s := &replaced{open: func(int) error { return nil }}
-	runReplaced(t, s, time.Second)
+	if _, starts := runReplaced(t, s, time.Second); starts != 1 {
+		t.Errorf("the route counts %d starts, want 1", starts)
+	}
 	if want := []string{"", "asked for"}; !slices.Equal(s.places, want) {
 		t.Errorf("opened at %q, want %q", s.places, want)
 	}
@@ -106,13 +108,14 @@ func TestReopenWhileOpening(t *testing.T) {
 		}
 		return nil
 	}}
-	if took := runReplaced(t, s, 10*time.Minute); took < 5*time.Second {
+	if took, _ := runReplaced(t, s, 10*time.Minute); took < 5*time.Second {
 		t.Errorf("6 failed attempts to open took %v: there was no backoff", took)
 	}
 }
 
-// runReplaced runs a route into s until all lines have arrived, and returns how long that took.
-func runReplaced(t *testing.T, s *replaced, limit time.Duration) (took time.Duration) {
+// runReplaced runs a route into s until all lines have arrived. It returns how long that took, and
+// how often the route has started.
+func runReplaced(t *testing.T, s *replaced, limit time.Duration) (took time.Duration, starts int) {
 	synctest.Test(t, func(t *testing.T) {
 		e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(6), size: 1}, config.Route{Sink: s.use()})
 		ended := make(chan error, 1)
@@ -121,7 +124,7 @@ func runReplaced(t *testing.T, s *replaced, limit time.Duration) (took time.Dura
 		for e.statusWithoutTree().Routes[0].Delivered < 6 && time.Since(begun) < limit {
 			time.Sleep(10 * time.Millisecond)
 		}
-		took = time.Since(begun)
+		took, starts = time.Since(begun), e.statusWithoutTree().Routes[0].Starts
 		e.Drain()
 		if err := <-ended; err != nil {
 			t.Errorf("Run = %v", err)
@@ -130,5 +133,5 @@ func runReplaced(t *testing.T, s *replaced, limit time.Duration) (took time.Dura
 			t.Errorf("%d lines arrived: %v", len(s.got), s.got)
 		}
 	})
-	return took
+	return took, starts
 }

@@ -142,9 +142,15 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 }
 
 // TestOutputThatNeverWas runs a job that delivers nothing, for example because of a wrong path.
-// Then the config names another output file. This must not count as a lost output: the next runs
-// must deliver all data to the new file, once.
+// Then the config names another output file, or the same file, which was removed. This must not
+// count as a lost output: the next runs must deliver all data to the file, once.
 func TestOutputThatNeverWas(t *testing.T) {
+	for name, second := range map[string]string{"another file": "second.log", "removed": "first.log"} {
+		t.Run(name, func(t *testing.T) { outputThatNeverWas(t, second) })
+	}
+}
+
+func outputThatNeverWas(t *testing.T, second string) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {
 		t.Fatal(err)
@@ -152,14 +158,17 @@ func TestOutputThatNeverWas(t *testing.T) {
 	if err := runOn(t, m, crashOut(t, "ack", "first.log"), "one boot"); err != nil {
 		t.Fatal(err)
 	}
+	if err := m.Delete("/job/out/first.log"); err != nil {
+		t.Fatal(err)
+	}
 	if err := m.WriteFile("/job/spool/1.log", []byte("a line\n")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := runOn(t, m, crashOut(t, "ack", "second.log"), "one boot"); err != nil {
+		if err := runOn(t, m, crashOut(t, "ack", second), "one boot"); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := m.ReadFile("/job/out/second.log"); err != nil || string(got) != "a line\n" {
+		if got, err := m.ReadFile("/job/out/" + second); err != nil || string(got) != "a line\n" {
 			t.Errorf("the output holds %q, %v", got, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -142,18 +143,24 @@ func encode(v any) string {
 }
 
 // normal returns v with each number replaced by a form that is the same for equal numbers. Integers
-// in the range of int64 keep all their digits. Other numbers are rounded to a float64.
+// in the range of int64 or uint64 keep all their digits. Other numbers are rounded to a float64.
 func normal(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
 			return json.Number(strconv.FormatInt(n, 10))
 		}
+		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return json.Number(strconv.FormatUint(n, 10))
+		}
 		f, err := v.Float64()
 		if err != nil {
 			return v
 		}
-		if f == float64(int64(f)) {
+		switch whole := f == math.Trunc(f); {
+		case whole && 0 <= f && f < 1<<64:
+			return json.Number(strconv.FormatUint(uint64(f), 10))
+		case whole && -1<<63 <= f && f < 0:
 			return json.Number(strconv.FormatInt(int64(f), 10))
 		}
 		return json.Number(strconv.FormatFloat(f, 'g', -1, 64))

@@ -79,6 +79,9 @@ func TestTest(t *testing.T) {
 	c, r := parsed(t, `[{parse: {format: json}}]`, `
   - {name: passes, input: ['{"a":1.0}', {b: {c: [1, null]}}, x], expect: [{a: 1}, {b: {c: [1.0, null]}}], dead: [json]}
   - {name: large numbers, input: ['{"a":9007199254740993}'], expect: [{a: 9007199254740992}]}
+  - {name: larger than int64, input: ['{"a":18446744073709551615}'], expect: [{a: 18446744073709551614}]}
+  - {name: as large, input: ['{"a":18446744073709551615}', '{"a":1e19}', '{"a":-1e3}'],
+     expect: [{a: 18446744073709551615}, {a: 10000000000000000000}, {a: -1000}]}
   - {name: field, input: [{a: 1, b: 2}], expect: [{a: 2, c: 3}]}
   - {name: missing, input: [{a: 1}], expect: [{a: 1}, {a: 2}]}
   - {name: not expected, input: [{a: 1}, {a: 2}], expect: [{a: 1}]}
@@ -92,6 +95,9 @@ func TestTest(t *testing.T) {
 		"passes": nil, "line ends": nil,
 		"large numbers": {"record 1, of input 1, differs\n  - a: 9007199254740992\n  + " +
 			"a: 9007199254740993"},
+		"larger than int64": {"record 1, of input 1, differs\n  - a: 18446744073709551614\n  + " +
+			"a: 18446744073709551615"},
+		"as large": nil,
 		"field": {"record 1, of input 1, differs\n  - a: 2\n  + a: 1\n  + b: " +
 			"2\n  - c: 3"},
 		"missing":      {"record 2 is missing\n  - {\"a\":2}"},

@@ -11,7 +11,6 @@ import (
 // Series has the values of a run over time for a plot, with one point for each interval Step.
 type Series struct {
 	Step      time.Duration
-	Names     []string    // names of the lanes in Windows
 	Windows   [][]float64 // by lane and point: window of the first sender
 	InFlight  []float64   // cost of the in-flight batches of all senders
 	RoundTrip []float64   // mean of the deliveries since the previous point in ms; -1 if none

@@ -41,9 +41,15 @@ type Shape uint8
 
 // Values of Shape.
 const (
-	Line Shape = iota // a line through Y, with dots if there are at most 60 points
+	Line Shape = iota // a line through Y, with dots if there are at most maxLineDots points
 	Band              // the area from Low to Y
 	Dots              // points at Y that are not connected
+)
+
+// Sizes of dots, in pixels, and the number of points with which a line has dots.
+const (
+	lineDot, freeDot = 2.6, 3.4
+	maxLineDots      = 60
 )
 
 // Series is one set of points. NaN leaves a gap.
@@ -256,7 +262,7 @@ func drawLegend(c canvas, row []Series, x, y float64) {
 		case Band:
 			c.area([]point{{x, y - 9}, {x + 18, y - 9}, {x + 18, y + 1}, {x, y + 1}}, hue, .22)
 		case Dots:
-			c.dot(point{x + 9, y - 4}, 3.4, hue)
+			c.dot(point{x + 9, y - 4}, freeDot, hue)
 		case Line:
 			c.line([]point{{x, y - 4}, {x + 18, y - 4}}, hue, 2.2, s.Dashed)
 		}
@@ -267,7 +273,7 @@ func drawLegend(c canvas, row []Series, x, y float64) {
 
 func (s Series) draw(c canvas, at func(x, y float64) point) {
 	hue := shade(s.Color)
-	var run, back []point
+	var all, run, back []point
 	flush := func() {
 		switch {
 		case len(run) == 0:
@@ -286,20 +292,21 @@ func (s Series) draw(c canvas, at func(x, y float64) point) {
 			flush()
 			continue
 		}
-		run = append(run, at(s.X[i], s.Y[i]))
+		run, all = append(run, at(s.X[i], s.Y[i])), append(all, at(s.X[i], s.Y[i]))
 		if s.Shape == Band {
 			back = append(back, at(s.X[i], s.Low[i]))
 		}
 	}
-	dots, radius := run, 2.6
-	if s.Shape == Dots {
-		radius = 3.4
-	}
 	flush()
-	if s.Shape != Band && len(dots) <= 60 {
-		for _, d := range dots {
-			c.dot(d, radius, hue)
-		}
+	radius := lineDot
+	switch {
+	case s.Shape == Dots:
+		radius = freeDot
+	case s.Shape == Band || len(all) > maxLineDots:
+		return
+	}
+	for _, d := range all {
+		c.dot(d, radius, hue)
 	}
 }
 

@@ -107,6 +107,40 @@ func TestPNGShowsTheSeries(t *testing.T) {
 	}
 }
 
+// TestDots checks which points of a series get a dot.
+func TestDots(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		shape          plot.Shape
+		points, gap, n int
+	}{
+		{"dots", plot.Dots, 3, -1, 3},
+		{"many dots", plot.Dots, 61, -1, 61},
+		{"dots with a gap", plot.Dots, 5, 2, 4},
+		{"line", plot.Line, 60, -1, 60},
+		{"long line", plot.Line, 61, -1, 0},
+		{"long line with a gap", plot.Line, 70, 50, 0},
+		{"line with a gap", plot.Line, 5, 2, 4},
+		{"band", plot.Band, 5, -1, 0},
+	} {
+		s := plot.Series{Shape: c.shape}
+		for i := range c.points {
+			y := float64(i)
+			if i == c.gap {
+				y = math.NaN()
+			}
+			s.X, s.Y, s.Low = append(s.X, float64(i)), append(s.Y, y), append(s.Low, 0)
+		}
+		var out bytes.Buffer
+		if err := (plot.Figure{Panels: []plot.Panel{{Series: []plot.Series{s}}}}).WriteSVG(&out); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(out.String(), "<circle"); got != c.n {
+			t.Errorf("%s: %d dots, want %d", c.name, got, c.n)
+		}
+	}
+}
+
 // FuzzFigure draws figures of random values, including NaN and infinities. The figure must have a
 // limited size, and must contain no NaN and no infinity.
 func FuzzFigure(f *testing.F) {
