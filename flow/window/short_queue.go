@@ -246,9 +246,10 @@ func (d *delay) probeEnded(before float64) {
 	}
 }
 
-// applyWeights sets the queue and its target in the verdict. The weights show a short queue better
-// than the mean round trip does. But a worker may slow down all calls instead of letting some wait.
-// So the queue is at least the estimate from the mean round trip, less some slack (shortSlack).
+// applyWeights sets the queue and its target in the verdict, from the weights of the round trips
+// (see [waits]). The weights show a short queue better than the mean round trip does. But a worker
+// may slow down all calls instead of letting some wait. So the queue is at least the estimate from
+// the mean round trip, less some slack (shortSlack).
 func (d *delay) applyWeights(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean
