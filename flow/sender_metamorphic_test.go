@@ -104,7 +104,7 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
 		}
 		begun := time.Now()
 		// Items arrive at random times. If they arrived at the same time, the order of the workers'
-		// first answers would persist.
+		// first answers would persist, and the result would depend on this random order.
 		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5))
 		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if left--; left < 0 {

@@ -66,7 +66,8 @@ const (
 	untestedRounds = 4
 )
 
-// logRefuses is the log-likelihood ratio of a delivery beyond the level, see [refusedBeyond].
+// logRefuses is the counterpart of [refusedBeyond] for a delivery. It is negative, because a
+// delivery suggests that the worker does not refuse from that number in flight on.
 var logRefuses = math.Log(levelRefuses)
 
 // taken notes the delivery of an attempt.
