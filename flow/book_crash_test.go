@@ -31,8 +31,8 @@ func small(t *testing.T, name string, seed uint64) *bookFixture {
 	return w
 }
 
-// TestBookCrashesAtEverySettle crashes the program at its k-th settle, for every k, and checks that
-// the next run loses no row.
+// TestBookCrashesAtEverySettle crashes the program when its k-th batch (or piece of a batch)
+// settles, for every k. It checks that the next run loses no row.
 func TestBookCrashesAtEverySettle(t *testing.T) {
 	lives := 0
 	for over := false; !over; lives++ {

@@ -106,8 +106,8 @@ func TestTrackerUnknownPieces(t *testing.T) {
 	}
 }
 
-// TestBookUnknownPieces checks that wrong pieces from a worker end the run, and that no progress
-// includes them.
+// TestBookUnknownPieces checks a worker that returns a Split with pieces that are not exactly the
+// rows of the batch. The run must end with an error, and no progress may include these pieces.
 func TestBookUnknownPieces(t *testing.T) {
 	m := &memory{}
 	var b *Book[int64]

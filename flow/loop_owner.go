@@ -7,9 +7,9 @@ import (
 
 // A goroutine with an event for the loop puts it into the event queue and then runs the loop
 // itself, unless another goroutine is already running it. In that case the other goroutine handles
-// the event in one more round. So a runner that returns with a response can take the next attempt
-// at once, without waking another goroutine. The technique is flat combining (Hendler, Incze,
-// Shavit, Tzafrir: Flat combining and the synchronization-parallelism tradeoff, SPAA 2010).
+// the event in one more round. So a goroutine that returns with a worker's response can take the
+// next attempt at once, without waking another goroutine. The technique is flat combining (Hendler,
+// Incze, Shavit, Tzafrir: Flat combining and the synchronization-parallelism tradeoff, SPAA 2010).
 
 // roundsAtOnce is the maximum number of rounds that a goroutine other than that of Run handles
 // before it returns to its own work.

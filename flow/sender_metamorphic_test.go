@@ -104,7 +104,7 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
 		}
 		begun := time.Now()
 		// Items arrive at random times. If they arrived at the same time, the order of the workers'
-		// first answers would persist.
+		// first answers would persist, and the result would depend on this random order.
 		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5))
 		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if left--; left < 0 {
@@ -240,15 +240,15 @@ func (p *plays) like(q *plays) bool {
 	return math.Abs(k-float64(p.k)) <= 0.3 && math.Abs(width-widthQ) <= 0.2*widthQ
 }
 
-// TestSenderScaled checks that if every part takes three times as long, the whole does, too, and
-// the windows are about the same. The test of the machine checks exact equality. This is not
-// possible here, because answers at one instant come in any order. So items arrive at different
-// instants, a little faster than they can be delivered.
+// TestSenderScaled compares two runs. In the second one, all times are three times as long. It must
+// take about three times as long, with about the same windows. The test of the machine in package
+// flowsim checks exact equality. This is not possible here, because answers at one instant come in
+// any order. So items arrive at different instants, a little faster than they can be delivered.
 //
-// In about one play of seventy, the order of the first answers makes the start-up of a
-// window.Queue or window.AIMD end early or late. So if two plays differ, the test compares the
-// medians of five plays. It leaves out the experimental window.Rate with round robin: its
-// start-ups end early about as often as late, so that medians do not help.
+// In about one run of seventy, the order of the first answers makes the start-up of a
+// window.Queue or window.AIMD end early or late. So if the two runs differ, the test repeats both
+// and compares the medians of five runs. It leaves out the experimental window.Rate with round
+// robin: its start-ups end early about as often as late, so that medians do not help.
 func TestSenderScaled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped with -short: it compares durations; others run the same code")

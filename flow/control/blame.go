@@ -231,8 +231,8 @@ const (
 	minFailingShare = 0.005 // least share of failing attempts for repeatWeight
 )
 
-// count adds a failure with this weight, and reports whether the sum is enough to count one
-// failure.
+// count adds a failure with a weight from 0 to 1. If the sum of the weights reaches countedFrom,
+// count subtracts 1 and returns true: the caller must count one whole failure.
 func (p *weightedFailures) count(weight float64) bool {
 	if *p += weightedFailures(weight); *p < countedFrom {
 		return false

@@ -177,8 +177,9 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	if b.streak == 0 {
 		b.since = bs.lanes.delivered
 	}
-	// The nacks of one round trip count once. An overdue attempt counts only if the lane has
-	// delivered nothing since it was sent.
+	// A nack counts only if its attempt was sent after the last counted failure, so the nacks of
+	// one round trip count once. An overdue attempt counts only if the lane has delivered nothing
+	// since it was sent.
 	event := a.sent >= b.failed
 	if why == TimedOut {
 		event = l.est.delivered == a.progress

@@ -22,8 +22,8 @@ type correlation struct {
 const (
 	correlationSamples = 256  // samples of a block
 	correlationWeight  = 0.02 // weight of the newest sample in a lane's mean round trip
-	// Thresholds of the correlation in a block: from minShared on, the lanes seem to share a
-	// bottleneck; up to maxIndependent, they do not. With 256 samples, the correlation of
+	// Thresholds of the correlation in a block of samples: from minShared on, the lanes seem to
+	// share a bottleneck; up to maxIndependent, they do not. With 256 samples, the correlation of
 	// independent lanes stays within 0.3.
 	minShared         = 0.5
 	maxIndependent    = 0.25

@@ -127,7 +127,7 @@ type Report struct {
 	// Draining means that the worker takes no further items, because its process is about to end.
 	Draining bool
 	// ResumeToken is the position of an Ordered lane's receiver after this item (file and length).
-	// It is saved in the same checkpoint entry as the item's settle.
+	// It is saved in the checkpoint entry that records the item as settled.
 	ResumeToken string
 }
 

@@ -86,8 +86,8 @@ const (
 
 	groupInterval    = 10 * time.Second // interval between experiments, doubled each time
 	maxGroupInterval = 10 * time.Minute // maximum of the interval
-	// minimum interval, as a multiple of the last experiment's duration; so experiments, which
-	// pause half of the lanes, cost up to 1 %
+	// minimum interval between two experiments, as a multiple of the duration of the last one. An
+	// experiment pauses half of the lanes, so experiments cost up to 1 % of the throughput.
 	groupCost   = 50
 	groupRetry  = time.Second
 	groupRounds = 20 // maximum duration of a phase, in round trips

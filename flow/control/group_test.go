@@ -115,8 +115,9 @@ func TestProbesInTurn(t *testing.T) {
 	}
 }
 
-// TestMassFailure checks that the first error of a lane opens its breaker if another breaker has
-// just opened, unless errors come by chance.
+// TestMassFailure checks that the first failure of a lane opens its breaker if the breaker of
+// another lane has just opened, because both lanes probably fail for the same reason. If failures
+// have recently come by chance, the first one must not open the breaker.
 func TestMassFailure(t *testing.T) {
 	for _, chance := range []float64{0, 1} {
 		m := machine(t, 12)

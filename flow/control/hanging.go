@@ -23,8 +23,8 @@ import (
 // number is limited to that of bad items that may occur in a row. Otherwise a worker that hangs
 // would get more and more attempts.
 type hanging struct {
-	// running attempts that do not count as load of the worker: the hanging ones described above,
-	// and those of suspect items
+	// running attempts that do not count as load of the worker: those that hang, and those
+	// of suspect items
 	excluded      load
 	notOvertaken  []*attempt // overdue, and not overtaken yet
 	recent        float64    // attempts that were overdue and overtaken, decayed with each delivery
@@ -213,9 +213,9 @@ func (t *attempts) endPlace(a *attempt) {
 	}
 }
 
-// rank sets the rank of attempt a: the number of attempts that the worker held when a was sent. It
-// returns the same amount as a cost: that of the attempts that were sent before a and delivered
-// since. The parameter taken is the cost of a itself that was delivered.
+// rank sets the rank of attempt a: the number of attempts that the worker held when a was sent.
+// These are the attempts that were sent before a and have been delivered since. rank returns their
+// cost. It does not count the delivered cost of a itself, which is the parameter taken.
 func (l *lane) rank(a *attempt, taken float64) (held float64) {
 	held = max(0, l.est.delivered-a.progress-taken-a.overtaken) // 0 if the worker has restarted
 	if l.est.mean > 0 && a.hungIn == nil {

@@ -93,8 +93,8 @@ func TestSizeNormalised(t *testing.T) {
 
 func TestRateAndService(t *testing.T) {
 	var e estimator
-	// The worker delivers 100 per second, and 10 are always in flight. So each takes 100 ms, and 10
-	// are delivered in that time.
+	// The worker delivers 100 items per second, and 10 are always in flight. So each item takes
+	// 100 ms, and 10 are delivered in that time.
 	now := time.Duration(0)
 	for range 200 {
 		now += 10 * time.Millisecond

@@ -56,8 +56,8 @@ const (
 	levelCut       = 3.0 // score from which a refusal narrows the window
 	// maximum of score above the cut, so that two deliveries in a row end the distress
 	maxLevelExcess = 1.0
-	// multiple of the share of random failures that is added to levelSure and levelCut: the more
-	// frequent random failures are, the longer are their runs
+	// The thresholds levelSure and levelCut are raised by levelCaution times the share of random
+	// failures (above minLevelChance), because frequent random failures often come in a row.
 	levelCaution = 8.0
 	levelWait    = 10 * time.Second
 	levelRounds  = 100 // minimum wait in round trips, so that a trial costs at most 1 %
@@ -66,7 +66,8 @@ const (
 	untestedRounds = 4
 )
 
-// logRefuses is the log-likelihood ratio of a delivery beyond the level, see [refusedBeyond].
+// logRefuses is the counterpart of [refusedBeyond] for a delivery. It is negative, because a
+// delivery suggests that the worker does not refuse from that number in flight on.
 var logRefuses = math.Log(levelRefuses)
 
 // taken notes the delivery of an attempt.

@@ -44,11 +44,11 @@ func (d *dispatcher) sendGlobalProbe(out []Command) []Command {
 	return out
 }
 
-// probeItem returns an item for a probe of l, or nil. If l must begin its next run with a certain
-// item, it returns this item. Otherwise it returns one that was never sent. If there is none, it
-// returns the item with the fewest failures of those that may be sent again, else a suspect. Failed
-// items that must wait before another attempt at l begin their waits, so that a later probe can use
-// them.
+// probeItem returns an item for a probe of l, or nil. If l is an Ordered lane that must continue
+// with a certain failed item, only that item can be the probe. Otherwise probeItem prefers an item
+// that was never sent. If there is none, it takes the item with the fewest failures of those that
+// may be sent again, else a suspect. A failed item that must wait before another attempt at l
+// begins its wait, so that a later probe can use it.
 func (d *dispatcher) probeItem(l *lane) (best *item) {
 	if it := l.run.first; it != nil {
 		if only, ok := it.mayStart(); ok && (only == nil || only == l) {

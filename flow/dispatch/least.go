@@ -65,7 +65,7 @@ func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []
 }
 
 // choose returns the index of the lane for an item, or -1 if no lane is usable. If kept is true, it
-// uses the cached expectations instead of scanning the lanes.
+// uses the cached expected times instead of scanning the lanes.
 func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate, kept bool) int {
 	if len(l.expect) < len(c) {
 		l.expect = make([]float64, len(c))
@@ -121,7 +121,7 @@ func (l *leastCompletion) penalise(s *scanResult, cost float64, c []Candidate) {
 	}
 }
 
-// leastFailing returns the least expectation of a free failing lane, without its penalty.
+// leastFailing returns the least expected time at a free failing lane, without its penalty.
 func (l *leastCompletion) leastFailing(cost float64, c []Candidate) float64 {
 	least := math.Inf(1)
 	for _, i := range l.failing {
@@ -130,8 +130,8 @@ func (l *leastCompletion) leastFailing(cost float64, c []Candidate) float64 {
 	return least
 }
 
-// tied returns a random one of the lanes with an expectation of at most (1 + l.band) times the best
-// one. If l.band is 0, it returns best.
+// tied returns a random one of the lanes with an expected time of at most (1 + l.band) times that
+// of the best lane. If l.band is 0, it returns best.
 func (l *leastCompletion) tied(best int, c []Candidate) int {
 	if l.band == 0 || best < 0 {
 		return best
@@ -204,14 +204,14 @@ func (l *leastCompletion) examine(s *scanResult, now time.Duration, cost float64
 	}
 }
 
-// surelyLonger reports whether the expectation of a lane exceeds limit. It returns false if the
-// lane's rate or mean cost is unknown.
+// surelyLonger reports whether the expected time of an item at the lane exceeds limit, in seconds.
+// It returns false if the lane's rate or mean cost is unknown.
 func (k *Candidate) surelyLonger(cost, limit float64) bool {
 	return k.Work+cost-k.Mean > (limit-float64(k.Service)*1e-9)*k.Rate && k.Rate > 0 && k.Mean > 0
 }
 
-// computeAll computes the expectations of all usable and measured lanes, because the scan has
-// skipped some of them. It also computes the largest of these expectations.
+// computeAll computes the expected times at all usable and measured lanes, because the scan has
+// skipped some of them. It also computes the largest of these times.
 func (l *leastCompletion) computeAll(s *scanResult, cost float64, c []Candidate) {
 	for i := range c {
 		if k := &c[i]; usable(k) && k.Known {
@@ -221,9 +221,9 @@ func (l *leastCompletion) computeAll(s *scanResult, cost float64, c []Candidate)
 	}
 }
 
-// better makes lane i the best if its expectation e is the least. Of lanes with the same
-// expectation, it prefers the one with the highest rate. Of equal rates, it chooses each lane with
-// the same probability.
+// better makes lane i the best if its expected time e is the least so far. Of lanes with the same
+// expected time, it prefers the one with the highest rate. Of equal rates, it chooses each lane
+// with the same probability.
 func (l *leastCompletion) better(s *scanResult, i int, e float64, c []Candidate) {
 	if s.best >= 0 {
 		if d := e - s.least; d > tie*s.least {
@@ -265,7 +265,8 @@ func expectation(k *Candidate, cost float64) float64 {
 	return max(e+work/k.Rate, e*minShare)
 }
 
-// minShare is the least expectation of a small item, as a share of that of an item of mean cost.
+// minShare is the minimum expected time of a small item, as a share of the lane's Service (the
+// expected time of an item of mean cost at an idle worker).
 const minShare = 0.1
 
 // median returns the median expectation of all known lanes, free or not, or 0.

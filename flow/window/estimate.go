@@ -283,9 +283,11 @@ func (b *base) noise() float64 {
 	return min(noisiest, noisy*math.Sqrt(b.squareDeviation)/b.value)
 }
 
-// zone returns the noise with which the dead zone (see queue) of a window of w batches is computed.
-// If Short is set, this is only a share of the noise, which makes the queue short. The share grows
-// with the window: in a wide window, an error of one percent in the base is many batches.
+// zone returns the noise from which the function queue computes the dead zone of a window of w
+// batches: the lengths of the queue at which the window does not change. If Short is set, zone
+// returns only a share of the measured noise, because with less noise the window keeps a shorter
+// queue. The share grows with the window: in a wide window, an error of one percent in the base is
+// many batches.
 func (b *base) zone(w float64) float64 {
 	if b.short {
 		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()

@@ -55,8 +55,8 @@ const (
 	poolExpiry = 10 * time.Minute // a sender that is silent for this long starts over
 	poolLow    = 0.55             // low bound of the waiting batches, without the network's part
 	poolHigh   = 1.15             // high bound, without the network's part
-	// The low bound is poolLow, plus rootLow times the square root of the number of batches in the
-	// network.
+	// The low bound of the waiting batches is poolLow, plus rootLow times the square root of the
+	// number of batches in the network.
 	rootLow  = 1.2
 	rootHigh = 2.35 // the same part of the high bound
 	// maxPoolSenders is the maximum number of senders. A further sender replaces the one that was

@@ -64,8 +64,8 @@ const (
 	networkRise = 0.02 // share of the difference by which the network's estimate rises per round
 	maxNetwork  = 0.5  // maximum of that estimate, as a share of the base
 
-	// The number of calls in the network fluctuates by about its square root. So a queue of about
-	// that length keeps the worker busy.
+	// The number of calls in the network fluctuates by about its square root. So the target of the
+	// queue is shortTarget times this root, plus shortExtra, which keeps the worker busy.
 	shortTarget = 0.7
 	shortExtra  = 0.1
 	shortGain   = 0.4  // share of the difference from the target by which a round moves the window
@@ -246,9 +246,10 @@ func (d *delay) probeEnded(before float64) {
 	}
 }
 
-// applyWeights sets the queue and its target in the verdict. The weights show a short queue better
-// than the mean round trip does. But a worker may slow down all calls instead of letting some wait.
-// So the queue is at least the estimate from the mean round trip, less some slack (shortSlack).
+// applyWeights sets the queue and its target in the verdict, from the weights of the round trips
+// (see [waits]). The weights show a short queue better than the mean round trip does. But a worker
+// may slow down all calls instead of letting some wait. So the queue is at least the estimate from
+// the mean round trip, less some slack (shortSlack).
 func (d *delay) applyWeights(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean

@@ -9,8 +9,8 @@ import (
 
 const ms = time.Millisecond
 
-// ack feeds w n acks with the given round trip. Unless idle is true, the window was full when their
-// batches were sent.
+// ack passes n acks with the given round trip to the window w. Unless idle is true, the window was
+// full when their batches were sent.
 func ack(w Window, n int, rtt time.Duration, idle bool) {
 	for range n {
 		w.OnSample(Sample{RoundTrip: rtt, Cost: 1, InFlightAtSend: max(2, w.Limit()),

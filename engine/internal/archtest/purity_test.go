@@ -9,7 +9,7 @@ import (
 )
 
 // impureImports are packages that a pure file must not import, such as those for goroutines,
-// contexts, logs and I/O.
+// contexts, logs and I/O. A file is pure if it begins with the comment penstock:pure.
 var impureImports = []string{
 	"context", "log", "log/slog", "os", "net", "net/http", "io/fs", "path/filepath",
 	"sync", "sync/atomic", "runtime", "testing",

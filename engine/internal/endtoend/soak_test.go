@@ -320,8 +320,8 @@ func (s *soak) kill(drain bool) {
 	}
 }
 
-// savedAfter is the time after its delivery at which a line is certainly in the checkpoint, if the
-// process is still running.
+// savedAfter is the time from the delivery of a line until the line is certainly in the checkpoint,
+// if the process is still running.
 const savedAfter = time.Second
 
 // sample records the current deliveries. Samples older than savedAfter count as saved and are

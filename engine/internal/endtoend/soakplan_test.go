@@ -19,14 +19,15 @@ type act string
 const (
 	actWrite act = "write" // N lines at once
 	actPiece act = "piece" // a line, with a pause of N ms inside
-	// Rotation by the writer's method. N lines still go to the old file if the method allows that.
+	// Rotation by the writer's method. Unless the file is copied and truncated, the writer adds N
+	// (of soakStep) more lines to the old file.
 	actRotate   act = "rotate"
 	actTruncate act = "truncate" // in place, after its contents were delivered
 	actCompress act = "compress" // the oldest rotated file; even N: gzip, odd N: zstd
 	actDelete   act = "delete"   // rotated files that were delivered
 	actSpool    act = "spool"    // a complete file of N lines, created under another name
-	// A file of N lines, written in place with pauses. Some pauses are longer than the quiet period
-	// of the config.
+	// A file of N (of soakStep) lines, written in place with pauses. Some pauses are longer than
+	// the quiet period of the config.
 	actSlow   act = "slow"
 	actSame   act = "same name" // a file of N lines with the name of the previous one
 	actKill   act = "kill"      // SIGKILL of the program, which stays down for N ms

@@ -133,9 +133,10 @@ func (w *soakWriter) write(text []byte) (err error) {
 	return err
 }
 
-// rotate starts a new file. If it renames the old file, it still writes a number of lines (the
-// parameter late) to it. If it copies and truncates the file, it writes nothing between the copy
-// and the truncation, because such lines would be lost.
+// rotate starts a new file. A daemon may reopen its file late, so rotate first adds a number of
+// lines (the parameter late) to the old file, which it may have renamed. There is one exception: if
+// rotate copies and truncates the file, it adds none, because lines between the copy and the
+// truncation would be lost.
 func (w *soakWriter) rotate(late int) error {
 	if w.file == nil {
 		return nil

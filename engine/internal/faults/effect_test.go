@@ -23,8 +23,8 @@ const (
 	blocks  effect = iota // nothing is delivered: exit code 1
 	passes                // everything is delivered: exit code 0
 	decides               // either outcome, if it is reported truthfully
-	// Nothing is delivered: exit code 1. Even a single occurrence of the fault, such as a 401,
-	// pauses the worker for seconds, which is not so for a fault of the kind blocks.
+	// Nothing is delivered: exit code 1. In contrast to blocks, even a single occurrence of the
+	// fault, such as a 401, pauses the worker for seconds.
 	pauses
 	poisons // workers die: records become dead letters one by one
 	rejects // every record is a dead letter: exit code 1

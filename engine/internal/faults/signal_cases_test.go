@@ -124,7 +124,8 @@ func toWorker(text string) delivery {
 	}
 }
 
-// signalCases combines the sequences with the sinks, alternately as a daemon and with --once.
+// signalCases returns a case for each sequence of signals and each sink. The program runs
+// alternately as a daemon and with --once.
 func signalCases() (table []faultCase) {
 	for i, s := range sequences {
 		for j, sink := range interruptedSinks {

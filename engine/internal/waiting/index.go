@@ -241,8 +241,8 @@ func (x *index) hold(i uint32) {
 	}
 }
 
-// leave removes an entry from its heap, because it is returned to the sender or changed. If only
-// the store had the range (isHeld), the phase of the entry becomes isOut.
+// leave removes an entry from its heap, because the entry is returned to the sender, changed or
+// deleted. If only the store had the range (isHeld), the range then counts as returned (isOut).
 func (x *index) leave(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {

@@ -13,9 +13,10 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// These tests change the environment of the flow machine in a known way, and check that its
-// decisions change as expected. They do so for each kind of window and each dispatch policy. They
-// find inverted formulas, which tables of expected values do not find (elasticsearch #70283).
+// These tests change the environment of a control.Machine in a known way: its receivers, their
+// order, or the unit of time. They check that its decisions change as expected, for each kind of
+// window and each dispatch policy. They find inverted formulas, which tables of expected values do
+// not find (elasticsearch #70283).
 
 const ms = time.Millisecond
 

@@ -56,7 +56,7 @@ func restarts(first uint64, seeds int) (Experiment, error) {
 }
 
 // crash runs the scenario until the crash. It returns the number of settled batches, and how many
-// of them each of the three systems sends again.
+// of them each of the three systems (see restarts) would send again.
 func crash(seed uint64) (settled int, again [3]int, err error) {
 	s, err := scenario.Parse("restart", []byte(crashScenario))
 	if err != nil {
