@@ -1,6 +1,7 @@
 package tail_test
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"strings"
@@ -276,5 +277,36 @@ func TestSmallCompressedFileIsDeleted(t *testing.T) {
 		if n := p.host.Counted("files_vanished"); n != 0 {
 			t.Errorf("files_vanished is %d; the log:\n%s", n, p.host.Logged())
 		}
+	})
+}
+
+// TestAnotherRouteReadsARenamedCompressedFile checks a compressed file of an earlier run that was
+// renamed while the process was down. A route that replaces the only route reads the lines of the
+// file, and not its compressed bytes.
+func TestAnotherRouteReadsARenamedCompressedFile(t *testing.T) {
+	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
+	bubble(t, change, func(t *testing.T, p *fixture) {
+		w := newWriter(t, p.dir, time.Now())
+		line := strings.Repeat("x", 100)
+		w.text("x", line+"\n", line)
+		w.pack("x", "a.log.1.gz", os.O_EXCL)
+		w.remove("x")
+		if data, err := os.ReadFile(w.path("a.log.1.gz")); err != nil || bytes.Contains(data, []byte("\n")) {
+			t.Fatalf("the compressed data is %q, %v; want no line end", data, err)
+		}
+		p.start(false)
+		p.pump(5 * time.Second)
+		p.want(w.ledger...)
+		p.kill()
+		w.rename("a.log.1.gz", "a.log.2.gz")
+		p.start(false)
+		p.pump(5 * time.Second)
+		p.close()
+		next := p.withSecond()
+		p.host.SetRoutes(next.route)
+		stall(3 * time.Second)
+		next.open(p.source, false)
+		next.pump(20 * time.Second)
+		next.want(w.ledger...)
 	})
 }

@@ -49,6 +49,7 @@ type file struct {
 	counted       bool // deleted: it was added to the counters of unread files
 	closedForRoom bool // it is in handles.closedForRoom
 	dataElsewhere bool // its missing data belongs to another file
+	packed        bool // it was recognised by its stat alone, and is compressed; see findView
 }
 
 // newFile returns the record of a file that is seen now, in the listing with the number scan.

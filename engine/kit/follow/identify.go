@@ -257,6 +257,7 @@ func (n *identifier) recall(f *file) bool {
 	n.attach(f, e)
 	for _, cur := range f.cursors {
 		cur.drained, cur.unread = f.info.Size, 0
+		f.packed = f.packed || cur.note.fingerprint.Packed > 0
 	}
 	c.handles.noteClosed(f)
 	return true
