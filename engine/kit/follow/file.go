@@ -49,7 +49,6 @@ type file struct {
 	counted       bool // deleted: it was added to the counters of unread files
 	closedForRoom bool // it is in handles.closedForRoom
 	dataElsewhere bool // its missing data belongs to another file
-	packed        bool // it was recognised by its stat alone, and is compressed; see findView
 }
 
 // newFile returns the record of a file that is seen now, in the listing with the number scan.
@@ -84,6 +83,7 @@ type extras struct {
 	// fingerprint of the bytes that were seen in the file, if no route has read any of it
 	unreadFingerprint fileid.Fingerprint
 	shrunk            int64 // the largest size that it had before it shrank
+	packed            bool  // recognised by its stat alone, and compressed: see findView
 }
 
 // ensureExtras returns extras, and creates it first if necessary.
