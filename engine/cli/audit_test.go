@@ -106,7 +106,8 @@ func replaceIn(t *testing.T, path, old, by string) {
 // acceptOutput makes the next start of a route accept its output as it is.
 func acceptOutput(route string) func(*testing.T) {
 	return func(t *testing.T) {
-		got := realProgram().try(t, "checkpoint", "set", "state", "--route", route, "--accept-output")
+		got := realProgram().try(t, "checkpoint", "set", "state", "--route", route,
+			"--accept-output")
 		if got.code != exitOK {
 			t.Fatal(got.stderr)
 		}
@@ -170,7 +171,8 @@ func TestAudit(t *testing.T) {
 			[]string{"missing      lines/main  logs/a.log: record f1.", "@2365\n"}},
 		{"output of others", added("lines.out", "line of another program\n"),
 			"lines/main", exitOK, []string{"0 differences"}},
-		{"output accepted", acceptOutput("lines/main"), "lines/main", exitOK, []string{"0 differences"}},
+		{"output accepted", acceptOutput("lines/main"), "lines/main", exitOK,
+			[]string{"0 differences"}},
 		{"rotated output accepted", acceptOutput("objects/main"), "objects/main", exitOK,
 			[]string{"0 differences"}},
 		{"output replaced and accepted", func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestRowsMakeBatches checks that batches of Rows are like those that a source reads and a processor
-// parses.
+// TestRowsMakeBatches checks that batches of Rows are like those that a source reads and a
+// processor parses.
 func TestRowsMakeBatches(t *testing.T) {
 	var rows streamtest.Rows
 	at := stream.Position{}
@@ -31,7 +31,8 @@ func TestRowsMakeBatches(t *testing.T) {
 			}
 			continue
 		}
-		if b.Spans[0].From != at || b.Spans[0].To != (stream.Position{Num: at.Num + int64(len(values))}) {
+		end := stream.Position{Num: at.Num + int64(len(values))}
+		if b.Spans[0].From != at || b.Spans[0].To != end {
 			t.Errorf("batch %d: span %+v follows %v", n, b.Spans[0].Range, at)
 		}
 		parsed := false

@@ -22,8 +22,8 @@ type audit struct {
 }
 
 // Audit implements stream.AuditedSink. The audit reads the files up to the place in the resume
-// token of the checkpoint, which is the end of the delivered data. Without a token, it reads them to
-// their ends, because the next start keeps all of their content.
+// token of the checkpoint, which is the end of the delivered data. Without a token, it reads them
+// to their ends, because the next start keeps all of their content.
 func (s *Sink) Audit(_ context.Context, o stream.SinkOptions) (stream.Audit, error) {
 	folder, _ := filepath.Split(filepath.Clean(s.o.Path))
 	dir, err := s.host.FS().OpenDir(filepath.Clean(folder))

@@ -128,7 +128,8 @@ func post(t *testing.T, key string, want int, bodies ...string) {
 	}
 	bolts := handler(w)
 	for _, body := range bodies {
-		in, out := httptest.NewRequest("POST", "/bolt-01", strings.NewReader(body)), httptest.NewRecorder()
+		in := httptest.NewRequest("POST", "/bolt-01", strings.NewReader(body))
+		out := httptest.NewRecorder()
 		if key != "" {
 			in.Header.Set("Idempotency-Key", key)
 		}

@@ -79,8 +79,8 @@ func (r *Route) GateWords(w *Worker) string {
 			return fmt.Sprintf("%s in flight, the limit during the measurement", batches)
 		}
 		if float64(w.InFlight) < math.Floor(w.Window) {
-			return fmt.Sprintf("%s in flight, and the next one must wait although the window is %s: "+
-				"they are large, the worker refused more, or workers share a bottleneck",
+			return fmt.Sprintf("%s in flight, and the next one must wait although the window is "+
+				"%s: they are large, the worker refused more, or workers share a bottleneck",
 				batches, figure(w.Window))
 		}
 		return fmt.Sprintf("%s in flight, the limit of the window of %s; the next batch is sent "+
@@ -110,7 +110,8 @@ func (r *Route) GateWords(w *Worker) string {
 		case w.State == "OPEN" || w.Opens > 0:
 			return "it is paused" + opens(w) + ", then a probe follows"
 		}
-		return "it failed, or no worker delivers: one batch at a time is sent until one is delivered"
+		return "it failed, or no worker delivers: one batch at a time is sent until one is " +
+			"delivered"
 	case "replay":
 		return fmt.Sprintf("%s in flight, or delivered and not yet saved; that is the most that "+
 			"a kill may repeat", byteCount(r.Replay))

@@ -214,7 +214,7 @@ func TestGateWords(t *testing.T) {
 		opens  float64
 		want   string
 	}{
-		{status.Worker{Gate: "window", InFlight: 4, Window: 4.5}, 0, "the limit of the window of 4.5"},
+		{status.Worker{Gate: "window", InFlight: 4, Window: 4.5}, 0, "the window of 4.5"},
 		{status.Worker{Gate: "window", InFlight: 2, Window: 4}, 0, "although the window is 4"},
 		{status.Worker{Gate: "breaker", State: "OPEN"}, 0, "it is paused, then a probe follows"},
 		{status.Worker{Gate: "breaker", State: "BUSY"}, 0, "one batch at a time"},

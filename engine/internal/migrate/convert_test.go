@@ -115,8 +115,8 @@ func TestConvertFilebeatInputs(t *testing.T) {
 	}
 }
 
-// TestConvertIncludes checks that a config is not runnable if it includes other files, which are not
-// converted. A glob that matches no file includes nothing.
+// TestConvertIncludes checks that a config is not runnable if it includes other files, which are
+// not converted. A glob that matches no file includes nothing.
 func TestConvertIncludes(t *testing.T) {
 	dir := t.TempDir()
 	for _, file := range []string{"modules.d/nginx.yml.disabled", "inputs.d/web.yml", "more.conf"} {
