@@ -226,8 +226,8 @@ func (cur *cursor) remember(b *stream.Batch, before int64) {
 	cur.stamp()
 }
 
-// withEnd adds the time and, if the file is compressed, the size of the file to a fingerprint at the
-// cursor, if the route has read the whole file. The next process then recognises the file by them.
+// withEnd adds the time of the file, and the size of a compressed file, to a fingerprint at the
+// cursor if the route has read the whole file. The next process then recognises the file by them.
 func (cur *cursor) withEnd(p fileid.Fingerprint) fileid.Fingerprint {
 	if cur.atEnd() {
 		p.ModTime = int64(cur.f.info.ModTime)
