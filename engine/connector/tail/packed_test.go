@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/penstock-io/penstock/engine/connector/tail"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // pack compresses the content of one file (from) and appends it to another one (to), in the format
@@ -253,6 +254,29 @@ func TestEmptyCompressedFile(t *testing.T) {
 		w.pack("x", "a.log.gz", os.O_APPEND)
 		p.pump(5 * time.Second)
 		p.want(w.ledger...)
+	})
+}
+
+// TestEmptyCompressedFileIsDeleted checks that an empty compressed file has no bytes to read, and
+// that its deletion does not count as a loss.
+func TestEmptyCompressedFileIsDeleted(t *testing.T) {
+	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
+	bubble(t, change, func(t *testing.T, p *fixture) {
+		w := newWriter(t, p.dir, time.Now())
+		w.text("x", "")
+		w.pack("x", "a.log.1.gz", os.O_EXCL)
+		p.start(false)
+		p.pump(5 * time.Second)
+		if n := p.reader.(stream.Estimator).Remaining(); n != 0 {
+			t.Errorf("%d bytes remain", n)
+		}
+		w.rename("a.log.1.gz", "a.log.2.gz")
+		p.pump(5 * time.Second)
+		w.remove("a.log.2.gz")
+		p.pump(time.Minute)
+		if n := p.host.Counted("files_vanished"); n != 0 {
+			t.Errorf("files_vanished is %d; the log:\n%s", n, p.host.Logged())
+		}
 	})
 }
 

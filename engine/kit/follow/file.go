@@ -256,7 +256,7 @@ func (f *file) close() error {
 
 // isEmpty reports whether a compressed file without an id was empty and has not changed since.
 func (f *file) isEmpty() bool {
-	return f.view != nil && f.entry == nil && f.extras != nil && f.extras.empty.is(f.info)
+	return f.entry == nil && f.extras != nil && f.extras.empty.is(f.info)
 }
 
 // isUnidentified reports whether a file with readable bytes is not identified yet.
