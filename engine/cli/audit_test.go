@@ -103,6 +103,17 @@ func replaceIn(t *testing.T, path, old, by string) {
 	}
 }
 
+// acceptOutput makes the next start of a route accept its output as it is.
+func acceptOutput(route string) func(*testing.T) {
+	return func(t *testing.T) {
+		got := realProgram().try(t, "checkpoint", "set", "state", "--route", route,
+			"--accept-output")
+		if got.code != exitOK {
+			t.Fatal(got.stderr)
+		}
+	}
+}
+
 // TestAudit changes sources and sinks after the delivery, and checks the differences that audit
 // reports.
 func TestAudit(t *testing.T) {
@@ -160,6 +171,26 @@ func TestAudit(t *testing.T) {
 			[]string{"missing      lines/main  logs/a.log: record f1.", "@2365\n"}},
 		{"output of others", added("lines.out", "line of another program\n"),
 			"lines/main", exitOK, []string{"0 differences"}},
+		{"output accepted", acceptOutput("lines/main"), "lines/main", exitOK,
+			[]string{"0 differences"}},
+		{"rotated output accepted", acceptOutput("objects/main"), "objects/main", exitOK,
+			[]string{"0 differences"}},
+		{"output replaced and accepted", func(t *testing.T) {
+			replaceIn(t, "lines.out", "line 042", "LINE 042")
+			acceptOutput("lines/main")(t)
+		}, "lines/main", exitUnfinished, []string{"@2365\n", "1 difference\n"}},
+		{"path changed", func(t *testing.T) {
+			replaceIn(t, "penstock.yaml", "lines.out", "other.out")
+		}, "lines/main", exitUnfinished, []string{"100 must be in the sink", "100 differences"}},
+		{"path changed to a missing folder", func(t *testing.T) {
+			replaceIn(t, "penstock.yaml", "lines.out", "n/new.out")
+		}, "lines/main", exitUnfinished, []string{"100 must be in the sink", "100 differences"}},
+		{"path changed and the file renamed", func(t *testing.T) {
+			replaceIn(t, "penstock.yaml", "lines.out", "other.out")
+			if err := os.Link("lines.out", "other.out"); err != nil {
+				t.Fatal(err)
+			}
+		}, "lines/main", exitOK, []string{"0 differences"}},
 		{"output replaced", func(t *testing.T) {
 			if err := os.Remove("lines.out"); err != nil {
 				t.Fatal(err)

@@ -256,7 +256,8 @@ func TestExplainProcess(t *testing.T) {
 		{[]string{"--worker", "a:1"}, "it is at its maximum: raise `flow.max`"},
 		{[]string{"--worker", "c:1"}, "at most 87.5 batches a second are sent"},
 		{[]string{"--json"},
-			`"held_by":"the workers: the windows of 2 of 3 are full, and 1 is paused"`},
+			`"held_by":"the workers: the windows of 1 of 3 are full, 1 of 3 reached the gate ` +
+				`rate, and 1 is paused"`},
 	} {
 		got := p.try(t, append([]string{"explain", server.Addr()}, c.args...)...)
 		if got.code != exitOK || !strings.Contains(got.out, c.want) {

@@ -119,8 +119,8 @@ registry in path.data or --data. Each file resumes at the position of Filebeat, 
 inode or fingerprint. Stop Filebeat first.`,
 		example: `  penstock import filebeat /etc/filebeat/filebeat.yml --out penstock.yaml
   penstock import filebeat filebeat.yml --data ./data --out penstock.yaml`,
-		convert: func(text, _ string, f *importFlags) (migrate.Result, error) {
-			return filebeat.Convert(text, f.data)
+		convert: func(text, path string, f *importFlags) (migrate.Result, error) {
+			return filebeat.Convert(text, path, f.data)
 		},
 	},
 	{
@@ -137,8 +137,8 @@ Outputs become the routes of the inputs whose tag they match.
 With --out, and if no checkpoint exists, one is created beside the config, from the
 input's DB. Each file resumes at the position of Fluent Bit. Stop Fluent Bit first.`,
 		example: `  penstock import fluent-bit /etc/fluent-bit/fluent-bit.conf --out penstock.yaml`,
-		convert: func(text, _ string, _ *importFlags) (migrate.Result, error) {
-			return fluentbit.Convert(text)
+		convert: func(text, path string, _ *importFlags) (migrate.Result, error) {
+			return fluentbit.Convert(text, path)
 		},
 	},
 	{

@@ -42,13 +42,13 @@ var gateKinds = []struct {
 	{name: gateRate, asked: forAll, lane: func(_ *lanes, l *lane) gate { return &l.limit }},
 	{
 		name: gateQuota, asked: forAll,
-		means:  "it receives the configured maximum of records per second",
+		means:  "the configured maximum of records per second is reached",
 		lane:   func(ls *lanes, _ *lane) gate { return ls.cfg.LaneLimit.quota() },
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.quota() },
 	},
 	{
 		name: gateBytes, asked: forAll,
-		means:  "it receives the configured maximum of bytes per second",
+		means:  "the configured maximum of bytes per second is reached",
 		lane:   func(ls *lanes, _ *lane) gate { return ls.cfg.LaneLimit.bytes() },
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.bytes() },
 	},
@@ -79,7 +79,7 @@ var gateKinds = []struct {
 	{
 		name: gateWaiting, binds: func(m *Machine) bool { return m.backlog.full() },
 		means: "the maximum of batches waits for another attempt; " +
-			"no data is read until one of them is delivered",
+			"no data is read until one of them is delivered or becomes a dead letter",
 	},
 	{
 		name: gateOrder, binds: func(m *Machine) bool {

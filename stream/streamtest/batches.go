@@ -11,12 +11,18 @@ import (
 // a.log. Its Records are empty until [stream.Batch.Split] is called.
 func Lines(lines ...string) *stream.Batch { return Text(strings.Join(lines, "\n") + "\n") }
 
+// empty returns a batch without records.
+func empty() *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 30, Records: 1 << 24})
+	b.Time = time.Date(2026, 1, 5, 6, 0, 0, 0, time.UTC)
+	return b
+}
+
 // Text is like Lines, for a text that ends with a line end.
 func Text(text string) *stream.Batch {
-	b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 30, Records: 1 << 24})
+	b := empty()
 	b.Data = append(b.Data, text...)
 	b.Origins = strings.Count(text, "\n")
-	b.Time = time.Date(2026, 1, 5, 6, 0, 0, 0, time.UTC)
 	b.Spans = append(b.Spans, stream.Span{
 		Part:  &stream.Partition{ID: "a", Name: "a.log"},
 		Range: stream.Range{To: stream.Position{Num: int64(len(b.Data))}},
@@ -38,7 +44,7 @@ type Rows struct {
 // Record begins a record.
 func (r *Rows) Record() {
 	if r.b == nil {
-		r.b, r.from = stream.NewBatch(stream.BatchLimits{Bytes: 1 << 30, Records: 1 << 24}), r.Next
+		r.b, r.from = empty(), r.Next
 	}
 	r.end()
 	r.Next++
@@ -52,7 +58,8 @@ func (r *Rows) Field(name string, kind stream.Kind, text string) {
 	off, n := r.b.AppendData([]byte(text))
 	r.b.Fields = append(r.b.Fields, stream.Field{Name: r.b.Name(name), Kind: kind, Off: off,
 		Len: n})
-	r.b.Records[len(r.b.Records)-1].NumFields++
+	last := len(r.b.Records) - 1
+	r.b.SetFields(last, int(r.b.Records[last].Field))
 }
 
 // end adds the line end of the last record.
@@ -67,6 +74,9 @@ func (r *Rows) end() {
 // Batch returns a batch with the records that were added since the last call of Batch. A record
 // without fields is unparsed.
 func (r *Rows) Batch() *stream.Batch {
+	if r.b == nil {
+		return empty()
+	}
 	r.end()
 	b := r.b
 	b.Origins = len(b.Records)
@@ -74,7 +84,6 @@ func (r *Rows) Batch() *stream.Batch {
 		Part: &stream.Partition{ID: "p", Name: "p"}, Bytes: len(b.Data),
 		Range: stream.Range{From: stream.Position{Num: r.from}, To: stream.Position{Num: r.Next}},
 	}}
-	b.Parsed()
 	r.b = nil
 	return b
 }

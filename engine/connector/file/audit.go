@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/penstock-io/penstock/engine/kit/recount"
@@ -15,24 +16,25 @@ import (
 // audit implements stream.Audit. It reads the file and the files that were rotated out of it.
 type audit struct {
 	s     *Sink
-	dir   vfs.Dir
-	place string // resume token in the checkpoint; "" if there is none
+	dir   vfs.Dir // nil if the folder does not exist
+	place string  // resume token in the checkpoint; "" if there is none
 	count *recount.Count
 }
 
 // Audit implements stream.AuditedSink. The audit reads the files up to the place in the resume
-// token of the checkpoint, which is the end of the delivered data.
+// token of the checkpoint, which is the end of the delivered data. Without a token, it reads them
+// to their ends, because the next start keeps all of their content.
 func (s *Sink) Audit(_ context.Context, o stream.SinkOptions) (stream.Audit, error) {
 	folder, _ := filepath.Split(filepath.Clean(s.o.Path))
 	dir, err := s.host.FS().OpenDir(filepath.Clean(folder))
-	if err != nil {
+	if err != nil && (o.ResumeToken != "" || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, fmt.Errorf("%q: %w", s.o.Path, err)
 	}
-	count, err := recount.New()
-	if err != nil {
-		return nil, errors.Join(err, dir.Close())
+	a := &audit{s: s, dir: dir, place: o.ResumeToken}
+	if a.count, err = recount.New(); err != nil {
+		return nil, errors.Join(err, a.Close())
 	}
-	return &audit{s: s, dir: dir, place: o.ResumeToken, count: count}, nil
+	return a, nil
 }
 
 // Ledger implements stream.Audit.
@@ -52,7 +54,7 @@ func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
 
 // Compare implements stream.Audit.
 func (a *audit) Compare(ctx context.Context, found func(stream.AuditDifference) error) error {
-	if a.place != "" {
+	if a.dir != nil {
 		if err := a.readFiles(ctx); err != nil {
 			return fmt.Errorf("%q: %w", a.s.o.Path, err)
 		}
@@ -63,9 +65,12 @@ func (a *audit) Compare(ctx context.Context, found func(stream.AuditDifference) 
 // readFiles reads the rotated files and the current file in order, up to the place in the resume
 // token of the checkpoint.
 func (a *audit) readFiles(ctx context.Context) error {
-	want, err := parsePlace(a.place)
-	if err != nil {
-		return err
+	var want place
+	if a.place != "" {
+		var err error
+		if want, err = parsePlace(a.place); err != nil {
+			return err
+		}
 	}
 	_, name := filepath.Split(filepath.Clean(a.s.o.Path))
 	var names []string
@@ -80,15 +85,21 @@ func (a *audit) readFiles(ctx context.Context) error {
 	}
 	for _, name := range append(names, name) {
 		reached, err := a.readFile(ctx, name, want)
+		if a.place == "" && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil || reached {
 			return err
 		}
+	}
+	if a.place == "" {
+		return nil
 	}
 	return fmt.Errorf("the file in the checkpoint (inode %d) was moved or replaced, so its "+
 		"records cannot be counted", want.inode)
 }
 
-// readFile reads one file. reached reports whether want is a place in this file.
+// readFile reads one file. reached reports whether want, the place in the token, is in this file.
 func (a *audit) readFile(ctx context.Context, name string, want place) (reached bool, err error) {
 	f, err := a.dir.Open(name)
 	if err != nil {
@@ -100,7 +111,7 @@ func (a *audit) readFile(ctx context.Context, name string, want place) (reached 
 		return false, err
 	}
 	length := info.Size
-	if reached = placeOf(info).sameFile(want); reached {
+	if reached = a.place != "" && placeOf(info).sameFile(want); reached {
 		length = min(length, want.length)
 	}
 	if err := a.count.FoundLines(ctx, io.NewSectionReader(f, 0, length)); err != nil {
@@ -110,4 +121,13 @@ func (a *audit) readFile(ctx context.Context, name string, want place) (reached 
 }
 
 // Close implements stream.Audit.
-func (a *audit) Close() error { return errors.Join(a.count.Close(), a.dir.Close()) }
+func (a *audit) Close() error {
+	var errs []error
+	if a.dir != nil {
+		errs = append(errs, a.dir.Close())
+	}
+	if a.count != nil {
+		errs = append(errs, a.count.Close())
+	}
+	return errors.Join(errs...)
+}

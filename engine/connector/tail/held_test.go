@@ -49,8 +49,8 @@ func TestDeletedFilesCountOncePerSource(t *testing.T) {
 			if want := time.Duration(n+1) * 10 * time.Second; age != want {
 				t.Errorf("the oldest is held for %v, want %v", age, want)
 			}
-			if got := p.host.Counted("deleted_over_budget"); got != int64(n) {
-				t.Errorf("deleted_over_budget is %d, want %d", got, n)
+			if got := p.host.Counted("deleted_over_budget"); got != int64(2*n) {
+				t.Errorf("deleted_over_budget is %d, want %d for each of two routes", got, n)
 			}
 		}
 		// of two files, for each of two routes

@@ -1,6 +1,7 @@
 package tail_test
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/penstock-io/penstock/engine/connector/tail"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // pack compresses the content of one file (from) and appends it to another one (to), in the format
@@ -256,6 +258,29 @@ func TestEmptyCompressedFile(t *testing.T) {
 	})
 }
 
+// TestEmptyCompressedFileIsDeleted checks that an empty compressed file has no bytes to read, and
+// that its deletion does not count as a loss.
+func TestEmptyCompressedFileIsDeleted(t *testing.T) {
+	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
+	bubble(t, change, func(t *testing.T, p *fixture) {
+		w := newWriter(t, p.dir, time.Now())
+		w.text("x", "")
+		w.pack("x", "a.log.1.gz", os.O_EXCL)
+		p.start(false)
+		p.pump(5 * time.Second)
+		if n := p.reader.(stream.Estimator).Remaining(); n != 0 {
+			t.Errorf("%d bytes remain", n)
+		}
+		w.rename("a.log.1.gz", "a.log.2.gz")
+		p.pump(5 * time.Second)
+		w.remove("a.log.2.gz")
+		p.pump(time.Minute)
+		if n := p.host.Counted("files_vanished"); n != 0 {
+			t.Errorf("files_vanished is %d; the log:\n%s", n, p.host.Logged())
+		}
+	})
+}
+
 // TestSmallCompressedFileIsDeleted checks a compressed file that an earlier run has read
 // completely. Its deletion must not count as a loss, even if its content is shorter than the file.
 func TestSmallCompressedFileIsDeleted(t *testing.T) {
@@ -277,5 +302,38 @@ func TestSmallCompressedFileIsDeleted(t *testing.T) {
 		if n := p.host.Counted("files_vanished"); n != 0 {
 			t.Errorf("files_vanished is %d; the log:\n%s", n, p.host.Logged())
 		}
+	})
+}
+
+// TestAnotherRouteReadsARenamedCompressedFile checks a compressed file of an earlier run that was
+// renamed while the process was down. A route that replaces the only route reads the lines of the
+// file, and not its compressed bytes.
+func TestAnotherRouteReadsARenamedCompressedFile(t *testing.T) {
+	change := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }
+	bubble(t, change, func(t *testing.T, p *fixture) {
+		w := newWriter(t, p.dir, time.Now())
+		line := strings.Repeat("x", 100)
+		w.text("x", line+"\n", line)
+		w.pack("x", "a.log.1.gz", os.O_EXCL)
+		w.remove("x")
+		data, err := os.ReadFile(w.path("a.log.1.gz"))
+		w.must(err)
+		if bytes.Contains(data, []byte("\n")) {
+			t.Fatalf("the compressed data %q has a line end", data)
+		}
+		p.start(false)
+		p.pump(5 * time.Second)
+		p.want(w.ledger...)
+		p.kill()
+		w.rename("a.log.1.gz", "a.log.2.gz")
+		p.start(false)
+		p.pump(5 * time.Second)
+		p.close()
+		next := p.withSecond()
+		p.host.SetRoutes(next.route)
+		stall(3 * time.Second)
+		next.open(p.source, false)
+		next.pump(20 * time.Second)
+		next.want(w.ledger...)
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // handler serves the twelve bolts over HTTP, so that the engine (penstock.yaml) can deliver the
 // same logs to them. A bolt accepts parsed and enriched records as JSON lines. It responds when it
-// has stored them.
+// has stored them. It stores requests with the same Idempotency-Key once.
 func handler(w *environment) http.Handler {
 	mux := http.NewServeMux()
 	had := &keys{of: make(map[string]*answered)}
@@ -68,7 +68,8 @@ type answered struct {
 }
 
 // take returns the entry of a batch. If first is true, the caller must process the batch. Otherwise
-// another request has begun to process it: when a.done is closed, a.err is the result.
+// another request has begun to process it: when a.done is closed, a.err is the result. A batch
+// without a key equals no other batch.
 func (k *keys) take(key string) (a *answered, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,7 +77,9 @@ func (k *keys) take(key string) (a *answered, first bool) {
 		return a, false
 	}
 	a = &answered{done: make(chan struct{})}
-	k.of[key] = a
+	if key != "" {
+		k.of[key] = a
+	}
 	return a, true
 }
 

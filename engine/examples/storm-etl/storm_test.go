@@ -102,6 +102,21 @@ func TestEngine(t *testing.T) {
 // TestLongLine checks that a bolt stores a record whose line is longer than 1 MiB, and does not
 // respond with status 200 without having stored it.
 func TestLongLine(t *testing.T) {
+	post(t, "", 1, `{"id":1,"host":"`+strings.Repeat("a", 1<<20)+`","class":"served","status":200}`)
+}
+
+// TestRepeatedRequest checks that requests with the same key are stored once, and that each request
+// without a key is stored.
+func TestRepeatedRequest(t *testing.T) {
+	body := `{"id":1,"host":"a","class":"served","status":200}`
+	post(t, "key", 1, body, body)
+	post(t, "", 2, body, body)
+}
+
+// post sends requests with an idempotency key, or without one if key is "". Each must get the
+// status 200. want is the number of records that are stored then.
+func post(t *testing.T, key string, want int, bodies ...string) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "new")
 	logs := filepath.Join(dir, "logs.db")
 	if err := makeLogs(logs, 1); err != nil {
@@ -111,15 +126,22 @@ func TestLongLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := `{"id":1,"host":"` + strings.Repeat("a", 1<<20) + `","class":"served","status":200}`
-	in := httptest.NewRequest("POST", "/bolt-01", strings.NewReader(body))
-	out := httptest.NewRecorder()
-	handler(w).ServeHTTP(out, in)
+	bolts := handler(w)
+	for _, body := range bodies {
+		in := httptest.NewRequest("POST", "/bolt-01", strings.NewReader(body))
+		out := httptest.NewRecorder()
+		if key != "" {
+			in.Header.Set("Idempotency-Key", key)
+		}
+		if bolts.ServeHTTP(out, in); out.Code != 200 {
+			t.Errorf("status %d, want 200", out.Code)
+		}
+	}
 	var stored int
 	if err := w.stored.QueryRow("SELECT count(*) FROM stored").Scan(&stored); err != nil {
 		t.Fatal(err)
 	}
-	if out.Code != 200 || stored != 1 {
-		t.Errorf("status %d, %d records are stored; want 200 and 1", out.Code, stored)
+	if stored != want {
+		t.Errorf("%d records are stored, want %d", stored, want)
 	}
 }

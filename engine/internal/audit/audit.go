@@ -92,9 +92,9 @@ type run struct {
 	report Report
 	found  func(Difference) error
 
-	local   progress // progress in the checkpoint
-	settled progress // progress in the sink's ledger or, without a ledger, in the checkpoint
-	place   string
+	local   progress        // progress in the checkpoint
+	settled progress        // progress in the sink's ledger or, without a ledger, in the checkpoint
+	place   string          // resume token of the sink's output; "" if there is none
 	letters map[string]bool // ids of dead letters that were not replayed
 	reread  stream.Reread
 	parts   map[string]*part
@@ -224,12 +224,23 @@ func (r *run) readMarks(dir vfs.Dir) error {
 					replayed = append(replayed, m.Part.ID)
 				}
 			}
-			for _, place := range s.Places {
-				r.place = place
-			}
+			r.place = tokenFor(r.o.Route.Sink.Options, s.Places, r.place)
 		}
 	}
 	return r.readLetters(replayed)
+}
+
+// tokenFor returns the resume token of a sink's output in tokens, which is keyed by the name of the
+// output. If there is none, it returns other. A token of another output, which remains until the
+// next run if the config has a new path, is used only if the sink's options name no file.
+func tokenFor(options any, tokens map[string]string, other string) string {
+	if w, ok := options.(stream.FileWriter); ok {
+		return cmp.Or(tokens[w.WritesFile()], other)
+	}
+	for _, token := range tokens {
+		other = token
+	}
+	return other
 }
 
 // readLetters collects in r.letters the ids of records that are still dead: no replay has settled

@@ -47,7 +47,8 @@ var gateChanges = map[string][]string{
 		"endpoints of an http sink"},
 	"standby": {"all workers of the sinks before it fail, so that their breakers open"},
 	"throttle": {
-		"the requested time (Retry-After) passes; the window keeps its size",
+		"the pause passes (Retry-After, or a time that doubles with each refusal); the window " +
+			"keeps its size",
 		"a receiver with more capacity; meanwhile the other workers take its share",
 	},
 	"replay": {
@@ -57,7 +58,8 @@ var gateChanges = map[string][]string{
 	},
 	"order": {
 		"the in-flight batches complete",
-		"`flow.order: none`, if the order of delivery does not matter",
+		"`flow.order: none`, if the order of delivery does not matter; some sinks, such as file, " +
+			"keep the order nevertheless",
 	},
 	"waiting": {
 		"workers accept a batch that they refuse now, or it becomes a dead letter: `penstock " +
@@ -152,14 +154,18 @@ func (r *Route) breakerChanges(w *Worker) []string {
 	switch {
 	case w.Misconfigured:
 		return []string{"repair the reported fault: see the log and `penstock status`", try}
-	case w.State == "BUSY":
-		return []string{try, "if no worker delivers anything, check the systems behind the " +
-			"workers: single batches probe them"}
+	case w.State != "OPEN" && w.State != "PROBING":
+		return []string{"a delivered batch: then more than one is sent at a time", "if no worker " +
+			"delivers anything, check the systems behind the workers: single batches probe them"}
+	}
+	others := "its batches go to other workers: none is lost"
+	if len(r.Workers) == 1 {
+		others = "its batches wait until it delivers again: none is lost"
 	}
 	return []string{
 		try,
 		"probes follow within seconds in the first minute of an outage, and within half a " +
 			"minute later",
-		"its batches went to other workers: none is lost, and none waits for it",
+		others,
 	}
 }

@@ -11,7 +11,11 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/status"
@@ -75,6 +79,11 @@ func (r *Route) GateWords(w *Worker) string {
 		if w.State == "PROBING" {
 			return fmt.Sprintf("%s in flight, the limit during the measurement", batches)
 		}
+		if float64(w.InFlight) < math.Floor(w.Window) {
+			return fmt.Sprintf("%s in flight, and the next one must wait although the window is "+
+				"%s: they are large, the worker refused more, or workers share a bottleneck",
+				batches, figure(w.Window))
+		}
 		return fmt.Sprintf("%s in flight, the limit of the window of %s; the next batch is sent "+
 			"after a response",
 			batches, figure(w.Window))
@@ -85,10 +94,13 @@ func (r *Route) GateWords(w *Worker) string {
 		return fmt.Sprintf("since its 429 response, at most %s batches a second are sent",
 			figure(w.Rate))
 	case "limit":
-		return fmt.Sprintf("%s in flight, the limit that it was given",
+		return fmt.Sprintf("%s in flight, the most that it can take at a time",
 			batches)
 	case "throttle":
-		return "it asked for a pause" + opens(w)
+		if w.Opens > 0 {
+			return "it reported that it is full, and is paused" + opens(w)
+		}
+		return "it reported that it is full: it is paused, or gets one batch at a time"
 	case "breaker":
 		switch {
 		case w.State == "PROBING":
@@ -96,8 +108,11 @@ func (r *Route) GateWords(w *Worker) string {
 		case w.Misconfigured:
 			return "it reports a wrong token, address or table; probes check whether that is " +
 				"fixed" + opens(w)
+		case w.State == "OPEN" || w.Opens > 0:
+			return "it is paused" + opens(w) + ", then a probe follows"
 		}
-		return "it is paused" + opens(w) + ", then a probe follows"
+		return "it failed, or no worker delivers: one batch at a time is sent until one is " +
+			"delivered"
 	case "replay":
 		return fmt.Sprintf("%s in flight, or delivered and not yet saved; that is the most that "+
 			"a kill may repeat", byteCount(r.Replay))
@@ -129,7 +144,7 @@ func (r *Route) HeldWords() string {
 		return "parked deliveries: their store is full, and nothing is read until some end"
 	case by["waiting"] > 0:
 		return "retries: the maximum number of batches waits for another attempt, and nothing " +
-			"is read until one of them is delivered"
+			"is read until one of them is delivered or becomes a dead letter"
 	case by["budget"] > 0:
 		return "the redelivery budget: too many attempts failed recently, and the failed " +
 			"batches wait for it"
@@ -146,17 +161,33 @@ func (r *Route) HeldWords() string {
 		return fmt.Sprintf("nothing for long: %d of %s room", by["none"],
 			verb(n, "worker has", "workers have"))
 	}
+	return "the workers: " + workersHeld(by, n-by["standby"])
+}
+
+// workersHeld describes the gates of n workers, of which none has room. by has the number of
+// workers at each gate.
+func workersHeld(by map[string]int, n int) string {
 	shut := by["breaker"] + by["throttle"]
-	n -= by["standby"]
 	if shut == n {
-		return "the workers: each of them fails or asked for a pause"
+		return "each of them fails or asked for a pause"
 	}
-	text := fmt.Sprintf("the workers: the windows of %d of %d are full",
-		n-shut, n)
+	var parts []string
+	if full := by["window"]; full > 0 {
+		parts = append(parts, fmt.Sprintf("the windows of %d of %d are full", full, n))
+	}
+	for _, gate := range slices.Sorted(maps.Keys(by)) {
+		if !slices.Contains([]string{"window", "breaker", "throttle", "standby"}, gate) {
+			parts = append(parts, fmt.Sprintf("%d of %d reached the gate %s", by[gate], n, gate))
+		}
+	}
 	if shut > 0 {
-		text += fmt.Sprintf(", and %s paused", verb(shut, "is", "are"))
+		parts = append(parts, verb(shut, "is", "are")+" paused")
 	}
-	return text
+	last := len(parts) - 1
+	if last == 0 {
+		return parts[0]
+	}
+	return strings.Join(parts[:last], ", ") + ", and " + parts[last]
 }
 
 func opens(w *Worker) string {

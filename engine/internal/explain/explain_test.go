@@ -191,6 +191,9 @@ func TestHeldWords(t *testing.T) {
 		{worker("window", "window"), 9, "the windows of 2 of 2"},
 		{worker("window", "breaker"), 9, "1 is paused"},
 		{worker("breaker", "throttle"), 9, "each of them fails"},
+		{worker("quota", "quota"), 9, "the workers: 2 of 2 reached the gate quota"},
+		{worker("window", "credit", "standby", "limit"), 9, "the windows of 1 of 3 are full, " +
+			"1 of 3 reached the gate credit, and 1 of 3 reached the gate limit"},
 		{worker("none", "window"), 0, "the source: 1 of 2 workers have room"},
 		{worker("none"), 3, "nothing for long"},
 		{worker("replay", "window"), 3, "the replay bound"},
@@ -201,6 +204,33 @@ func TestHeldWords(t *testing.T) {
 		r := explain.Route{Workers: c.workers, Waiting: c.waiting}
 		if got := r.HeldWords(); !strings.Contains(got, c.want) {
 			t.Errorf("HeldWords of %v = %q, want %q in it", c.workers, got, c.want)
+		}
+	}
+}
+
+// TestGateWords checks descriptions that depend on the state of the worker.
+func TestGateWords(t *testing.T) {
+	for _, c := range []struct {
+		worker status.Worker
+		opens  float64
+		want   string
+	}{
+		{status.Worker{Gate: "window", InFlight: 4, Window: 4.5}, 0, "the window of 4.5"},
+		{status.Worker{Gate: "window", InFlight: 2, Window: 4}, 0, "although the window is 4"},
+		{status.Worker{Gate: "breaker", State: "OPEN"}, 0, "it is paused, then a probe follows"},
+		{status.Worker{Gate: "breaker", State: "BUSY"}, 0, "one batch at a time"},
+		{status.Worker{Gate: "breaker", State: "NORMAL"}, 0, "one batch at a time"},
+		{status.Worker{Gate: "throttle", State: "THROTTLED"}, 2, "is paused for 2s more"},
+		{status.Worker{Gate: "throttle", State: "NORMAL"}, 0, "or gets one batch at a time"},
+	} {
+		w := explain.Worker{Worker: c.worker, Opens: c.opens}
+		r := explain.Route{Workers: []explain.Worker{w}}
+		if got := r.GateWords(&w); !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q, want %q in it", c.worker, got, c.want)
+		}
+		if text := strings.Join(r.Changes(&w), "\n"); strings.Contains(text, "other workers") &&
+			c.worker.Gate == "breaker" {
+			t.Errorf("the only worker: %q", text)
 		}
 	}
 }

@@ -22,9 +22,9 @@ var update = flag.Bool("update", false, "write the converted configs into testda
 func convert(program, file, text string) (migrate.Result, error) {
 	switch program {
 	case "filebeat":
-		return filebeat.Convert(text, "")
+		return filebeat.Convert(text, file, "")
 	case "fluent-bit":
-		return fluentbit.Convert(text)
+		return fluentbit.Convert(text, file)
 	}
 	return vector.Convert(text, strings.HasSuffix(file, ".toml"), "")
 }
@@ -87,7 +87,7 @@ func TestConvertFilebeatLines(t *testing.T) {
 		{"type: log, multiline: {type: while_pattern, pattern: a, negate: true}",
 			"multiline: this way of joining lines is not supported"},
 	} {
-		r, err := filebeat.Convert("filebeat.inputs: [{paths: [x], "+c.input+"}]", "")
+		r, err := filebeat.Convert("filebeat.inputs: [{paths: [x], "+c.input+"}]", "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestConvertFilebeatInputs(t *testing.T) {
 	for _, lost := range []string{"", "filebeat.modules: [{module: nginx}]\n",
 		"filebeat.autodiscover.providers: [{type: docker}]\n"} {
 		r, err := filebeat.Convert("filebeat.inputs: [{type: log, paths: [x]}]\n"+
-			"output.console.pretty: true\n"+lost, "")
+			"output.console.pretty: true\n"+lost, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,6 +112,61 @@ func TestConvertFilebeatInputs(t *testing.T) {
 		})
 		if r.Runnable != (lost == "") || noted != (lost != "") {
 			t.Errorf("%q: runnable %v, notes %v", lost, r.Runnable, r.Notes)
+		}
+	}
+}
+
+// TestConvertIncludes checks that a config is not runnable if it includes other files, which are
+// not converted. A glob that matches no file includes nothing.
+func TestConvertIncludes(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range []string{"modules.d/nginx.yml.disabled", "inputs.d/web.yml", "more.conf"} {
+		name := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const input = "filebeat.inputs: [{type: log, paths: [x]}]\noutput.console.pretty: true\n"
+	const classic = "[INPUT]\nName tail\nPath a\n[OUTPUT]\nName stdout\nMatch *\n"
+	const pipeline = "pipeline: {inputs: [{name: tail, path: a}], " +
+		"outputs: [{name: stdout, match: '*'}]}\n"
+	for _, c := range []struct {
+		text, want string
+		runnable   bool
+	}{
+		{input + "filebeat.config.modules.path: ${path.config}/modules.d/*.yml",
+			"unneeded: line 3: filebeat.config.modules: no file matches", true},
+		{input + "filebeat.config.inputs.path: inputs.d/*.yml",
+			"lost: line 3: filebeat.config.inputs: the files inputs.d/*.yml are not read", false},
+		{input + "filebeat.config.inputs: {enabled: false, path: inputs.d/*.yml}",
+			"unneeded: line 3: filebeat.config.inputs: is not enabled", true},
+		{input + "filebeat.config.inputs.path: ${DIR}/*.yml", "lost: line 3: ", false},
+		{input + "filebeat.config.inputs.path: missing/*.yml", "lost: line 3: ", false},
+		{input + "filebeat.config.inputs.reload.enabled: true", "lost: line 3: ", false},
+		{"@INCLUDE more.conf\n" + classic,
+			"lost: line 1: @INCLUDE: the files more.conf are not read: copy their content", false},
+		{"@INCLUDE missing.conf\n" + classic, "lost: line 1: @INCLUDE: ", false},
+		{"@Include inputs-*.conf\n" + classic, "unneeded: line 1: @Include: no file matches", true},
+		{"[PARSER]\nName x\n" + classic, "lost: line 1: PARSER: is not read", true},
+		{pipeline + "includes: [more.conf]", "lost: line 2: includes[0]: the files", false},
+		{"includes: [more.conf]", "lost: line 1: includes[0]: the files", false},
+	} {
+		from := fluentbit.Convert
+		if strings.HasPrefix(c.text, input) {
+			from = func(text, path string) (migrate.Result, error) {
+				return filebeat.Convert(text, path, "")
+			}
+		}
+		r, err := from(c.text, filepath.Join(dir, "config"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprint(r.Notes)
+		if r.Runnable != c.runnable || !strings.Contains(text, c.want) {
+			t.Errorf("%s: runnable %v, notes %s; want %s", c.text, r.Runnable, text, c.want)
 		}
 	}
 }
@@ -130,8 +185,8 @@ func TestConvertModify(t *testing.T) {
 			`where: "(string($env[\"user-agent\"] ?? \"\") matches \"x\")"; ` +
 				`where: "not (string(k['a'] ?? \"\") matches \"y\")"`},
 	} {
-		r, err := fluentbit.Convert("[INPUT]\nName tail\nPath a\nParser json\n[FILTER]\nMatch *\n" +
-			c.filter + "\n[OUTPUT]\nName stdout\nMatch *\n")
+		r, err := fluentbit.Convert("[INPUT]\nName tail\nPath a\nParser json\n[FILTER]\nMatch *\n"+
+			c.filter+"\n[OUTPUT]\nName stdout\nMatch *\n", "")
 		if err != nil {
 			t.Fatal(err)
 		}

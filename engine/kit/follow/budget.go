@@ -122,10 +122,16 @@ func (g *growing) keepBudget() {
 
 // warnBudget logs the held deleted files. It is called each time their size rises above half of
 // deleted_max, but not above all of it. With deleted_beyond: keep, it is also called for a rise
-// above all of it.
+// above all of it, which is counted for the routes that still hold a file.
 func (g *growing) warnBudget(all deletedFiles, use budgetUse) {
-	if use == budgetOver {
-		g.c.h.Count("deleted_over_budget", 1)
+	for _, r := range g.c.readers {
+		holds := func(f *file) bool {
+			cur := f.by(r)
+			return cur != nil && !cur.sealed || f.entry == nil
+		}
+		if use == budgetOver && slices.ContainsFunc(all.files, holds) {
+			r.count("deleted_over_budget", 1)
+		}
 	}
 	g.c.log.Warn("deleted files are held until they are read", "files", all.held.Files,
 		"bytes", all.held.Bytes, "deleted_max", g.o.DeletedMax, "oldest", all.held.Oldest, "held",

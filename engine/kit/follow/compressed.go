@@ -85,7 +85,7 @@ func (u *unpacker) newView(kind unpack.Kind) *unpack.File {
 
 // findView determines the compression of a file that was recognised by its stat alone.
 func (u *unpacker) findView(f *file) error {
-	if f.view != nil || f.all(func(cur *cursor) bool { return cur.note.fingerprint.Packed == 0 }) {
+	if f.view != nil || f.extras == nil || !f.extras.packed {
 		return nil
 	}
 	var magic [unpack.MaxMagic]byte

@@ -141,7 +141,6 @@ func (z *dormant) followAgain(d *dormantFile) {
 	s := Listed{Dir: d.dir, Name: label[len(label)-d.name:], Label: label}
 	info := stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev, Ino: key.Ino, Links: 1}
 	f := newFile(s, info, c.now(), d.scan)
-	f.foundEmpty = true
 	z.reactivate(d)
 	c.table.byLabel[label], c.table.byKey[key] = f, f
 	c.identify.recogniseAll([]*file{f})

@@ -83,6 +83,7 @@ type extras struct {
 	// fingerprint of the bytes that were seen in the file, if no route has read any of it
 	unreadFingerprint fileid.Fingerprint
 	shrunk            int64 // the largest size that it had before it shrank
+	packed            bool  // recognised by its stat alone, and compressed: see findView
 }
 
 // ensureExtras returns extras, and creates it first if necessary.
@@ -255,7 +256,7 @@ func (f *file) close() error {
 
 // isEmpty reports whether a compressed file without an id was empty and has not changed since.
 func (f *file) isEmpty() bool {
-	return f.view != nil && f.entry == nil && f.extras != nil && f.extras.empty.is(f.info)
+	return f.entry == nil && f.extras != nil && f.extras.empty.is(f.info)
 }
 
 // isUnidentified reports whether a file with readable bytes is not identified yet.

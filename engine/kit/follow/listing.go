@@ -356,7 +356,7 @@ func (c *Catalogue) drop(cur *cursor) {
 // vanished reports and counts a file that is gone before anything of it was read, unless its data
 // is in another file.
 func (c *Catalogue) vanished(f *file) {
-	if f.info.Size == 0 || f.dataElsewhere || f.isHeldElsewhere() {
+	if f.info.Size == 0 || f.isEmpty() || f.dataElsewhere || f.isHeldElsewhere() {
 		return
 	}
 	c.h.Fault(fmt.Errorf("file %q is gone before anything of it was read, %d bytes are lost", f.label, f.info.Size))

@@ -224,13 +224,27 @@ func (cur *cursor) remember(b *stream.Batch, before int64) {
 		if before == 0 && s.From.Num == 0 {
 			fingerprint = fingerprint.WithHead(head)
 		}
-		if cur.atEnd() {
-			fingerprint.ModTime = int64(cur.f.info.ModTime)
-			if cur.view() != nil {
-				fingerprint.Packed = cur.f.info.Size
-			}
-		}
-		r.notes.set(t, fingerprint)
+		r.notes.set(t, cur.withEnd(fingerprint))
 	}
 	cur.stamp()
+}
+
+// withEnd adds the time of the file, and the size of a compressed file, to a fingerprint at the
+// cursor if the route has read the whole file. The next process then recognises the file by them.
+func (cur *cursor) withEnd(p fileid.Fingerprint) fileid.Fingerprint {
+	if cur.atEnd() {
+		p.ModTime = int64(cur.f.info.ModTime)
+		if cur.view() != nil {
+			p.Packed = cur.f.info.Size
+		}
+	}
+	return p
+}
+
+// noteEnd is withEnd for the present fingerprint of a file that has replaced another one. The route
+// may have nothing more to read in it.
+func (cur *cursor) noteEnd() {
+	if p := cur.note.fingerprint; p.ModTime == 0 && p.At > 0 && p.At == cur.pos.Next {
+		cur.r.notes.set(cur.note, cur.withEnd(p))
+	}
 }

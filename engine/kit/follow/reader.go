@@ -215,7 +215,7 @@ func (r *Reader) measure() {
 
 // leftOf returns how much of a file the route has not read.
 func (r *Reader) leftOf(f *file) int64 {
-	if f.entry == nil {
+	if f.entry == nil && !f.isEmpty() {
 		return f.info.Size
 	}
 	if cur := f.by(r); cur != nil {

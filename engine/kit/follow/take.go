@@ -66,6 +66,7 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	if r.c.unpacker.isBroken(f, cur) {
 		return false
 	}
+	cur.noteEnd()
 	if !end.sealed && cur.isBeyond() {
 		to, _ := cur.known()
 		if before > to { // an earlier run has read it

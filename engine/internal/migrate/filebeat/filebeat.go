@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -21,22 +22,25 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// Convert converts a filebeat.yml. If data is not "", it replaces path.data.
-func Convert(text, data string) (migrate.Result, error) {
+// Convert converts a filebeat.yml, which was read from file. If data is not "", it replaces
+// path.data.
+func Convert(text, file, data string) (migrate.Result, error) {
 	top, err := migrate.ParseYAML(text, true)
 	if err != nil {
 		return migrate.Result{}, err
 	}
 	c := &converter{migrate.NewBuilder("Filebeat's config", "filebeat"), top,
-		cmp.Or(data, top.Text("path", "data"), "/var/lib/filebeat")}
+		cmp.Or(data, top.Text("path", "data"), "/var/lib/filebeat"),
+		cmp.Or(top.Text("path", "config"), filepath.Dir(file))}
 	c.convert()
 	return c.Result("filebeat", top), nil
 }
 
 type converter struct {
 	*migrate.Builder
-	top  *migrate.Value
-	data string
+	top    *migrate.Value
+	data   string
+	folder string // of the config
 }
 
 func (c *converter) convert() {
@@ -55,11 +59,24 @@ func (c *converter) convert() {
 		c.NoteLostInput(v, "penstock does not discover containers: add an input for their "+
 			"log files first")
 	}
-	if v := c.top.Get("filebeat", "config"); v != nil {
-		c.NoteLost(v, "files that are loaded from elsewhere are not read: import them "+
-			"one by one")
-	}
+	c.included("inputs", "copy their inputs to filebeat.inputs, and import this file again")
+	c.included("modules", "penstock has no modules: add an input for the module's files first")
 	c.top.Get("filebeat").Ignore("registry", "shutdown_timeout")
+}
+
+// included adds a note about a setting that loads other files. remedy tells how to convert them.
+func (c *converter) included(name, remedy string) {
+	v := c.top.Get("filebeat", "config", name)
+	if v == nil {
+		return
+	}
+	files, on := v.Text("path"), v.Text("enabled")
+	v.IgnoreAll()
+	if on == "false" {
+		c.Note(v, migrate.Unneeded, "is not enabled")
+		return
+	}
+	c.NoteIncluded(v, c.folder, strings.TrimPrefix(files, "${path.config}/"), remedy)
 }
 
 // input converts one input.

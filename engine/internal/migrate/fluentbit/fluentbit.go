@@ -10,6 +10,7 @@ package fluentbit
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,13 +19,17 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// Convert converts a configuration.
-func Convert(text string) (migrate.Result, error) {
+// Convert converts a configuration, which was read from file.
+func Convert(text, file string) (migrate.Result, error) {
 	parsed, err := parse(text)
 	if err != nil {
 		return migrate.Result{}, err
 	}
 	c := &converter{migrate.NewBuilder("Fluent Bit's config", "fluent-bit"), parsed}
+	for _, v := range c.includes {
+		c.NoteIncluded(v, filepath.Dir(file), v.Text(),
+			"copy their content into the main file, and import it again")
+	}
 	c.convert()
 	return c.Result("fluent-bit", nil), nil
 }

@@ -13,6 +13,7 @@ import (
 type config struct {
 	service                  *migrate.Value
 	inputs, filters, outputs []*migrate.Value
+	includes                 []*migrate.Value // globs of other files
 	others                   []*migrate.Value
 }
 
@@ -50,8 +51,13 @@ func parseClassic(text string) (config, error) {
 				set[strings.TrimSpace(name)] = strings.TrimSpace(value)
 				continue
 			}
-			v := migrate.NewText(strings.Fields(line)[0], n, line)
-			c.others = append(c.others, v)
+			name, value, _ := strings.Cut(strings.Replace(line, "\t", " ", 1), " ")
+			v := migrate.NewText(name, n, strings.TrimSpace(value))
+			if strings.EqualFold(name, "@INCLUDE") {
+				c.includes = append(c.includes, v)
+			} else {
+				c.others = append(c.others, v)
+			}
 			continue
 		case strings.HasPrefix(line, "["):
 			name, ok := strings.CutSuffix(line[1:], "]")
@@ -115,7 +121,7 @@ func parseYAML(text string) (config, error) {
 	if err != nil {
 		return config{}, err
 	}
-	c := config{service: top.Get("service").LowerNames()}
+	c := config{service: top.Get("service").LowerNames(), includes: top.List("includes")}
 	for _, part := range []struct {
 		name string
 		into *[]*migrate.Value
@@ -124,12 +130,12 @@ func parseYAML(text string) (config, error) {
 			*part.into = append(*part.into, v.LowerNames())
 		}
 	}
-	if len(c.inputs)+len(c.outputs) == 0 {
+	if len(c.inputs)+len(c.outputs)+len(c.includes) == 0 {
 		return c, fmt.Errorf("it has neither a section in brackets nor a pipeline, so it is not " +
 			"a configuration of Fluent Bit")
 	}
 	for _, name := range top.Names() {
-		if name != "service" && name != "pipeline" && name != "env" {
+		if name != "service" && name != "pipeline" && name != "includes" && name != "env" {
 			c.others = append(c.others, top.Get(name))
 		}
 	}
