@@ -146,7 +146,9 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		}
 		l.win.refresh()
 	}
-	t.group.observe(a, &sample, seconds, full)
+	if t.cfg.Shared {
+		t.group.observe(a, &sample, seconds, full)
+	}
 }
 
 // conclude applies the outcome of attempt a to the lane (its breaker, and after a failure its

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"container/heap"
 	"slices"
 	"time"
 )
@@ -17,7 +18,7 @@ type backlog struct {
 	fresh         queue
 	redo          queue // items that were sent before and wait for a lane
 	redoWithToken queue // likewise, but their next attempt takes a token of the budget
-	delayed       heap[*item]
+	delayed       delays
 	suspects      suspects
 	retrying      retrying
 	bucket        tokenBucket
@@ -259,7 +260,7 @@ func (b *backlog) delay(it *item) {
 	it.due = b.now + b.retryWait(it)
 	it.waited = true
 	it.state = inDelay
-	b.delayed.push(it)
+	heap.Push(&b.delayed, it)
 	b.retrying.add(it)
 	b.retrying.deferred.addWait(b, it)
 }

@@ -38,8 +38,6 @@ type breakerGate struct {
 
 func newBreakerGate(ls *lanes, l *lane) gate { return &breakerGate{lanes: ls, lane: l} }
 
-func (g *breakerGate) name() string { return gateBreaker }
-
 func (g *breakerGate) room(time.Duration) int {
 	b := &g.lane.br
 	switch {

@@ -19,14 +19,11 @@ type standby struct {
 
 // standbyGate is shut while a lane with a lower number is not down.
 type standbyGate struct {
-	fixed
 	lanes *lanes
 	lane  *lane
 }
 
 func newStandbyGate(ls *lanes, l *lane) gate { return &standbyGate{lanes: ls, lane: l} }
-
-func (g *standbyGate) name() string { return gateStandby }
 
 func (g *standbyGate) room(time.Duration) int {
 	if s := &g.lanes.standby; s.some && g.lane.limits.Standby > s.active {

@@ -23,8 +23,6 @@ type throttle struct {
 // minThrottleWait is the shortest wait without a Retry-After.
 const minThrottleWait = time.Millisecond
 
-func (g *throttle) name() string { return gateThrottle }
-
 // shut reports whether no attempt may start, because the wait is not over.
 func (g *throttle) shut(now time.Duration) bool { return now < g.until }
 

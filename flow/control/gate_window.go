@@ -17,7 +17,6 @@ const maxRaise = 16
 // window, which means that they count against its limit. Attempts of suspects have no place, and
 // attempts that hang give up theirs.
 type windowGate struct {
-	fixed
 	window.Window
 	drain   drain
 	leased  window.Leased  // nil if the limit is not a lease

@@ -179,7 +179,7 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	switch {
 	case g.phase != noPhase:
 		g.compareIn(a, rtt, full)
-	case g.cfg.Shared && full && g.observeCorrelation(a.lane, rtt) != (g.win != nil) &&
+	case full && g.observeCorrelation(a.lane, rtt) != (g.win != nil) &&
 		g.now >= g.nextAt:
 		g.beginExperiment()
 	}

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"container/heap"
 	"math/bits"
 	"slices"
 	"time"
@@ -219,7 +220,7 @@ func (b *backlog) leave(it *item) {
 	case inRedo:
 		b.queueOf(it).remove(it)
 	case inDelay:
-		b.delayed.removeAt(it.at)
+		heap.Remove(&b.delayed, it.at)
 	case inSuspects:
 		b.suspects.remove(it)
 	}

@@ -64,12 +64,7 @@ type orderedRun struct {
 func (r *orderedRun) concluded() bool { return r.oldest == nil }
 
 // nextRunGate is shut while an Ordered lane waits for the item with which its next run begins.
-type nextRunGate struct {
-	fixed
-	run *orderedRun
-}
-
-func (g *nextRunGate) name() string { return gateOrder }
+type nextRunGate struct{ run *orderedRun }
 
 func (g *nextRunGate) room(time.Duration) int {
 	if g.run.first != nil {

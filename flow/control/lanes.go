@@ -156,7 +156,7 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 	limits.InFlight = max(0, limits.InFlight)
 	i, found := ls.find(num)
 	if !found {
-		l := &lane{num: num, at: -1, hard: slots{label: gateLimit}}
+		l := &lane{num: num, at: -1}
 		l.win = newWindowGate(ls.cfg.Window.New(), &l.est, &ls.load)
 		ls.addLaneGates(l)
 		ls.all = slices.Insert(ls.all, i, l)

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"container/heap"
 	"errors"
 	"fmt"
 	"math"
@@ -205,9 +206,8 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 // passTime ends the waits of items that are due, and an experiment that has run out of time. It
 // updates the lanes if a gate may have opened.
 func (m *Machine) passTime() {
-	for len(m.backlog.delayed.s) > 0 && m.backlog.delayed.s[0].due <= m.now {
-		it := m.backlog.delayed.s[0]
-		m.backlog.delayed.removeAt(it.at)
+	for len(m.backlog.delayed) > 0 && m.backlog.delayed[0].due <= m.now {
+		it := heap.Pop(&m.backlog.delayed).(*item)
 		m.backlog.waitForLane(it)
 	}
 	if m.group.phase != noPhase && m.now >= m.group.ends {
@@ -232,7 +232,7 @@ func (m *Machine) findGate() {
 		m.lanes.timer.add(m.now, m.group.ends)
 	}
 	for _, l := range m.lanes.up {
-		for _, g := range l.gates.all {
+		for _, g := range l.gates.timed {
 			if at, ok := g.next(m.now); ok {
 				m.lanes.timer.add(m.now, at)
 			}
@@ -252,7 +252,7 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 	if o := m.attempts.overdue; len(o) > 0 {
 		earlier(o[0].at, true)
 	}
-	if w := m.backlog.delayed.s; len(w) > 0 {
+	if w := m.backlog.delayed; len(w) > 0 {
 		earlier(w[0].due, true)
 	}
 	earlier(m.backlog.retrying.deferred.next())
