@@ -37,9 +37,7 @@ func (c Credit) Validate() error { return validRange("credit", 0, c.Max) }
 
 // New returns a window for one worker.
 func (c Credit) New() Window {
-	initial, top := filledRange(0, c.Max)
-	w := &credit{queueWindow: queueWindow{newDelay(initial, top, true)}}
-	return w
+	return &credit{queueWindow: queueWindow{newDelay(0, c.Max, queueCut)}}
 }
 
 // minLease is the minimum validity of an advertisement.
