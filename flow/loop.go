@@ -176,7 +176,7 @@ func (l *loop[T]) offer(it Item[T], past History) {
 	}
 	h.sent = past.Attempts > 0
 	if withdrawalOf(l, it, h.sent) != NotWithdrawn {
-		settleUnoffered(l, h)
+		l.settled(h, Settlement{Withdrawn: true})
 		return
 	}
 	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes,
