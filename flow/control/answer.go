@@ -124,7 +124,9 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 			l.hanging.ranks.dropLevel()
 		}
 		l.level.taken(t.now, a)
-		t.dropLevelIfAbove(l)
+		if !l.win.drain.on { // while a measurement narrows the window, the level stays
+			l.level.dropIfAbove(l.win.cached.limit)
+		}
 	}
 	if a.late {
 		l.stats.late++
@@ -227,16 +229,12 @@ func (t *attempts) nack(a *attempt) {
 	}
 	l.win.refresh()
 	if breaker {
-		t.breakers.failed(l, a, failureOf(a.outcome))
+		why := a.outcome
+		if why == Split { // which settled nothing
+			why = Retryable
+		}
+		t.breakers.failed(l, a, why)
 	}
-}
-
-// failureOf returns the outcome as a kind of failure: a Split that settled nothing is Retryable.
-func failureOf(o Outcome) Outcome {
-	if o == Split {
-		return Retryable
-	}
-	return o
 }
 
 // refusal handles a retryable answer, which has three possible causes. The worker refuses above a
@@ -277,12 +275,4 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	}
 	l.hanging.countDelivered(a, seconds)
 	t.assessHanging(l)
-}
-
-// dropLevelIfAbove drops the level of l (the number in flight from which the worker refuses) if it
-// is above the window. While a measurement narrows the window, the level stays.
-func (t *attempts) dropLevelIfAbove(l *lane) {
-	if !l.win.drain.on {
-		l.level.dropIfAbove(l.win.cached.limit)
-	}
 }

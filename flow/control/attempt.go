@@ -145,7 +145,10 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	}
 	it.state, it.waited = inFlight, false
 	it.number++
-	t.counts.started(it.number)
+	t.counts.sent++
+	if it.number > 1 {
+		t.counts.redeliveries++
+	}
 	a := t.table.add()
 	t.last = a
 	a.item, a.lane, a.cost, a.sent, a.ofSuspect = it, l, it.cost, t.now, why == SuspectAttempt

@@ -34,12 +34,10 @@ type deferring struct {
 	returned [numReturned]int // items offered again and not sent since
 }
 
-// deferral is a waiting item. The item's memory may be reused; it is still the same item if its seq
-// equals seq.
+// deferral is a waiting item.
 type deferral struct {
-	item *item
-	seq  uint64
-	at   time.Duration // when it is to leave the machine
+	itemRef
+	at time.Duration // when it is to leave the machine
 }
 
 const (
@@ -76,7 +74,7 @@ func (d *deferring) addWait(b *backlog, it *item) {
 	if !b.cfg.Defer || it.keyed() || it.due-b.now < minDeferWait {
 		return
 	}
-	d.newWaits = append(d.newWaits, deferral{item: it, seq: it.seq})
+	d.newWaits = append(d.newWaits, deferral{itemRef: it.ref()})
 	hold := deferHold
 	if n := len(it.tried); n > 0 {
 		if i, found := b.lanes.find(it.tried[n-1]); found {
@@ -87,7 +85,7 @@ func (d *deferring) addWait(b *backlog, it *item) {
 	if n := len(d.queue); n > d.head {
 		at = max(at, d.queue[n-1].at)
 	}
-	d.queue = append(d.queue, deferral{it, it.seq, at})
+	d.queue = append(d.queue, deferral{it.ref(), at})
 }
 
 // waitsNow reports whether a failed item must begin its wait at once. Other items begin it when it

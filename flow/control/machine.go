@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -92,45 +93,26 @@ func New(c Config) (*Machine, error) {
 		return nil, fmt.Errorf("flow control: %d items ahead: want 1 to %d, or 0 for %d", c.Ahead,
 			maxAhead, defaultAhead)
 	}
-	if c.Ahead == 0 {
-		c.Ahead = defaultAhead
+	retry := errors.Join(backoff.Validate(c.Retry), backoff.Validate(c.Breaker.Probe))
+	if retry != nil {
+		retry = fmt.Errorf("Retry or Breaker.Probe: %w", retry)
 	}
-	if c.Window == nil {
-		c.Window = window.Linear{}
-	}
-	if err := c.Window.Validate(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if c.Dispatch == nil {
-		c.Dispatch = dispatch.LeastCompletion{}
-	}
-	if err := errors.Join(backoff.Validate(c.Retry), backoff.Validate(c.Breaker.Probe)); err != nil {
-		return nil, fmt.Errorf("flow control: Retry or Breaker.Probe: %w", err)
-	}
+	c.Ahead = cmp.Or(c.Ahead, defaultAhead)
+	c.Window = cmp.Or[window.Algorithm](c.Window, window.Linear{})
+	c.Dispatch = cmp.Or[dispatch.Policy](c.Dispatch, dispatch.LeastCompletion{})
 	c.Timeout = min(c.Timeout, maxWait)
 	if c.Retry == nil {
 		c.Retry = backoff.Exponential(retryBase, 2, maxRetryWait).Full()
 	}
-	if c.Breaker.Failures == 0 {
-		c.Breaker.Failures = defaultFailures
-	}
-	var err error
-	if c.Budget, err = c.Budget.withDefaults(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if c.Poison, err = c.Poison.withDefaults(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if c.Waiting, err = c.Waiting.withDefaults(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if err = c.End.validate(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if c.Hedge, err = c.Hedge.withDefaults(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if err = errors.Join(c.Limit.validate(), c.LaneLimit.validate()); err != nil {
+	c.Breaker.Failures = cmp.Or(c.Breaker.Failures, defaultFailures)
+	var budget, poison, waiting, hedge error
+	c.Budget, budget = c.Budget.withDefaults()
+	c.Poison, poison = c.Poison.withDefaults()
+	c.Waiting, waiting = c.Waiting.withDefaults()
+	c.Hedge, hedge = c.Hedge.withDefaults()
+	limits := errors.Join(c.Limit.validate(), c.LaneLimit.validate())
+	if err := cmp.Or(c.Window.Validate(), retry, budget, poison, waiting, c.End.validate(), hedge,
+		limits); err != nil {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
 	src := rand.NewPCG(c.Seed, seedStream)

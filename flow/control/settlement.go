@@ -74,7 +74,7 @@ func (s *settlement) cut(e *Event, out []Command) []Command {
 		}
 		return append(out, it.refusal(DeadLetter))
 	}
-	it.cut.begin(e.Pieces)
+	it.cut.total, it.cut.left = e.Pieces, e.Pieces
 	return out
 }
 
@@ -99,8 +99,8 @@ func (s *settlement) expectPieces(a *attempt, n uint32) {
 	}
 	s.backlog.leave(it)
 	it.state = isPending
-	it.cut.begin(n)
-	it.cut.byID, it.cut.byLane, it.by = a.id, a.lane.num, a
+	it.cut = division{total: n, left: n, byLane: a.lane.num, byID: a.id}
+	it.by = a
 	s.pending[it.seq] = it
 }
 
@@ -180,11 +180,8 @@ func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 
 // deliver settles the item as delivered by attempt a, unless it is settled already.
 func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
-	if it.state == isDone {
-		s.counts.duplicates++
-		return out
-	}
-	if it.state == isPending { // being cut or dead-lettered, which cannot be stopped
+	// An item that is being cut or dead-lettered cannot be stopped.
+	if it.state == isDone || it.state == isPending {
 		s.counts.duplicates++
 		return out
 	}

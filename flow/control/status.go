@@ -108,14 +108,6 @@ type counts struct {
 	hedged       uint64 // hedges, part of redeliveries
 }
 
-// started counts an attempt, the nth of its item.
-func (c *counts) started(n uint32) {
-	c.sent++
-	if n > 1 {
-		c.redeliveries++
-	}
-}
-
 // Lane returns a snapshot of one lane. It returns false if the lane is not up and has no attempts
 // in flight.
 func (m *Machine) Lane(num int32) (LaneStatus, bool) {
@@ -133,8 +125,9 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 		InFlight: l.inFlight, InFlightCost: l.inFlightCost, Hanging: l.onTime.hanging(),
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.attempts.rto(l),
 		Rate: l.limit.paced(m.now), Streak: l.br.streak,
+		Delivered: l.stats.delivered, Failed: l.stats.failed, TimedOut: l.stats.timedOut,
+		ThrottledN: l.stats.throttled, Late: l.stats.late,
 	}
-	l.stats.fill(&s)
 	if p := l.win.drain.prober; p != nil && p.Base() > 0 {
 		s.Base = p.Base()
 	}

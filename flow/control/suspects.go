@@ -23,7 +23,7 @@ type suspects struct {
 	typical       float64 // mean seconds of an attempt
 	running       int
 	leastEvidence bool // the next attempt is for the item with the least evidence
-	toGiveUp      []itemToGiveUp
+	toGiveUp      []itemRef
 	unsettled     int // suspects that have not settled
 }
 
