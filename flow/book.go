@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,9 +170,7 @@ func (o *BookOptions[R]) complete() (err error) {
 	if o.Pack.BytesOf == nil {
 		o.Pack.BytesOf = func(R) int64 { return 1 }
 	}
-	if o.Save == 0 {
-		o.Save = DefaultSave
-	}
+	o.Save = cmp.Or(o.Save, DefaultSave)
 	return nil
 }
 

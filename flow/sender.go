@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,13 +66,9 @@ func newSender[T any](o Options[T], m machine) (*Sender[T], error) {
 		return nil, fmt.Errorf("flow: Options.Abandon is %v; want a duration, or 0 for %v",
 			o.Abandon, DefaultAbandon)
 	}
-	if o.Abandon == 0 {
-		o.Abandon = DefaultAbandon
-	}
-	o.Abandon = min(o.Abandon, math.MaxInt64/2) // no sum with a time overflows
-	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultMaxBytes
-	}
+	// no sum with a time overflows
+	o.Abandon = min(cmp.Or(o.Abandon, DefaultAbandon), math.MaxInt64/2)
+	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	s := &Sender[T]{o: o, events: newEventQueue[T](), machine: m}
 	s.events.putLanes(slices.Clone(o.Lanes))
 	return s, nil

@@ -35,8 +35,9 @@ type backlog struct {
 func newBacklog(e *env, l *lanes) *backlog {
 	return &backlog{
 		env: e, lanes: l,
-		keys:   make(map[uint32]*keyState),
-		bucket: tokenBucket{Budget: e.cfg.Budget, tokens: e.cfg.Budget.Burst},
+		keys:     make(map[uint32]*keyState),
+		retrying: retrying{deferred: deferring{asked: make(map[uint64]*item)}},
+		bucket:   tokenBucket{Budget: e.cfg.Budget, tokens: e.cfg.Budget.Burst},
 	}
 }
 
@@ -265,13 +266,5 @@ func (b *backlog) delay(it *item) {
 	b.retrying.deferred.addWait(b, it)
 }
 
-// retryWait draws the wait of an item before its next attempt. If the policy gives up, its last
-// wait is repeated.
-func (b *backlog) retryWait(it *item) time.Duration {
-	d, next, ok := b.cfg.Retry.Next(it.retry, b.src)
-	if !ok {
-		d = it.retry.Prev
-	}
-	it.retry = next
-	return min(max(d, 0), maxWait)
-}
+// retryWait draws the wait of an item before its next attempt.
+func (b *backlog) retryWait(it *item) time.Duration { return b.draw(b.cfg.Retry, &it.retry) }

@@ -82,11 +82,10 @@ const (
 // number of lanes. When the first of them has recovered, all others are probed at once, except for
 // misconfigured ones.
 type probeSchedule struct {
+	doubling
 	until  time.Duration // end of the mass failure: other lanes may fail for the same reason
-	since  time.Duration
 	last   time.Duration // the last turn assigned
-	k      uint
-	chance float64 // recent failures that were followed by a success at the same lane, decayed
+	chance float64       // recent failures that were followed by a success at the same lane, decayed
 }
 
 // isMassFailure reports whether a lane that fails now probably fails for the reason that has just
@@ -108,19 +107,14 @@ type breakers struct {
 func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	t := &bs.schedule
 	if first && (bs.lanes.opened <= 1 || !bs.schedule.isMassFailure(bs.now)) {
-		t.k, t.since, t.last = 0, bs.now, bs.now
+		t.doubling, t.last = doubling{since: bs.now}, bs.now
 	}
-	limit := maxProbeWait
-	if bs.now-t.since < earlyFor {
-		limit = maxProbeWaitSeveral
-		// A probe of a hanging lane takes a whole timeout anyway, and costs little: probe it more
-		// often.
-		if bs.lanes.opened <= 1 || why == TimedOut {
-			limit = maxProbeWaitOne
-		}
+	early := maxProbeWaitSeveral
+	// A probe of a hanging lane takes a whole timeout anyway, and costs little: probe it more often.
+	if bs.lanes.opened <= 1 || why == TimedOut {
+		early = maxProbeWaitOne
 	}
-	d := bs.jitter(min(probeBase<<min(t.k, 10), limit), 0.75, 1)
-	t.k++
+	d := bs.jitter(t.next(bs.now, early, maxProbeWait), 0.75, 1)
 	t.last = min(max(t.last, bs.now)+d, bs.now+maxProbeWait)
 	return t.last
 }
@@ -298,8 +292,7 @@ func (bs *breakers) close(l *lane) {
 	bs.lanes.endProbe(l)
 	l.win.Reset(bs.now)
 	l.win.refresh()
-	t := &bs.schedule
-	t.k, t.since, t.last = 0, bs.now, bs.now
+	bs.schedule.doubling, bs.schedule.last = doubling{since: bs.now}, bs.now
 	for _, o := range bs.lanes.up { // the cause may have been repaired for all lanes
 		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > bs.now {
 			o.br.until = bs.now

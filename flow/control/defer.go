@@ -26,8 +26,7 @@ type History struct {
 // An item stays in the machine for that moment, because later deliveries by the lane that failed it
 // may be evidence against it. Items with keys or with a running attempt stay until they are due.
 type deferring struct {
-	queue    []deferral // in the order of at
-	head     int
+	queue    []deferral       // in the order of at
 	newWaits []deferral       // waits that began in this step
 	asked    map[uint64]*item // items with a Defer that is not answered yet
 	held     amount           // kept by the owner
@@ -82,7 +81,7 @@ func (d *deferring) addWait(b *backlog, it *item) {
 		}
 	}
 	at := b.now + hold
-	if n := len(d.queue); n > d.head {
+	if n := len(d.queue); n > 0 {
 		at = max(at, d.queue[n-1].at)
 	}
 	d.queue = append(d.queue, deferral{it.ref(), at})
@@ -122,9 +121,12 @@ func (b *backlog) deferWithoutToken() {
 // waits reports whether the item still waits, and its remaining wait is long enough for it to leave
 // the machine.
 func (e *deferral) waits(now time.Duration) bool {
-	it := e.item
-	still := it.seq == e.seq && (it.state == inDelay || it.state == inSuspects)
-	return still && it.due-now >= minDeferWait
+	return e.isDelayed() && e.item.due-now >= minDeferWait
+}
+
+// isDelayed reports whether the item waits until it is due.
+func (r itemRef) isDelayed() bool {
+	return r.item.seq == r.seq && (r.item.state == inDelay || r.item.state == inSuspects)
 }
 
 // report appends a Wait for each wait that has begun in this step, and a Defer for each item that
@@ -137,25 +139,14 @@ func (d *deferring) report(b *backlog, out []Command) []Command {
 	}
 	clear(d.newWaits)
 	d.newWaits = d.newWaits[:0]
-	for d.head < len(d.queue) && d.queue[d.head].at <= b.now {
-		e := d.queue[d.head]
-		d.queue[d.head] = deferral{}
-		d.head++
+	for len(d.queue) > 0 && d.queue[0].at <= b.now {
+		e := d.queue[0]
+		d.queue[0] = deferral{}
+		d.queue = d.queue[1:]
 		if e.waits(b.now) && len(e.item.running) == 0 && d.asked[e.seq] == nil {
-			if d.asked == nil {
-				d.asked = make(map[uint64]*item)
-			}
 			d.asked[e.seq] = e.item
 			out = append(out, e.item.wait(b, Defer))
 		}
-	}
-	switch n := len(d.queue) - d.head; {
-	case n == 0:
-		d.queue, d.head = d.queue[:0], 0
-	case d.head > 64 && d.head > n:
-		copy(d.queue, d.queue[d.head:])
-		clear(d.queue[n:])
-		d.queue, d.head = d.queue[:n], 0
 	}
 	return out
 }
@@ -173,10 +164,10 @@ func (it *item) wait(b *backlog, kind CommandKind) Command {
 
 // next returns the time at which the next item is to leave, and false if there is none.
 func (d *deferring) next() (at time.Duration, ok bool) {
-	if d.head == len(d.queue) {
+	if len(d.queue) == 0 {
 		return 0, false
 	}
-	return d.queue[d.head].at, true
+	return d.queue[0].at, true
 }
 
 // deferAnswered handles a Held event, which has the amount that the owner keeps. If the event also
@@ -190,8 +181,7 @@ func (s *settlement) deferAnswered(e *Event) {
 		return
 	}
 	delete(d.asked, e.Seq)
-	waits := it.seq == e.Seq && (it.state == inDelay || it.state == inSuspects)
-	if e.Outcome == Rejected || !waits || len(it.running) > 0 {
+	if e.Outcome == Rejected || !(itemRef{it, e.Seq}).isDelayed() || len(it.running) > 0 {
 		return
 	}
 	s.replay.remove(it)

@@ -61,11 +61,7 @@ func (g *throttle) lengthen(now, roundTrip time.Duration) {
 			g.first = min(max(roundTrip, minThrottleWait), maxProbeWaitEarly)
 		}
 	}
-	limit := maxProbeWait
-	if now-g.since < earlyFor {
-		limit = maxProbeWaitEarly
-	}
-	g.wait = min(max(2*g.wait, g.first), limit)
+	g.wait = min(max(2*g.wait, g.first), longestWait(now-g.since, maxProbeWaitEarly, maxProbeWait))
 }
 
 // accepted shortens the next wait after a delivery, or another response that is no failure.

@@ -3,6 +3,7 @@
 package window
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -33,13 +34,7 @@ func validRange(name string, initial, top int) error {
 }
 
 func filledRange(initial, top int) (int, int) {
-	if initial == 0 {
-		initial = 1
-	}
-	if top == 0 {
-		top = 1000
-	}
-	return initial, top
+	return cmp.Or(initial, 1), cmp.Or(top, 1000)
 }
 
 func newAdaptive(initial, top int) adaptive {
