@@ -29,7 +29,7 @@ type lanes struct {
 	opened  int // lanes with an open breaker
 	firsts  int // Ordered lanes that wait for the first item of their next run
 	global  global
-	standby standby
+	standby int     // lanes with a higher Limits.Standby take no items
 	probes  []*lane // lanes with a window narrowed to measure, oldest first
 	uptime  uptime
 
