@@ -48,6 +48,19 @@ func (d *load) remove(cost float64) {
 	}
 }
 
+// room returns the number of items for which a limit has room. An item counts as its cost divided
+// by the parameter unit, or as one if unit is 0. One item in flight is always allowed.
+func (d *load) room(limit, unit float64) int {
+	if unit <= 0 {
+		return max(0, int(limit)-d.n)
+	}
+	left := max(0, int(limit-d.cost/unit+1e-6)) // the sum of costs has rounding errors
+	if d.n == 0 {
+		return max(left, 1)
+	}
+	return left
+}
+
 // windowCache caches the state of a window between updates of the window, because calling the
 // window several times per delivery would be slow.
 type windowCache struct {
@@ -113,14 +126,10 @@ func (g *windowGate) room(now time.Duration) int {
 	switch {
 	case g.cached.ends > 0 && now >= g.cached.ends:
 		return max(0, 1-g.load.n)
-	case !g.byCost || g.est.mean <= 0:
-		return max(0, int(limit)-g.load.n)
+	case !g.byCost:
+		return g.load.room(limit, 0)
 	}
-	left := max(0, int(limit-g.load.cost/g.est.mean+1e-6)) // the sum of costs has rounding errors
-	if g.load.n == 0 {
-		return max(left, 1)
-	}
-	return left
+	return g.load.room(limit, g.est.mean)
 }
 
 // places returns the limit of the window with the places of attempts that hang.

@@ -118,18 +118,12 @@ func (o *observation) add(rtt, own, together float64) {
 	o.together += math.Log(max(together, 1e-9))
 }
 
-// room returns the number of items for which the group's window has room. One item in flight is
-// always allowed.
+// room returns the number of items for which the group's window has room.
 func (g *group) room() int {
-	switch {
-	case g.win == nil:
-		return math.MaxInt
-	case g.unit == 0:
-		return g.limit - g.lanes.load.n
-	case g.lanes.load.n == 0:
-		return max(g.limit, 1)
+	if g.win == nil {
+		return unlimited
 	}
-	return int(float64(g.limit) - g.lanes.load.cost/g.unit + 1e-6)
+	return g.lanes.load.room(float64(g.limit), g.unit)
 }
 
 // isFull reports whether the lanes are a group with a window, and the window has no room for

@@ -275,7 +275,7 @@ func (m *Machine) Room() bool {
 		fresh < m.cfg.Ahead {
 		return true
 	}
-	return fresh < min(m.lanes.places, max(m.group.room(), 0))+m.lanes.ready
+	return fresh < min(m.lanes.places, m.group.room())+m.lanes.ready
 }
 
 // Idle reports whether the machine has no unsettled item: none waits, is in flight, or is being cut
