@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
@@ -22,13 +23,13 @@ const (
 
 // Sender delivers the items of a Producer. Its methods are safe for concurrent use.
 type Sender[T any] struct {
-	o      Options[T]
-	events *eventQueue[T]
+	o       Options[T]
+	events  *eventQueue[T]
+	started atomic.Bool // Run was called
 
 	mu      sync.Mutex // guards the fields below; no callback runs under it
 	machine machine
 	names   []string // names of the lanes, by number; "" if the number is free
-	started bool
 }
 
 // machine is the part of control.Machine that the Sender uses.
@@ -100,11 +101,7 @@ func checkLanes[T any](lanes []Lane[T]) error {
 // Options.DeadLetter it stops when an item is refused. The error wraps the reason. Run may be
 // called once.
 func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
-	s.mu.Lock()
-	again := s.started
-	s.started = true
-	s.mu.Unlock()
-	if again {
+	if s.started.Swap(true) {
 		return errors.New("flow: Run was called before; make a new Sender")
 	}
 	return newLoop(s).run(ctx, p)

@@ -42,8 +42,7 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	}
 	l.onTime.drop(a)
 	a.late = a.overdue
-	l.inFlight--
-	l.inFlightCost -= a.cost
+	l.running.remove(a.cost)
 	t.lanes.inFlightCost -= a.cost
 	if a.ofSuspect {
 		l.onTime.ofSuspects--
@@ -54,9 +53,6 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 		t.lanes.refreshAll()
 	}
 	t.backlog.suspects.spent(a, t.now)
-	if l.inFlight == 0 { // remove the rounding errors of the sum
-		l.inFlightCost = 0
-	}
 	l.lastAnswer = t.now
 	a.answered, a.outcome, a.after, a.died = true, e.Outcome, e.After, e.Died
 	t.lanes.restarted(l, &e.Report)

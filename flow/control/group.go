@@ -295,7 +295,7 @@ func (g *group) pauseHalf(p phase) {
 	for i, l := range g.lanes.up {
 		l.groupState.seen[1] = observation{}
 		if l.groupState.paused = (i%2 == 0) == (p == evenPhase); l.groupState.paused {
-			g.pausedInFlight += l.inFlight
+			g.pausedInFlight += l.running.n
 		}
 	}
 	g.drainedFrom = g.pausedInFlight / groupDrained

@@ -13,11 +13,10 @@ type lane struct {
 	limits Limits
 	win    windowGate
 
-	inFlight     int // attempts with a running Deliver
-	inFlightCost float64
-	places       int  // further items that it may take now
-	ready        bool // its breaker needs a probe now
-	open         bool // up, and neither breaker nor throttle is shut
+	running load // attempts with a running Deliver
+	places  int  // further items that it may take now
+	ready   bool // its breaker needs a probe now
+	open    bool // up, and neither breaker nor throttle is shut
 
 	onTime onTimeAttempts
 	level  level
@@ -78,7 +77,7 @@ type laneStats struct{ delivered, failed, timedOut, throttled, late uint64 }
 // reorder applies a change of Limits.Ordered if l has no running attempts, because a running
 // attempt keeps the rules under which it started.
 func (l *lane) reorder() {
-	if l.inFlight == 0 && l.run.concluded() {
+	if l.running.n == 0 && l.run.concluded() {
 		l.limits.Ordered = l.wantOrdered
 	}
 }

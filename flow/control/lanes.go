@@ -220,7 +220,7 @@ func (ls *lanes) remove(num int32) {
 
 // prune removes a lane that is down, if its last attempt has been concluded.
 func (ls *lanes) prune(l *lane) {
-	if l.at >= 0 || l.inFlight > 0 || !l.run.concluded() {
+	if l.at >= 0 || l.running.n > 0 || !l.run.concluded() {
 		return
 	}
 	if i, found := ls.find(l.num); found && ls.all[i] == l {
@@ -274,7 +274,7 @@ func (ls *lanes) updateRoom(l *lane) {
 	c := &ls.cands[l.at]
 	c.Free, c.Full = places > 0, full
 	c.LastAnswer, c.LastStart = l.lastAnswer, l.lastStart
-	c.InFlight, c.Work = l.win.load.n, (l.inFlightCost-l.hanging.excluded.cost)/l.win.widening()
+	c.InFlight, c.Work = l.win.load.n, (l.running.cost-l.hanging.excluded.cost)/l.win.widening()
 	if !l.est.known && l.win.starter != nil { // dispatch chooses unknown lanes only if nothing is in flight there
 		c.InFlight /= 1 + l.est.missed
 	}

@@ -122,7 +122,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	s := LaneStatus{
 		Lane: l.num, Up: l.at >= 0,
 		State: l.win.State(), Reason: l.win.Reason(), Window: l.win.Limit(),
-		InFlight: l.inFlight, InFlightCost: l.inFlightCost, Hanging: l.onTime.hanging(),
+		InFlight: l.running.n, InFlightCost: l.running.cost, Hanging: l.onTime.hanging(),
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.attempts.rto(l),
 		Rate: l.limit.paced(m.now), Streak: l.br.streak,
 		Delivered: l.stats.delivered, Failed: l.stats.failed, TimedOut: l.stats.timedOut,
