@@ -75,9 +75,6 @@ func (c *goroutines[T]) deliver(a *attempt[T], l *loop[T]) {
 		return
 	}
 	r := &runner[T]{work: make(chan *attempt[T], 1)}
-	if c.runners == nil {
-		c.runners = make(map[*runner[T]]struct{})
-	}
 	c.runners[r] = struct{}{}
 	a.runner = r
 	r.work <- a

@@ -59,6 +59,7 @@ func newLoop[T any](s *Sender[T]) *loop[T] {
 	l := &loop[T]{s: s, o: &s.o, events: s.events, ask: make(chan struct{}, 1),
 		handedOver: make(chan struct{}, 1)}
 	l.items.bySeq = make(map[uint64]*heldItem[T])
+	l.goroutines.runners = make(map[*runner[T]]struct{})
 	l.running.byID = make(map[uint64]*attempt[T])
 	return l
 }

@@ -115,11 +115,7 @@ func (b *backlog) repeats() int { return b.redo.ready.len() + b.redoWithToken.re
 
 // unblockAll unblocks all items.
 func (b *backlog) unblockAll() {
-	blocked := func() int {
-		return b.fresh.blocked.n + b.redo.blocked.n +
-			b.redoWithToken.blocked.n
-	}
-	for it := b.items.oldest; it != nil && blocked() > 0; it = it.next {
+	for it := b.items.oldest; it != nil; it = it.next {
 		b.unblock(it)
 	}
 }

@@ -373,16 +373,10 @@ func (bs *breakers) throttle(a *attempt) {
 // releaseProbe allows another probe or trial if attempt a was one: a probe of a breaker or of the
 // global backoff, or a trial of a breaker or a level.
 func (bs *breakers) releaseProbe(a *attempt) {
-	if a.lane.br.probe == a {
-		a.lane.br.probe = nil
-	}
-	if a.lane.br.trial == a {
-		a.lane.br.trial = nil
-	}
-	if a.lane.level.trial == a {
-		a.lane.level.trial = nil
-	}
-	if bs.lanes.global.probe == a {
-		bs.lanes.global.probe = nil
+	l := a.lane
+	for _, p := range [...]**attempt{&l.br.probe, &l.br.trial, &l.level.trial, &bs.lanes.global.probe} {
+		if *p == a {
+			*p = nil
+		}
 	}
 }
