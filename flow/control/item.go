@@ -91,6 +91,9 @@ type division struct {
 	byID        uint64
 }
 
+// begin sets the number of pieces to come.
+func (d *division) begin(pieces uint32) { d.total, d.left = pieces, pieces }
+
 // rank orders items by their place in the sequence of Offers. Pieces divide the place of their
 // parent among themselves.
 type rank struct {

@@ -74,6 +74,12 @@ func (g *nextRunGate) room(time.Duration) int {
 
 type laneStats struct{ delivered, failed, timedOut, throttled, late uint64 }
 
+// fill copies the counts into s.
+func (c *laneStats) fill(s *LaneStatus) {
+	s.Delivered, s.Failed, s.TimedOut, s.ThrottledN, s.Late = c.delivered, c.failed, c.timedOut,
+		c.throttled, c.late
+}
+
 // reorder applies a change of Limits.Ordered if l has no running attempts, because a running
 // attempt keeps the rules under which it started.
 func (l *lane) reorder() {

@@ -74,7 +74,7 @@ func (s *settlement) cut(e *Event, out []Command) []Command {
 		}
 		return append(out, it.refusal(DeadLetter))
 	}
-	it.cut.total, it.cut.left = e.Pieces, e.Pieces
+	it.cut.begin(e.Pieces)
 	return out
 }
 
@@ -97,8 +97,8 @@ func (s *settlement) expectPieces(a *attempt, n uint32) {
 	}
 	s.backlog.leave(it)
 	it.state = isPending
-	it.cut = division{total: n, left: n, byLane: a.lane.num, byID: a.id}
-	it.by = a
+	it.cut.begin(n)
+	it.cut.byID, it.cut.byLane, it.by = a.id, a.lane.num, a
 	s.pending[it.seq] = it
 }
 

@@ -125,9 +125,8 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 		InFlight: l.running.n, InFlightCost: l.running.cost, Hanging: l.onTime.hanging(),
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.attempts.rto(l),
 		Rate: l.limit.paced(m.now), Streak: l.br.streak,
-		Delivered: l.stats.delivered, Failed: l.stats.failed, TimedOut: l.stats.timedOut,
-		ThrottledN: l.stats.throttled, Late: l.stats.late,
 	}
+	l.stats.fill(&s)
 	if p := l.win.drain.prober; p != nil && p.Base() > 0 {
 		s.Base = p.Base()
 	}

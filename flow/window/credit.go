@@ -149,7 +149,7 @@ func (c *credit) OnSample(s Sample) {
 	s.Limited = s.Limited && s.ahead() >= math.Floor(c.w)
 	before := c.w
 	c.queueWindow.OnSample(s)
-	if v := &c.verdict; c.round.n == 0 && !c.start && v.cause == roundEnded && v.before == before {
+	if v := &c.verdict; c.round.n == 0 && !c.startup.on && v.cause == roundEnded && v.before == before {
 		// More batches than the own estimate may be in flight. Without the excess of their queue,
 		// they would fit a window of Queue, and the estimate must not be less.
 		c.w = min(max(c.w, c.inFlight-max(0, v.queue-v.high)), c.top)

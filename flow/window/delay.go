@@ -13,7 +13,6 @@ import (
 type delay struct {
 	adaptive
 	cut            float64 // smallest share of the window that the failures of one round leave
-	start          bool    // see startup
 	startup        startup
 	inFlight       float64 // mean number in flight when the batches of the last round were sent
 	empty          int     // consecutive rounds with almost nothing queued behind a full window
@@ -64,7 +63,7 @@ const (
 
 func newDelay(initial, top int, cut float64) delay {
 	a := newAdaptive(initial, top)
-	return delay{adaptive: a, cut: cut, start: true, samplesNeeded: max(2, a.w)}
+	return delay{adaptive: a, cut: cut, startup: startup{on: true}, samplesNeeded: max(2, a.w)}
 }
 
 func (d *delay) Batches() bool             { return false }
@@ -73,7 +72,7 @@ func (d *delay) Discard(now time.Duration) { d.nextRound(); d.since = now }
 
 // ProbeWithin returns 0 in the start-up, which a probe would disturb.
 func (d *delay) ProbeWithin() time.Duration {
-	if d.start {
+	if d.startup.on {
 		return 0
 	}
 	within := d.base.probeWithin()
@@ -104,7 +103,7 @@ func (d *delay) nextRound() {
 	d.narrowed = false
 	d.startup.early = 0
 	d.samplesNeeded = max(2, d.w)
-	if !d.start {
+	if !d.startup.on {
 		d.samplesNeeded = max(minRound, min(d.w, maxRound))
 		if d.base.short && !d.base.steady() {
 			d.samplesNeeded = maxRound
@@ -128,7 +127,7 @@ func (d *delay) sample(s *Sample) bool {
 	}
 	d.last = s.Now
 	x, before, probing := s.normal(), d.base.value, d.base.probing
-	if d.base.sample(s, x, d.start) {
+	if d.base.sample(s, x, d.startup.on) {
 		if !d.base.probing {
 			if probing {
 				d.probeEnded(before)
@@ -148,7 +147,7 @@ func (d *delay) sample(s *Sample) bool {
 		d.base.waits.add(x/d.base.value, x)
 	}
 	d.hanging.lost, d.hanging.uncertain = s.PresumedLost, s.Uncertain
-	if d.start {
+	if d.startup.on {
 		return d.starting(s, x)
 	}
 	return float64(d.round.n) >= d.samplesNeeded
@@ -170,7 +169,7 @@ func (d *delay) mayBeDropping() bool {
 func (d *delay) endRound() *verdict {
 	v := &d.verdict
 	*v = verdict{cause: roundEnded, before: d.w, limited: d.round.usedToLimit()}
-	if d.start || d.unsmoothed { // the state before the window changed is not relevant
+	if d.startup.on || d.unsmoothed { // the state before the window changed is not relevant
 		d.round.smoothed, d.unsmoothed = 0, false
 	}
 	weighs, moved := d.usesWeights(), false
@@ -187,7 +186,7 @@ func (d *delay) endRound() *verdict {
 	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
 		d.base.zone(d.inFlight))
-	if d.hanging.uncertain > 0 && !d.start {
+	if d.hanging.uncertain > 0 && !d.startup.on {
 		extra := uncertainErrors * math.Sqrt(d.inFlight*d.hanging.uncertain)
 		v.low += extra
 		v.high += extra
@@ -274,8 +273,8 @@ func (d *delay) OnNack(now time.Duration, _ float64)    { d.narrow(now, nacked) 
 func (d *delay) narrow(now time.Duration, c cause) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
-	starting := d.start
-	d.start, d.step = false, 0
+	starting := d.startup.on
+	d.startup.on, d.step = false, 0
 	if !d.narrowed {
 		d.nextRound()
 		d.since = now
@@ -301,7 +300,7 @@ func (d *delay) Refused(now time.Duration, level float64) {
 		return
 	}
 	d.move(refused, max(1, level), Busy)
-	d.start, d.step, d.windowBefore = false, 0, 0
+	d.startup.on, d.step, d.windowBefore = false, 0, 0
 	d.nextRound()
 	d.since = now
 }
@@ -312,12 +311,12 @@ func (d *delay) OnUndo(time.Duration) {
 		return
 	}
 	d.move(undone, min(max(d.w, d.windowBefore), d.top), Normal)
-	d.windowBefore, d.start = 0, d.start || d.startBefore
+	d.windowBefore, d.startup.on = 0, d.startup.on || d.startBefore
 }
 
 func (d *delay) Reset(time.Duration) {
 	d.move(restarted, 1, Unknown)
-	d.start, d.startup, d.empty, d.hanging.lost = true, startup{}, 0, 0
+	d.startup, d.empty, d.hanging.lost = startup{on: true}, 0, 0
 	d.step, d.noGrowthRounds, d.windowBefore = 0, 0, 0
 	d.base.restart()
 	d.round = round{}
@@ -326,7 +325,7 @@ func (d *delay) Reset(time.Duration) {
 
 func (d *delay) Reason() string {
 	reason := d.adaptive.Reason()
-	if d.start && !d.base.probing && d.verdict.cause == roundEnded {
+	if d.startup.on && !d.base.probing && d.verdict.cause == roundEnded {
 		reason += "; start-up: it is widened quickly until something queues"
 	}
 	return reason

@@ -55,7 +55,7 @@ func (q *queueWindow) OnSample(s Sample) {
 	}
 	v := q.endRound()
 	switch {
-	case q.start:
+	case q.startup.on:
 		q.started(v, s.Now)
 	case q.undoUselessStep(v, s.Now):
 	case v.queue > 2*v.high+1:
@@ -106,7 +106,7 @@ func (a *aimd) OnSample(s Sample) {
 	}
 	v := a.endRound()
 	switch {
-	case a.start:
+	case a.startup.on:
 		a.started(v, s.Now)
 	case a.undoUselessStep(v, s.Now):
 	case v.queue > v.high:

@@ -53,7 +53,7 @@ func (r *rate) OnSample(s Sample) {
 		r.rates[r.next] = x
 		r.next = (r.next + 1) % rateRounds
 	}
-	if r.start {
+	if r.startup.on {
 		r.started(v, s.Now)
 	} else if bw := r.bandwidth(); bw > 0 {
 		r.w = min(max(1, math.Floor(bw*v.base*rateGain+wholeSlack)+rateExtra), r.top)

@@ -69,7 +69,7 @@ func TestSpeedChangesInTheMiddleOfARound(t *testing.T) {
 	} {
 		random := rand.New(rand.NewPCG(1, 1))
 		d := newDelay(8, 100, queueCut)
-		d.start = false
+		d.startup.on = false
 		d.base.short, d.base.value, d.inFlight = true, 1, 8
 		for range maxWaits {
 			d.base.waits.probed.add(random.ExpFloat64())
