@@ -124,18 +124,17 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 			l.level.dropIfAbove(l.win.cached.limit)
 		}
 	}
+	t.observe(l, sample.Normal)
 	if a.late {
 		l.stats.late++
 		l.est.spurious()
 		l.win.OnUndo(t.now)
 		l.win.OnSample(sample)
 		l.win.refresh()
-		t.observe(l, sample.Normal)
 		return
 	}
 	l.est.inTime()
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
-	t.observe(l, sample.Normal)
 	// While an experiment pauses half of the lanes, samples are not typical: do not adjust windows.
 	if t.group.phase <= wholePhase && (first || !a.raised) {
 		l.win.OnSample(sample)
