@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -119,6 +120,18 @@ func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	return t.last
 }
 
+// wait returns the random time until the next probe in an outage, drawn from Breaker.Probe, or from
+// the default schedule if that is nil. The parameter most is an upper bound; 0 means no extra bound.
+func (bs *breakers) wait(o *outage, most time.Duration) time.Duration {
+	if !o.active {
+		*o = outage{active: true, doubling: doubling{since: bs.now}}
+	}
+	if policy := bs.cfg.Breaker.Probe; policy != nil {
+		return min(bs.draw(policy, &o.state), cmp.Or(most, maxWait))
+	}
+	return bs.jitter(o.next(bs.now, maxProbeWaitEarly, cmp.Or(most, maxProbeWait)), 0.5, 1)
+}
+
 // succeeded notes that l is alive: it delivered an item or gave another proper answer.
 func (bs *breakers) succeeded(l *lane, a *attempt) {
 	b := &l.br
@@ -184,7 +197,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	if g := &bs.lanes.global; a == g.probe {
 		g.probe = nil
 		if !bs.probeAgainNow(&g.probes, why) {
-			g.until = bs.now + bs.wait(&g.outage, bs.cfg.Breaker.Probe, 0)
+			g.until = bs.now + bs.wait(&g.outage, 0)
 		}
 		bs.lanes.timer.dirty = true
 	}
@@ -208,7 +221,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 		if turns {
 			b.until = bs.nextProbeAt(why, false)
 		} else {
-			b.until = bs.now + bs.wait(&b.outage, bs.cfg.Breaker.Probe, most)
+			b.until = bs.now + bs.wait(&b.outage, most)
 		}
 		bs.lanes.timer.dirty = true
 		return
@@ -264,7 +277,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 	if b.open && bs.cfg.Breaker.Probe == nil {
 		b.until = bs.nextProbeAt(why, true)
 	} else {
-		b.until = bs.now + bs.wait(&b.outage, bs.cfg.Breaker.Probe, most)
+		b.until = bs.now + bs.wait(&b.outage, most)
 	}
 	if why == Retryable && b.rateBefore >= minRateDeliveries && bs.cfg.Breaker.Probe == nil {
 		// The worker may limit the attempts per second: wait until that second is over.
@@ -320,7 +333,7 @@ func (bs *breakers) startGlobalBackoff() {
 		return
 	}
 	bs.lanes.global = global{active: true}
-	bs.lanes.global.until = bs.now + bs.wait(&bs.lanes.global.outage, bs.cfg.Breaker.Probe, 0)
+	bs.lanes.global.until = bs.now + bs.wait(&bs.lanes.global.outage, 0)
 	bs.lanes.timer.dirty = true
 	bs.lanes.refreshAll()
 }

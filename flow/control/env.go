@@ -3,7 +3,6 @@
 package control
 
 import (
-	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -32,18 +31,6 @@ func (e *env) draw(p backoff.Policy, s *backoff.State) time.Duration {
 	}
 	*s = next
 	return min(max(d, 0), maxWait)
-}
-
-// wait returns the random time until the next probe in an outage, drawn from policy, or from the
-// default schedule if policy is nil. The parameter most is an upper bound; 0 means no extra bound.
-func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
-	if !o.active {
-		*o = outage{active: true, doubling: doubling{since: e.now}}
-	}
-	if policy != nil {
-		return min(e.draw(policy, &o.state), cmp.Or(most, maxWait))
-	}
-	return e.jitter(o.next(e.now, maxProbeWaitEarly, cmp.Or(most, maxProbeWait)), 0.5, 1)
 }
 
 // outage is the schedule of the probes during an outage. By default, the intervals are 0.5 s * 2^k
