@@ -93,9 +93,8 @@ func New(c Config) (*Machine, error) {
 		return nil, fmt.Errorf("flow control: %d items ahead: want 1 to %d, or 0 for %d", c.Ahead,
 			maxAhead, defaultAhead)
 	}
-	retry := errors.Join(backoff.Validate(c.Retry), backoff.Validate(c.Breaker.Probe))
-	if retry != nil {
-		retry = fmt.Errorf("Retry or Breaker.Probe: %w", retry)
+	if err := errors.Join(backoff.Validate(c.Retry), backoff.Validate(c.Breaker.Probe)); err != nil {
+		return nil, fmt.Errorf("flow control: Retry or Breaker.Probe: %w", err)
 	}
 	c.Ahead = cmp.Or(c.Ahead, defaultAhead)
 	c.Window = cmp.Or[window.Algorithm](c.Window, window.Linear{})
@@ -111,8 +110,7 @@ func New(c Config) (*Machine, error) {
 	c.Waiting, waiting = c.Waiting.withDefaults()
 	c.Hedge, hedge = c.Hedge.withDefaults()
 	limits := errors.Join(c.Limit.validate(), c.LaneLimit.validate())
-	if err := cmp.Or(c.Window.Validate(), retry, budget, poison, waiting, c.End.validate(), hedge,
-		limits); err != nil {
+	if err := cmp.Or(c.Window.Validate(), budget, poison, waiting, c.End.validate(), hedge, limits); err != nil {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
 	src := rand.NewPCG(c.Seed, seedStream)
