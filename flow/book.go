@@ -1,10 +1,12 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/ledger"
@@ -86,6 +88,7 @@ type Book[R any] struct {
 	sender  *Sender[[]R]
 	saveNow chan struct{} // holds one: save now
 	room    chan struct{} // holds one: the ledger has room again
+	started atomic.Bool   // Run was called
 
 	next   func(context.Context) (R, error) // Run sets next and fail before it starts goroutines
 	fail   context.CancelCauseFunc
@@ -95,7 +98,6 @@ type Book[R any] struct {
 
 	mu      sync.Mutex // guards the fields below; only At is called under it
 	tracker progressTracker[R]
-	started bool
 }
 
 // OpenBook loads the progress and returns a Book that resumes from it. It starts no goroutine. The
@@ -169,9 +171,7 @@ func (o *BookOptions[R]) complete() (err error) {
 	if o.Pack.BytesOf == nil {
 		o.Pack.BytesOf = func(R) int64 { return 1 }
 	}
-	if o.Save == 0 {
-		o.Save = DefaultSave
-	}
+	o.Save = cmp.Or(o.Save, DefaultSave)
 	return nil
 }
 
@@ -197,11 +197,7 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	if next == nil {
 		return errors.New("flow: book: there is no function that gives the rows")
 	}
-	b.mu.Lock()
-	again := b.started
-	b.started = true
-	b.mu.Unlock()
-	if again {
+	if b.started.Swap(true) {
 		return errors.New("flow: book: Run was called before; open a new Book")
 	}
 	group := supervise.NewGroup(ctx)

@@ -157,8 +157,7 @@ func (l *loop[T]) replace(h *heldItem[T], items []Item[T], fatal int,
 	}
 }
 
-// settle carries out a Settle command: it counts the item as settled, and reports it to
-// Options.Settled.
+// settle carries out a Settle command.
 func (l *loop[T]) settle(c control.Command) {
 	h := l.items.bySeq[c.Seq]
 	if h == nil || h.done {
@@ -172,6 +171,11 @@ func (l *loop[T]) settle(c control.Command) {
 			s.Lane = ln.Name
 		}
 	}
+	l.settled(h, s)
+}
+
+// settled counts an item as settled, and reports it to Options.Settled.
+func (l *loop[T]) settled(h *heldItem[T], s Settlement) {
 	l.items.finish(h)
 	if l.o.Settled != nil {
 		l.o.Settled(h.Item, s)

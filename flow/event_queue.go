@@ -36,12 +36,6 @@ type pendingEvents[T any] struct {
 	pinged chan struct{} // closed when the loop has handled these events; nil if there was no Ping
 }
 
-// reset empties m and keeps its memory.
-func (m *pendingEvents[T]) reset() {
-	clear(m.answers)
-	*m = pendingEvents[T]{answers: m.answers[:0]}
-}
-
 func newEventQueue[T any]() *eventQueue[T] {
 	return &eventQueue[T]{start: time.Now(), wake: make(chan struct{}, 1)}
 }
@@ -137,7 +131,8 @@ func (m *pendingEvents[T]) answerPing() {
 
 // take moves the queued events to m. The queue reuses the memory of the old m.
 func (b *eventQueue[T]) take(m *pendingEvents[T]) {
-	m.reset()
+	clear(m.answers)
+	*m = pendingEvents[T]{answers: m.answers[:0]}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pending, *m = *m, b.pending

@@ -77,14 +77,15 @@ func (c *goroutines[T]) deliver(a *attempt[T], l *loop[T]) {
 		return
 	}
 	r := &runner[T]{work: make(chan *attempt[T], 1)}
-	if c.runners == nil {
-		c.runners = make(map[*runner[T]]struct{})
-	}
 	c.runners[r] = struct{}{}
 	a.runner = r
 	r.work <- a
-	c.running.Add(1)
-	go c.run(r, l)
+	c.running.Go(func() {
+		for a := range r.work {
+			a.deliver(l.events)
+			l.runLoop()
+		}
+	})
 }
 
 // returnRunner takes back a runner after its attempt was handled.
@@ -107,14 +108,6 @@ func (c *goroutines[T]) stop() {
 	}
 	c.runners, c.idle = nil, nil
 	c.running.Wait()
-}
-
-func (c *goroutines[T]) run(r *runner[T], l *loop[T]) {
-	defer c.running.Done()
-	for a := range r.work {
-		a.deliver(l.events)
-		l.runLoop()
-	}
 }
 
 // deliver runs the attempt and reports its result, even if the worker panics or calls
@@ -140,88 +133,69 @@ func caught(where string, v any) *PanicError {
 	return &PanicError{Where: where, Value: v, Stack: debug.Stack()}
 }
 
-// produce starts the goroutine that calls p.Next once per request, until ask is closed or p ends.
-func (c *goroutines[T]) produce(p Producer[T], l *loop[T]) {
-	c.running.Add(1)
-	go func() {
-		defer c.running.Done()
-		for range l.ask {
-			err := produceOne(l.base, p, l.events)
-			l.runLoop()
-			if err != nil {
-				return
-			}
-		}
-	}()
-}
-
-func produceOne[T any](ctx context.Context, p Producer[T], events *eventQueue[T]) (err error) {
-	var it Item[T]
+// call calls f, and then report with the error of f. If f panics or calls runtime.Goexit, the error
+// is a *PanicError. This goroutine then cannot run the loop, so call wakes the goroutine of Run.
+func (l *loop[T]) call(where string, f func() error, report func(error)) {
+	var err error
 	returned := false
 	defer func() {
 		if !returned {
-			err = caught("producer", recover())
-			// If p calls runtime.Goexit, this goroutine ends and cannot run the loop. So wake the
-			// goroutine of Run, which runs it.
-			defer events.wakeRun()
+			err = caught(where, recover())
+			defer l.events.wakeRun()
 		}
-		events.putOffer(it, err)
+		report(err)
 	}()
-	it, err = p.Next(ctx)
+	err = f()
 	returned = true
-	return err
+}
+
+// produce starts the goroutine that calls p.Next once per request, until ask is closed or p ends.
+func (c *goroutines[T]) produce(p Producer[T], l *loop[T]) {
+	c.running.Go(func() {
+		var ended error
+		for range l.ask {
+			var it Item[T]
+			l.call("producer", func() (err error) {
+				it, err = p.Next(l.base)
+				return err
+			}, func(err error) {
+				ended = err
+				l.events.putOffer(it, err)
+			})
+			l.runLoop()
+			if ended != nil {
+				return
+			}
+		}
+	})
 }
 
 // fetchDeferred starts the goroutine that calls WaitStore.Next once for each request, until ask is
 // closed.
 func (c *goroutines[T]) fetchDeferred(l *loop[T], ask <-chan context.Context, i int) {
-	c.running.Add(1)
-	go func() {
-		defer c.running.Done()
+	c.running.Go(func() {
 		for ctx := range ask {
-			fetchOneDeferred(ctx, l, i)
+			var r nextResult[T]
+			l.call("Options.Waiting", func() (err error) {
+				r.item, r.history, err = l.o.Waiting.Next(ctx, i == 1)
+				return err
+			}, func(err error) {
+				r.err = err
+				l.items.deferred.put(i, r)
+			})
 			l.runLoop()
 		}
-	}()
-}
-
-func fetchOneDeferred[T any](ctx context.Context, l *loop[T], i int) {
-	var r nextResult[T]
-	ok := false
-	defer func() {
-		if !ok {
-			r.err = caught("Options.Waiting", recover())
-			defer l.events.wakeRun()
-		}
-		l.items.deferred.put(i, r)
-	}()
-	r.item, r.history, r.err = l.o.Waiting.Next(ctx, i == 1)
-	ok = true
+	})
 }
 
 // writeDeadLetters starts the goroutine that calls Options.DeadLetter for each item of queue.
 func (c *goroutines[T]) writeDeadLetters(queue <-chan *heldItem[T], l *loop[T]) {
-	c.running.Add(1)
-	go func() {
-		defer c.running.Done()
+	c.running.Go(func() {
 		for h := range queue {
-			writeDeadLetter(l.base, l.o.DeadLetter, h, l.events)
+			l.call("Options.DeadLetter", func() error {
+				return l.o.DeadLetter(l.base, h.Item, h.refusal)
+			}, func(err error) { l.events.putDeadLettered(h, err) })
 			l.runLoop()
 		}
-	}()
-}
-
-func writeDeadLetter[T any](ctx context.Context, store func(context.Context, Item[T], error) error,
-	h *heldItem[T], events *eventQueue[T]) {
-	var err error
-	returned := false
-	defer func() {
-		if !returned {
-			err = caught("Options.DeadLetter", recover())
-			defer events.wakeRun()
-		}
-		events.putDeadLettered(h, err)
-	}()
-	err = store(ctx, h.Item, h.refusal)
-	returned = true
+	})
 }

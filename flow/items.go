@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -100,12 +101,8 @@ func (s *store[T]) drop(h *heldItem[T]) {
 
 // all returns the items that are held, in sequence.
 func (s *store[T]) all() []*heldItem[T] {
-	list := make([]*heldItem[T], 0, len(s.bySeq))
-	for _, h := range s.bySeq {
-		list = append(list, h)
-	}
-	slices.SortFunc(list, func(a, b *heldItem[T]) int { return int(a.seq) - int(b.seq) })
-	return list
+	return slices.SortedFunc(maps.Values(s.bySeq),
+		func(a, b *heldItem[T]) int { return int(a.seq) - int(b.seq) })
 }
 
 // keyTable maps each key of a held item to a number. When no held item has the key any more, its

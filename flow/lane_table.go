@@ -1,6 +1,10 @@
 package flow
 
-import "github.com/penstock-io/penstock/flow/control"
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
 
 // laneTable holds the lanes (the workers' places in the sender) by number. A lane's number
 // becomes free when the lane was taken down and none of its attempts runs.
@@ -18,11 +22,9 @@ func (r *laneTable[T]) find(name string) *lane[T] {
 }
 
 func (r *laneTable[T]) add(l Lane[T]) *lane[T] {
-	n := 0
-	for n < len(r.byNumber) && r.byNumber[n] != nil {
-		n++
-	}
-	if n == len(r.byNumber) {
+	n := slices.Index(r.byNumber, nil)
+	if n < 0 {
+		n = len(r.byNumber)
 		r.byNumber = append(r.byNumber, nil)
 	}
 	ln := &lane[T]{Lane: l, number: int32(n)}

@@ -60,6 +60,7 @@ func newLoop[T any](s *Sender[T]) *loop[T] {
 	l := &loop[T]{s: s, o: &s.o, events: s.events, ask: make(chan struct{}, 1),
 		handedOver: make(chan struct{}, 1)}
 	l.items.bySeq = make(map[uint64]*heldItem[T])
+	l.goroutines.runners = make(map[*runner[T]]struct{})
 	l.running.byID = make(map[uint64]*attempt[T])
 	return l
 }
@@ -177,7 +178,7 @@ func (l *loop[T]) offer(it Item[T], past History) {
 	}
 	h.sent = past.Attempts > 0
 	if withdrawalOf(l, it, h.sent) != NotWithdrawn {
-		settleUnoffered(l, h)
+		l.settled(h, Settlement{Withdrawn: true})
 		return
 	}
 	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes,

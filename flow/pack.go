@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,9 +87,7 @@ func (o PackOptions[R]) checked() (PackOptions[R], error) {
 		return o, fmt.Errorf("flow: pack: a linger of %v; want a time to wait, or 0 to wait "+
 			"until a batch is full", o.Linger)
 	}
-	if o.Rows == 0 {
-		o.Rows = DefaultPackRows
-	}
+	o.Rows = cmp.Or(o.Rows, DefaultPackRows)
 	return o, nil
 }
 

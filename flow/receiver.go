@@ -175,14 +175,10 @@ func (a *Arrival) Cancel() {
 	r := a.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a.over {
-		return
+	if !a.over {
+		a.serve()
+		a.end()
 	}
-	if a.began.IsZero() {
-		r.waiting -= a.cost
-		r.serving++ // end decrements it
-	}
-	a.end()
 }
 
 // end removes the batch from the counts. The caller holds r.mu.

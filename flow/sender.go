@@ -1,12 +1,14 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
@@ -21,13 +23,13 @@ const (
 
 // Sender delivers the items of a Producer. Its methods are safe for concurrent use.
 type Sender[T any] struct {
-	o      Options[T]
-	events *eventQueue[T]
+	o       Options[T]
+	events  *eventQueue[T]
+	started atomic.Bool // Run was called
 
 	mu      sync.Mutex // guards the fields below; no callback runs under it
 	machine machine
 	names   []string // names of the lanes, by number; "" if the number is free
-	started bool
 }
 
 // machine is the part of control.Machine that the Sender uses.
@@ -65,13 +67,9 @@ func newSender[T any](o Options[T], m machine) (*Sender[T], error) {
 		return nil, fmt.Errorf("flow: Options.Abandon is %v; want a duration, or 0 for %v",
 			o.Abandon, DefaultAbandon)
 	}
-	if o.Abandon == 0 {
-		o.Abandon = DefaultAbandon
-	}
-	o.Abandon = min(o.Abandon, math.MaxInt64/2) // no sum with a time overflows
-	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultMaxBytes
-	}
+	// no sum with a time overflows
+	o.Abandon = min(cmp.Or(o.Abandon, DefaultAbandon), math.MaxInt64/2)
+	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	s := &Sender[T]{o: o, events: newEventQueue[T](), machine: m}
 	s.events.putLanes(slices.Clone(o.Lanes))
 	return s, nil
@@ -103,11 +101,7 @@ func checkLanes[T any](lanes []Lane[T]) error {
 // Options.DeadLetter it stops when an item is refused. The error wraps the reason. Run may be
 // called once.
 func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
-	s.mu.Lock()
-	again := s.started
-	s.started = true
-	s.mu.Unlock()
-	if again {
+	if s.started.Swap(true) {
 		return errors.New("flow: Run was called before; make a new Sender")
 	}
 	return newLoop(s).run(ctx, p)

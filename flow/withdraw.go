@@ -41,15 +41,6 @@ func withdrawAll[T any](l *loop[T]) {
 	}
 }
 
-// settleUnoffered settles an item that was withdrawn before it was passed to the state machine.
-func settleUnoffered[T any](l *loop[T], h *heldItem[T]) {
-	l.items.finish(h)
-	if l.o.Settled != nil {
-		l.o.Settled(h.Item, Settlement{Withdrawn: true})
-	}
-	l.release(h)
-}
-
 // cancelCause returns the cause with which a canceled attempt's context ends.
 func cancelCause(w control.Reason) error {
 	if w == control.Withdrawn {

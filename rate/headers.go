@@ -157,22 +157,19 @@ func bindsBefore(r int, t time.Duration, other int, otherT time.Duration) bool {
 }
 
 func (a *Advice) parseMember(key, value string) bool {
-	switch key {
-	case "reset":
+	if key == "reset" {
 		d, ok := httpfield.Seconds(value)
 		if ok {
 			a.Reset = d
 		}
 		return ok
-	case "limit":
-		n, ok := parseCount(value)
-		if ok {
-			a.Limit = n
-		}
-		return ok
 	}
 	n, ok := parseCount(value)
-	if ok {
+	switch {
+	case !ok:
+	case key == "limit":
+		a.Limit = n
+	default:
 		a.Remaining = n
 	}
 	return ok

@@ -22,6 +22,7 @@
 package rate
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -73,15 +74,9 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Per == 0 {
-		o.Per = time.Second
-	}
-	if o.MaxWaiting == 0 {
-		o.MaxWaiting = defaultWaiting
-	}
-	if o.MaxPause == 0 {
-		o.MaxPause = defaultMaxPause
-	}
+	o.Per = cmp.Or(o.Per, time.Second)
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, defaultWaiting)
+	o.MaxPause = cmp.Or(o.MaxPause, defaultMaxPause)
 	return o
 }
 

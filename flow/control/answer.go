@@ -42,8 +42,7 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	}
 	l.onTime.drop(a)
 	a.late = a.overdue
-	l.inFlight--
-	l.inFlightCost -= a.cost
+	l.running.remove(a.cost)
 	t.lanes.inFlightCost -= a.cost
 	if a.ofSuspect {
 		l.onTime.ofSuspects--
@@ -54,9 +53,6 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 		t.lanes.refreshAll()
 	}
 	t.backlog.suspects.spent(a, t.now)
-	if l.inFlight == 0 { // remove the rounding errors of the sum
-		l.inFlightCost = 0
-	}
 	l.lastAnswer = t.now
 	a.answered, a.outcome, a.after, a.died = true, e.Outcome, e.After, e.Died
 	t.lanes.restarted(l, &e.Report)
@@ -125,20 +121,21 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 			l.hanging.ranks.dropLevel()
 		}
 		l.level.taken(t.now, a)
-		t.dropLevelIfAbove(l)
+		if !l.win.drain.on { // while a measurement narrows the window, the level stays
+			l.level.dropIfAbove(l.win.cached.limit)
+		}
 	}
+	t.observe(l, sample.Normal)
 	if a.late {
 		l.stats.late++
 		l.est.spurious()
 		l.win.OnUndo(t.now)
 		l.win.OnSample(sample)
 		l.win.refresh()
-		t.observe(l, sample.Normal)
 		return
 	}
 	l.est.inTime()
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
-	t.observe(l, sample.Normal)
 	// While an experiment pauses half of the lanes (see group), round trips are not typical. So do
 	// not adjust the windows then.
 	if t.group.phase <= wholePhase && (first || !a.raised) {
@@ -148,7 +145,9 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 		}
 		l.win.refresh()
 	}
-	t.group.observe(a, &sample, seconds, full)
+	if t.cfg.Shared {
+		t.group.observe(a, &sample, seconds, full)
+	}
 }
 
 // conclude applies the outcome of attempt a to the lane (its breaker, and after a failure its
@@ -227,16 +226,12 @@ func (t *attempts) nack(a *attempt) {
 	}
 	l.win.refresh()
 	if breaker {
-		t.breakers.failed(l, a, failureOf(a.outcome))
+		why := a.outcome
+		if why == Split { // which settled nothing
+			why = Retryable
+		}
+		t.breakers.failed(l, a, why)
 	}
-}
-
-// failureOf returns the outcome as a kind of failure: a Split that settled nothing is Retryable.
-func failureOf(o Outcome) Outcome {
-	if o == Split {
-		return Retryable
-	}
-	return o
 }
 
 // refusal handles a retryable answer, which has three possible causes. The worker refuses above a
@@ -278,13 +273,4 @@ func (t *attempts) measureRank(a *attempt, taken, seconds float64) {
 	}
 	l.hanging.countDelivered(a, seconds)
 	t.assessHanging(l)
-}
-
-// dropLevelIfAbove forgets the level of l (the number in flight from which the worker refuses) if
-// the window is the tighter limit. It keeps the level while a measurement narrows the window,
-// because the window will be wide again.
-func (t *attempts) dropLevelIfAbove(l *lane) {
-	if !l.win.drain.on {
-		l.level.dropIfAbove(l.win.cached.limit)
-	}
 }

@@ -145,7 +145,10 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	}
 	it.state, it.waited = inFlight, false
 	it.number++
-	t.counts.started(it.number)
+	t.counts.sent++
+	if it.number > 1 {
+		t.counts.redeliveries++
+	}
 	a := t.table.add()
 	t.last = a
 	a.item, a.lane, a.cost, a.sent, a.ofSuspect = it, l, it.cost, t.now, why == SuspectAttempt
@@ -157,14 +160,13 @@ func (t *attempts) start(it *item, l *lane, why Reason, out []Command) []Command
 	it.running = append(it.running, a)
 	t.backlog.retrying.remove(it)
 	t.backlog.countInFlight(it, l, 1)
-	if l.inFlight == 0 {
+	if l.running.n == 0 {
 		l.lastAnswer = t.now
 	}
-	l.inFlight++
-	l.inFlightCost += a.cost
+	l.running.add(a.cost)
 	a.previous, l.lastStart = l.lastStart, t.now
 	t.lanes.inFlightCost += a.cost
-	a.ahead, a.progress = l.inFlightCost-l.hanging.excluded.cost, l.est.delivered
+	a.ahead, a.progress = l.running.cost-l.hanging.excluded.cost, l.est.delivered
 	if g := l.win.widening(); g > 1 { // it is among the delivered ones if ahead is used
 		a.ahead = a.cost + (a.ahead-a.cost)/g
 	}

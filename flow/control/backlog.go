@@ -3,6 +3,7 @@
 package control
 
 import (
+	"container/heap"
 	"slices"
 	"time"
 )
@@ -17,7 +18,7 @@ type backlog struct {
 	fresh         queue
 	redo          queue // items that were sent before and wait for a lane
 	redoWithToken queue // likewise, but their next attempt takes a token of the budget
-	delayed       heap[*item]
+	delayed       delays
 	suspects      suspects
 	retrying      retrying
 	bucket        tokenBucket
@@ -34,8 +35,9 @@ type backlog struct {
 func newBacklog(e *env, l *lanes) *backlog {
 	return &backlog{
 		env: e, lanes: l,
-		keys:   make(map[uint32]*keyState),
-		bucket: tokenBucket{Budget: e.cfg.Budget, tokens: e.cfg.Budget.Burst},
+		keys:     make(map[uint32]*keyState),
+		retrying: retrying{deferred: deferring{asked: make(map[uint64]*item)}},
+		bucket:   tokenBucket{Budget: e.cfg.Budget, tokens: e.cfg.Budget.Burst},
 	}
 }
 
@@ -113,11 +115,7 @@ func (b *backlog) repeats() int { return b.redo.ready.len() + b.redoWithToken.re
 
 // unblockAll unblocks all items.
 func (b *backlog) unblockAll() {
-	blocked := func() int {
-		return b.fresh.blocked.n + b.redo.blocked.n +
-			b.redoWithToken.blocked.n
-	}
-	for it := b.items.oldest; it != nil && blocked() > 0; it = it.next {
+	for it := b.items.oldest; it != nil; it = it.next {
 		b.unblock(it)
 	}
 }
@@ -259,18 +257,10 @@ func (b *backlog) delay(it *item) {
 	it.due = b.now + b.retryWait(it)
 	it.waited = true
 	it.state = inDelay
-	b.delayed.push(it)
+	heap.Push(&b.delayed, it)
 	b.retrying.add(it)
 	b.retrying.deferred.addWait(b, it)
 }
 
-// retryWait draws the wait of an item before its next attempt. If the policy gives up, its last
-// wait is repeated.
-func (b *backlog) retryWait(it *item) time.Duration {
-	d, next, ok := b.cfg.Retry.Next(it.retry, b.src)
-	if !ok {
-		d = it.retry.Prev
-	}
-	it.retry = next
-	return min(max(d, 0), maxWait)
-}
+// retryWait draws the wait of an item before its next attempt.
+func (b *backlog) retryWait(it *item) time.Duration { return b.draw(b.cfg.Retry, &it.retry) }

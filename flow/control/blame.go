@@ -4,6 +4,7 @@ package control
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -182,8 +183,7 @@ type failure struct {
 // pendingFailure is a failed attempt that becomes evidence against its item if the lane delivers
 // enough other items, see [evidence.recordFailure].
 type pendingFailure struct {
-	item   *item
-	seq    uint64
+	itemRef
 	sent   time.Duration // deliveries count if their attempts were sent after this time
 	until  time.Duration // and no later than this time,
 	failed time.Duration // or if the lane had sent nothing since this time
@@ -322,7 +322,7 @@ func (ev *evidence) recordFailure(a *attempt, why Outcome) (evident bool) {
 		return ev.addEvidence(it, l, first)
 	case len(l.failures.pending) < maxPendingFailures:
 		l.failures.pending = append(l.failures.pending,
-			pendingFailure{it, it.seq, a.sent, ev.now + rounds*rtt, ev.now, need, first})
+			pendingFailure{it.ref(), a.sent, ev.now + rounds*rtt, ev.now, need, first})
 	}
 	return false
 }
@@ -342,9 +342,8 @@ func (ev *evidence) confirmFailures(a *attempt) {
 	}
 	kept := d.pending[:0]
 	for _, o := range d.pending {
-		switch live := o.item.seq == o.seq && o.item.state != isDone && o.item.state != isFree &&
-			o.item.state != isPending; {
-		case !live || o.item == a.item:
+		switch {
+		case !o.isOpen() || o.item == a.item:
 		case a.sent > o.until && (a.previous > o.failed || ev.isProbe(a)):
 		case a.sent <= o.sent:
 			kept = append(kept, o)
@@ -384,8 +383,7 @@ func (ev *evidence) addEvidence(it *item, l *lane, first bool) bool {
 	ev.assess(it)
 	if e := &ev.cfg.End; !r.givenUp && e.reached(r, ev.lanes.uptime.at(ev.now)) {
 		r.givenUp = true
-		ev.backlog.suspects.toGiveUp = append(ev.backlog.suspects.toGiveUp,
-			itemToGiveUp{it, it.seq})
+		ev.backlog.suspects.toGiveUp = append(ev.backlog.suspects.toGiveUp, it.ref())
 	}
 	return true
 }
@@ -426,10 +424,7 @@ func (b *blame) enoughEvidence(it *item, least, lanesUp int) bool {
 	}
 	lanes := 0
 	for i, f := range it.failures {
-		again := false
-		for _, o := range it.failures[:i] {
-			again = again || o.lane == f.lane
-		}
+		again := slices.ContainsFunc(it.failures[:i], func(o failure) bool { return o.lane == f.lane })
 		lanes += one(!again)
 	}
 	return r.failures >= least && lanes >= min(2, least, lanesUp) &&

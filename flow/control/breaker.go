@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"time"
 )
 
@@ -37,8 +38,6 @@ type breakerGate struct {
 }
 
 func newBreakerGate(ls *lanes, l *lane) gate { return &breakerGate{lanes: ls, lane: l} }
-
-func (g *breakerGate) name() string { return gateBreaker }
 
 func (g *breakerGate) room(time.Duration) int {
 	b := &g.lane.br
@@ -84,11 +83,10 @@ const (
 // number of lanes. When the first of them has recovered, all others are probed at once, except for
 // misconfigured ones.
 type probeSchedule struct {
+	doubling
 	until  time.Duration // end of the mass failure: other lanes may fail for the same reason
-	since  time.Duration
 	last   time.Duration // the last turn assigned
-	k      uint
-	chance float64 // recent failures that were followed by a success at the same lane, decayed
+	chance float64       // recent failures that were followed by a success at the same lane, decayed
 }
 
 // isMassFailure reports whether a lane that fails now probably fails for the reason that has just
@@ -110,21 +108,28 @@ type breakers struct {
 func (bs *breakers) nextProbeAt(why Outcome, first bool) time.Duration {
 	t := &bs.schedule
 	if first && (bs.lanes.opened <= 1 || !bs.schedule.isMassFailure(bs.now)) {
-		t.k, t.since, t.last = 0, bs.now, bs.now
+		t.doubling, t.last = doubling{since: bs.now}, bs.now
 	}
-	limit := maxProbeWait
-	if bs.now-t.since < earlyFor {
-		limit = maxProbeWaitSeveral
-		// A probe of a hanging lane takes a whole timeout anyway, and costs little: probe it more
-		// often.
-		if bs.lanes.opened <= 1 || why == TimedOut {
-			limit = maxProbeWaitOne
-		}
+	early := maxProbeWaitSeveral
+	// A probe of a hanging lane takes a whole timeout anyway, and costs little: probe it more often.
+	if bs.lanes.opened <= 1 || why == TimedOut {
+		early = maxProbeWaitOne
 	}
-	d := bs.jitter(min(probeBase<<min(t.k, 10), limit), 0.75, 1)
-	t.k++
+	d := bs.jitter(t.next(bs.now, early, maxProbeWait), 0.75, 1)
 	t.last = min(max(t.last, bs.now)+d, bs.now+maxProbeWait)
 	return t.last
+}
+
+// wait returns the random time until the next probe in an outage, drawn from Breaker.Probe, or from
+// the default schedule if that is nil. The parameter most is an upper bound; 0 means no extra bound.
+func (bs *breakers) wait(o *outage, most time.Duration) time.Duration {
+	if !o.active {
+		*o = outage{active: true, doubling: doubling{since: bs.now}}
+	}
+	if policy := bs.cfg.Breaker.Probe; policy != nil {
+		return min(bs.draw(policy, &o.state), cmp.Or(most, maxWait))
+	}
+	return bs.jitter(o.next(bs.now, maxProbeWaitEarly, cmp.Or(most, maxProbeWait)), 0.5, 1)
 }
 
 // succeeded notes that l is alive: it delivered an item or gave another proper answer.
@@ -193,7 +198,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	if g := &bs.lanes.global; a == g.probe {
 		g.probe = nil
 		if !bs.probeAgainNow(&g.probes, why) {
-			g.until = bs.now + bs.wait(&g.outage, bs.cfg.Breaker.Probe, 0)
+			g.until = bs.now + bs.wait(&g.outage, 0)
 		}
 		bs.lanes.timer.dirty = true
 	}
@@ -217,7 +222,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 		if turns {
 			b.until = bs.nextProbeAt(why, false)
 		} else {
-			b.until = bs.now + bs.wait(&b.outage, bs.cfg.Breaker.Probe, most)
+			b.until = bs.now + bs.wait(&b.outage, most)
 		}
 		bs.lanes.timer.dirty = true
 		return
@@ -273,7 +278,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 	if b.open && bs.cfg.Breaker.Probe == nil {
 		b.until = bs.nextProbeAt(why, true)
 	} else {
-		b.until = bs.now + bs.wait(&b.outage, bs.cfg.Breaker.Probe, most)
+		b.until = bs.now + bs.wait(&b.outage, most)
 	}
 	if why == Retryable && b.rateBefore >= minRateDeliveries && bs.cfg.Breaker.Probe == nil {
 		// The worker may limit the attempts per second: wait until that second is over.
@@ -301,8 +306,7 @@ func (bs *breakers) close(l *lane) {
 	bs.lanes.endProbe(l)
 	l.win.Reset(bs.now)
 	l.win.refresh()
-	t := &bs.schedule
-	t.k, t.since, t.last = 0, bs.now, bs.now
+	bs.schedule.doubling, bs.schedule.last = doubling{since: bs.now}, bs.now
 	for _, o := range bs.lanes.up { // the cause may have been repaired for all lanes
 		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > bs.now {
 			o.br.until = bs.now
@@ -330,7 +334,7 @@ func (bs *breakers) startGlobalBackoff() {
 		return
 	}
 	bs.lanes.global = global{active: true}
-	bs.lanes.global.until = bs.now + bs.wait(&bs.lanes.global.outage, bs.cfg.Breaker.Probe, 0)
+	bs.lanes.global.until = bs.now + bs.wait(&bs.lanes.global.outage, 0)
 	bs.lanes.timer.dirty = true
 	bs.lanes.refreshAll()
 }
@@ -384,16 +388,10 @@ func (bs *breakers) throttle(a *attempt) {
 // releaseProbe handles the end of attempt a. If a was a probe (of a breaker or of the global
 // backoff) or a trial (of a breaker or a level), another one may now be sent.
 func (bs *breakers) releaseProbe(a *attempt) {
-	if a.lane.br.probe == a {
-		a.lane.br.probe = nil
-	}
-	if a.lane.br.trial == a {
-		a.lane.br.trial = nil
-	}
-	if a.lane.level.trial == a {
-		a.lane.level.trial = nil
-	}
-	if bs.lanes.global.probe == a {
-		bs.lanes.global.probe = nil
+	l := a.lane
+	for _, p := range [...]**attempt{&l.br.probe, &l.br.trial, &l.level.trial, &bs.lanes.global.probe} {
+		if *p == a {
+			*p = nil
+		}
 	}
 }

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -47,15 +48,9 @@ func (b Budget) withDefaults() (Budget, error) {
 	case b.Burst != 0 && !(b.Burst >= 1) || math.IsInf(b.Burst, 0):
 		return b, fmt.Errorf("a burst of %v redeliveries: want 1 or more, or 0 for %v", b.Burst, defaultBurst)
 	}
-	if b.Share == 0 {
-		b.Share = defaultShare
-	}
-	if b.PerSecond == 0 {
-		b.PerSecond = defaultPerSecond
-	}
-	if b.Burst == 0 {
-		b.Burst = defaultBurst
-	}
+	b.Share = cmp.Or(b.Share, defaultShare)
+	b.PerSecond = cmp.Or(b.PerSecond, defaultPerSecond)
+	b.Burst = cmp.Or(b.Burst, defaultBurst)
 	return b, nil
 }
 

@@ -26,20 +26,17 @@ type History struct {
 // An item stays in the machine for that moment, because later deliveries by the lane that failed it
 // may be evidence against it. Items with keys or with a running attempt stay until they are due.
 type deferring struct {
-	queue    []deferral // in the order of at
-	head     int
+	queue    []deferral       // in the order of at
 	newWaits []deferral       // waits that began in this step
 	asked    map[uint64]*item // items with a Defer that is not answered yet
 	held     amount           // kept by the owner
 	returned [numReturned]int // items offered again and not sent since
 }
 
-// deferral is a waiting item. The item's memory may be reused; it is still the same item if its seq
-// equals seq.
+// deferral is a waiting item.
 type deferral struct {
-	item *item
-	seq  uint64
-	at   time.Duration // when it is to leave the machine
+	itemRef
+	at time.Duration // when it is to leave the machine
 }
 
 const (
@@ -77,7 +74,7 @@ func (d *deferring) addWait(b *backlog, it *item) {
 	if !b.cfg.Defer || it.keyed() || it.due-b.now < minDeferWait {
 		return
 	}
-	d.newWaits = append(d.newWaits, deferral{item: it, seq: it.seq})
+	d.newWaits = append(d.newWaits, deferral{itemRef: it.ref()})
 	hold := deferHold
 	if n := len(it.tried); n > 0 {
 		if i, found := b.lanes.find(it.tried[n-1]); found {
@@ -85,10 +82,10 @@ func (d *deferring) addWait(b *backlog, it *item) {
 		}
 	}
 	at := b.now + hold
-	if n := len(d.queue); n > d.head {
+	if n := len(d.queue); n > 0 {
 		at = max(at, d.queue[n-1].at)
 	}
-	d.queue = append(d.queue, deferral{it, it.seq, at})
+	d.queue = append(d.queue, deferral{it.ref(), at})
 }
 
 // waitsNow reports whether a failed item must begin its wait at once. Other items begin it when it
@@ -125,9 +122,12 @@ func (b *backlog) deferWithoutToken() {
 // waits reports whether the item still waits, and its remaining wait is long enough for it to leave
 // the machine.
 func (e *deferral) waits(now time.Duration) bool {
-	it := e.item
-	still := it.seq == e.seq && (it.state == inDelay || it.state == inSuspects)
-	return still && it.due-now >= minDeferWait
+	return e.isDelayed() && e.item.due-now >= minDeferWait
+}
+
+// isDelayed reports whether the item waits until it is due.
+func (r itemRef) isDelayed() bool {
+	return r.item.seq == r.seq && (r.item.state == inDelay || r.item.state == inSuspects)
 }
 
 // report appends a Wait command for each wait that has begun in this step, and a Defer command for
@@ -140,25 +140,14 @@ func (d *deferring) report(b *backlog, out []Command) []Command {
 	}
 	clear(d.newWaits)
 	d.newWaits = d.newWaits[:0]
-	for d.head < len(d.queue) && d.queue[d.head].at <= b.now {
-		e := d.queue[d.head]
-		d.queue[d.head] = deferral{}
-		d.head++
+	for len(d.queue) > 0 && d.queue[0].at <= b.now {
+		e := d.queue[0]
+		d.queue[0] = deferral{}
+		d.queue = d.queue[1:]
 		if e.waits(b.now) && len(e.item.running) == 0 && d.asked[e.seq] == nil {
-			if d.asked == nil {
-				d.asked = make(map[uint64]*item)
-			}
 			d.asked[e.seq] = e.item
 			out = append(out, e.item.wait(b, Defer))
 		}
-	}
-	switch n := len(d.queue) - d.head; {
-	case n == 0:
-		d.queue, d.head = d.queue[:0], 0
-	case d.head > 64 && d.head > n:
-		copy(d.queue, d.queue[d.head:])
-		clear(d.queue[n:])
-		d.queue, d.head = d.queue[:n], 0
 	}
 	return out
 }
@@ -176,10 +165,10 @@ func (it *item) wait(b *backlog, kind CommandKind) Command {
 
 // next returns the time at which the next item is to leave, and false if there is none.
 func (d *deferring) next() (at time.Duration, ok bool) {
-	if d.head == len(d.queue) {
+	if len(d.queue) == 0 {
 		return 0, false
 	}
-	return d.queue[d.head].at, true
+	return d.queue[0].at, true
 }
 
 // deferAnswered handles a Held event, which has the amount of all items that the owner of the
@@ -194,8 +183,7 @@ func (s *settlement) deferAnswered(e *Event) {
 		return
 	}
 	delete(d.asked, e.Seq)
-	waits := it.seq == e.Seq && (it.state == inDelay || it.state == inSuspects)
-	if e.Outcome == Rejected || !waits || len(it.running) > 0 {
+	if e.Outcome == Rejected || !(itemRef{it, e.Seq}).isDelayed() || len(it.running) > 0 {
 		return
 	}
 	s.replay.remove(it)

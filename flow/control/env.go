@@ -22,40 +22,41 @@ func (e *env) jitter(d time.Duration, from, to float64) time.Duration {
 	return time.Duration(float64(d) * (from + (to-from)*e.rnd.Float64()))
 }
 
-// wait returns the random time until the next probe in an outage, drawn from policy, or from the
-// default schedule if policy is nil. The parameter most is an upper bound; 0 means no extra bound.
-func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
-	if !o.active {
-		*o = outage{active: true, since: e.now}
+// draw returns the next wait of a policy, whose state it updates. If the policy gives up, its last
+// wait is repeated.
+func (e *env) draw(p backoff.Policy, s *backoff.State) time.Duration {
+	d, next, ok := p.Next(*s, e.src)
+	if !ok {
+		d = s.Prev
 	}
-	if policy != nil {
-		d, next, ok := policy.Next(o.state, e.src)
-		if !ok {
-			d = o.state.Prev
-		}
-		o.state = next
-		if most > 0 {
-			d = min(d, most)
-		}
-		return min(max(d, 0), maxWait)
-	}
-	limit := maxProbeWait
-	if most > 0 {
-		limit = most
-	}
-	if e.now-o.since < earlyFor {
-		limit = min(limit, maxProbeWaitEarly)
-	}
-	d := min(probeBase<<min(o.k, 10), limit)
-	o.k++
-	return e.jitter(d, 0.5, 1)
+	*s = next
+	return min(max(d, 0), maxWait)
 }
 
 // outage is the schedule of the probes during an outage. By default, the intervals are 0.5 s * 2^k
 // with equal jitter, at most 1 s in the first minute and 30 s later.
 type outage struct {
 	active bool
-	since  time.Duration
-	k      uint
-	state  backoff.State
+	doubling
+	state backoff.State
+}
+
+// doubling is a schedule of intervals that double, beginning with probeBase.
+type doubling struct {
+	since time.Duration // begin of the schedule
+	k     uint          // intervals so far
+}
+
+// next returns the next interval. It is at most early in the first minute, and at most late later.
+func (d *doubling) next(now, early, late time.Duration) time.Duration {
+	d.k++
+	return min(probeBase<<min(d.k-1, 10), longestWait(now-d.since, early, late))
+}
+
+// longestWait returns the longest wait in an outage, which is shorter in its first minute.
+func longestWait(outage, early, late time.Duration) time.Duration {
+	if outage < earlyFor {
+		return min(early, late)
+	}
+	return late
 }

@@ -11,10 +11,13 @@ import (
 // The number that may start now is the minimum over the gates of the lane that apply to such an
 // attempt. gates.go lists all kinds of gates.
 type gate interface {
-	// name is the gate's name in a [LaneStatus].
-	name() string
 	// room returns the number of attempts that may start now, or unlimited.
 	room(now time.Duration) int
+}
+
+// timedGate is a gate that opens at a certain time.
+type timedGate interface {
+	gate
 	// next returns the time at which the room may change without an event, and false if there is
 	// none.
 	next(now time.Duration) (at time.Duration, ok bool)
@@ -30,21 +33,16 @@ type countingGate interface {
 	ended(a *attempt)
 }
 
-const unlimited = math.MaxInt
-
-// fixed implements next of a gate that does not change with time.
-type fixed struct{}
-
-func (fixed) next(time.Duration) (time.Duration, bool) { return 0, false }
-
-// flagGate is a gate that is shut while a field of its lane is true.
-type flagGate struct {
-	fixed
-	label string
-	shut  *bool
+// namedGate is a gate whose name in a [LaneStatus] is not always that in gateKinds.
+type namedGate interface {
+	gate
+	name() string
 }
 
-func (g *flagGate) name() string { return g.label }
+const unlimited = math.MaxInt
+
+// flagGate is a gate that is shut while a field of its lane is true.
+type flagGate struct{ shut *bool }
 
 func (g *flagGate) room(time.Duration) int {
 	if *g.shut {
@@ -53,32 +51,35 @@ func (g *flagGate) room(time.Duration) int {
 	return unlimited
 }
 
-// gates are the gates of one lane, or the gates that all lanes share. The lists items, loads and
-// counting are selections from the list all, made in advance because every start and every answer
-// reads them.
+// gates are the gates of one lane, or the gates that all lanes share. The other lists are
+// selections from the list all, made in advance because every start and every answer reads them.
 type gates struct {
 	all      []laneGate
 	items    gateList // gates that apply to forItem
 	loads    gateList // gates that apply to forLoad
 	counting []countingGate
+	timed    []timedGate
 }
 
 type laneGate struct {
 	gate
-	asked use
+	name  string
+	asked use // the gate applies to these uses
 }
 
-// add adds a gate that applies to the uses asked.
-func (gs *gates) add(g gate, asked use) {
-	gs.all = append(gs.all, laneGate{g, asked})
-	if asked&forItem != 0 {
-		gs.items = append(gs.items, g)
+func (gs *gates) add(g laneGate) {
+	gs.all = append(gs.all, g)
+	if g.asked&forItem != 0 {
+		gs.items = append(gs.items, g.gate)
 	}
-	if asked&forLoad != 0 {
-		gs.loads = append(gs.loads, g)
+	if g.asked&forLoad != 0 {
+		gs.loads = append(gs.loads, g.gate)
 	}
-	if c, ok := g.(countingGate); ok {
+	if c, ok := g.gate.(countingGate); ok {
 		gs.counting = append(gs.counting, c)
+	}
+	if t, ok := g.gate.(timedGate); ok {
+		gs.timed = append(gs.timed, t)
 	}
 }
 
@@ -95,14 +96,14 @@ func (list gateList) room(now time.Duration) int {
 }
 
 // binding returns the first gate with the least room of those that apply to use u, and that room.
-func (gs *gates) binding(now time.Duration, u use) (least gate, n int) {
+func (gs *gates) binding(now time.Duration, u use) (least laneGate, n int) {
 	n = unlimited
 	for _, g := range gs.all {
 		if g.asked&u == 0 {
 			continue
 		}
 		if r := g.room(now); r < n {
-			n, least = r, g.gate
+			n, least = r, g
 		}
 	}
 	return least, n

@@ -31,7 +31,6 @@ func (l Limit) validate() error {
 // than the bucket holds; later attempts then wait until the debt is paid. So in t seconds, attempts
 // take at most perSecond * t tokens, plus the capacity of the bucket and the tokens of one attempt.
 type bucketGate struct {
-	label  string
 	bucket rate.Bucket
 	tokens func(a *attempt) float64
 }
@@ -42,29 +41,27 @@ const (
 )
 
 // newBucketGate returns a bucketGate, or nil if there is no limit.
-func newBucketGate(label string, perSecond float64, tokens func(a *attempt) float64) gate {
+func newBucketGate(perSecond float64, tokens func(a *attempt) float64) gate {
 	if perSecond == 0 {
 		return nil
 	}
-	return &bucketGate{label, rate.NewBucket(perSecond, max(1, burst*perSecond)), tokens}
+	return &bucketGate{rate.NewBucket(perSecond, max(1, burst*perSecond)), tokens}
 }
 
 func (l Limit) quota() gate {
-	return newBucketGate(gateQuota, l.Rate, func(a *attempt) float64 { return a.cost })
+	return newBucketGate(l.Rate, func(a *attempt) float64 { return a.cost })
 }
 
 func (l Limit) bytes() gate {
-	return newBucketGate(gateBytes, l.Bytes, func(a *attempt) float64 { return float64(a.item.bytes) })
+	return newBucketGate(l.Bytes, func(a *attempt) float64 { return float64(a.item.bytes) })
 }
 
 func (l Limit) slots() gate {
 	if l.Concurrency == 0 {
 		return nil
 	}
-	return &slots{label: gateConcurrency, limit: l.Concurrency}
+	return &slots{limit: l.Concurrency}
 }
-
-func (g *bucketGate) name() string { return g.label }
 
 func (g *bucketGate) room(now time.Duration) int {
 	if g.bucket.Tokens(now) < minTokens/2 {
@@ -88,12 +85,8 @@ func (g *bucketGate) ended(*attempt) {}
 
 // slots bounds attempts in flight, overdue ones included.
 type slots struct {
-	fixed
-	label        string
 	limit, taken int // limit 0: there is no bound
 }
-
-func (g *slots) name() string { return g.label }
 
 func (g *slots) room(time.Duration) int {
 	if g.limit == 0 {

@@ -280,8 +280,6 @@ func (r *limiter) spaceNext(now time.Duration) {
 // shut reports whether the next attempt has to wait.
 func (r *limiter) shut(now time.Duration) bool { return r.rate > 0 && now < r.nextStart }
 
-func (r *limiter) name() string { return gateRate }
-
 func (r *limiter) room(now time.Duration) int {
 	switch {
 	case r.rate == 0:

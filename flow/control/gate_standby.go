@@ -2,9 +2,12 @@
 
 package control
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// standby selects the lanes that may take items. Limits.Standby gives each lane a number. The
+// standbyGate selects the lanes that may take items. Limits.Standby gives each lane a number. The
 // number that decides is the lowest one of a lane that is not down. Lanes with that number or a
 // lower one may take items. A lane is down while its breaker is open or pauses it briefly.
 //
@@ -12,24 +15,15 @@ import "time"
 //	Standby 1: C up           C takes nothing until B is down, too
 //
 // While all lanes are down, all may be used: their breakers and the global backoff decide.
-type standby struct {
-	some   bool // some lane has a number above 0
-	active int  // lanes with a higher number take no items
-}
-
-// standbyGate is shut while a lane with a lower number is not down.
 type standbyGate struct {
-	fixed
 	lanes *lanes
 	lane  *lane
 }
 
 func newStandbyGate(ls *lanes, l *lane) gate { return &standbyGate{lanes: ls, lane: l} }
 
-func (g *standbyGate) name() string { return gateStandby }
-
 func (g *standbyGate) room(time.Duration) int {
-	if s := &g.lanes.standby; s.some && g.lane.limits.Standby > s.active {
+	if g.lane.limits.Standby > g.lanes.standby {
 		return 0
 	}
 	return unlimited
@@ -38,21 +32,14 @@ func (g *standbyGate) room(time.Duration) int {
 // failover updates standby after a lane was added or removed, failed or recovered.
 func (ls *lanes) failover() {
 	before := ls.standby
-	s := standby{}
-	least, highest := -1, 0
+	least, highest := math.MaxInt, 0
 	for _, l := range ls.up {
-		n := l.limits.Standby
-		highest = max(highest, n)
-		if !l.br.shut() && (least < 0 || n < least) {
-			least = n
+		highest = max(highest, l.limits.Standby)
+		if !l.br.shut() {
+			least = min(least, l.limits.Standby)
 		}
 	}
-	if s.some = highest > 0; s.some {
-		if s.active = least; least < 0 {
-			s.active = highest
-		}
-	}
-	if ls.standby = s; s != before {
+	if ls.standby = min(least, highest); ls.standby != before {
 		ls.refreshAll()
 	}
 }
@@ -61,9 +48,6 @@ func (ls *lanes) failover() {
 // could take over, at most half of the lanes with l's Standby number, but always one, may have an
 // open breaker.
 func (ls *lanes) mayOpen(l *lane) bool {
-	if !ls.standby.some {
-		return ls.opened < max(1, len(ls.up)/2)
-	}
 	alike, opened := 0, 0
 	for _, other := range ls.up {
 		if other.limits.Standby > l.limits.Standby {

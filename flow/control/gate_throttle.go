@@ -23,8 +23,6 @@ type throttle struct {
 // minThrottleWait is the shortest wait without a Retry-After.
 const minThrottleWait = time.Millisecond
 
-func (g *throttle) name() string { return gateThrottle }
-
 // shut reports whether no attempt may start, because the wait is not over.
 func (g *throttle) shut(now time.Duration) bool { return now < g.until }
 
@@ -63,11 +61,7 @@ func (g *throttle) lengthen(now, roundTrip time.Duration) {
 			g.first = min(max(roundTrip, minThrottleWait), maxProbeWaitEarly)
 		}
 	}
-	limit := maxProbeWait
-	if now-g.since < earlyFor {
-		limit = maxProbeWaitEarly
-	}
-	g.wait = min(max(2*g.wait, g.first), limit)
+	g.wait = min(max(2*g.wait, g.first), longestWait(now-g.since, maxProbeWaitEarly, maxProbeWait))
 }
 
 // accepted shortens the next wait after a delivery, or another response that is no failure.

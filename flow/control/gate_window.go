@@ -17,7 +17,6 @@ const maxRaise = 16
 // window, which means that they count against its limit. Attempts of suspects have no place, and
 // attempts that hang give up theirs.
 type windowGate struct {
-	fixed
 	window.Window
 	drain   drain
 	leased  window.Leased  // nil if the limit is not a lease
@@ -47,6 +46,19 @@ func (d *load) remove(cost float64) {
 	if d.n--; d.n == 0 {
 		d.cost = 0 // remove the rounding errors of the sum
 	}
+}
+
+// room returns the number of items for which a limit has room. An item counts as its cost divided
+// by the parameter unit, or as one if unit is 0. One item in flight is always allowed.
+func (d *load) room(limit, unit float64) int {
+	if unit <= 0 {
+		return max(0, int(limit)-d.n)
+	}
+	left := max(0, int(limit-d.cost/unit+1e-6)) // the sum of costs has rounding errors
+	if d.n == 0 {
+		return max(left, 1)
+	}
+	return left
 }
 
 // windowCache caches the state of a window between updates of the window, because calling the
@@ -114,14 +126,10 @@ func (g *windowGate) room(now time.Duration) int {
 	switch {
 	case g.cached.ends > 0 && now >= g.cached.ends:
 		return max(0, 1-g.load.n)
-	case !g.byCost || g.est.mean <= 0:
-		return max(0, int(limit)-g.load.n)
+	case !g.byCost:
+		return g.load.room(limit, 0)
 	}
-	left := max(0, int(limit-g.load.cost/g.est.mean+1e-6)) // the sum of costs has rounding errors
-	if g.load.n == 0 {
-		return max(left, 1)
-	}
-	return left
+	return g.load.room(limit, g.est.mean)
 }
 
 // places returns the limit of the window with the places of attempts that hang.

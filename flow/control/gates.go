@@ -59,7 +59,7 @@ var gateKinds = []struct {
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.slots() },
 	},
 	{name: gateOrder, asked: forAll, lane: func(_ *lanes, l *lane) gate {
-		return &flagGate{label: gateOrder, shut: &l.run.broken}
+		return &flagGate{&l.run.broken}
 	}},
 	{name: gateOrder, asked: forItem | forSuspect, lane: func(_ *lanes, l *lane) gate {
 		return &nextRunGate{run: &l.run}
@@ -72,7 +72,7 @@ var gateKinds = []struct {
 		if !ls.cfg.Shared {
 			return nil
 		}
-		return &flagGate{label: gateWindow, shut: &l.groupState.paused}
+		return &flagGate{&l.groupState.paused}
 	}},
 	{name: gateWindow, binds: func(m *Machine) bool { return m.group.isFull() }},
 	{name: gateReplay, binds: func(m *Machine) bool { return m.settlement.replay.binds() }},
@@ -148,7 +148,7 @@ func (ls *lanes) addSharedGates() {
 			continue
 		}
 		if g := k.shared(ls); g != nil {
-			ls.shared.add(g, k.asked)
+			ls.shared.add(laneGate{g, k.name, k.asked})
 		}
 	}
 }
@@ -160,11 +160,11 @@ func (ls *lanes) addLaneGates(l *lane) {
 			continue
 		}
 		if g := k.lane(ls, l); g != nil {
-			l.gates.add(g, k.asked)
+			l.gates.add(laneGate{g, k.name, k.asked})
 		}
 	}
 	for _, g := range ls.shared.all {
-		l.gates.add(g.gate, g.asked)
+		l.gates.add(g)
 	}
 }
 
@@ -175,7 +175,10 @@ func (m *Machine) binding(l *lane) string {
 		return gateNone
 	}
 	if g, n := l.gates.binding(m.now, forItem|forLoad); n == 0 {
-		return g.name()
+		if named, ok := g.gate.(namedGate); ok {
+			return named.name()
+		}
+		return g.name
 	}
 	for _, k := range gateKinds {
 		if k.binds != nil && k.binds(m) {

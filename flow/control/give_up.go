@@ -31,22 +31,12 @@ func (e *End) reached(r *account, uptime time.Duration) bool {
 		uptime-r.since >= e.Elapsed
 }
 
-// itemToGiveUp is an item to give up. Since the memory of items is reused, item may point to
-// another item by now. It is still the same item if its seq equals seq.
-type itemToGiveUp struct {
-	item *item
-	seq  uint64
-}
-
 // giveUp refuses the items that have reached the limits of Config.End.
 func (s *settlement) giveUp(out []Command) []Command {
 	for _, e := range s.backlog.suspects.toGiveUp {
-		it := e.item
-		if it.seq != e.seq || it.state == isFree || it.state == isDone || it.state == isPending ||
-			it.decision != undecided {
-			continue
+		if e.isOpen() && e.item.decision == undecided {
+			out = s.carryOutDecision(e.item, s.refuseAsPoison(e.item, out))
 		}
-		out = s.carryOutDecision(it, s.refuseAsPoison(it, out))
 	}
 	clear(s.backlog.suspects.toGiveUp)
 	s.backlog.suspects.toGiveUp = s.backlog.suspects.toGiveUp[:0]

@@ -119,18 +119,12 @@ func (o *observation) add(rtt, own, together float64) {
 	o.together += math.Log(max(together, 1e-9))
 }
 
-// room returns the number of items for which the group's window has room. One item in flight is
-// always allowed.
+// room returns the number of items for which the group's window has room.
 func (g *group) room() int {
-	switch {
-	case g.win == nil:
-		return math.MaxInt
-	case g.unit == 0:
-		return g.limit - g.lanes.load.n
-	case g.lanes.load.n == 0:
-		return max(g.limit, 1)
+	if g.win == nil {
+		return unlimited
 	}
-	return int(float64(g.limit) - g.lanes.load.cost/g.unit + 1e-6)
+	return g.lanes.load.room(float64(g.limit), g.unit)
 }
 
 // isFull reports whether the window that all lanes of the group share has no room for another item.
@@ -181,7 +175,7 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	switch {
 	case g.phase != noPhase:
 		g.compareIn(a, rtt, full)
-	case g.cfg.Shared && full && g.observeCorrelation(a.lane, rtt) != (g.win != nil) &&
+	case full && g.observeCorrelation(a.lane, rtt) != (g.win != nil) &&
 		g.now >= g.nextAt:
 		g.beginExperiment()
 	}
@@ -303,7 +297,7 @@ func (g *group) pauseHalf(p phase) {
 	for i, l := range g.lanes.up {
 		l.groupState.seen[1] = observation{}
 		if l.groupState.paused = (i%2 == 0) == (p == evenPhase); l.groupState.paused {
-			g.pausedInFlight += l.inFlight
+			g.pausedInFlight += l.running.n
 		}
 	}
 	g.drainedFrom = g.pausedInFlight / groupDrained

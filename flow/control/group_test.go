@@ -79,7 +79,7 @@ func TestGroupBoundsTheSum(t *testing.T) {
 		t.Errorf("%d are in flight at the beginning of a group of 4 lanes, want 4", started)
 	}
 	m.group.limit = 2
-	if !m.group.isFull() || m.group.room() != -2 || m.Room() {
+	if !m.group.isFull() || m.group.room() != 0 || m.Room() {
 		t.Errorf("4 in flight where 2 may be: full %v, room %d, Room %v", m.group.isFull(), m.group.room(), m.Room())
 	}
 	m.group.regroup()

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"container/heap"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -215,12 +216,13 @@ func TestPiecesKeepTheirPlace(t *testing.T) {
 }
 
 func TestHeapAgainstSorting(t *testing.T) {
-	var h heap[*item]
+	var h delays
 	againstSorting(t, 100, func(i int, due time.Duration) *item {
 		return &item{rank: rank{root: uint64(i)}, past: past{due: due}}
 	},
-		h.push, h.removeAt, func() (*item, int) { return h.s[0], len(h.s) },
-		func(it *item) int { return it.at }, func(x, y *item) bool { return x.before(y) })
+		func(it *item) { heap.Push(&h, it) }, func(i int) { heap.Remove(&h, i) },
+		func() (*item, int) { return h[0], len(h) }, func(it *item) int { return it.at },
+		func(x, y *item) bool { return x.due < y.due || x.due == y.due && x.rank.less(&y.rank) })
 }
 
 func TestDeadlinesAgainstSorting(t *testing.T) {

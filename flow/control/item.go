@@ -3,6 +3,7 @@
 package control
 
 import (
+	"container/heap"
 	"math/bits"
 	"slices"
 	"time"
@@ -123,6 +124,21 @@ func (r *rank) piece(i, n uint32, seq uint64) rank {
 	return p
 }
 
+// itemRef refers to an item. Since the memory of items is reused, it may be another item by now. It
+// is still the same item if its seq equals seq.
+type itemRef struct {
+	item *item
+	seq  uint64
+}
+
+func (it *item) ref() itemRef { return itemRef{it, it.seq} }
+
+// isOpen reports whether the item has not settled, and is not being cut or dead-lettered.
+func (r itemRef) isOpen() bool {
+	it := r.item
+	return it.seq == r.seq && it.state != isFree && it.state != isDone && it.state != isPending
+}
+
 func (it *item) keyed() bool { return len(it.nodes) > 0 }
 
 // isolated reports whether the item may go to any free lane: it has no keys, no lane has failed it
@@ -133,24 +149,14 @@ func (it *item) isolated() bool {
 
 // runsAt reports whether an attempt of the item at l is not concluded.
 func (it *item) runsAt(l *lane) bool {
-	for _, a := range it.running {
-		if a.lane == l {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(it.running, func(a *attempt) bool { return a.lane == l })
 }
 
 func (it *item) failedAt(l *lane) bool { return slices.Contains(it.tried, l.num) }
 
 // awaited reports whether the item has a running attempt that is not overdue.
 func (it *item) awaited() bool {
-	for _, a := range it.running {
-		if !a.overdue {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(it.running, func(a *attempt) bool { return !a.overdue })
 }
 
 func (it *item) drop(a *attempt) {
@@ -219,7 +225,7 @@ func (b *backlog) leave(it *item) {
 	case inRedo:
 		b.queueOf(it).remove(it)
 	case inDelay:
-		b.delayed.removeAt(it.at)
+		heap.Remove(&b.delayed, it.at)
 	case inSuspects:
 		b.suspects.remove(it)
 	}

@@ -13,11 +13,10 @@ type lane struct {
 	limits Limits
 	win    windowGate
 
-	inFlight     int // attempts with a running Deliver
-	inFlightCost float64
-	places       int  // further items that it may take now
-	ready        bool // its breaker needs a probe now
-	open         bool // up, and neither breaker nor throttle is shut
+	running load // attempts with a running Deliver
+	places  int  // further items that it may take now
+	ready   bool // its breaker needs a probe now
+	open    bool // up, and neither breaker nor throttle is shut
 
 	onTime onTimeAttempts
 	level  level
@@ -65,12 +64,7 @@ func (r *orderedRun) concluded() bool { return r.oldest == nil }
 
 // nextRunGate is shut while an Ordered lane has failed an item and waits for it, because the next
 // run of the lane (see [orderedRun]) must begin with this item.
-type nextRunGate struct {
-	fixed
-	run *orderedRun
-}
-
-func (g *nextRunGate) name() string { return gateOrder }
+type nextRunGate struct{ run *orderedRun }
 
 func (g *nextRunGate) room(time.Duration) int {
 	if g.run.first != nil {
@@ -83,13 +77,14 @@ type laneStats struct{ delivered, failed, timedOut, throttled, late uint64 }
 
 // fill copies the counts into s.
 func (c *laneStats) fill(s *LaneStatus) {
-	s.Delivered, s.Failed, s.TimedOut, s.ThrottledN, s.Late = c.delivered, c.failed, c.timedOut, c.throttled, c.late
+	s.Delivered, s.Failed, s.TimedOut, s.ThrottledN, s.Late = c.delivered, c.failed, c.timedOut,
+		c.throttled, c.late
 }
 
 // reorder applies a change of Limits.Ordered if l has no running attempts, because a running
 // attempt keeps the rules under which it started.
 func (l *lane) reorder() {
-	if l.inFlight == 0 && l.run.concluded() {
+	if l.running.n == 0 && l.run.concluded() {
 		l.limits.Ordered = l.wantOrdered
 	}
 }

@@ -29,7 +29,7 @@ type lanes struct {
 	opened  int // lanes with an open breaker
 	firsts  int // Ordered lanes that wait for the first item of their next run
 	global  global
-	standby standby
+	standby int     // lanes with a higher Limits.Standby take no items
 	probes  []*lane // lanes with a window narrowed to measure, oldest first
 	uptime  uptime
 
@@ -157,7 +157,7 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 	limits.InFlight = max(0, limits.InFlight)
 	i, found := ls.find(num)
 	if !found {
-		l := &lane{num: num, at: -1, hard: slots{label: gateLimit}}
+		l := &lane{num: num, at: -1}
 		l.win = newWindowGate(ls.cfg.Window.New(), &l.est, &ls.load)
 		ls.addLaneGates(l)
 		ls.all = slices.Insert(ls.all, i, l)
@@ -221,7 +221,7 @@ func (ls *lanes) remove(num int32) {
 
 // prune removes a lane that is down, if its last attempt has been concluded.
 func (ls *lanes) prune(l *lane) {
-	if l.at >= 0 || l.inFlight > 0 || !l.run.concluded() {
+	if l.at >= 0 || l.running.n > 0 || !l.run.concluded() {
 		return
 	}
 	if i, found := ls.find(l.num); found && ls.all[i] == l {
@@ -275,7 +275,7 @@ func (ls *lanes) updateRoom(l *lane) {
 	c := &ls.cands[l.at]
 	c.Free, c.Full = places > 0, full
 	c.LastAnswer, c.LastStart = l.lastAnswer, l.lastStart
-	c.InFlight, c.Work = l.win.load.n, (l.inFlightCost-l.hanging.excluded.cost)/l.win.widening()
+	c.InFlight, c.Work = l.win.load.n, (l.running.cost-l.hanging.excluded.cost)/l.win.widening()
 	if !l.est.known && l.win.starter != nil { // dispatch chooses unknown lanes only if nothing is in flight there
 		c.InFlight /= 1 + l.est.missed
 	}

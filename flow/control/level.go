@@ -233,10 +233,7 @@ func (v *level) started(a *attempt) {
 }
 
 // levelGate is the gate that leaves room up to the level of its lane.
-type levelGate struct {
-	fixed
-	lane *lane
-}
+type levelGate struct{ lane *lane }
 
 func newLevelGate(_ *lanes, l *lane) gate {
 	if l.win.starter == nil {

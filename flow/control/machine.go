@@ -3,6 +3,8 @@
 package control
 
 import (
+	"cmp"
+	"container/heap"
 	"errors"
 	"fmt"
 	"math"
@@ -91,45 +93,24 @@ func New(c Config) (*Machine, error) {
 		return nil, fmt.Errorf("flow control: %d items ahead: want 1 to %d, or 0 for %d", c.Ahead,
 			maxAhead, defaultAhead)
 	}
-	if c.Ahead == 0 {
-		c.Ahead = defaultAhead
-	}
-	if c.Window == nil {
-		c.Window = window.Linear{}
-	}
-	if err := c.Window.Validate(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if c.Dispatch == nil {
-		c.Dispatch = dispatch.LeastCompletion{}
-	}
 	if err := errors.Join(backoff.Validate(c.Retry), backoff.Validate(c.Breaker.Probe)); err != nil {
 		return nil, fmt.Errorf("flow control: Retry or Breaker.Probe: %w", err)
 	}
+	c.Ahead = cmp.Or(c.Ahead, defaultAhead)
+	c.Window = cmp.Or[window.Algorithm](c.Window, window.Linear{})
+	c.Dispatch = cmp.Or[dispatch.Policy](c.Dispatch, dispatch.LeastCompletion{})
 	c.Timeout = min(c.Timeout, maxWait)
 	if c.Retry == nil {
 		c.Retry = backoff.Exponential(retryBase, 2, maxRetryWait).Full()
 	}
-	if c.Breaker.Failures == 0 {
-		c.Breaker.Failures = defaultFailures
-	}
-	var err error
-	if c.Budget, err = c.Budget.withDefaults(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if c.Poison, err = c.Poison.withDefaults(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if c.Waiting, err = c.Waiting.withDefaults(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if err = c.End.validate(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if c.Hedge, err = c.Hedge.withDefaults(); err != nil {
-		return nil, fmt.Errorf("flow control: %w", err)
-	}
-	if err = errors.Join(c.Limit.validate(), c.LaneLimit.validate()); err != nil {
+	c.Breaker.Failures = cmp.Or(c.Breaker.Failures, defaultFailures)
+	var budget, poison, waiting, hedge error
+	c.Budget, budget = c.Budget.withDefaults()
+	c.Poison, poison = c.Poison.withDefaults()
+	c.Waiting, waiting = c.Waiting.withDefaults()
+	c.Hedge, hedge = c.Hedge.withDefaults()
+	limits := errors.Join(c.Limit.validate(), c.LaneLimit.validate())
+	if err := cmp.Or(c.Window.Validate(), budget, poison, waiting, c.End.validate(), hedge, limits); err != nil {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
 	src := rand.NewPCG(c.Seed, seedStream)
@@ -206,9 +187,8 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 // group), in which half of the lanes pause, if its time is over. It updates the lanes if a gate may
 // have opened.
 func (m *Machine) passTime() {
-	for len(m.backlog.delayed.s) > 0 && m.backlog.delayed.s[0].due <= m.now {
-		it := m.backlog.delayed.s[0]
-		m.backlog.delayed.removeAt(it.at)
+	for len(m.backlog.delayed) > 0 && m.backlog.delayed[0].due <= m.now {
+		it := heap.Pop(&m.backlog.delayed).(*item)
 		m.backlog.waitForLane(it)
 	}
 	if m.group.phase != noPhase && m.now >= m.group.ends {
@@ -233,7 +213,7 @@ func (m *Machine) findGate() {
 		m.lanes.timer.add(m.now, m.group.ends)
 	}
 	for _, l := range m.lanes.up {
-		for _, g := range l.gates.all {
+		for _, g := range l.gates.timed {
 			if at, ok := g.next(m.now); ok {
 				m.lanes.timer.add(m.now, at)
 			}
@@ -253,7 +233,7 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 	if o := m.attempts.overdue; len(o) > 0 {
 		earlier(o[0].at, true)
 	}
-	if w := m.backlog.delayed.s; len(w) > 0 {
+	if w := m.backlog.delayed; len(w) > 0 {
 		earlier(w[0].due, true)
 	}
 	earlier(m.backlog.retrying.deferred.next())
@@ -294,7 +274,7 @@ func (m *Machine) Room() bool {
 		fresh < m.cfg.Ahead {
 		return true
 	}
-	return fresh < min(m.lanes.places, max(m.group.room(), 0))+m.lanes.ready
+	return fresh < min(m.lanes.places, m.group.room())+m.lanes.ready
 }
 
 // Idle reports whether the machine has no unsettled item: none waits, is in flight, or is being cut

@@ -2,7 +2,10 @@
 
 package control
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Poison configures when an item, and not its workers, is to blame. The zero value means the
 // defaults.
@@ -34,12 +37,8 @@ func (p Poison) withDefaults() (Poison, error) {
 	if p.Deaths > maxPoison || p.Failures > maxPoison {
 		return p, fmt.Errorf("poison after %d deaths or %d failures: want at most %d", p.Deaths, p.Failures, maxPoison)
 	}
-	if p.Deaths == 0 {
-		p.Deaths = defaultDeaths
-	}
-	if p.Failures == 0 {
-		p.Failures = defaultEvidence
-	}
+	p.Deaths = cmp.Or(p.Deaths, defaultDeaths)
+	p.Failures = cmp.Or(p.Failures, defaultEvidence)
 	return p, nil
 }
 

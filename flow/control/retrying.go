@@ -2,7 +2,10 @@
 
 package control
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Waiting bounds the items that wait for another attempt. While they are below the bound, they do
 // not keep the machine from requesting new items. The zero value means the defaults.
@@ -18,9 +21,7 @@ func (w Waiting) withDefaults() (Waiting, error) {
 		return w, fmt.Errorf("%v cost and %d bytes that may wait for a retry: want positive "+
 			"numbers, or 0 for the default", w.Cost, w.Bytes)
 	}
-	if w.Cost == 0 {
-		w.Cost = defaultWaiting
-	}
+	w.Cost = cmp.Or(w.Cost, defaultWaiting)
 	return w, nil
 }
 

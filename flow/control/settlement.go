@@ -85,9 +85,7 @@ func (s *settlement) deadLettered(e *Event, out []Command) []Command {
 		return out
 	}
 	delete(s.pending, e.Seq)
-	out = append(out, Command{Kind: Settle, Seq: it.seq, Lane: -1, Number: it.number})
-	s.settle(it)
-	return out
+	return s.settle(it, 0, -1, out)
 }
 
 // expectPieces prepares the item of attempt a for n Piece events, which must follow. The attempt
@@ -124,7 +122,7 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 		if p.by != nil {
 			p.by.held = append(p.by.held, it)
 		} else {
-			out = s.settlePiece(it, out)
+			out = s.settle(it, it.cut.byID, it.cut.byLane, out)
 		}
 	case Rejected:
 		it.state = isPending
@@ -159,18 +157,12 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 	return out
 }
 
-func (s *settlement) settlePiece(it *item, out []Command) []Command {
-	out = append(out, Command{Kind: Settle, Seq: it.seq, ID: it.cut.byID, Lane: it.cut.byLane, Number: it.number})
-	s.settle(it)
-	return out
-}
-
 // settlePieces is called when the outcome of attempt a, a Split, takes effect. It settles the
 // delivered pieces of the Split that the machine has already got by Piece events. Later pieces
 // settle when their events arrive.
 func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 	for _, it := range a.held {
-		out = s.settlePiece(it, out)
+		out = s.settle(it, it.cut.byID, it.cut.byLane, out)
 	}
 	clear(a.held)
 	a.held = a.held[:0]
@@ -182,11 +174,8 @@ func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 
 // deliver settles the item as delivered by attempt a, unless it is settled already.
 func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
-	if it.state == isDone {
-		s.counts.duplicates++
-		return out
-	}
-	if it.state == isPending { // being cut or dead-lettered, which cannot be stopped
+	// An item that is being cut or dead-lettered cannot be stopped.
+	if it.state == isDone || it.state == isPending {
 		s.counts.duplicates++
 		return out
 	}
@@ -197,12 +186,7 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 			s.lanes.all[i].failures.goodFailed++
 		}
 	}
-	out = append(out, Command{})
-	c := &out[len(out)-1]
-	c.Kind, c.Seq, c.ID, c.Lane, c.Number = Settle, it.seq, a.id, a.lane.num, it.number
-	out = s.cancelOthers(a, out)
-	s.settle(it)
-	return out
+	return s.cancelOthers(a, s.settle(it, a.id, a.lane.num, out))
 }
 
 // cancelOthers cancels the other running attempts of an item that attempt a has just settled.
@@ -218,9 +202,14 @@ func (s *settlement) cancelOthers(a *attempt, out []Command) []Command {
 	return out
 }
 
-// settle counts the item as settled and removes it from the sequence.
-func (s *settlement) settle(it *item) {
+// settle counts the item as settled and removes it from the sequence. The parameters id and lane
+// name the attempt that delivered it; they are 0 and -1 if none did.
+func (s *settlement) settle(it *item, id uint64, lane int32, out []Command) []Command {
 	s.counts.settled++
 	s.replay.settle(it)
+	out = append(out, Command{})
+	c := &out[len(out)-1]
+	c.Kind, c.Seq, c.ID, c.Lane, c.Number = Settle, it.seq, id, lane, it.number
 	s.backlog.finish(it)
+	return out
 }

@@ -108,14 +108,6 @@ type counts struct {
 	hedged       uint64 // hedges, part of redeliveries
 }
 
-// started counts an attempt, the nth of its item.
-func (c *counts) started(n uint32) {
-	c.sent++
-	if n > 1 {
-		c.redeliveries++
-	}
-}
-
 // Lane returns a snapshot of one lane. It returns false if the lane is not up and has no attempts
 // in flight.
 func (m *Machine) Lane(num int32) (LaneStatus, bool) {
@@ -130,7 +122,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	s := LaneStatus{
 		Lane: l.num, Up: l.at >= 0,
 		State: l.win.State(), Reason: l.win.Reason(), Window: l.win.Limit(),
-		InFlight: l.inFlight, InFlightCost: l.inFlightCost, Hanging: l.onTime.hanging(),
+		InFlight: l.running.n, InFlightCost: l.running.cost, Hanging: l.onTime.hanging(),
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.attempts.rto(l),
 		Rate: l.limit.paced(m.now), Streak: l.br.streak,
 	}

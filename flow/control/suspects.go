@@ -2,7 +2,10 @@
 
 package control
 
-import "time"
+import (
+	"container/heap"
+	"time"
+)
 
 // suspects holds the suspects: items that fail although their workers deliver others. Each waits as
 // configured by Config.Retry before each further attempt, and its attempts do not count against the
@@ -14,13 +17,13 @@ import "time"
 // suspect by mistake is delivered soon. The other attempts are for the suspects in the order of
 // their due times.
 type suspects struct {
-	waiting       [suspectClasses]heap[*item] // by number of failures, at most 15
+	waiting       [suspectClasses]delays // by number of failures, at most 15
 	n             int
 	allowed       float64 // seconds that attempts of suspects may still take
 	typical       float64 // mean seconds of an attempt
 	running       int
 	leastEvidence bool // the next attempt is for the item with the least evidence
-	toGiveUp      []itemToGiveUp
+	toGiveUp      []itemRef
 	unsettled     int // suspects that have not settled
 }
 
@@ -34,12 +37,12 @@ const (
 
 func (q *suspects) add(it *item) {
 	it.account.class = uint8(min(it.account.failures, suspectClasses-1))
-	q.waiting[it.account.class].push(it)
+	heap.Push(&q.waiting[it.account.class], it)
 	q.n++
 }
 
 func (q *suspects) remove(it *item) {
-	q.waiting[it.account.class].removeAt(it.at)
+	heap.Remove(&q.waiting[it.account.class], it.at)
 	q.n--
 }
 
@@ -51,7 +54,7 @@ func (q *suspects) next(now time.Duration) (at time.Duration, ok bool) {
 		return 0, false
 	}
 	for i := range q.waiting {
-		if s := q.waiting[i].s; len(s) > 0 && s[0].due > now && (!ok || s[0].due < at) {
+		if s := q.waiting[i]; len(s) > 0 && s[0].due > now && (!ok || s[0].due < at) {
 			at, ok = s[0].due, true
 		}
 	}
@@ -62,7 +65,7 @@ func (q *suspects) next(now time.Duration) (at time.Duration, ok bool) {
 // least evidence against it. It returns nil if none is due.
 func (q *suspects) pick(now time.Duration, fewest bool) (it *item) {
 	for i := range q.waiting {
-		s := q.waiting[i].s
+		s := q.waiting[i]
 		if len(s) == 0 || s[0].due > now || it != nil && s[0].due >= it.due {
 			continue
 		}
@@ -116,8 +119,8 @@ func (d *dispatcher) sendSuspects(out []Command) []Command {
 	q := &d.backlog.suspects
 	if d.cfg.Poison.Refuse {
 		for i := range q.waiting {
-			for len(q.waiting[i].s) > 0 {
-				it := q.waiting[i].s[0]
+			for len(q.waiting[i]) > 0 {
+				it := q.waiting[i][0]
 				out = d.settlement.carryOutDecision(it, d.settlement.refuseAsPoison(it, out))
 			}
 		}

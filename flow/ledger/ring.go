@@ -2,7 +2,10 @@
 
 package ledger
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // entry is one range between the watermark and the tail. It begins at the end of the previous one.
 type entry struct {
@@ -55,16 +58,7 @@ func (r *ring) at(i int) *entry { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
 
 // find returns the index of the first entry that ends after p, or n if there is none.
 func (r *ring) find(p Position) int {
-	lo, hi := 0, r.n
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if r.at(mid).to.Compare(p) > 0 {
-			hi = mid
-		} else {
-			lo = mid + 1
-		}
-	}
-	return lo
+	return sort.Search(r.n, func(i int) bool { return r.at(i).to.Compare(p) > 0 })
 }
 
 func (r *ring) push(e entry) {

@@ -37,9 +37,7 @@ func (c Credit) Validate() error { return validRange("credit", 0, c.Max) }
 
 // New returns a window for one worker.
 func (c Credit) New() Window {
-	initial, top := filledRange(0, c.Max)
-	w := &credit{queueWindow: queueWindow{newDelay(initial, top, true)}}
-	return w
+	return &credit{queueWindow: queueWindow{newDelay(0, c.Max, queueCut)}}
 }
 
 // minLease is the minimum validity of an advertisement.
@@ -152,7 +150,7 @@ func (c *credit) OnSample(s Sample) {
 	s.Limited = s.Limited && s.ahead() >= math.Floor(c.w)
 	before := c.w
 	c.queueWindow.OnSample(s)
-	if v := &c.verdict; c.round.n == 0 && !c.start && v.cause == roundEnded && v.before == before {
+	if v := &c.verdict; c.round.n == 0 && !c.startup.on && v.cause == roundEnded && v.before == before {
 		// The credit may allow more batches in flight than the window's own estimate. Then raise
 		// the estimate to the number in flight, less the waiting batches above the upper bound of
 		// the queue. A window of Queue would allow that many.

@@ -9,14 +9,11 @@ import (
 
 // delay is the common part of the windows of Queue, AIMD, Credit and Rate. It collects samples in
 // rounds. At the end of each round a verdict decides whether the window grows, shrinks or keeps its
-// size. delay holds the current round, the round trip of the drained worker (a worker without a
-// queue), the start-up, and the figures of the last verdict. The field w is the window in batches.
-// Times are in seconds.
+// size.
 type delay struct {
-	w, top         float64
-	start          bool // see startup
+	adaptive
+	cut            float64 // smallest share of the window that the failures of one round leave
 	startup        startup
-	round          round
 	inFlight       float64 // mean number in flight when the batches of the last round were sent
 	empty          int     // consecutive rounds with almost nothing queued behind a full window
 	unsmoothed     bool    // do not smooth the next round with earlier ones
@@ -25,9 +22,6 @@ type delay struct {
 	noGrowthRounds int     // rounds during which the window must not grow
 	measured       bool    // the start-up set noGrowthRounds, after it measured the level
 	samplesNeeded  float64 // samples that complete the round
-	base           base
-	state          State
-	verdict        verdict
 	hanging        struct {
 		lost      int     // attempts in flight that are probably lost
 		uncertain float64 // Sample.Uncertain of the last sample
@@ -38,7 +32,6 @@ type delay struct {
 	floor        float64       // lower bound of this round's narrowing
 	windowBefore float64       // window that a late ack restores; 0 if none
 	last         time.Duration // time of the last sample
-	since        time.Duration // samples sent earlier do not reflect the current window
 	startBefore  bool          // windowBefore was the window of a start-up, which is restored too
 }
 
@@ -68,27 +61,18 @@ const (
 	pause = 10 * time.Second
 )
 
-func newDelay(initial, top int, start bool) delay {
-	return delay{w: float64(initial), top: float64(top), start: start,
-		samplesNeeded: max(2, float64(initial))}
+func newDelay(initial, top int, cut float64) delay {
+	a := newAdaptive(initial, top)
+	return delay{adaptive: a, cut: cut, startup: startup{on: true}, samplesNeeded: max(2, a.w)}
 }
 
-func (d *delay) Limit() float64 {
-	if d.base.probing {
-		return d.base.narrow
-	}
-	return d.w
-}
 func (d *delay) Batches() bool             { return false }
-func (d *delay) Epoch() uint32             { return d.base.epoch }
-func (d *delay) Probing() bool             { return d.base.probing }
-func (d *delay) Base() time.Duration       { return seconds(d.base.value) }
 func (d *delay) EndProbe(time.Duration)    { d.base.end(); d.nextRound() }
 func (d *delay) Discard(now time.Duration) { d.nextRound(); d.since = now }
 
 // ProbeWithin returns 0 in the start-up, which a probe would disturb.
 func (d *delay) ProbeWithin() time.Duration {
-	if d.start {
+	if d.startup.on {
 		return 0
 	}
 	within := d.base.probeWithin()
@@ -96,13 +80,6 @@ func (d *delay) ProbeWithin() time.Duration {
 		within += time.Duration(uncertainProbes * d.hanging.uncertain * float64(within))
 	}
 	return within
-}
-
-func (d *delay) State() State {
-	if d.base.probing {
-		return Probing
-	}
-	return d.state
 }
 
 // bdp returns the number of batches in flight that do not wait in the worker's queue (the
@@ -126,7 +103,7 @@ func (d *delay) nextRound() {
 	d.narrowed = false
 	d.startup.early = 0
 	d.samplesNeeded = max(2, d.w)
-	if !d.start {
+	if !d.startup.on {
 		d.samplesNeeded = max(minRound, min(d.w, maxRound))
 		if d.base.short && !d.base.steady() {
 			d.samplesNeeded = maxRound
@@ -150,7 +127,7 @@ func (d *delay) sample(s *Sample) bool {
 	}
 	d.last = s.Now
 	x, before, probing := s.normal(), d.base.value, d.base.probing
-	if d.base.sample(s, x, d.start) {
+	if d.base.sample(s, x, d.startup.on) {
 		if !d.base.probing {
 			if probing {
 				d.probeEnded(before)
@@ -170,7 +147,7 @@ func (d *delay) sample(s *Sample) bool {
 		d.base.waits.add(x/d.base.value, x)
 	}
 	d.hanging.lost, d.hanging.uncertain = s.PresumedLost, s.Uncertain
-	if d.start {
+	if d.startup.on {
 		return d.starting(s, x)
 	}
 	return float64(d.round.n) >= d.samplesNeeded
@@ -192,7 +169,7 @@ func (d *delay) mayBeDropping() bool {
 func (d *delay) endRound() *verdict {
 	v := &d.verdict
 	*v = verdict{cause: roundEnded, before: d.w, limited: d.round.usedToLimit()}
-	if d.start || d.unsmoothed { // the state before the window changed is not relevant
+	if d.startup.on || d.unsmoothed { // the state before the window changed is not relevant
 		d.round.smoothed, d.unsmoothed = 0, false
 	}
 	weighs, moved := d.usesWeights(), false
@@ -209,7 +186,7 @@ func (d *delay) endRound() *verdict {
 	d.inFlight = d.round.inFlight / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
 		d.base.zone(d.inFlight))
-	if d.hanging.uncertain > 0 && !d.start {
+	if d.hanging.uncertain > 0 && !d.startup.on {
 		extra := uncertainErrors * math.Sqrt(d.inFlight*d.hanging.uncertain)
 		v.low += extra
 		v.high += extra
@@ -283,23 +260,26 @@ func (d *delay) undoUselessStep(v *verdict, now time.Duration) bool {
 	return true
 }
 
-// narrow narrows the window after a failure. A timeout multiplies the window by share, at most once
+func (d *delay) OnTimeout(now time.Duration, _ float64) { d.narrow(now, timedOut) }
+func (d *delay) OnNack(now time.Duration, _ float64)    { d.narrow(now, nacked) }
+
+// narrow narrows the window after a failure. A timeout multiplies the window by d.cut, at most once
 // per round. But if the worker seems to drop batches, a timeout narrows the window to the number of
 // batches that do not wait in the worker's queue.
 //
 // A nack narrows the window by one batch. All nacks of a round together narrow it no more than a
-// timeout. Example: with a window of 10 and a share of 0.5, three nacks leave 7, and eight nacks
+// timeout. Example: with a window of 10 and a cut of 0.5, three nacks leave 7, and eight nacks
 // leave 5. So if a receiver refuses work beyond a limit, the window that remains after the nacks is
 // that limit.
-func (d *delay) narrow(now time.Duration, c cause, share float64) {
+func (d *delay) narrow(now time.Duration, c cause) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
-	starting := d.start
-	d.start, d.step = false, 0
+	starting := d.startup.on
+	d.startup.on, d.step = false, 0
 	if !d.narrowed {
 		d.nextRound()
 		d.since = now
-		d.narrowed, d.floor, d.windowBefore = true, max(1, d.w*share), 0
+		d.narrowed, d.floor, d.windowBefore = true, max(1, d.w*d.cut), 0
 		if c == timedOut {
 			d.windowBefore, d.startBefore = d.w, starting
 			if d.hanging.lost > 0 { // later batches were delivered: the worker drops the excess
@@ -320,11 +300,8 @@ func (d *delay) Refused(now time.Duration, level float64) {
 	if d.w <= level {
 		return
 	}
-	d.verdict = verdict{cause: refused, before: d.w}
-	d.w = max(1, level)
-	d.verdict.after = d.w
-	d.state = Busy
-	d.start, d.step, d.windowBefore = false, 0, 0
+	d.move(refused, max(1, level), Busy)
+	d.startup.on, d.step, d.windowBefore = false, 0, 0
 	d.nextRound()
 	d.since = now
 }
@@ -334,29 +311,23 @@ func (d *delay) OnUndo(time.Duration) {
 		d.windowBefore = 0
 		return
 	}
-	d.verdict = verdict{cause: undone, before: d.w}
-	d.w = min(max(d.w, d.windowBefore), d.top)
-	d.windowBefore, d.start = 0, d.start || d.startBefore
-	d.verdict.after = d.w
-	d.state = Normal
+	d.move(undone, min(max(d.w, d.windowBefore), d.top), Normal)
+	d.windowBefore, d.startup.on = 0, d.startup.on || d.startBefore
 }
 
 func (d *delay) Reset(time.Duration) {
-	d.verdict = verdict{cause: restarted, before: d.w, after: 1}
-	d.w, d.windowBefore, d.state = 1, 0, Unknown
-	d.start, d.startup, d.empty, d.hanging.lost = true, startup{}, 0, 0
-	d.step, d.noGrowthRounds = 0, 0
+	d.move(restarted, 1, Unknown)
+	d.startup, d.empty, d.hanging.lost = startup{on: true}, 0, 0
+	d.step, d.noGrowthRounds, d.windowBefore = 0, 0, 0
 	d.base.restart()
 	d.round = round{}
 	d.nextRound()
 }
 
 func (d *delay) Reason() string {
-	if d.base.probing {
-		return d.base.reason()
+	reason := d.adaptive.Reason()
+	if d.startup.on && !d.base.probing && d.verdict.cause == roundEnded {
+		reason += "; start-up: it is widened quickly until something queues"
 	}
-	if d.start && d.verdict.cause == roundEnded {
-		return d.verdict.reason() + "; start-up: it is widened quickly until something queues"
-	}
-	return d.verdict.reason()
+	return reason
 }

@@ -3,6 +3,7 @@
 package window
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -26,10 +27,7 @@ func (f Fixed) Validate() error {
 
 // New returns a window of f's size.
 func (f Fixed) New() Window {
-	if f.Size == 0 {
-		f.Size = 4
-	}
-	return &fixed{size: float64(f.Size)}
+	return &fixed{size: float64(cmp.Or(f.Size, 4))}
 }
 
 // maxSize bounds the maximum of every window.

@@ -51,14 +51,9 @@ func (l Linear) Most() int { return l.Max }
 
 // Validate returns an error if l is invalid.
 func (l Linear) Validate() error {
-	l = l.filled()
-	switch {
-	case l.Max < 1 || l.Max > maxSize:
-		return fmt.Errorf("linear window with a maximum of %d batches: want 1 to %d", l.Max,
-			maxSize)
-	case l.Initial < 1 || l.Initial > l.Max:
-		return fmt.Errorf("linear window that begins at %d batches: want 1 to its maximum, %d",
-			l.Initial, l.Max)
+	switch err := validRange("linear", l.Initial, l.Max); {
+	case err != nil:
+		return err
 	case l.Threshold < 0:
 		return fmt.Errorf("linear window with a threshold of %v: want a positive one, "+
 			"or 0 to measure it", l.Threshold)
@@ -68,53 +63,21 @@ func (l Linear) Validate() error {
 	return nil
 }
 
-func (l Linear) filled() Linear {
-	if l.Initial == 0 {
-		l.Initial = 1
-	}
-	if l.Max == 0 {
-		l.Max = 1000
-	}
-	return l
-}
-
 // New returns a window for one worker.
 func (l Linear) New() Window {
-	l = l.filled()
-	return &linear{cfg: l, w: float64(l.Initial)}
+	return &linear{cfg: l, adaptive: newAdaptive(l.Initial, l.Max)}
 }
 
-// linear is one worker's window. Times are in seconds.
+// linear is one worker's window.
 type linear struct {
+	adaptive
 	cfg      Linear
-	w        float64
-	round    round
-	base     base
-	state    State
-	verdict  verdict
-	since    time.Duration // samples sent earlier are ignored
-	undoable int           // steps taken for timeouts, which a late ack may still undo
+	undoable int // steps taken for timeouts, which a late ack may still undo
 }
 
-func (l *linear) Limit() float64 {
-	if l.base.probing {
-		return l.base.narrow
-	}
-	return l.w
-}
 func (l *linear) Batches() bool              { return true }
-func (l *linear) Epoch() uint32              { return l.base.epoch }
-func (l *linear) Probing() bool              { return l.base.probing }
-func (l *linear) Base() time.Duration        { return seconds(l.base.value) }
 func (l *linear) EndProbe(now time.Duration) { l.base.end(); l.round.begin() }
 func (l *linear) Discard(now time.Duration)  { l.round.begin(); l.since = now }
-
-func (l *linear) State() State {
-	if l.base.probing {
-		return Probing
-	}
-	return l.state
-}
 
 func (l *linear) OnSample(s Sample) {
 	if s.Late {
@@ -169,7 +132,7 @@ func (l *linear) step(slow, normal, limited bool) {
 	case normal:
 		l.state = Normal
 		if limited {
-			l.w = min(l.w+1, float64(l.cfg.Max))
+			l.w = min(l.w+1, l.top)
 		}
 	default:
 		l.state = Normal
@@ -177,15 +140,10 @@ func (l *linear) step(slow, normal, limited bool) {
 }
 
 func (l *linear) narrow(c cause) {
-	l.verdict = verdict{cause: c, before: l.w}
-	if l.w > 1 {
-		l.w--
-		if c == timedOut {
-			l.undoable++
-		}
+	if l.w > 1 && c == timedOut {
+		l.undoable++
 	}
-	l.verdict.after = l.w
-	l.state = Busy
+	l.move(c, max(1, l.w-1), Busy)
 	l.round.begin()
 }
 
@@ -197,15 +155,12 @@ func (l *linear) OnUndo(time.Duration) {
 		return
 	}
 	l.undoable--
-	l.verdict = verdict{cause: undone, before: l.w}
-	l.w = min(l.w+1, float64(l.cfg.Max))
-	l.verdict.after = l.w
-	l.state = Normal
+	l.move(undone, min(l.w+1, l.top), Normal)
 }
 
 func (l *linear) Reset(time.Duration) {
-	l.verdict = verdict{cause: restarted, before: l.w, after: 1}
-	l.w, l.undoable, l.state = 1, 0, Unknown
+	l.move(restarted, 1, Unknown)
+	l.undoable = 0
 	l.base.restart()
 	l.round = round{}
 }
@@ -223,11 +178,4 @@ func (l *linear) BeginProbe(time.Duration) {
 		bdp = l.w * min(1, l.base.value/m)
 	}
 	l.base.begin(l.base.narrowed(bdp))
-}
-
-func (l *linear) Reason() string {
-	if l.base.probing {
-		return l.base.reason()
-	}
-	return l.verdict.reason()
 }

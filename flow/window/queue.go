@@ -2,11 +2,6 @@
 
 package window
 
-import (
-	"fmt"
-	"time"
-)
-
 // Queue is the window for receivers that do not report their capacity. It keeps a few batches
 // queued at its worker. Without queued batches, the worker would idle at times. More than a few
 // queued batches would only wait. The zero value is usable.
@@ -45,39 +40,13 @@ func (q Queue) Validate() error { return validRange("queue", q.Initial, q.Max) }
 
 // New returns a window for one worker.
 func (q Queue) New() Window {
-	initial, top := filledRange(q.Initial, q.Max)
-	w := &queueWindow{newDelay(initial, top, true)}
+	w := &queueWindow{newDelay(q.Initial, q.Max, queueCut)}
 	w.base.short = q.Short
 	return w
 }
 
-func validRange(name string, initial, top int) error {
-	initial, top = filledRange(initial, top)
-	switch {
-	case top < 1 || top > maxSize:
-		return fmt.Errorf("%s window with a maximum of %d batches: want 1 to %d", name, top,
-			maxSize)
-	case initial < 1 || initial > top:
-		return fmt.Errorf("%s window that begins at %d batches: want 1 to its maximum, %d", name,
-			initial, top)
-	}
-	return nil
-}
-
-func filledRange(initial, top int) (int, int) {
-	if initial == 0 {
-		initial = 1
-	}
-	if top == 0 {
-		top = 1000
-	}
-	return initial, top
-}
-
 type queueWindow struct{ delay }
 
-// queueCut is the smallest share of the window that the failures of one round leave, unless the
-// worker drops batches (see [delay.narrow]).
 const queueCut = 0.5
 
 func (q *queueWindow) OnSample(s Sample) {
@@ -86,7 +55,7 @@ func (q *queueWindow) OnSample(s Sample) {
 	}
 	v := q.endRound()
 	switch {
-	case q.start:
+	case q.startup.on:
 		q.started(v, s.Now)
 	case q.undoUselessStep(v, s.Now):
 	case v.queue > 2*v.high+1:
@@ -102,9 +71,6 @@ func (q *queueWindow) OnSample(s Sample) {
 	v.after = q.w
 	q.nextRound()
 }
-
-func (q *queueWindow) OnTimeout(now time.Duration, _ float64) { q.narrow(now, timedOut, queueCut) }
-func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.narrow(now, nacked, queueCut) }
 
 // AIMD is the window for receivers that are shared with unknown senders. It adds one batch per
 // round while the worker is not full. If the worker is full or a batch times out, it removes a
@@ -127,9 +93,7 @@ func (a AIMD) Validate() error { return validRange("aimd", a.Initial, a.Max) }
 
 // New returns a window for one worker.
 func (a AIMD) New() Window {
-	initial, top := filledRange(a.Initial, a.Max)
-	w := &aimd{newDelay(initial, top, true)}
-	return w
+	return &aimd{newDelay(a.Initial, a.Max, aimdCut)}
 }
 
 type aimd struct{ delay }
@@ -142,7 +106,7 @@ func (a *aimd) OnSample(s Sample) {
 	}
 	v := a.endRound()
 	switch {
-	case a.start:
+	case a.startup.on:
 		a.started(v, s.Now)
 	case a.undoUselessStep(v, s.Now):
 	case v.queue > v.high:
@@ -154,6 +118,3 @@ func (a *aimd) OnSample(s Sample) {
 	v.after = a.w
 	a.nextRound()
 }
-
-func (a *aimd) OnTimeout(now time.Duration, _ float64) { a.narrow(now, timedOut, aimdCut) }
-func (a *aimd) OnNack(now time.Duration, _ float64)    { a.narrow(now, nacked, aimdCut) }

@@ -27,9 +27,7 @@ func (r Rate) Validate() error { return validRange("rate", r.Initial, r.Max) }
 
 // New returns a window for one worker.
 func (r Rate) New() Window {
-	initial, top := filledRange(r.Initial, r.Max)
-	w := &rate{delay: newDelay(initial, top, true)}
-	return w
+	return &rate{delay: newDelay(r.Initial, r.Max, rateCut)}
 }
 
 const (
@@ -55,7 +53,7 @@ func (r *rate) OnSample(s Sample) {
 		r.rates[r.next] = x
 		r.next = (r.next + 1) % rateRounds
 	}
-	if r.start {
+	if r.startup.on {
 		r.started(v, s.Now)
 	} else if bw := r.bandwidth(); bw > 0 {
 		r.w = min(max(1, math.Floor(bw*v.base*rateGain+wholeSlack)+rateExtra), r.top)
@@ -80,9 +78,6 @@ func (r *rate) bandwidth() float64 {
 	}
 	return second
 }
-
-func (r *rate) OnTimeout(now time.Duration, _ float64) { r.narrow(now, timedOut, rateCut) }
-func (r *rate) OnNack(now time.Duration, _ float64)    { r.narrow(now, nacked, rateCut) }
 
 func (r *rate) Reset(now time.Duration) {
 	r.delay.Reset(now)

@@ -167,7 +167,7 @@ func (w *waits) endRound() {
 // usesWeights reports whether the weights of round trips (see [waits]), instead of their mean,
 // control the window.
 func (d *delay) usesWeights() bool {
-	return d.base.short && d.base.waits.known() && !d.start && !d.base.steady()
+	return d.base.short && d.base.waits.known() && !d.startup.on && !d.base.steady()
 }
 
 // followSpeed rescales the base if the worker's speed has changed, and reports whether it did so.

@@ -69,7 +69,8 @@ func TestSpeedChangesInTheMiddleOfARound(t *testing.T) {
 		"slower": {4, true}, "a few long calls": {1, false},
 	} {
 		random := rand.New(rand.NewPCG(1, 1))
-		d := newDelay(8, 100, false)
+		d := newDelay(8, 100, queueCut)
+		d.startup.on = false
 		d.base.short, d.base.value, d.inFlight = true, 1, 8
 		for range maxWaits {
 			d.base.waits.probed.add(random.ExpFloat64())

@@ -26,6 +26,7 @@ import (
 // stops for a moment, or if a worker divides its capacity among all batches. Therefore the window
 // continues to grow by a quarter if more batches per second come back than before.
 type startup struct {
+	on      bool
 	fastest float64 // maximum deliveries per second of any round
 	flat    int     // rounds that were hardly faster
 	idle    int     // rounds in which the window was not used up
@@ -74,7 +75,7 @@ const (
 )
 
 // Starting reports whether the window is in its start-up.
-func (d *delay) Starting() bool { return d.start }
+func (d *delay) Starting() bool { return d.startup.on }
 
 // starting adds a sample of the start-up with a normalized round trip of x seconds. It reports
 // whether the round has ended.
@@ -162,7 +163,7 @@ func (d *delay) complete() bool {
 // pace does not vary, an answer soon after the widening belongs to the same burst as the last
 // answer of the previous round. It does not count towards the current round.
 func (d *delay) sentBefore(s *Sample) bool {
-	if !d.start || !d.base.steady() {
+	if !d.startup.on || !d.base.steady() {
 		d.startup.early++
 		return false
 	}
@@ -215,7 +216,7 @@ func (d *delay) started(v *verdict, now time.Duration) {
 	}
 	switch {
 	case full:
-		d.start = false
+		d.startup.on = false
 		d.since = now
 		if calm {
 			d.unsmoothed, d.noGrowthRounds, d.measured = true, d.rounds(startNoGrowth), true
