@@ -286,7 +286,8 @@ func TestAdaptive(t *testing.T) {
 	}
 }
 
-// TestLongestIntervals checks that the longest Duration in a list is not the end of the list.
+// TestLongestIntervals checks that a wait of the longest Duration does not end a Table or a
+// Pattern: their next waits follow.
 func TestLongestIntervals(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy backoff.Policy

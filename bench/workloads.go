@@ -21,7 +21,8 @@ type workload struct {
 	halved                bool        // the quick run uses half of the bytes
 	pairs                 quickOrFull // number of pairs; 0 means the value of the flag -pairs
 	// weight is the relative share of the workload in the time that the flag -within allows. 0
-	// means 1 or, if pairs is 0 and ours is set, 3.
+	// means 1, or 3 if the workload has a run of penstock (ours) and the number of pairs is that of
+	// the flag -pairs.
 	weight float64
 	input  func(e *env) (load.Input, error)
 	// absent returns the reason why the workload cannot be measured on this machine, or "" if it

@@ -141,8 +141,8 @@ func (q *later[K, M, R]) Pop() any {
 // beginning.
 //
 // Probation finds a message that crashes the child. This takes few crashes, because each further
-// crash at least halves the number of messages before it. Example, with the number of messages that
-// the child has:
+// crash at least halves the number of messages that the child gets before the bad one. Example,
+// with the number of messages that the child has:
 //
 //	1024: crash   1: ack   2: ack   4: crash   1: ack   2: crash   1: crash, so it is this one
 type resends[K comparable, M, R any] struct {

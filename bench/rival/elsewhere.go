@@ -12,9 +12,10 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere has the shares by workload. A program was run with the fastest of its settings that
-// lose nothing in a kill. If there are none, it was run with its fastest settings. The exception is
-// flume in w1.
+// Elsewhere has the results of other programs, by workload. A program was run with the fastest
+// of its settings that lose nothing in a kill. If there are none, it was run with its fastest
+// settings. There is one exception: in w1, flume was run with its memory channel, which loses
+// data in a kill.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},
@@ -78,8 +79,9 @@ type Fault struct {
 	Killed           string // kill -9 five times, HTTP, the file is complete from the start
 	// Like Killed, but the file grows by 8 MB/s, and each request takes 100 ms.
 	Live string
-	// The program was not killed, but its receiver was healthy for 5 s and failing for 5 s in turn.
-	// After the two numbers comes the time from the last written line to the last received record.
+	// The program was not killed. Its receiver was healthy for 5 s, then failing for 5 s, and so
+	// on. The numbers of lost and repeated records are followed by the time from the last written
+	// line to the last received record.
 	Flaky string
 }
 

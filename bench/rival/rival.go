@@ -41,8 +41,9 @@ func (j Job) Written() string {
 // Program is another program.
 type Program struct {
 	Name string // in results and in the flag -rival NAME=PATH
-	// Part is a divisor of the input's size: with 4, the program gets a quarter of the input. With
-	// it, a run takes only a few seconds, but the start of the program hardly matters.
+	// Part divides the input of a slow program, so that a run takes only a few seconds. With 4,
+	// the program gets a quarter of the input. The start of the program is still only a small
+	// part of the measured time.
 	Part  int64
 	parts map[string]int64 // used instead of Part, by workload
 	names []string
