@@ -22,7 +22,7 @@ func (e *env) jitter(d time.Duration, from, to float64) time.Duration {
 	return time.Duration(float64(d) * (from + (to-from)*e.rnd.Float64()))
 }
 
-// draw returns the next wait of a policy, whose state it updates. If the policy gives up, its last
+// draw returns the next wait of a policy, and updates its state s. If the policy gives up, its last
 // wait is repeated.
 func (e *env) draw(p backoff.Policy, s *backoff.State) time.Duration {
 	d, next, ok := p.Next(*s, e.src)

@@ -33,7 +33,7 @@ type countingGate interface {
 	ended(a *attempt)
 }
 
-// namedGate is a gate whose name in a [LaneStatus] is not always that in gateKinds.
+// namedGate is a gate that has several names in a [LaneStatus], and not only that in gateKinds.
 type namedGate interface {
 	gate
 	name() string

@@ -150,7 +150,8 @@ func (c *credit) OnSample(s Sample) {
 	s.Limited = s.Limited && s.ahead() >= math.Floor(c.w)
 	before := c.w
 	c.queueWindow.OnSample(s)
-	if v := &c.verdict; c.round.n == 0 && !c.startup.on && v.cause == roundEnded && v.before == before {
+	v := &c.verdict
+	if c.round.n == 0 && !c.startup.on && v.cause == roundEnded && v.before == before {
 		// The credit may allow more batches in flight than the window's own estimate. Then raise
 		// the estimate to the number in flight, less the waiting batches above the upper bound of
 		// the queue. A window of Queue would allow that many.

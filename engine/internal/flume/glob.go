@@ -145,8 +145,8 @@ func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	return []string{front + "*"}, true
 }
 
-// literalGlob returns the glob for a literal text. It writes * as [*], so that two stars are next to
-// each other only if both are wildcards.
+// literalGlob returns the glob for a literal text. It writes * as [*], so that two stars are next
+// to each other only if both are wildcards.
 func literalGlob(runes []rune) string {
 	var b strings.Builder
 	for _, r := range runes {

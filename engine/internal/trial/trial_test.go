@@ -79,7 +79,8 @@ func TestTest(t *testing.T) {
 	c, r := parsed(t, `[{parse: {format: json}}]`, `
   - {name: passes, input: ['{"a":1.0}', {b: {c: [1, null]}}, x], expect: [{a: 1}, {b: {c: [1.0, null]}}], dead: [json]}
   - {name: large numbers, input: ['{"a":9007199254740993}'], expect: [{a: 9007199254740992}]}
-  - {name: larger than int64, input: ['{"a":18446744073709551615}'], expect: [{a: 18446744073709551614}]}
+  - {name: larger than int64, input: ['{"a":18446744073709551615}'],
+     expect: [{a: 18446744073709551614}]}
   - {name: as large, input: ['{"a":18446744073709551615}', '{"a":1e19}', '{"a":-1e3}'],
      expect: [{a: 18446744073709551615}, {a: 10000000000000000000}, {a: -1000}]}
   - {name: field, input: [{a: 1, b: 2}], expect: [{a: 2, c: 3}]}
