@@ -83,10 +83,12 @@ func (p *partition) fills(l stream.BatchLimits) bool {
 	return len(p.fetched) >= l.Records || p.bytes-int64(recordOverhead*len(p.fetched)) >= int64(l.Bytes)
 }
 
-// endFetched reports whether the fetched records reach the end that the partition's log had when
-// the partition was assigned.
-func (p *partition) endFetched() bool {
-	return len(p.fetched) > 0 && p.fetched[len(p.fetched)-1].Offset+1 >= p.end
+// fetchedTo returns the position after the last fetched record, or p.next if there is none.
+func (p *partition) fetchedTo() int64 {
+	if n := len(p.fetched); n > 0 {
+		return p.fetched[n-1].Offset + 1
+	}
+	return p.next
 }
 
 // discard drops the fetched records and returns their size.
@@ -183,12 +185,5 @@ func (p *partition) atEnd() bool {
 	if p.phase == stopped {
 		return true
 	}
-	at := p.next
-	for _, r := range p.above {
-		if r.From.Num > at {
-			break
-		}
-		at = max(at, r.To.Num)
-	}
-	return p.phase == reading && at >= p.end
+	return p.phase == reading && progress{watermark: p.next}.with(p.above).watermark >= p.end
 }
