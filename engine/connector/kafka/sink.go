@@ -59,20 +59,24 @@ const maxBuffered = 64 << 20
 
 // Open implements stream.Sink: it checks that the brokers answer, and that the topic exists if its
 // name is fixed.
-func (s *TopicSink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
-	if _, err := s.check(ctx); err != nil {
-		return err
-	}
-	if s.client, err = s.producer(kgo.AllowIdempotentProduceCancellation()); err != nil {
-		return err
-	}
-	o.Lanes(s.lanes(s))
-	return nil
+func (s *TopicSink) Open(ctx context.Context, o stream.SinkOptions) error {
+	_, err := s.open(ctx, o, s, kgo.AllowIdempotentProduceCancellation())
+	return err
 }
 
-// lanes returns the only lane of the sink, with the worker w.
-func (s *TopicSink) lanes(w stream.Worker) []stream.Lane {
-	return []stream.Lane{{Name: strings.Join(s.o.Brokers, ",") + "/" + s.o.target(), Worker: w}}
+// open implements Open with the worker w and a further option of the producer. It returns the id of
+// the brokers' cluster.
+func (s *TopicSink) open(
+	ctx context.Context, o stream.SinkOptions, w stream.Worker, more kgo.Opt,
+) (cluster string, err error) {
+	if cluster, err = s.check(ctx); err != nil {
+		return "", err
+	}
+	if s.client, err = s.producer(more); err != nil {
+		return "", err
+	}
+	o.Lanes([]stream.Lane{{Name: strings.Join(s.o.Brokers, ",") + "/" + s.o.target(), Worker: w}})
+	return cluster, nil
 }
 
 // producer returns a client that produces according to the options. It connects at first use.
