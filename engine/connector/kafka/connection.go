@@ -3,9 +3,9 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,10 +55,8 @@ func (c *Connection) validate() error {
 		if err := checkBroker(b); err != nil {
 			return &stream.OptionError{Key: "brokers", Err: err}
 		}
-		for _, before := range c.Brokers[:i] {
-			if b == before {
-				return stream.OptionErrorf("brokers", "%q stands twice", b)
-			}
+		if slices.Contains(c.Brokers[:i], b) {
+			return stream.OptionErrorf("brokers", "%q stands twice", b)
 		}
 	}
 	if c.ConnectTimeout < time.Millisecond {
@@ -136,5 +134,3 @@ func (c *Connection) metadata(
 	}
 	return m, nil
 }
-
-var errEmpty = errors.New("is empty")
