@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/penstock-io/penstock/engine/kit/messages"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
@@ -31,7 +32,8 @@ type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
 	group   string
-	made    chan struct{} // closed when the next three are set; assign may be called earlier
+	count   func(name string, n int64) // adds to a counter of the route
+	made    chan struct{}              // closed when the next three are set; assign may be called earlier
 	client  *kgo.Client
 	admin   *kadm.Client
 	first   map[string]topicState // topics when the route was first opened; see GroupSource.first
@@ -65,25 +67,13 @@ type taking struct {
 }
 
 func newReader(s *GroupSource, o stream.OpenOptions, group string) *reader {
-	r := &reader{
-		s: s, o: o, group: group, meta: messages.NewMetaAdder(s.o.Meta.fields()), made: make(chan struct{}), ended: make(chan struct{}),
+	return &reader{
+		s: s, o: o, group: group, count: readers.Counter(s.host, &o, sourceCounters),
+		meta: messages.NewMetaAdder(s.o.Meta.fields()), made: make(chan struct{}), ended: make(chan struct{}),
 		parts: make(map[topicPartition]*partition), changed: make(chan struct{}), room: make(chan struct{}),
 		limit: commitmeta.DefaultLimit, started: time.Now(), ids: make(map[string][16]byte),
 		unknown: make(map[string]unknownTopic), health: &health{last: time.Now()},
 	}
-	for _, name := range sourceCounters {
-		r.count(name, 0)
-	}
-	return r
-}
-
-// count adds to a counter of the route.
-func (r *reader) count(name string, n int64) {
-	if r.o.Count != nil {
-		r.o.Count(name, n)
-		return
-	}
-	r.s.host.Count(name, n)
 }
 
 // start starts the fetching goroutine.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/engine/kit/messages"
+	"github.com/penstock-io/penstock/engine/kit/verdict"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -145,21 +146,8 @@ func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 		return stream.Report{}, context.Cause(ctx)
 	}
 	err := settle(b, kept, d.fates, s.o.topic != nil)
-	s.countOutcome(err, len(kept), bytes)
+	verdict.Count(s.host, err, len(kept), bytes)
 	return stream.Report{}, err
-}
-
-// countOutcome updates the counters after a delivery with the outcome err. records and bytes are
-// the size of the batch.
-func (s *TopicSink) countOutcome(err error, records int, bytes int64) {
-	if err == nil {
-		s.host.Count("records_sent", int64(records))
-		s.host.Count("bytes_sent", bytes)
-	} else if split, ok := err.(*stream.Split); ok {
-		for _, piece := range split.Refused {
-			s.host.Count("records_refused", int64(piece.Value.Kept()))
-		}
-	}
 }
 
 // delivery collects the outcomes of a batch's records. The producer may still use it after a

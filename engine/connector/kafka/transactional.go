@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock-io/penstock/engine/kit/messages"
+	"github.com/penstock-io/penstock/engine/kit/verdict"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
@@ -233,14 +234,14 @@ func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stre
 	messages, bytes, fates := s.messages(b, kept)
 	if firstError(fates) != nil {
 		err := settleAborted(b, kept, fates, s.o.topic != nil)
-		s.countOutcome(err, 0, 0)
+		verdict.Count(s.host, err, 0, 0)
 		return stream.Report{}, err
 	}
 	j, err := s.store(ctx, b, messages)
 	if err == nil && firstError(j.fates) != nil {
 		err = settleAborted(b, kept, j.fates[:len(kept)], s.o.topic != nil)
 	}
-	s.countOutcome(err, len(kept), bytes)
+	verdict.Count(s.host, err, len(kept), bytes)
 	return stream.Report{}, err
 }
 
