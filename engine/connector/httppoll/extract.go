@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -163,20 +164,11 @@ func elements(array []byte) ([][]byte, error) {
 func (o *Options) identify(p *expr.Program, c *content) error {
 	b := stream.NewBatch(stream.BatchLimits{})
 	for _, text := range c.records {
-		b.Records = append(b.Records, stream.Record{Off: uint32(len(b.Data)), Len: uint32(len(text))})
-		b.Data = append(append(b.Data, text...), '\n')
+		readers.AppendRecord(b, text, stream.Position{})
 	}
 	b.Spans = []stream.Span{{Part: new(stream.Partition), Bytes: len(b.Data)}}
-	b.Origins = len(b.Records)
 	if o.Format == JSON {
-		var fields intake.Objects
-		fields.Begin()
-		for i := range b.Records {
-			from := len(b.Fields)
-			if fields.Append(b, i) == nil {
-				b.SetFields(i, from)
-			}
-		}
+		new(intake.Objects).Add(b)
 	}
 	e := expr.NewEvaluator(p)
 	e.Begin(b)

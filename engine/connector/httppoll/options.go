@@ -1,6 +1,7 @@
 package httppoll
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	nethttp "net/http"
@@ -307,10 +308,7 @@ func (o *Options) resolve(token string) *url.URL {
 	case (m == byCursor || m == byRecord) && token != "":
 		u.RawQuery = withParameter(u.RawQuery, o.Cursor, token)
 	case m == byOffset:
-		if token == "" {
-			token = "0"
-		}
-		u.RawQuery = withParameter(u.RawQuery, o.Offset, token)
+		u.RawQuery = withParameter(u.RawQuery, o.Offset, cmp.Or(token, "0"))
 	}
 	return &u
 }
