@@ -28,11 +28,10 @@ type Async struct {
 }
 
 const (
-	defaultPoll    = "exponential base=1s factor=2 max=1m"
-	maxOperation   = 30 * 24 * time.Hour // bounds async.max
-	maxLocation    = 2 << 10             // maximum length of a location in bytes
-	leastPoll      = 10 * time.Millisecond
-	statusAccepted = nethttp.StatusAccepted
+	defaultPoll  = "exponential base=1s factor=2 max=1m"
+	maxOperation = 30 * 24 * time.Hour // bounds async.max
+	maxLocation  = 2 << 10             // maximum length of a location in bytes
+	leastPoll    = 10 * time.Millisecond
 )
 
 func (a *Async) isOn() bool { return a.Location != "" }
