@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strconv"
 	"strings"
@@ -136,25 +135,18 @@ func checkJSON(body []byte) error {
 
 // elements returns the elements of a valid array.
 func elements(array []byte) ([][]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(array))
-	if _, err := d.Token(); err != nil {
+	var list []json.RawMessage
+	if err := json.Unmarshal(array, &list); err != nil {
 		return nil, err
 	}
-	var out [][]byte
+	out := make([][]byte, len(list))
 	var line bytes.Buffer
-	for d.More() {
-		var element json.RawMessage
-		if err := d.Decode(&element); err != nil {
-			return nil, err
-		}
+	for i, element := range list {
 		line.Reset()
 		if err := json.Compact(&line, element); err != nil {
 			return nil, err
 		}
-		out = append(out, bytes.Clone(line.Bytes()))
-	}
-	if _, err := d.Token(); err != nil && err != io.EOF {
-		return nil, err
+		out[i] = bytes.Clone(line.Bytes())
 	}
 	return out, nil
 }
