@@ -111,8 +111,8 @@ func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 	return out, nil
 }
 
-// metadata requests the metadata of the given topics, or of all topics if none are given. It uses a
-// separate client with the context ctx, because a client ignores the context of a request while it
+// metadata requests the metadata of the given topics, which must exist, or of all topics if none are
+// given. It uses a separate client with the context ctx, because a client ignores the context of a request while it
 // connects.
 func (c *Connection) metadata(
 	ctx context.Context, log *clientLog, topics ...string,
@@ -131,6 +131,11 @@ func (c *Connection) metadata(
 	m, err := kadm.NewClient(client).Metadata(ctx, topics...)
 	if err != nil {
 		return kadm.Metadata{}, brokerError(err, c.Brokers)
+	}
+	for _, name := range topics {
+		if err := m.Topics[name].Err; err != nil {
+			return kadm.Metadata{}, topicError(name, err)
+		}
 	}
 	return m, nil
 }

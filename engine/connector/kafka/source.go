@@ -224,11 +224,6 @@ func (s *GroupSource) check(ctx context.Context) (map[string]topicState, error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range s.o.Topics {
-		if err := m.Topics[name].Err; err != nil {
-			return nil, topicError(name, err)
-		}
-	}
 	topics := make(map[string]topicState)
 	for name, t := range m.Topics {
 		switch {
