@@ -16,7 +16,7 @@ import (
 // copy, and not penstock.
 const limitsName = "limits"
 
-// bareRounds is the number of runs of each measurement in bares. The result is their median.
+// bareRounds is the number of runs of each measurement of the machine. The result is their median.
 const bareRounds = 3
 
 // bare is a measurement of the machine without penstock.

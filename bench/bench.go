@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// contender is a program that is compared with the limit of a workload. See workload for the limit.
+// contender is a program that a workload measures, such as penstock. Its speed is compared with the
+// limit of the workload, usually the speed of a minimal program.
 type contender struct {
 	name string
 	run  func(e *env, in load.Input) (measure, error)
@@ -139,8 +140,9 @@ func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 		nil
 }
 
-// ratios returns the kept ratios for the machine o.machine, as result.Ratios.Of selects them. A
-// ratio is penstock's speed divided by that of the limit.
+// ratios returns the ratios that were kept from an earlier run on the machine o.machine, or those
+// of other machines (see result.Ratios.Of). A ratio is the speed of penstock, divided by the speed
+// of a minimal program, the limit.
 func (o options) ratios() (result.Kept, error) {
 	all, err := result.ReadRatios(o.kept)
 	if err != nil {

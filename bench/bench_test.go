@@ -52,8 +52,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeLines compares two recorded files of results with kept ratios, as -gate does. In the
-// first recording, penstock ran normally. In the second one, a script started penstock 0.3 s late.
+// TestJudgeLines compares two recorded files of results with the ratios of an earlier run, as -gate
+// does. In the first recording, penstock ran normally. In the second one, a script started penstock
+// 0.3 s late.
 func TestJudgeLines(t *testing.T) {
 	ratios := func(kept result.Kept) string {
 		path := filepath.Join(t.TempDir(), "ratios.json")

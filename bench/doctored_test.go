@@ -177,8 +177,8 @@ func TestTargetsOfCounts(t *testing.T) {
 	}
 }
 
-// TestOrderOfRounds checks that every second round runs the limit and the contenders in reverse
-// order. Other programs must run in the warm-up round, as penstock does.
+// TestOrderOfRounds checks that every second round runs the programs, and the limit with which they
+// are compared, in reverse order. Other programs must run in the warm-up round, as penstock does.
 func TestOrderOfRounds(t *testing.T) {
 	for _, c := range []struct {
 		figures bool

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// judgeLines is the subcommand `judge [-ratios FILE] [-machine NAME] LINES...`. It compares earlier
-// results with the kept ratios of penstock's speed to the limits. LINES are files with the output
-// of -json.
+// judgeLines is the subcommand `judge [-ratios FILE] [-machine NAME] LINES...`. It compares results
+// with the ratios that were kept from an earlier run. A ratio is the speed of penstock, divided by
+// the speed of the limit of the workload. LINES are files with the output of -json.
 func judgeLines(args []string) error {
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
 	o := options{gate: true}

@@ -60,9 +60,9 @@ func (e *env) growing() (name, yaml string) {
 	return "spool_dir", "{ spool_dir: { path: ./spool, finished: keep } }"
 }
 
-// run starts penstock, and then the writer begins. When all records have arrived, run stops
-// penstock. The measured time begins when the writer begins, and ends when the last record has
-// arrived for the first time.
+// run starts penstock, and then a process that writes the lines (the writer). When all records have
+// arrived, run stops penstock. The measured time begins when the writer begins, and ends when the
+// last record has arrived for the first time.
 func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
 
 // with creates the job and its receiver and calls drive with them.

@@ -14,7 +14,8 @@ import (
 // harness is the environment variable that makes the test binary act as the harness.
 const harness = "BENCH_TEST_HARNESS"
 
-// TestMain lets the test binary also act as the processes of the harness: receiver and limits.
+// TestMain lets the test binary also run as the command bench or as one of its subcommands, because
+// bench starts its receiver and its limits (minimal programs) as processes of its own binary.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if part := parts[os.Args[1]]; part != nil {

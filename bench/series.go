@@ -26,8 +26,9 @@ type series struct {
 	failed map[string]error // programs that cannot run the workload
 }
 
-// rivalRounds is the number of rounds in which programs run that are neither penstock nor the
-// limit. Few rounds are enough for them, because no target depends on their results.
+// rivalRounds is the number of rounds in which other programs than penstock and the limit run. (The
+// limit is the minimal program with which all are compared.) Few rounds are enough for them,
+// because no target depends on their results.
 const rivalRounds = 3
 
 // warmFrom is the number of rounds from which on a series begins with a warm-up round.
@@ -55,9 +56,9 @@ func (s *series) run() error {
 	return nil
 }
 
-// round runs the limit and each program that takes part once. Round -1 is the warm-up, and its
-// results are not used. Odd rounds have the reverse order, so that a program does not always run
-// after the same other program.
+// round runs each program that takes part once, and also the limit, the minimal program with which
+// they are compared. Round -1 is the warm-up, and its results are not used. Odd rounds have the
+// reverse order, so that a program does not always run after the same other program.
 func (s *series) round(n int) (err error) {
 	begun := busyNow()
 	defer func() {
@@ -149,7 +150,8 @@ func (m measure) speed() float64 {
 	return m.mbPerS()
 }
 
-// cost returns the CPU time of a limit as text. It returns "" if the limit is not a program.
+// cost returns the CPU time of a limit as text. It returns "" if the limit is not a program, but
+// for example the rate of a slow receiver.
 func (m measure) cost() string {
 	if m.CPU == 0 {
 		return ""

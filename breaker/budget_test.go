@@ -47,8 +47,8 @@ func TestBudgetSharedContext(t *testing.T) {
 	}
 }
 
-// TestCauseOfACancellation checks that the cause of a caller's cancellation counts neither for nor
-// against the server.
+// TestCauseOfACancellation checks that canceled calls do not open the breaker, even if their error
+// is only the cause of the cancellation, and does not wrap context.Canceled.
 func TestCauseOfACancellation(t *testing.T) {
 	b, err := breaker.New(breaker.Options{Failures: 2})
 	if err != nil {

@@ -116,9 +116,9 @@ pipelines:
     sink: {nats: {url: "nats://h", subject: '"s." + message', headers: {A: message}}}
 `
 
-// TestUnchangedConfigIsEqual reads a config twice. The routes of the two results must be equal,
-// although components derive values from their options. Only then does Apply restart none of the
-// routes.
+// TestUnchangedConfigIsEqual reads each config twice. The sources and routes of the two results
+// must be equal, because Apply restarts those that differ. Values that components derive from their
+// options, such as compiled expressions, must not make a difference.
 func TestUnchangedConfigIsEqual(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/penstock.yaml")
 	files = slices.DeleteFunc(files, func(path string) bool {

@@ -139,8 +139,8 @@ func (w *fuzzRun) bisect(it Item[*stretch], _ error) []Item[*stretch] {
 }
 
 // worker returns a worker that misbehaves in every permitted way: it is slow, fails, panics, hangs,
-// throttles, refuses, splits, and delivers after its context has ended. From the eighth try of a
-// stretch on it behaves well.
+// throttles, refuses, splits, and delivers after its context has ended. From the eighth attempt of
+// the same records (a stretch) on, it behaves well.
 func (w *fuzzRun) worker(lane int) WorkerFunc[*stretch] {
 	return func(ctx context.Context, a Attempt[*stretch]) (Report, error) {
 		lo, hi := a.Value.lo, a.Value.hi
@@ -197,8 +197,8 @@ func (w *fuzzRun) worker(lane int) WorkerFunc[*stretch] {
 	}
 }
 
-// try counts an attempt of a stretch, regardless of the item that contains it, and returns the
-// number of its attempts so far.
+// try counts an attempt of an item with exactly the records from lo to hi-1, and returns the number
+// of such attempts so far.
 func (w *fuzzRun) try(lo, hi int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,8 +222,9 @@ func (w *fuzzRun) die(lo, hi int) {
 	w.deaths[[2]int{lo, hi}]++
 }
 
-// mayDeadLetter reports whether a stretch may be dead-lettered with this refusal: it is bad and was
-// refused, or it is one record that has killed three workers.
+// mayDeadLetter reports whether the records from lo to hi-1 may be dead-lettered with this refusal:
+// a worker has refused them and one of them is bad, or there is only one record and it has killed
+// three workers.
 func (w *fuzzRun) mayDeadLetter(lo, hi int, refusal error) bool {
 	if errors.Is(refusal, errRefused) && w.anyBad(lo, hi) {
 		return true
@@ -237,8 +238,8 @@ func (w *fuzzRun) mayDeadLetter(lo, hi int, refusal error) bool {
 	return true
 }
 
-// split returns a Split of a stretch: it refuses bad records, delivers the others up to a random
-// point and leaves the rest.
+// split returns a Split of the records from lo to hi-1: it refuses bad records, delivers the others
+// up to a random point and leaves the rest.
 func (w *fuzzRun) split(rnd *rand.Rand, lo, hi int) error {
 	s := &Split[*stretch]{Err: errRefused}
 	done := lo + rnd.IntN(hi-lo+1)

@@ -122,8 +122,8 @@ func (s simulated) mean(algorithm window.Algorithm, seeds int) (sum result) {
 	return sum
 }
 
-// best returns the goodput of the best constant limit. If a server works first in, first out, a
-// higher limit never lowers the goodput, and 32 calls keep 8 places busy at all times.
+// best returns the goodput of the best constant limit for a server of 8 places with a
+// first-in-first-out queue. A limit of 32 is best: 32 calls keep all places busy at all times.
 func (s simulated) best(seeds int) float64 { return s.mean(window.Fixed{Size: 32}, seeds).goodput }
 
 // notUnderRace skips a simulation if the flag -short is set. Tests with the race detector set this
@@ -271,8 +271,8 @@ func TestShortQueueStarts(t *testing.T) {
 }
 
 // TestShortQueueOfASharedProcessor checks that the limit stays near the 8 processors of a server
-// that slows down all calls instead of queueing some. Such a server has no round trips without a
-// queue.
+// without a queue. This server works on all calls at the same time: with more than 8 calls, each of
+// them takes longer.
 func TestShortQueueOfASharedProcessor(t *testing.T) {
 	const processors, step = 8, ms / 4
 	for seed := range uint64(2) {

@@ -285,10 +285,10 @@ type Reservation struct {
 	at      time.Duration
 }
 
-// Reserve books n events. Their Reservation.Delay is long enough for the events of all waiting
-// callers to happen first. These callers wait longer nevertheless, because the limiter counts the
-// booked events at once. Make the events happen after the Delay, or give them up by
-// Reservation.Cancel. Reserve returns false if n exceeds the burst.
+// Reserve books n events. Make them happen after the Delay of the result, or give them up by
+// Reservation.Cancel. The Delay is so long that the events of all waiting callers can happen first.
+// But the limiter counts the booked events at once, so the waiting callers wait longer, too.
+// Reserve returns false if n exceeds the burst.
 func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

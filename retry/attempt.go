@@ -26,8 +26,8 @@ func FromContext(ctx context.Context) Attempt {
 type attemptKey struct{}
 
 // attemptContext is the context of an attempt. It never changes, so an operation may keep it after
-// the attempt. Except in Hedge, a first attempt uses the caller's context itself, unless the call
-// is nested, has a key or suppresses nested retries.
+// the attempt. A first attempt has one only in Hedge, and if the call is nested in another attempt,
+// has a key or suppresses nested retries.
 type attemptContext struct {
 	context.Context // the caller's context
 	attempt         Attempt

@@ -104,7 +104,8 @@ func TestRatio(t *testing.T) {
 	})
 }
 
-// TestRatioAgainstAList compares the sliding counts with the counts of a plain list of instants.
+// TestRatioAgainstAList checks the decisions of the budget Ratio against a simple model: a list of
+// the times of all calls and retries.
 func TestRatioAgainstAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = 10 * time.Second
@@ -316,8 +317,8 @@ func (l *ledger) Report(ctx context.Context, err error) {
 	l.outcomes = append(l.outcomes, err)
 }
 
-// check compares the number of allowed attempts, unless allowed is negative, and the outcomes by
-// errors.Is.
+// check checks that the budget has allowed the given number of attempts (unless allowed is
+// negative), that each of them was reported, and that the first reports match outcomes (errors.Is).
 func (l *ledger) check(t *testing.T, allowed int, outcomes ...error) {
 	t.Helper()
 	l.mu.Lock()

@@ -69,8 +69,8 @@ func TestBudgetsIgnoreTheCauseOfACancellation(t *testing.T) {
 	}
 }
 
-// TestErrorsAsLogValues checks that errors of the package are logged as groups of attributes, and
-// marked errors like their causes.
+// TestErrorsAsLogValues checks that errors of the package are logged as groups of attributes. An
+// error of Permanent or After must be logged like its cause.
 func TestErrorsAsLogValues(t *testing.T) {
 	var out strings.Builder
 	drop := func(groups []string, a slog.Attr) slog.Attr {

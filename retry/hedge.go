@@ -316,8 +316,8 @@ func (r *race[T]) start() {
 	go r.runAttempt(&attemptContext{Context: ctx, attempt: r.attempt})
 }
 
-// runAttempt is the goroutine of an attempt. It sends exactly one result, unless Hedge returns
-// before.
+// runAttempt is the goroutine of an attempt. It sends exactly one result, unless Hedge has returned
+// before it can send.
 func (r *race[T]) runAttempt(ctx *attemptContext) {
 	a := result[T]{number: ctx.attempt.Number, err: errGoexit}
 	defer func() {

@@ -59,8 +59,9 @@ func TestTransportTriesPermanentFailuresOnce(t *testing.T) {
 			rt := &retry.Transport{
 				Next: roundTripFunc(func(r *http.Request) (*http.Response, error) {
 					resp, err := next.RoundTrip(r)
-					// net/http closes the connection after a short body. The reader may report the
-					// closed connection instead of the cause.
+					// If a body is shorter than declared, net/http closes the connection. It may
+					// then return the error of the closed connection, which is worth a retry,
+					// instead of the cause.
 					if !errors.Is(err, net.ErrClosed) {
 						attempts++
 					}

@@ -98,8 +98,8 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// TestFailoverAtOnceDoesNotAdvanceThePolicy checks that a failover without a wait does not advance
-// the policy.
+// TestFailoverAtOnceDoesNotAdvanceThePolicy checks that an attempt at the next target that starts
+// without a wait (Failover) does not use up a step of the policy.
 func TestFailoverAtOnceDoesNotAdvanceThePolicy(t *testing.T) {
 	o := Options{Policy: backoff.Linear(time.Second, time.Second, 0), Targets: 2, MaxAttempts: -1}
 	var p plan

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// chunks is a body that returns one chunk per Read. The Read of the second chunk sends to the
-// channel begun and waits for the channel release.
+// chunks is a body that returns one chunk per Read. A test can hold it in the middle: the Read of
+// the second chunk sends to the channel begun, and then waits until the channel release is closed.
 type chunks struct {
 	left           []string
 	begun, release chan struct{}

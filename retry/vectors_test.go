@@ -114,8 +114,8 @@ func awsTokens(t *testing.T, c vectors.Case) {
 	}
 }
 
-// nextBackOff is a policy that always returns one value, like a constant BackOff of cenkalti, where
-// -1 is Stop.
+// nextBackOff is a policy that always returns the same wait, like a constant BackOff of cenkalti.
+// The value -1, cenkalti's Stop, makes it give up.
 type nextBackOff time.Duration
 
 func (d nextBackOff) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
@@ -125,8 +125,9 @@ func (d nextBackOff) Next(s backoff.State, _ rand.Source) (time.Duration, backof
 	return time.Duration(d), s.After(time.Duration(d)), true
 }
 
-// cenkaltiRetry compares one decision of cenkalti's Retry: the hint replaces the wait of the policy
-// and restarts the policy.
+// cenkaltiRetry checks that this package decides after a failure as cenkalti's Retry did in the
+// recorded case. The settings are those of cenkalti: a hint replaces the wait of the policy and
+// restarts the policy.
 func cenkaltiRetry(t *testing.T, c vectors.Case) {
 	for _, d := range c.Decisions {
 		in := d.Input

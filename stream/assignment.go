@@ -143,7 +143,7 @@ type PartitionLedger interface {
 	// partitions. Without this check, a process that was suspended could write to partitions that
 	// it no longer owns. Example: process A is suspended just before Take, and the broker gives its
 	// partitions to process B. When A resumes, its Take begins an epoch that is newer than the
-	// epoch of B.
+	// epoch of B. So the ledger would accept the transactions of A, and refuse those of B.
 	Confirm(assignments []uint32)
 	// Release removes assignments. It does no I/O and waits for nothing.
 	Release(assignments []uint32)

@@ -16,8 +16,8 @@ var ErrTakenOver = errors.New("another process has taken over the ledger")
 // is one exception: while the route is still opening, it counts as a failure, and the route
 // restarts with backoff.
 type ReopenError struct {
-	// ResumeToken is the SinkOptions.ResumeToken of the new sink. It replaces the checkpoint's
-	// token until a sink has opened with it.
+	// ResumeToken tells the new sink where to continue in its output (SinkOptions.ResumeToken). It
+	// is used in place of the checkpoint's token until a sink has opened with it.
 	ResumeToken string
 	Err         error // the reason
 }

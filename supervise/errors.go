@@ -20,11 +20,12 @@ var (
 
 // Causes of the end of a context.
 var (
-	// ErrStopped is the cause of the context's end after Group.Stop(nil) or Group.Wait, and after a
-	// Significant child is done.
+	// ErrStopped is the cause with which a Group ends its context after Stop(nil) or Wait. It is
+	// also the cause with which a Supervisor ends the contexts of its children when a Significant
+	// child is done.
 	ErrStopped = errors.New("supervise: stopped")
-	// ErrRestarting is the cause of the context's end if the child is going to be restarted, by
-	// Restart or by the strategy.
+	// ErrRestarting is the cause with which a Supervisor ends the context of a child in order to
+	// restart the child, because of a call of Restart or of the strategy.
 	ErrRestarting = errors.New("supervise: restarting")
 	// ErrRemoved is the cause after Remove.
 	ErrRemoved = errors.New("supervise: removed")

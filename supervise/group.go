@@ -45,8 +45,8 @@ func NewNamedGroup(ctx context.Context, name string) *Group {
 	return &Group{name: name, ctx: ctx, cancel: cancel, up: up}
 }
 
-// Context returns the group's context. It ends when a goroutine fails, Stop is called, Wait returns
-// or the parent ends.
+// Context returns the group's context. It ends when a goroutine of the group fails, Stop is called,
+// Wait returns or the context given to NewGroup ends.
 func (g *Group) Context() context.Context { return g.ctx }
 
 // SetLimit limits the group to n goroutines at a time: Go blocks until fewer than n are running. A

@@ -158,7 +158,8 @@ func TestGroupPanic(t *testing.T) {
 }
 
 // TestGroupForeignPanicError checks that a *PanicError that a goroutine returns is an error like
-// any other. The text of the group's error names the goroutine and the one that panicked.
+// any other. The text of the group's error names both goroutines: the one that returned the
+// error, and the one that panicked.
 func TestGroupForeignPanicError(t *testing.T) {
 	g := NewGroup(t.Context())
 	foreign := &PanicError{Name: "inner", Value: "x"}

@@ -371,8 +371,9 @@ func (m *machine) wait(c *child, due time.Duration) {
 	m.crowd = max(m.crowd, len(m.waits))
 }
 
-// tick does all due work: it starts children, reports stuck ones, ends a pause, and after the
-// deadline tells all remaining children to stop.
+// tick does all due work: it starts children, reports stuck ones, and ends a pause. If the whole
+// supervisor is being stopped and Spec.Shutdown has passed, it tells all remaining children to
+// stop.
 func (m *machine) tick(now time.Duration) {
 	m.resume(now)
 	for c := m.stops.first(); c != nil && c.at <= now; c = m.stops.first() {

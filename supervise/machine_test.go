@@ -127,8 +127,8 @@ func fuzzOne(t *testing.T, in []byte) {
 	d.end()
 }
 
-// driven is a machine with the states of its children, which it derives from the machine's
-// commands.
+// driven is a machine that a test drives, together with the states of its children. The test
+// derives these states from the commands of the machine.
 type driven struct {
 	t     *testing.T
 	m     *machine

@@ -91,8 +91,8 @@ func TestPassPanics(t *testing.T) {
 	}
 }
 
-// TestPassPanicsPassesNothingElse checks that PassPanics does not change any other end, including
-// runtime.Goexit.
+// TestPassPanicsPassesNothingElse checks that with PassPanics, a child that ends without a panic of
+// its own is restarted as without PassPanics, for example after an error or runtime.Goexit.
 func TestPassPanicsPassesNothingElse(t *testing.T) {
 	for name, end := range map[string]func() error{
 		"error":  func() error { return errCrash },

@@ -133,8 +133,9 @@ type detour struct {
 	since    time.Duration // time of the last change of the recipe
 }
 
-// crashed counts a crash. recovered reports whether the child had recovered since the previous
-// crash.
+// crashed counts a crash of the child, and changes between Options.Child and Options.Fallback if
+// there were enough crashes in a row. The count starts over if the child had recovered since the
+// previous crash (recovered).
 func (d *detour) crashed(now time.Duration, recovered bool) {
 	if recovered {
 		d.crashes = 0

@@ -26,8 +26,8 @@ type treeModel struct {
 	rand  *rand.Rand
 	alive map[string]int // incarnations by path
 	index map[string]int // place among the siblings
-	// by supervisor: its living children according to its events, by name, each with its place
-	// among its siblings
+	// events maps each supervisor to its children that run according to its events. It maps the
+	// name of each of these children to its place among its siblings.
 	events map[string]map[string]int
 	starts int
 	stuck  int

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// TestNackedProbeProvesNothing checks that after a round with a nack the next round is no larger,
-// and the delays do not start from the beginning.
+// TestNackedProbeProvesNothing checks that after a round of the probation with a nack, the next
+// round has no more messages, and the delays between restarts do not start from the beginning.
 func TestNackedProbeProvesNothing(t *testing.T) {
 	s := resends[int, int, int]{
 		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second),

@@ -246,7 +246,8 @@ func TestPanicHasItsStack(t *testing.T) {
 	}
 }
 
-// TestFactory checks that Child.New is called at each start, and that an error of it is a crash.
+// TestFactory checks that Child.New is called at each start, and that an error that it returns
+// counts as a crash.
 func TestFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, n := newEventLog(), 0
@@ -308,7 +309,8 @@ func TestCleanEndsDoNotGrowTheWait(t *testing.T) {
 	})
 }
 
-// TestStagger checks that children that crash together restart one gap apart, to the nanosecond.
+// TestStagger checks that children that crash together restart one after the other, at intervals of
+// exactly Spec.Stagger.
 func TestStagger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, gap = 1000, 7 * time.Microsecond

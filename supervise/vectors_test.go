@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/internal/vectors"
 )
 
-// TestVectors compares restart delays with those of other supervisors: every case of every file.
+// TestVectors compares restart delays with those that were recorded from other supervisors, such as
+// suture. It runs all cases in the folder supervise of the recorded values.
 func TestVectors(t *testing.T) {
 	dir := vectors.Dir(t)
 	files, err := vectors.Load(filepath.Join(dir, "supervise"))

@@ -110,7 +110,8 @@ func (p FlumeOrder) penalty(f uint32) time.Duration {
 }
 
 // Failed returns the penalty after a failure. The parameter gap is the time since the previous
-// failure. It is ignored for the first failure. The state keeps f in Step.
+// failure. It is ignored for the first failure. The field Step of the state holds the number of
+// failures in a row, at most 16.
 func (p FlumeOrder) Failed(s backoff.State, gap time.Duration) (time.Duration, backoff.State) {
 	f := min(s.Step, 16)
 	if s.N > 0 && gap < plus(p.penalty(f), time.Hour) {

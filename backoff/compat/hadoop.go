@@ -214,7 +214,7 @@ func HadoopFixedTime(maxTime, sleep int64, unit JavaUnit) HadoopLimited {
 
 // HadoopProportional is retryUpToMaximumCountWithProportionalSleep: sleep * (retries + 1).
 //
-// Quirk: the product wraps beyond an int64 of unit (Compat only).
+// Quirk: a product above the largest int64 wraps (Compat only).
 func HadoopProportional(maxRetries int, sleep int64, unit JavaUnit) HadoopLimited {
 	return HadoopLimited{rule: hadoopProportional, maxRetries: int64(maxRetries), sleep: sleep,
 		unit: unit}

@@ -91,8 +91,8 @@ func (p HadoopLinear) Pairs() []HadoopPair {
 	return slices.Clone(*p.pairs)
 }
 
-// pair returns the pair that decides about a retry. As in the original, the first pair serves one
-// retry more than its Retries.
+// pair returns the pair (a sleep and a number of retries) that decides about a retry. As in the
+// original, the first pair serves one retry more than its Retries.
 func (p HadoopLinear) pair(retries int64) (HadoopPair, bool) {
 	if p.pairs == nil {
 		return HadoopPair{}, false

@@ -38,8 +38,8 @@ const (
 	pekkoThrown                 // beyond an int64 of nanoseconds
 )
 
-// pekkoTimes multiplies d by factor, like Scala's FiniteDuration. It also returns the kind of the
-// result.
+// pekkoTimes multiplies d by factor, like Scala's FiniteDuration. The second result reports whether
+// the product is finite, infinite, or so large that Scala throws an exception.
 func pekkoTimes(d time.Duration, factor float64) (time.Duration, pekkoDuration) {
 	switch x := float64(float64(d) * factor); {
 	case math.IsInf(factor, 0), math.IsNaN(x), math.IsInf(x, 0):

@@ -108,8 +108,8 @@ func ask(t *testing.T, name string, p backoff.Policy, compat bool, s backoff.Sta
 	}
 }
 
-// TestBounds checks that walks of 70 steps from ordinary settings stay within Bounds and have its
-// mean.
+// TestBounds draws many walks of 70 steps from policies with ordinary settings. At each step, every
+// wait must lie within Bounds, and the mean of the waits must agree with the mean of Bounds.
 func TestBounds(t *testing.T) {
 	walks := 3000
 	if testing.Short() {

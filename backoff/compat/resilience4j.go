@@ -27,8 +27,8 @@ type Resilience4j struct {
 	Initial       time.Duration
 	Multiplier    float64
 	Randomization float64 // 0 to 1; used with Random
-	// Random selects the random functions, which return at least 1 ms even with a Randomization of
-	// 0.
+	// Random selects the original's functions with jitter, such as ofExponentialRandomBackoff. They
+	// return at least 1 ms, even with a Randomization of 0.
 	Random bool
 	Max    time.Duration // 1 ms or more; used with Capped
 	Capped bool

@@ -33,7 +33,8 @@ type question struct {
 	answers     []answer
 }
 
-// answer is an operation to measure, done with one library. The first answer of a question is ours.
+// answer measures the operation of a question with one library. The first answer of each question
+// is the one of Penstock.
 type answer struct {
 	lib   string
 	bench func(*testing.B)

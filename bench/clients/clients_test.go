@@ -141,7 +141,8 @@ func (p *penstock) arrived(text func(map[string]any) string) map[string]map[stri
 	return records
 }
 
-// want checks a value of record 7 and its type. Numbers are float64. key is a path with slashes.
+// want checks that the record with the number 7 has the given value at key, a path with slashes.
+// The type of the value must be equal, too. Numbers are float64.
 func want(t *testing.T, records map[string]map[string]any, key string, value any) {
 	t.Helper()
 	got := any(records["7"])

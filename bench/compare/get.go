@@ -27,8 +27,9 @@ func oursGet() (*http.Client, error) {
 	})
 }
 
-// theirsGet returns a client with the same features, made with failsafe-go. It has one breaker and
-// one limiter for all hosts. The client of oursGet has a breaker and a limiter for each host.
+// theirsGet returns a client with the same features as that of oursGet, made with failsafe-go. It
+// has one breaker and one limiter for all hosts. The client of oursGet has a breaker and a limiter
+// for each host.
 func theirsGet() (*http.Client, error) {
 	serverError := func(resp *http.Response, err error) bool {
 		return err != nil || resp.StatusCode >= http.StatusInternalServerError

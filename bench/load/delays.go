@@ -21,10 +21,11 @@ func (d *Delays) Add(delay time.Duration) {
 	d.total.Add(1)
 }
 
-// slot returns the index in Delays.counts for the number n. Each n below 16 has its own index. For
-// larger n, the lower 4 bits (stepBits) of the index are the 4 bits of n after its highest 1 bit.
-// The upper bits of the index are the number of binary digits of n, minus 4. Example: 40 is 101000,
-// with 6 digits, and its 4 bits after the first one are 0100. Its index is 2*16 + 4 = 36.
+// slot returns the index in Delays.counts for a duration of n nanoseconds. Each n below 16 has its
+// own index. For larger n, the lower 4 bits (stepBits) of the index are the 4 bits of n after its
+// highest 1 bit. The upper bits of the index are the number of binary digits of n, minus 4.
+// Example: 40 is 101000, with 6 digits, and its 4 bits after the first one are 0100. Its index is
+// 2*16 + 4 = 36.
 func slot(n uint64) int {
 	if n < 1<<stepBits {
 		return int(n)

@@ -78,8 +78,8 @@ func (r Ratios) Write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Fallen returns texts about two kinds of failures: lines that are more than 20 % below the kept
-// ratios, and kept workloads that were not measured.
+// Fallen returns texts about two kinds of failures: results of penstock that are more than 20 %
+// below the kept ratio of their workload, and workloads with a kept ratio that were not measured.
 func (k Kept) Fallen(lines []Line) (fallen []string) {
 	now := map[string]float64{}
 	for _, l := range lines {

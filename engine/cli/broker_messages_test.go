@@ -147,8 +147,8 @@ func TestBrokerMessages(t *testing.T) {
 	}
 }
 
-// kafkaOfMessages returns the address of a broker with committed offsets that do not fit its
-// topics.
+// kafkaOfMessages returns the address of a broker. The group g has committed offsets that do not
+// fit the logs of its topics: beyond the end, before the first record, or with damaged metadata.
 func kafkaOfMessages(t *testing.T) string {
 	t.Helper()
 	k, err := kfake.NewCluster(kfake.NumBrokers(1),
@@ -219,7 +219,8 @@ func natsServer(t *testing.T, password string, jetStream bool) string {
 	return s.ClientURL()
 }
 
-// natsOfMessages returns the URL of a server with consumers and a bucket that cannot be used.
+// natsOfMessages returns the URL of a NATS server. It has consumers, a stream and buckets with
+// settings that penstock must refuse.
 func natsOfMessages(t *testing.T) string {
 	t.Helper()
 	url := natsServer(t, "", true)

@@ -129,7 +129,8 @@ func TestBuffer(t *testing.T) {
 	})
 }
 
-// TestBufferSkipLost checks that envelopes that the store has lost at its beginning can be skipped.
+// TestBufferSkipLost deletes the first envelope (stored batch) from the store, as a loss of data
+// would. The command `buffer skip` must still be able to skip this envelope.
 func TestBufferSkipLost(t *testing.T) {
 	t.Chdir(t.TempDir())
 	address := connectortest.FreeAddress(t)

@@ -186,8 +186,9 @@ func withLock(dir vfs.Dir, state, command string, use func() error) (err error) 
 	return use()
 }
 
-// withNewState is like withLock, and creates the state directory if it does not exist. It calls the
-// function use with the checkpoint, and also creates this if it does not exist.
+// withNewState calls the function use with the checkpoint while the command holds the lock of the
+// state directory, whose path is state. It creates the directory and the checkpoint if they do not
+// exist.
 func withNewState(state, command string, use func(*checkpoint.Store) error) error {
 	dir, err := osfs.New().MakeDir(state, 0o700)
 	if err != nil {
@@ -206,8 +207,8 @@ func withCheckpoint(dir vfs.Dir, use func(*checkpoint.Store) error) (err error) 
 	return use(store)
 }
 
-// apply changes the progress of the route. If the checkpoint has two layers for the route, it
-// changes both.
+// apply changes the progress of the route. A checkpoint may have two layers for a route: one that
+// survives a power loss, and one that is valid until the next boot. apply changes both.
 func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error {
 	found, err := c.find(store)
 	if err != nil {

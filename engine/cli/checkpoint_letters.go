@@ -38,7 +38,8 @@ func lettersPath(p *program, path, route string) (string, error) {
 
 // repeated finds the dead letters of records that are delivered again because of a change of
 // progress. It compares the ids of partitions, since a later partition may have the same name. It
-// compares the names only if the letter has no such id, or is not in the file of letters any more.
+// compares the names only if a letter has no partition id, or is not in the file of letters any
+// more.
 type repeated struct {
 	change *change
 	ids    map[string]bool // ids of partitions with data that is delivered again

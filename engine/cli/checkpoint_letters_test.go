@@ -75,8 +75,8 @@ func TestCheckpointChangeOfLetters(t *testing.T) {
 	}
 }
 
-// partitionIDs returns the ids of the partitions in the checkpoint by their names, without those of
-// letters.
+// partitionIDs returns the ids of the partitions in the checkpoint, by name. It omits dead letters,
+// which a checkpoint also stores as partitions.
 func partitionIDs(t *testing.T) map[string]string {
 	ids := map[string]string{}
 	shown := realProgram().try(t, "checkpoint", "show", "--json", "state").out
@@ -91,9 +91,9 @@ func partitionIDs(t *testing.T) map[string]string {
 	return ids
 }
 
-// TestCheckpointResetOfReusedName resets the progress of a file. This must not select the letters
-// of an earlier file with the same name, because the records of that file are not delivered again.
-// The same holds for letters of records that were refused again by a replay.
+// TestCheckpointResetOfReusedName resets the progress of a file. This must not select the dead
+// letters of an earlier file with the same name, because the records of that file are not delivered
+// again. The test also runs with letters of records that a first replay has refused again.
 func TestCheckpointResetOfReusedName(t *testing.T) {
 	for _, refusedAgain := range []bool{false, true} {
 		run := twoBadRecords(t, `spool_dir: { path: ., include: ["*.log"], settle: 1ms }`)

@@ -280,8 +280,8 @@ func lettersOf(path string, take func(*deadletter.Entry) error) (skipped int, er
 	}
 }
 
-// replayed returns the letters that a replay or discard has settled. The keys are as in
-// pipeline.SettledLetters.
+// replayed returns the set of letters that a replay or discard has settled. A key is the route and
+// the letter's partition in the checkpoint: "PIPELINE/ROUTE PARTITION".
 func replayed(state string) (map[string]bool, error) {
 	out := map[string]bool{}
 	dir, err := osfs.New().OpenDir(state)

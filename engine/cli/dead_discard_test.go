@@ -99,8 +99,8 @@ func TestDeadDiscardOpensNoSink(t *testing.T) {
 	}
 }
 
-// TestDeadDiscardOfLedger checks that discarded letters of a route whose sink has a ledger are not
-// replayed, although the ledger does not have them.
+// TestDeadDiscardOfLedger discards a dead letter of a route that delivers to a sink with a ledger.
+// A later replay must skip this letter, although the ledger does not have its record as delivered.
 func TestDeadDiscardOfLedger(t *testing.T) {
 	twoRoutes(t, "p")
 	writeFile(t, "penstock.yaml", "state: ./state\npipelines: { p: { source: { tail: "+

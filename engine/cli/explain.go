@@ -134,8 +134,8 @@ func (f *explainFlags) explainTrace(out io.Writer, path string) error {
 	return f.print(out, s, moment(s))
 }
 
-// print prints the route of s or, if the flag --worker is set, the worker s.One. when is the moment
-// of s, in words.
+// print prints the state of the route in the summary s or, if the flag --worker is set, only that
+// of the worker with the index s.One. The parameter when is the time of this state, as text.
 func (f *explainFlags) print(out io.Writer, s *explain.Summary, when string) error {
 	switch {
 	case f.worker == "" && f.json:

@@ -210,8 +210,9 @@ func explainOneText(out io.Writer, s *explain.Summary) error {
 	return err
 }
 
-// sharesText lists gates with the share of time for which each of them limited the worker. The
-// largest share comes first. Gates with a share below one percent are omitted.
+// sharesText lists gates, which are limits on the sends to a worker, with the share of time for
+// which each of them stopped the sends. The largest share comes first. Gates with a share below one
+// percent are omitted.
 func sharesText(shares map[string]time.Duration) string {
 	var all time.Duration
 	for _, d := range shares {

@@ -32,8 +32,9 @@ func spoolMeta(file string, offsets ...int64) string {
 	return string(b)
 }
 
-// moved imports the config of a Flume agent, and runs the result twice. It returns the delivered
-// data and the output of the import.
+// moved imports the config of a Flume agent, and runs the result twice. The import must report that
+// it has carried over the positions of as many files as the argument carried. moved returns the
+// delivered data and the output of the import.
 func moved(t *testing.T, agent string, carried int) (arrived, said string) {
 	t.Helper()
 	writeFile(t, "agent.conf", agent)

@@ -24,8 +24,9 @@ func device(t *testing.T, name string) uint64 {
 	return uint64(info.Sys().(*syscall.Stat_t).Dev)
 }
 
-// imported imports a program's config, runs the result twice, and returns the delivered data and the
-// notes.
+// imported imports a program's config, and runs the result twice. The import must report that it
+// has carried over the positions of as many files as the argument carried. imported returns the
+// delivered data and the output of the import.
 func imported(t *testing.T, carried int, args ...string) (arrived, said string) {
 	t.Helper()
 	p := realProgram()
@@ -50,7 +51,8 @@ func imported(t *testing.T, carried int, args ...string) (arrived, said string) 
 	return string(got), made.out
 }
 
-// wantNew checks that each line "new N" for N up to n arrived once and no line "read N" did.
+// wantNew checks that each line "new N", for N from 1 to n, arrived once. The other program had
+// read the lines "read N" before the import, so they must not arrive.
 func wantNew(t *testing.T, got string, n int) {
 	t.Helper()
 	for i := 1; i <= n; i++ {
@@ -95,9 +97,9 @@ output.file: { path: ./out, filename: all.log }
 path.data: ./data
 `
 
-// TestImportFilebeatLog imports the registry of Filebeat's input `log`: a snapshot, and a log of
-// changes. The log contains the removal of a key, a change that is older than the snapshot, and an
-// incomplete end.
+// TestImportFilebeatLog imports the file positions in the registry of Filebeat's input `log`. The
+// registry consists of a snapshot and a log of changes. The log contains the removal of a key, a
+// change that is older than the snapshot, and an incomplete end.
 func TestImportFilebeatLog(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "filebeat.yml", fmt.Sprintf(filebeatConfig, "log", "any", here))
@@ -231,8 +233,8 @@ path.data: ./data
 	}
 }
 
-// TestImportFluentBit imports the database of an input `tail`, in which one file also has an older,
-// outdated row.
+// TestImportFluentBit imports the database of an input `tail`. One file has two rows in it: each
+// file must resume at the position in its newest row.
 func TestImportFluentBit(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "fluent-bit.conf", fmt.Sprintf(`[INPUT]
@@ -280,7 +282,7 @@ func TestImportFluentBit(t *testing.T) {
 }
 
 // TestImportVector imports checkpoints that identify files in two ways: by the checksum of the
-// first line, and by inode.
+// first line, and by inode. Each file must resume at its position.
 func TestImportVector(t *testing.T) {
 	here := logs(t)
 	writeFile(t, "vector.toml", fmt.Sprintf(`data_dir = "data"

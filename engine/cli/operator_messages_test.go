@@ -100,8 +100,9 @@ func TestUnlockableState(t *testing.T) {
 	}
 }
 
-// TestReplayBesideRun checks the advice if a replay of dead letters cannot lock the state
-// directory. With a state directory of its own, a replay would repeat replayed letters.
+// TestReplayBesideRun checks the advice if a run holds the lock of the state directory that a
+// replay of dead letters needs. It must not advise a state directory of its own for the replay,
+// which would then repeat letters that were replayed before.
 func TestReplayBesideRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "penstock.yaml", "state: state\n"+

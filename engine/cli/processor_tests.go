@@ -97,7 +97,8 @@ func runTests(p *program, cmd *cobra.Command, path string, f testFlags) error {
 	return nil
 }
 
-// coverage is the number of records that each processor has changed. The keys are "pipeline/route".
+// coverage counts, for each route ("pipeline/route"), the records that each of its processors has
+// changed in the tests. The command reports processors that have changed none.
 type coverage map[string][]int
 
 func (c coverage) add(route string, steps []trial.Step) {

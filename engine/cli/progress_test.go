@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// TestProgressView checks the share, the speed and the remaining time in the view. If the source
-// does not estimate its remaining data, there must be no bar.
+// TestProgressView checks the progress view: the settled share of the data as a bar, the speed, and
+// the remaining time. If the source does not estimate its remaining data, there must be no bar.
 func TestProgressView(t *testing.T) {
 	at := func(elapsed time.Duration, delivered, left int64) engine.Status {
 		return engine.Status{Seconds: elapsed.Seconds(), Routes: []status.Route{{

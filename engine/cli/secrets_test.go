@@ -186,8 +186,8 @@ const kafkaBase = `brokers: ["127.0.0.1:1"], group: g, topics: [t], connect_time
 
 const natsBase = `url: "nats://127.0.0.1:1", stream: S, connect_timeout: 100ms, `
 
-// wrongForms lists values that secret options refuse or truncate. %s is replaced with the
-// marker.
+// wrongForms lists values that secret options refuse or truncate. In each of them, %s stands for
+// the marker, the text by which the test recognizes the secret.
 var wrongForms = []string{
 	`[%s]`, `[a, %s]`, `["a", "%s", b]`, `{%s: %s}`, `{a: %s}`, `{a: [b, %s]}`, `!%s x`,
 	`!secret %s`, `!!binary %s`, `*%s`, `&a %s`,
@@ -277,7 +277,7 @@ func configOf(role stream.Role, name, options string) string {
 }
 
 // checkSecrets runs a command with the config. It fails the test if the output, or a file that the
-// command has written, contains the marker.
+// command has written, contains the marker, which is in every secret of the config.
 func checkSecrets(t *testing.T, text string, args ...string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -90,7 +90,8 @@ func runTop(p *program, cmd *cobra.Command, of string) error {
 	return nil
 }
 
-// topTrouble is a Bubble Tea message to topModel. It has the reason why there is no current frame.
+// topTrouble is a Bubble Tea message to topModel: the process cannot be reached, so that there is
+// nothing new to display. Its text is the reason.
 type topTrouble string
 
 // topModel displays a top.State on a terminal.

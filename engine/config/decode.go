@@ -280,8 +280,9 @@ func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, o option) bool {
 	})
 }
 
-// decodeNamed decodes the values of a mapping of names. Each value has the type t and the
-// properties of item. put gets each name with its value.
+// decodeNamed decodes a mapping with any names as keys. All values have the Go type t and the
+// properties in item, such as bounds and whether they are secret. decodeNamed passes each key and
+// its decoded value to put.
 func (l *loader) decodeNamed(n *yaml.Node, t reflect.Type, o, item option,
 	put func(key *yaml.Node, value reflect.Value)) bool {
 	if n.Kind != yaml.MappingNode {

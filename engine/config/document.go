@@ -82,8 +82,9 @@ func (d *document) hideSecrets(n *yaml.Node, secret bool) {
 	}
 }
 
-// maskQuoted masks the lines of a quoted secret after its first one, regardless of their
-// indentation.
+// maskQuoted masks the further lines of a secret in quotes that extends over several lines.
+// Excerpts of the file show these lines. The function masked finds such lines only by their
+// indentation, which a text in quotes need not have.
 func (d *document) maskQuoted(n *yaml.Node) {
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 		return

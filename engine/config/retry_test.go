@@ -7,9 +7,8 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// TestRetryBackoff checks the policy that results from each form of retry.backoff. It does so with
-// the present and the former name of the key. The plan of the config must result in the same
-// policy.
+// TestRetryBackoff checks the policy that results from each form of retry.backoff, and from the
+// former name of this key, retry.policy.
 func TestRetryBackoff(t *testing.T) {
 	for retry, want := range map[string]string{
 		"{}":                         "exponential base=250ms factor=2 max=30s jitter=full",

@@ -180,7 +180,8 @@ func TestSaveRefuses(t *testing.T) {
 	}
 }
 
-// TestInABubble saves and loads on both file systems in the virtual time of testing/synctest.
+// TestInABubble saves and loads in the virtual time of testing/synctest, on the file system of the
+// operating system and on one in memory.
 func TestInABubble(t *testing.T) {
 	for name, system := range map[string]vfs.FS{"system": vfs.OS(), "memory": vfstest.New()} {
 		path := filepath.Join(t.TempDir(), "mark")

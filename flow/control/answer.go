@@ -139,7 +139,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l.est.inTime()
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	t.observe(l, sample.Normal)
-	// While an experiment of the group pauses half of the lanes, round trips are not typical. So do
+	// While an experiment pauses half of the lanes (see group), round trips are not typical. So do
 	// not adjust the windows then.
 	if t.group.phase <= wholePhase && (first || !a.raised) {
 		l.win.OnSample(sample)

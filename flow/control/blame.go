@@ -280,7 +280,8 @@ func (ev *evidence) countFailure(a *attempt, why Outcome) (window, breaker bool)
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// isProbe reports whether attempt a is the running probe of its lane or of the global backoff.
+// isProbe reports whether attempt a is a running probe: that of its paused lane, or the only one
+// while all lanes are paused (the global backoff).
 func (ev *evidence) isProbe(a *attempt) bool {
 	return a == a.lane.br.probe || a == ev.lanes.global.probe
 }
@@ -389,8 +390,8 @@ func (ev *evidence) addEvidence(it *item, l *lane, first bool) bool {
 	return true
 }
 
-// assess makes the item a suspect if the evidence is enough. An item that waits is then moved to
-// the waiting suspects.
+// assess makes the item a suspect if the evidence against it is enough. If the item waits for a
+// retry, it then waits with the other suspects, which are attempted rarely.
 func (ev *evidence) assess(it *item) {
 	r := &it.account
 	least := ev.cfg.Poison.Failures

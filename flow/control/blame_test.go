@@ -207,8 +207,10 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestEndWithLittleTraffic checks that an item ends although other items are so rare that none is
-// sent within a few round trips of its failures. An outage gives evidence against one item only.
+// TestEndWithLittleTraffic checks that a bad item is dead-lettered after the number of failures in
+// Config.End even if other items are rare: none is sent within a few round trips of its failures.
+// Before that, outages must not cause a dead letter, because each outage is evidence against one
+// item only.
 func TestEndWithLittleTraffic(t *testing.T) {
 	const bad = 70 // after the outages
 	end := control.End{Attempts: 5}

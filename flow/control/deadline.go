@@ -196,9 +196,10 @@ func (t *attempts) miss(a *attempt) (explained bool) {
 // of the slowest lane that has delivered.
 const firstWaitRounds = 4
 
-// firstWait returns the time that an attempt at l may take before another attempt is sent as well.
-// It is at most the first timeout of RFC 6298. It is 0 if l has delivered (its timeout is then
-// known), if its window has no start-up, or if bad data does not explain more timeouts.
+// firstWait returns the time after which an unanswered attempt at l gives up its place in the
+// window, so that l gets another attempt, although l has not delivered yet. It is at most the first
+// timeout of RFC 6298. It is 0 (no such time) if l has delivered, if its window has no start-up, or
+// if bad data does not explain more timeouts.
 func (t *attempts) firstWait(l *lane) time.Duration {
 	if l.est.known || l.win.starter == nil || l.est.missed >= t.explainable(l) {
 		return 0

@@ -45,7 +45,8 @@ type deferral struct {
 const (
 	// minDeferWait is the shortest wait that is reported to the owner.
 	minDeferWait = time.Second
-	// An item stays for deferHold or deferRounds round trips of its last lane, whichever is longer.
+	// A waiting item stays in the machine for deferHold, or for deferRounds round trips of its last
+	// lane if that is longer, before it is passed to the owner.
 	deferHold   = 50 * time.Millisecond
 	deferRounds = 3
 )
@@ -181,9 +182,10 @@ func (d *deferring) next() (at time.Duration, ok bool) {
 	return d.queue[d.head].at, true
 }
 
-// deferAnswered handles a Held event, which has the amount that the owner keeps. If the event also
-// names an item, it answers the Defer of that item. The item then leaves the machine, unless the
-// owner did not take it or it no longer waits.
+// deferAnswered handles a Held event, which has the amount of all items that the owner of the
+// machine (such as flow.Sender) keeps. If the event names an item, it is also the answer to the
+// Defer of that item. The item then leaves the machine, unless the owner has refused it, it no
+// longer waits, or an attempt of it runs.
 func (s *settlement) deferAnswered(e *Event) {
 	d := &s.backlog.retrying.deferred
 	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}

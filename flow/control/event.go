@@ -22,8 +22,8 @@ type Kind uint8
 
 // The events.
 const (
-	// Offer is a new item, the next in sequence. It has Seq, Cost, Bytes and Keys, and History if
-	// the item was deferred.
+	// Offer is a new item, the next in sequence. It has Seq, Cost, Bytes and Keys. It also has
+	// History if the owner kept the item during a long wait (see Config.Defer).
 	Offer Kind = iota + 1
 	// Answer means that the Deliver of attempt ID has returned. It has Outcome, After, Died and Report.
 	// With Outcome Split, Cost is the cost of the delivered or rejected parts, and Pieces is the

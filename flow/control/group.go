@@ -94,8 +94,9 @@ const (
 	maxPhase    = 30 * time.Second
 )
 
-// change has the sums from which the elasticity is computed, weighted over lanes: of the changes of
-// the logarithm of the round trip, and of the logarithm of the amount in flight.
+// change has the sums from which the elasticity is computed (see group). rtt is the sum of the
+// changes of the logarithm of the round trip, and inFlight that of the changes of the logarithm of
+// the amount in flight. Both are weighted over the lanes.
 type change struct{ rtt, inFlight, weight float64 }
 
 func (c *change) elasticity() (e float64, ok bool) {
@@ -331,9 +332,9 @@ func (g *group) compare() {
 	}
 }
 
-// endExperiment ends the experiment. If more is true, its result contradicts the present state (a
-// group, or none). Then another experiment follows. After enough of them, the state changes if the
-// elasticity of all together is high enough.
+// endExperiment ends the experiment. If more is true, the result contradicts the present state (a
+// group, or none), and another experiment follows. After groupTimes such results in a row, the
+// state changes if the elasticity, computed over all of these experiments, is at least groupShared.
 func (g *group) endExperiment(more bool) {
 	paused := g.phase > wholePhase
 	took := g.now - g.began

@@ -40,8 +40,9 @@ func TestExperimentEndsByTheClock(t *testing.T) {
 	}
 }
 
-// TestElasticity checks that the elasticity is 1 if round trips fall with the total in flight, and
-// 0 if they are constant.
+// TestElasticity checks the elasticity, which shows whether lanes share a bottleneck (see group).
+// It must be 1 if round trips fall in proportion to the total in flight, and 0 if they are
+// constant.
 func TestElasticity(t *testing.T) {
 	for _, c := range []struct{ before, after, want float64 }{{0.8, 0.4, 1}, {0.8, 0.8, 0},
 		{0.8, 0.4 * math.Sqrt2, 0.5}} {

@@ -36,8 +36,8 @@ type hangRanks struct {
 	uncounted []rankedAttempt
 }
 
-// rankedAttempt is an attempt that hangs or was delivered, and had a place in the window for the
-// given time.
+// rankedAttempt is the outcome of an attempt with the given rank: it hangs (hung), or it was
+// delivered. It had a place in the window for the given number of seconds.
 type rankedAttempt struct {
 	id      uint64
 	rank    int
@@ -183,8 +183,8 @@ func (h *hangRanks) real() float64 {
 	return h.overdue / (h.overdue + h.slow + 1)
 }
 
-// findLevel returns the rank from which attempts hang, if the outcomes show one. It is lower than
-// the known level, if there is one.
+// findLevel returns the level, if the outcomes show one: the rank from which attempts hang (see
+// hangRanks). If a level is known already, only a lower one is found.
 func (h *hangRanks) findLevel() (rank int, found bool) {
 	if h.real() < 0.5 {
 		return 0, false

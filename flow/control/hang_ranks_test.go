@@ -57,8 +57,8 @@ func TestRankBuckets(t *testing.T) {
 	}
 }
 
-// TestOverdueAttemptsAreRanked checks that the ranks count an attempt as overdue once it is overdue
-// and was overtaken, whichever came first.
+// TestOverdueAttemptsAreRanked checks that hangRanks counts an attempt as overdue as soon as it is
+// overdue and was overtaken, whichever came first.
 func TestOverdueAttemptsAreRanked(t *testing.T) {
 	m, _ := steps(t)
 	l := m.lanes.up[0]
@@ -77,8 +77,8 @@ func TestOverdueAttemptsAreRanked(t *testing.T) {
 }
 
 // TestRanksAreCountedInOrder checks that an attempt is counted only after all earlier ones have
-// given up their places. Otherwise deliveries would be counted sooner than earlier attempts that
-// hang, and the difference would look like a level.
+// given up their places in the window. Otherwise deliveries would be counted sooner than earlier
+// attempts that hang, as if the worker hung from a certain number in flight on.
 func TestRanksAreCountedInOrder(t *testing.T) {
 	var h hangRanks
 	first, second := &attempt{id: 1, rank: 3, heldFor: 1}, &attempt{id: 2, rank: 4}
@@ -98,9 +98,10 @@ func TestRanksAreCountedInOrder(t *testing.T) {
 	}
 }
 
-// TestRanksAreMadeAgain checks two attempts that hang. The ranks are discarded and created again
-// after the first one. When the first attempt is delivered after all, the new ranks count this
-// delivery, but must still count the second attempt as hung.
+// TestRanksAreMadeAgain checks two attempts that hang. The hangRanks of the lane are discarded
+// after the first one and created again for the second one. When the first attempt is delivered
+// after all, the new hangRanks count this delivery, but must still count the second attempt as
+// hung.
 func TestRanksAreMadeAgain(t *testing.T) {
 	h := hanging{recent: 10}
 	before, after := &attempt{id: 1, ranked: true}, &attempt{id: 2, ranked: true}

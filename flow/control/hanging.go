@@ -213,9 +213,9 @@ func (t *attempts) endPlace(a *attempt) {
 	}
 }
 
-// rank determines the rank of attempt a: the number of attempts that the worker held when a was
-// sent. The parameter taken is the cost of a that was delivered. The result is the cost that the
-// worker held: that of earlier attempts, delivered since.
+// rank sets the rank of attempt a: the number of attempts that the worker held when a was sent. It
+// returns the same amount as a cost: that of the attempts that were sent before a and delivered
+// since. The parameter taken is the cost of a itself that was delivered.
 func (l *lane) rank(a *attempt, taken float64) (held float64) {
 	held = max(0, l.est.delivered-a.progress-taken-a.overtaken) // 0 if the worker has restarted
 	if l.est.mean > 0 && a.hungIn == nil {

@@ -119,8 +119,9 @@ func TestOvertakenAttemptsGiveUpTheirPlaces(t *testing.T) {
 	w.drain()
 }
 
-// TestManyTimeoutsBeforeTheFirstDelivery checks a worker that never delivers. Its first eight
-// timeouts may be caused by bad data, so they do not lengthen the next one. The ninth doubles it.
+// TestManyTimeoutsBeforeTheFirstDelivery checks a worker that never delivers. Bad data may be the
+// cause of its first eight overdue attempts, so they do not lengthen its timeout. The ninth doubles
+// it.
 func TestManyTimeoutsBeforeTheFirstDelivery(t *testing.T) {
 	w := newLanes(t, control.Config{Window: window.Queue{}}, 64, 1)
 	for n := range 9 {
@@ -138,7 +139,7 @@ func TestManyTimeoutsBeforeTheFirstDelivery(t *testing.T) {
 }
 
 // TestTimeoutsBeforeTheFirstDelivery checks that attempts that hang before the first delivery of a
-// worker neither lengthen the next timeout nor end the start-up of the window.
+// worker neither lengthen the worker's timeout nor end the start-up of its window.
 func TestTimeoutsBeforeTheFirstDelivery(t *testing.T) {
 	w := newLanes(t, control.Config{Window: window.Queue{}}, 64, 1)
 	for range 3 {
@@ -192,10 +193,10 @@ func TestFirstAttempts(t *testing.T) {
 	}
 }
 
-// TestTimeoutsOfALaneThatJoins checks that the first timeout of a worker that joins others does not
-// lengthen the next one. Attempts that have run for longer than the first wait must not count as
-// further timeouts. The other worker shows that the data is good, so the worker gets only as many
-// attempts as its breaker needs.
+// TestTimeoutsOfALaneThatJoins checks a worker that never answers, beside one that delivers. Its
+// first overdue attempt must not lengthen its timeout. Attempts that have run for longer than the
+// first wait, but not for the timeout, must not count as timed out. The other worker shows that the
+// data is good, so this worker gets only as many attempts as its breaker needs.
 func TestTimeoutsOfALaneThatJoins(t *testing.T) {
 	w := newLanes(t, control.Config{Window: window.Queue{}, Ahead: 1}, 64, 2)
 	for w.now < 2100*ms {

@@ -189,8 +189,8 @@ func (b *backlog) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	return it
 }
 
-// finish removes an item that has settled, was replaced by its pieces or is kept by the owner, from
-// its queue and the sequence.
+// finish removes an item from its queue and from the sequence of all items. The item has settled,
+// was replaced by its pieces, or is kept by the owner of the machine until its retry is due.
 func (b *backlog) finish(it *item) {
 	b.leave(it)
 	it.state = isDone

@@ -62,8 +62,8 @@ func newPolicy(d dispatch.Policy, src rand.Source) (p policy) {
 	return p
 }
 
-// changed reports to the policy that the ith candidate has changed, or, if i is negative, that any
-// may have.
+// changed tells the dispatch policy that the state of the ith lane (its candidate) has changed or,
+// if i is negative, that of any lane.
 func (p *policy) changed(i int, all []dispatch.Candidate) {
 	if p.follower != nil {
 		p.follower.Changed(i, all)
@@ -325,7 +325,9 @@ func (ls *lanes) endProbe(l *lane) {
 	}
 }
 
-// uptime is the total time in which at least one lane was open and no global backoff was active.
+// uptime measures the total time in which at least one lane was open and the machine was not in the
+// global backoff (the pause of all lanes when none delivers). The limit End.Elapsed of an item
+// counts only this time.
 type uptime struct {
 	total, since time.Duration
 	up           bool

@@ -24,7 +24,8 @@ type level struct {
 	recent [levelRecent]outcomeAt
 	n      uint
 	low    int // lowest level that is suspected; 0: none
-	// share of refusals directly after an accepted attempt, so that bursts do not count as chance
+	// estimated share of attempts that are refused by chance. Only attempts that follow a delivery
+	// are counted, so that the refusals of a burst beyond the level do not raise it much
 	chance        float64
 	answers       uint    // answers in chance, up to levelMany
 	lastDelivered bool    // the last attempt was delivered

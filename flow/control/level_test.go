@@ -136,9 +136,9 @@ func TestTrialOfADroppedLevel(t *testing.T) {
 	}
 }
 
-// TestTimeoutsInARow checks that timeouts in a row lengthen the next timeout of a worker. They do
-// not if so many attempts hang at all workers that timeouts in a row are expected. Each expected
-// timeout allows one more attempt in flight.
+// TestTimeoutsInARow checks that overdue attempts in a row lengthen the timeout of the worker. They
+// lengthen it less, or not at all, if so many attempts hang at all workers that such a row is
+// expected. Each expected one allows one more attempt in flight.
 func TestTimeoutsInARow(t *testing.T) {
 	for _, c := range []struct {
 		hangs hangShare

@@ -202,8 +202,9 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 	return out
 }
 
-// passTime ends the waits of items that are due, and an experiment of the group that has run out of
-// time. It updates the lanes if a gate may have opened.
+// passTime ends the waits of items that are due. It also ends an experiment of the group (see
+// group), in which half of the lanes pause, if its time is over. It updates the lanes if a gate may
+// have opened.
 func (m *Machine) passTime() {
 	for len(m.backlog.delayed.s) > 0 && m.backlog.delayed.s[0].due <= m.now {
 		it := m.backlog.delayed.s[0]

@@ -191,8 +191,8 @@ func (w *model) obey(c control.Command) {
 	}
 }
 
-// hanging returns the number of a lane's attempts that are not overdue and have no place in its
-// window.
+// hanging returns the number of a lane's attempts that have given up their places in the window
+// because they hang, and that are not overdue.
 func (w *model) hanging(lane int32) int {
 	l, _ := w.m.Lane(lane)
 	return l.Hanging

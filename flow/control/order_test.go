@@ -48,8 +48,9 @@ func TestBlockedItemsHideNoOther(t *testing.T) {
 	}
 }
 
-// TestReadingContinuesBehindFailedKeys checks that items behind a failing item of their key count
-// against Config.Waiting, and not against Config.Ahead.
+// TestReadingContinuesBehindFailedKeys checks that the machine continues to request items while one
+// key fails. Items behind a failing item of their key count against Config.Waiting, and not against
+// Config.Ahead, which is smaller.
 func TestReadingContinuesBehindFailedKeys(t *testing.T) {
 	w := newLanes(t, control.Config{
 		Ahead: 4, Waiting: control.Waiting{Cost: 20}, Retry: backoff.Fixed(time.Hour),
@@ -95,8 +96,8 @@ func TestRunOnAnOrderedLane(t *testing.T) {
 	if len(w.out) != 2 || w.out[0].Seq != 1 || w.out[1].Seq != 2 {
 		t.Fatalf("got %+v, want items 1 and 2 settled", w.out)
 	}
-	// Item 3 fails, so item 4 must fail, too. No item starts until both have returned. Then both
-	// are sent again in a new run.
+	// Item 3 fails, so item 4 of the same run must fail, too. Until both have returned, their lane
+	// starts nothing: item 5 goes to the other lane. Then both are sent again in a new run.
 	w.answer(tries[2], control.Retryable, 0)
 	w.offer(1, 1, 8)
 	if x := w.only(5); x.lane == tries[0].lane {
@@ -112,8 +113,8 @@ func TestRunOnAnOrderedLane(t *testing.T) {
 	w.drain()
 }
 
-// TestNextRunBeginsWithTheFailedItem checks that at a single lane, the next run does not begin with
-// a later item of another key.
+// TestNextRunBeginsWithTheFailedItem checks an Ordered lane after a failure, if it is the only
+// lane. Its next run must begin with the failed item, and not with a later item of another key.
 func TestNextRunBeginsWithTheFailedItem(t *testing.T) {
 	w := ordered(t, 1)
 	w.offer(1, 1, 1)

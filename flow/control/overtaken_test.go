@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// TestOvertaken compares onTimeAttempts.overtaken with a list of the attempts of a lane. Items differ
-// in cost, some hang and give up their places, and some are delivered in part.
+// TestOvertaken checks onTimeAttempts.overtaken, the cost that was delivered of attempts sent after
+// a given one. It compares the result with sums in a plain list. Items differ in cost, some hang
+// and give up their places, and some are delivered in part.
 func TestOvertaken(t *testing.T) {
 	type running struct {
 		a         *attempt
@@ -80,8 +81,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// steps returns a machine with one lane, and a function that steps events of any time and returns
-// the attempts that start.
+// steps returns a machine with one lane, and a function that passes an event to the machine at a
+// given time and returns the attempts that start.
 func steps(t *testing.T) (m *Machine, step func(now time.Duration, e Event) []*attempt) {
 	t.Helper()
 	m, err := New(Config{Window: window.Fixed{Size: 12}, Poison: Poison{Failures: -1}})

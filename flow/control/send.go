@@ -3,7 +3,8 @@
 package control
 
 // dispatch starts as many items as the lanes have room for: first probes, then items sent before,
-// then new items, then suspects. During the global backoff it only sends a probe.
+// then new items, then suspects. During the global backoff, in which all lanes are paused because
+// none delivers, it sends only a probe.
 func (d *dispatcher) dispatch(out []Command) []Command {
 	d.settlement.replay.shut, d.backlog.bucket.awaited, d.hold.active = false, false, false
 	if len(d.backlog.suspects.toGiveUp) > 0 {
@@ -126,8 +127,8 @@ func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 }
 
 // choose returns the lane for the next attempt of the item. If l is nil, the item must wait: for
-// its retry policy if delay is true, else for a lane, for the budget, or for an earlier item of its
-// keys.
+// its retry policy if delay is true, else for a lane, for a token of the retry budget, or for an
+// earlier item of its keys.
 func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 	if it.needsToken && d.backlog.outOfTokens() {
 		return nil, false

@@ -132,8 +132,9 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 		s.pending[it.seq] = it
 		out = append(out, Command{Kind: DeadLetter, Seq: it.seq, Lane: -1, Number: it.number})
 	default:
-		// A piece of the rest of a Split avoids the lane of the Split. A piece that is more than
-		// half of its parent keeps the parent's retry state, and so waits longer.
+		// The piece was not delivered. If the item was replaced because of a Split, the piece
+		// avoids the lane that answered with the Split. If it is more than half of the item, it
+		// also keeps the item's retry state, and so waits longer.
 		if p.cut.byID != 0 {
 			it.tried = append(it.tried, p.cut.byLane)
 			if it.cost*2 > p.cost {
@@ -164,8 +165,9 @@ func (s *settlement) settlePiece(it *item, out []Command) []Command {
 	return out
 }
 
-// settlePieces settles the pieces that attempt a has delivered. The attempt is being concluded. A
-// piece that the machine learns of later, by a Piece event, settles at that event.
+// settlePieces is called when the outcome of attempt a, a Split, takes effect. It settles the
+// delivered pieces of the Split that the machine has already got by Piece events. Later pieces
+// settle when their events arrive.
 func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 	for _, it := range a.held {
 		out = s.settlePiece(it, out)

@@ -7,9 +7,10 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// TestProbeKeepsTheLevel checks that the level of a worker's refusals stays known while a probe
-// narrows the window. The worker is saturated, processes one item per millisecond, and each attempt
-// takes 10 ms more. Before each probe, the level is one above the window's limit.
+// TestProbeKeepsTheLevel checks that the level (the number in flight from which the worker refuses)
+// stays known while a probe narrows the window. The worker is saturated, processes one item per
+// millisecond, and each attempt takes 10 ms more. Before each probe, the level is one above the
+// window's limit.
 func TestProbeKeepsTheLevel(t *testing.T) {
 	m, err := New(Config{Seed: 1, Window: window.Queue{}})
 	if err != nil {

@@ -40,8 +40,8 @@ type Policy interface {
 	New(src rand.Source) Chooser
 }
 
-// Follower is a Chooser that keeps results that it has computed from the candidates. Its owner must
-// therefore report every change of a candidate.
+// Follower is a Chooser that keeps results that it has computed from the candidates, the states of
+// the lanes. Its owner must therefore report every change of a candidate.
 type Follower interface {
 	Chooser
 	// Changed reports that candidate i of c has changed since the last Choose. A negative i means

@@ -107,9 +107,9 @@ func (l *leastCompletion) chooseUnmeasured(s *scanResult, cost float64, c []Cand
 	}
 }
 
-// penalise compares the failing lanes with the best of the others. A failing lane cannot be the
-// best if its expected time is longer even without the penalty. So usually there is nothing to
-// compare.
+// penalise compares the lanes that have failures with the best of the other lanes. Usually there is
+// nothing to compare: the expected time of each lane with failures is longer than that of the best
+// lane even without the penalty.
 func (l *leastCompletion) penalise(s *scanResult, cost float64, c []Candidate) {
 	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > s.least) {
 		return

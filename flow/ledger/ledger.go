@@ -70,7 +70,8 @@ func (r Range) String() string { return fmt.Sprintf("(%v, %v]", r.From, r.To) }
 type Ledger struct {
 	watermark Position // everything at or before it is settled
 	tail      Position // everything at or before it was opened, or was settled before the restart
-	// open has the ranges between watermark and tail, each starting at the end of the previous one.
+	// open has the ranges between watermark and tail, settled or not. Each starts at the end of the
+	// previous one.
 	open    ring
 	pending int // entries of open that are not settled
 	// restored has the ranges that were settled before the restart and that Open has not reached

@@ -80,8 +80,9 @@ type countGap struct {
 	samples int
 }
 
-// observe adds a difference. After gapSamples differences, or as soon as a difference is negative,
-// it returns the smallest difference and starts over. Otherwise it returns 0.
+// observe adds a difference: the worker's count minus the sender's (more). After gapSamples
+// differences, or as soon as one is negative, it returns the smallest of them and starts over.
+// Otherwise it returns 0.
 func (g *countGap) observe(more float64) float64 {
 	if g.samples == 0 || more < g.minimum {
 		g.minimum = more

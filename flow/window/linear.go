@@ -13,8 +13,8 @@ type Step uint8
 // The steps.
 const (
 	PerRound Step = iota // once per round of Limit acks, by the round's mean
-	// PerAck means at every ack, as in system D (see Linear). Without congestion, the window then
-	// doubles in each round trip.
+	// PerAck means that the window decides at every ack, as in system D (see Linear). Without
+	// congestion, it then doubles in each round trip.
 	PerAck
 )
 

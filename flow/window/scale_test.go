@@ -54,8 +54,9 @@ func extremes(v []float64) (low, high float64) {
 	return low, high
 }
 
-// TestCreditCounts checks that credit is an absolute amount and that lost answers do no harm. A
-// worker that advertises too much gets at most twice the window that its round trips justify.
+// TestCreditCounts checks that the window follows the advertised credit, which is a total since the
+// worker's start, so that lost answers do no harm. A worker that advertises too much gets at most
+// twice the window that its round trips justify.
 func TestCreditCounts(t *testing.T) {
 	w := Credit{}.New().(*credit)
 	now := time.Duration(0)

@@ -41,8 +41,8 @@ type waits struct {
 	emptyRounds  int  // consecutive rounds in which the worker idled at times
 }
 
-// weights holds the sums over the round trips of a round or a probe, from which the mean weight is
-// computed.
+// weights holds sums over the round trips of a round or a probe. Each round trip has a weight,
+// which is higher if it is short (see [waits]). The mean weight is computed from the sums.
 type weights struct {
 	sum  float64
 	tilt float64 // sum of round trips multiplied by their weights
@@ -155,8 +155,8 @@ func (w *waits) wait() float64 {
 	return waitsWidth * math.Log(w.drained/max(w.round.sum/float64(w.round.n), 1e-300))
 }
 
-// endRound lets the estimate of the network's share follow the shortest round trip of the round: at
-// once downwards, and slowly upwards.
+// endRound lets network, the estimated round trip of the network alone, follow the shortest round
+// trip of the round: at once downwards, and slowly upwards.
 func (w *waits) endRound() {
 	if w.network == 0 || w.minRoundTrip < w.network {
 		w.network = w.minRoundTrip
@@ -277,7 +277,7 @@ func (d *delay) moveToTarget(v *verdict) {
 }
 
 // shortProbeWithin returns the time between probes. It doubles, at most twice, while the probes
-// confirm the known base.
+// confirm the base, the estimated round trip without a queue.
 func (b *base) shortProbeWithin() time.Duration {
 	return shortProbeEvery << min(b.waits.confirmed, shortProbeDoublings)
 }

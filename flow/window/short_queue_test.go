@@ -41,8 +41,9 @@ func TestWaitsAreEstimated(t *testing.T) {
 	}
 }
 
-// TestProbesOutweighNothing checks a probe with more samples than maxWaits. Its mean weight
-// replaces the earlier mean, but must not move the result beyond its own mean.
+// TestProbesOutweighNothing ends a probe with more samples than maxWaits, all of the same weight.
+// The mean weight of round trips without a queue (drained) must then equal this weight: the probe
+// replaces the earlier mean, but its share must not exceed 1.
 func TestProbesOutweighNothing(t *testing.T) {
 	var w waits
 	for range 4 * maxWaits {

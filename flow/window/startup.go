@@ -96,8 +96,9 @@ func (d *delay) starting(s *Sample, x float64) bool {
 	return d.complete()
 }
 
-// delayed handles the delay of a sample from a worker with a constant pace, and reports whether the
-// worker is full.
+// delayed checks whether the round trip of a sample, x seconds, is longer than the base, the round
+// trip without a queue. It is for workers with a constant pace. It reports whether enough samples
+// in a row show that the worker is full.
 func (d *delay) delayed(s *Sample, x float64) bool {
 	u, base := &d.startup, d.base.value
 	u.pace = max(u.pace, s.pace())
@@ -243,10 +244,10 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 			return bdp + low
 		}
 		// The worker serves several batches at once, and their answers come in bursts. It needs
-		// work until the next batches arrive. So the level includes a queue halfway between low and
-		// high, and not only low. If two bursts came within one round trip, bdp is too high.
-		// Therefore the level is at most the number of answers of one round, plus the queue for
-		// that number.
+		// work until the next batches arrive. So the level includes a queue halfway between the
+		// bounds low and high, and not only low. If two bursts came within one round trip, bdp (the
+		// batches being served) is too high. Therefore the level is at most the number of answers
+		// of one round, plus the queue for that number.
 		_, most := zone(u.maxReturned)
 		return min(bdp+(low+high)/2, u.maxReturned+most)
 	}

@@ -68,8 +68,8 @@ func TestRefusedIsTheLevel(t *testing.T) {
 	}
 }
 
-// TestUndoRestoresTheStartUp checks that a timeout ends the start-up, and that the late answer
-// restores it.
+// TestUndoRestoresTheStartUp checks that a timeout ends the start-up, and that a late answer of the
+// timed-out attempt restores it.
 func TestUndoRestoresTheStartUp(t *testing.T) {
 	w := Queue{Initial: 4}.New().(*queueWindow)
 	w.OnTimeout(time.Second, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/internal/vectors"
 )
 
-// vectorCase is the part of a case that this package uses; the vectors' README describes the
-// format.
+// vectorCase is a case of the test vectors, with the fields that this package uses. The README of
+// the vectors describes the format.
 type vectorCase struct {
 	Name, Policy, Kind string
 	Params             struct {

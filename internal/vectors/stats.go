@@ -188,9 +188,9 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 		_, ok := listed[sorted[i]]
 		if v := sorted[i]; !ok && cut(Nanos(v)) &&
 			(Nanos(v) == s.step.Min || Nanos(v) == s.step.Max) {
-			// A value beyond int64 becomes the lowest or highest int64 in our draws. The library
-			// keeps such values apart, so it may list no single one with this share. checkQuantiles
-			// covers their share.
+			// All our draws beyond int64 become the lowest or highest int64. The values of the
+			// library beyond int64 are kept apart, so each may be too rare to be listed as an atom.
+			// checkQuantiles covers the share of all of them.
 			ok = true
 		}
 		if !ok && got > 0.005 && !sameShare(got, 0.005, len(sorted), s.samples) {
@@ -201,9 +201,10 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// checkCorrelation compares the correlation (Pearson's) between this step and the step before: that
-// of our draws with that of the library. The standard error of the correlation is computed from its
-// influence function, so that it is right for skewed distributions, too.
+// checkCorrelation compares our draws with those of the library by a correlation (Pearson's): that
+// of the delays of this step with the delays of the step before. The standard error of the
+// correlation is computed from its influence function, so that it is right for skewed
+// distributions, too.
 func (s Sample) checkCorrelation(t *testing.T) {
 	t.Helper()
 	if s.step.Corr == nil || len(s.before) != len(s.ours) {

@@ -64,7 +64,8 @@ func (r *Rows) end() {
 	}
 }
 
-// Batch returns the batch of the records since the last call. A record without fields is unparsed.
+// Batch returns a batch with the records that were added since the last call of Batch. A record
+// without fields is unparsed.
 func (r *Rows) Batch() *stream.Batch {
 	r.end()
 	b := r.b

@@ -78,7 +78,7 @@ func (l *life) again(all []attempt, next *int) bool {
 
 // sinkKilled ends the process after a few batches, several times. Each next process starts from a
 // checkpoint. The checkpoint has either all batches that were delivered before, or all but the last
-// one.
+// one. No record may be lost and, if SinkCase.ExactlyOnce is set, none may be repeated.
 func sinkKilled(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	place := ""

@@ -29,7 +29,8 @@ type settledPart struct {
 
 func newSettled() *settled { return &settled{parts: make(map[string]*settledPart)} }
 
-// open records the first position of a partition. Call it with each span in the order of reading.
+// open records where a partition begins: at the start of its first span. Call it with each span in
+// the order of reading. Later spans of the partition change nothing.
 func (s *settled) open(span stream.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

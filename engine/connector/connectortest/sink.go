@@ -352,7 +352,8 @@ func sinkReversed(t *testing.T, c SinkCase) {
 }
 
 // sinkPieces delivers batches, most of them cut into pieces. Some records are dropped or
-// dead-lettered. The last batch has no kept records.
+// dead-lettered, and the last batch has no kept records. The receiver must get exactly the kept
+// records.
 func sinkPieces(t *testing.T, c SinkCase) {
 	const seed = 3
 	r := c.Start(t)

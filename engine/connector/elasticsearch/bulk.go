@@ -155,7 +155,8 @@ func (e *itemError) Group() (reason, detail string) {
 }
 
 // bulkOutcome returns the outcome of a bulk request with the kept records of b (neither dropped nor
-// dead-lettered). text is the response. The other parameters are those of bulkErrors.
+// dead-lettered). text is the response. Set created if the documents have the ids of their records.
+// where names the request in errors.
 func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
 	kept := b.AppendKept(nil)
 	errs, err := bulkErrors(text, len(kept), created, where)

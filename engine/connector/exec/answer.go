@@ -109,11 +109,11 @@ func parseAnswer(line []byte) (answer, error) {
 	return a, nil
 }
 
-// report returns the load that a child has stated in an answer. If the answer has a credit (see
-// docs/formats/exec-ndjson.md), the report also needs an epoch and the number of records taken by
-// the child. The parameters replace these two if the answer lacks them. epoch is the number of this
-// child among all children that the sink has started. taken is the number of records that the child
-// has answered.
+// report converts the load in a child's answer to a stream.Report. A credit (see
+// docs/formats/exec-ndjson.md) is valid only together with an epoch and the number of records that
+// the child has taken. If the answer lacks these two, report uses its parameters. epoch is the
+// number of this child among all children that the sink has started. taken is the number of records
+// that the child has answered.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,

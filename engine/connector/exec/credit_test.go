@@ -68,9 +68,10 @@ func creditChild(file string) int {
 	return 0
 }
 
-// TestCredit checks that a child never has more records than its credit. The exception is a batch
-// larger than the credit, which is sent when the child has no other batch. The epoch in a report is
-// 1 for the first child, 2 for the child that replaces it, and so on.
+// TestCredit checks that a child never has more records than its credit, with one exception: if the
+// child has no batch, it gets the next one even if this is larger than the credit. The reports to
+// the engine must have the number of the child as their epoch: 1 for the first child, 2 for the
+// child that replaces it.
 func TestCredit(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "most")

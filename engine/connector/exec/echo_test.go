@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestEchoingProgram delivers a batch to a program that writes all its input to its standard output
-// before it reads more, such as tee. The batch is larger than two pipes.
+// TestEchoingProgram delivers a batch to a program, such as tee, that writes each part of its input
+// to its standard output. The batch is larger than the buffers of both pipes together. So the sink
+// must read the output while it writes the batch. Otherwise both would wait for each other forever.
 func TestEchoingProgram(t *testing.T) {
 	o := exec.DefaultOptions()
 	o.Command = []string{"tee"}

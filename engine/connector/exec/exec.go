@@ -135,7 +135,8 @@ func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder. With `lines`, it appends the input of a child to dst, but
 // nothing for unchanged raw lines, which are sent from the batch's own bytes. With `ndjson`, it
-// appends the input without its head (see appendHead). With `storm`, it appends nothing.
+// appends the records of the input, without the part before them (see appendHead). With `storm`, it
+// appends nothing.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	switch {
 	case s.o.Protocol == NDJSON:
@@ -152,9 +153,9 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// bodyOf returns the input of a child for b, with `ndjson` without its head. This is the payload
-// from Encode if there is one. For unchanged raw lines, it is the batch's own bytes. Otherwise,
-// bodyOf encodes the records into scratch.
+// bodyOf returns the input of a child for b. With `ndjson`, the part before the records is missing
+// (see appendHead). The input is the payload from Encode if there is one. For unchanged raw lines,
+// it is the batch's own bytes. Otherwise, bodyOf encodes the records into scratch.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil

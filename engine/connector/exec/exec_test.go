@@ -291,8 +291,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestDeathsOfChildren checks that the batch in progress is blamed, not the next one, and that the
-// next child delivers.
+// TestDeathsOfChildren checks that the batch during which a child dies is blamed (error
+// stream.Died), and that the next child delivers the next batch.
 func TestDeathsOfChildren(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "received")
 	o := exec.DefaultOptions()

@@ -197,9 +197,10 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 // startPatience bounds the wait of an attempt for a child that should be restarting now.
 const startPatience = time.Second
 
-// awaited returns the session of a slot. If the child has never been started, or if its restart is
-// due now, awaited waits for the start. If the restart is due later, awaited does not wait, because
-// package flow can use other workers meanwhile.
+// awaited returns the session with the child in the slot (the place of one worker). If the child
+// has never been started, or if its restart is due now, awaited waits for the start. If the restart
+// is due later, awaited returns an error at once, because package flow can use other workers
+// meanwhile.
 func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
 	var none S
 	if ctx.Err() != nil {

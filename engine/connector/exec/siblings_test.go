@@ -49,7 +49,8 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
-// TestStormSiblings is like TestSiblings for bolts: one that fails a tuple, and one that dies.
+// TestStormSiblings checks that records made from one source record are sent again together if a
+// bolt fails one of their tuples, or dies while it processes one.
 func TestStormSiblings(t *testing.T) {
 	_, o := storm(t)
 	_, lanes := opened(t, o)

@@ -51,7 +51,8 @@ func (o *Options) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{}
 }
 
-// FromEnvironment implements stream.EnvironmentUser. It returns the lines of text of all members.
+// FromEnvironment implements stream.EnvironmentUser. It returns the settings that the members take
+// from the environment, such as a proxy.
 func (o *Options) FromEnvironment() (all []string) {
 	for _, m := range o.members {
 		if user, ok := m.Options.(stream.EnvironmentUser); ok {

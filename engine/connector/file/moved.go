@@ -21,8 +21,9 @@ var (
 func (l *lane) failure(err error) error { return fmt.Errorf("file %q: %w", l.sink.o.Path, err) }
 
 // checkName checks whether the file still has its name, and at least the acknowledged length. If
-// not, it detaches the lane. The goroutine that syncs calls checkName. The error is a ReopenError
-// or an error of detach.
+// not, it detaches the lane: nothing more is written to this file, and the engine opens the sink
+// again. The goroutine that syncs calls checkName. The error is a ReopenError or an error of
+// detach.
 func (l *lane) checkName() error {
 	l.syncing <- struct{}{} // the file must not be rotated meanwhile
 	l.mu.Lock()
@@ -45,9 +46,10 @@ func (l *lane) checkName() error {
 	return l.detach(reason)
 }
 
-// checkLength detaches the lane if the file has fewer bytes than were written to it, because the
-// next write would leave a hole. A truncation between this check and the write is not detected. The
-// caller holds l.writes. The error is a ReopenError, or an error of Stat or detach.
+// checkLength checks whether another program has truncated the file. If the file has fewer bytes
+// than were written to it, the next write would leave a hole. checkLength then detaches the lane,
+// so that the engine opens the sink again. A truncation between this check and the write is not
+// detected. The caller holds l.writes. The error is a ReopenError, or an error of Stat or detach.
 func (l *lane) checkLength() error {
 	l.mu.Lock()
 	f, length := l.file, l.length

@@ -67,7 +67,7 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 }
 
 // resume truncates f to the place want, and positions f there. If f is another file or is shorter,
-// resume returns a wrongFileError.
+// resume returns a wrongFileError. If durably is set, it also syncs f.
 func resume(f vfs.File, want place, durably bool) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -98,7 +98,8 @@ func resume(f vfs.File, want place, durably bool) error {
 	return err
 }
 
-// openFound opens the file if there is no saved place. It keeps the content, or creates the file.
+// openFound opens the file if there is no resume token. It keeps the content of an existing file,
+// and ends its last line if necessary. It creates a missing file.
 func openFound(dir vfs.Dir, name string, mode fs.FileMode) (f vfs.File, at place, err error) {
 	f, err = openOrCreate(dir, name, mode)
 	if err != nil {

@@ -35,8 +35,9 @@ func (o *Options) checkAccept() (err error) {
 
 // Outcome implements httpsink.Codec. With the option accept, a batch is delivered if the response
 // meets this condition. If the response does not meet it, and its status is 2xx or retryable, the
-// batch is retried. With any other status, the outcome is the same as without the option. This is
-// also so if the body ended early, because such a body cannot be checked.
+// batch is retried. With any other status, the outcome is the same as without the option. The
+// condition cannot be checked for a body that has ended early. Then the outcome is always the same
+// as without the option.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if c.o.accept == nil || r.Cut != nil {
 		return c.Codec.Outcome(b, r)

@@ -57,8 +57,9 @@ func talking(t *testing.T, talk func(c net.Conn, request int) bool) (url string,
 	return "http://" + listener.Addr().String(), connections
 }
 
-// TestConnectionsAreKept checks that a connection serves several requests. It is not reused after a
-// response that ends it, or after bytes that belong to no request.
+// TestConnectionsAreKept checks that a connection serves several requests. It must not be reused in
+// two cases: the response ends the connection (for example by Connection: close), or the server has
+// sent bytes that belong to no request.
 func TestConnectionsAreKept(t *testing.T) {
 	const whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	const unasked = "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"

@@ -100,8 +100,9 @@ func TestMissingAuthoritiesAreAnError(t *testing.T) {
 	}
 }
 
-// proxyChild is set in the process that TestProxyOfTheEnvironment starts, because net/http reads
-// the environment only once per process.
+// proxyChild is the environment variable of the child process that TestProxyOfTheEnvironment starts
+// for each case. A process of its own is needed because net/http reads the proxy variables only
+// once per process.
 const proxyChild = "PENSTOCK_TEST_PROXY_CHILD"
 
 // TestProxyOfTheEnvironment checks that the sink uses the proxy of the environment by default, but

@@ -174,8 +174,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestCertificates checks that an untrusted certificate and a server without TLS are errors of the
-// endpoint.
+// TestCertificates checks that a delivery to a server with an untrusted certificate, or without
+// TLS, has the outcome misconfigured.
 func TestCertificates(t *testing.T) {
 	secure := httptest.NewUnstartedServer(nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {
 		t.Error("a request came through an unverified certificate")

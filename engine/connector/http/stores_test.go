@@ -377,8 +377,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestProxy checks that requests use the configured proxy. The proxy gets the endpoint and its own
-// password.
+// TestProxy checks that requests go to the configured proxy. Each request must contain the URL of
+// the endpoint, and the password of the proxy.
 func TestProxy(t *testing.T) {
 	endpoint := answering(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
 	var seen []string

@@ -32,8 +32,9 @@ func (d *delivered) mark(settled ...int) *stream.Mark {
 	return m
 }
 
-// TestGrownPage checks a page that still has unsettled records although its successor is settled.
-// If such a page has grown, only its old records are read.
+// TestGrownPage checks a page that has got more records since it was read. At a restart, its old
+// records are not settled, but those of the following page are. The source must read only the old
+// records of the page: the additional ones are those of the following page.
 func TestGrownPage(t *testing.T) {
 	for mode, set := range modes {
 		if mode == "link" || mode == "cursor" { // pages with a successor do not grow

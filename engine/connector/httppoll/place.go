@@ -67,7 +67,9 @@ const (
 	maxKey = 1024
 )
 
-// newPlace returns a place with its key. It returns an error if the token is too long for the key.
+// newPlace returns a place with its encoded form, which becomes a part of the positions on this
+// page. It returns an error if the token is so long that the encoded form would exceed maxKey, the
+// limit of the ledgers.
 func newPlace(m mode, token string, base int64, tail []digest) (place, error) {
 	p := place{mode: m, token: token, base: base, tail: tail}
 	if token == "" && base == 0 && len(tail) == 0 {
@@ -125,8 +127,9 @@ func (p *place) position(step int64) stream.Position {
 	return stream.Position{Num: step, Key: p.key}
 }
 
-// lastOf returns the last n distinct digests of a followed by b, in this order. It leaves out zero
-// digests.
+// lastOf returns the digests of the last n distinct record ids, to recognize records that come
+// again on the next page. a has the ids before a page, and b those of the page itself. Zero digests
+// (records without an id) are omitted.
 func lastOf(n int, a, b []digest) []digest {
 	var out []digest
 	have := make(map[digest]bool)

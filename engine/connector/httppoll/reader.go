@@ -170,11 +170,12 @@ func (r *reader) follows() bool {
 	return r.content.next != "" && r.content.next != r.page.token
 }
 
-// endedHere reports whether the reader must change to successor, the page on which the next settled
-// range begins, even if the loaded page has more records. The loaded page may have got more records
-// since it was first read. But positions on the successor continue from the number of records that
-// the loaded page had then. If the reader read the additional records, each position on the
-// successor would mean another record.
+// endedHere reports whether the loaded page ends at r.at for this reader, even if the page has more
+// records. Records may have been added to the page after positions on a later page (successor) were
+// settled. These positions count the records that the page had then. Example: the page had 3
+// records when it was first read, so positions on successor count on from 4 (3 records and the
+// change of the page). Meanwhile the page has 5 records. endedHere returns true after the third
+// one. If the reader read all 5, each position on successor would mean another record.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }

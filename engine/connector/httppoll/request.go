@@ -89,8 +89,8 @@ func (c *client) close() {
 	}
 }
 
-// permanentError means that the server redirects the request, and the client does not follow, or
-// that a response is larger than the option max_response.
+// permanentError means that the server redirects the request to another server, or too often, and
+// the client does not follow; or that a response is larger than the option max_response.
 type permanentError struct{ text string }
 
 // Error describes the redirect, or names the limit.

@@ -42,7 +42,8 @@ func (c *connection) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (c *connection) Close() error { return nil }
 
-// newBody returns a reader of a body of unknown length, and the intake in which it reserves room.
+// newBody returns a reader of a body of unknown length, and the intake in which the reader reserves
+// memory for the body.
 func newBody(t *testing.T, body []byte, encoding string) (*bodyReader, *intake.Intake) {
 	t.Helper()
 	h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
@@ -93,8 +94,8 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// TestBodyWaitsForRoom checks that a client is not blamed for the time in which its body waits for
-// room.
+// TestBodyWaitsForRoom checks that a client is not refused as too slow because its body has waited
+// for free memory of the source.
 func TestBodyWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body := make([]byte, 1<<20)

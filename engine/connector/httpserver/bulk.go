@@ -18,16 +18,16 @@ type bulkItem struct {
 	problem           string // why the document was refused; "" if it was accepted
 }
 
-// itemBytes is the approximate memory of an action in bytes: its bulkItem, and its part of the
-// response.
+// itemBytes is the approximate memory of one action of a _bulk request in bytes: its bulkItem, and
+// its part of the response.
 const itemBytes = 384
 
 // maxIndex is the maximum length in bytes of an index in the path of a request. Elasticsearch has
 // the same limit.
 const maxIndex = 255
 
-// bulkInto returns a decoder of _bulk requests. An action without the member _index gets the given
-// index, or none if index is empty.
+// bulkInto returns a decoder of _bulk requests. An action without the member _index gets the index
+// in the path of the request, or none if index is empty.
 func bulkInto(index string) decoder {
 	var text []byte // as in JSON, without quotes
 	if index != "" {

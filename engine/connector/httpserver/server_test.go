@@ -335,7 +335,8 @@ func TestDuplicatesCount(t *testing.T) {
 	group.Wait()
 }
 
-// TestFull checks that requests wait for room, and are refused if there is none until the deadline.
+// TestFull checks that requests wait while the memory of the source is full, and are refused if it
+// is still full at their deadline.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	s := run(t, "format: lines, memory: 8MiB, max_body: 4MiB, deadline: 300ms", "flow: {timeout: 60s, abandon: 120s}")

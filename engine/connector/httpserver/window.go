@@ -101,7 +101,8 @@ func (v *visit) answer(h nethttp.Header) {
 }
 
 // refuse prepares the header of an error response. If the source drains, the header says so, but
-// only to a client that has sent [stream.SenderHeader]. refuse does not end the visit.
+// only to a client that has sent [stream.SenderHeader]. The request still counts for the window
+// until the handler ends the visit.
 func (v *visit) refuse(h nethttp.Header) {
 	if v.asked && v.s.IsDraining() {
 		h.Set(stream.CreditHeader, v.s.window.Draining().String())

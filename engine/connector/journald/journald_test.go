@@ -293,7 +293,8 @@ func TestSkippedOnce(t *testing.T) {
 	}
 }
 
-// messages reads at least n entries, and returns their messages without the filling at their ends.
+// messages reads at least n entries, and returns their messages without the letters x and the
+// spaces at their ends, with which the tests lengthen messages.
 func messages(t *testing.T, r stream.Reader, n int) (got []string) {
 	t.Helper()
 	for len(got) < n {

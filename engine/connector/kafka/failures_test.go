@@ -110,8 +110,8 @@ func holeAfterRebalance(t *testing.T, c *cluster) {
 	_ = first
 }
 
-// TestFailedRecordIsNotSkipped checks that a restart does not skip a failed record. Another tool
-// commits the offsets of later records, and thus skips it (issue 24215 of Vector).
+// TestFailedRecordIsNotSkipped checks that a restart does not skip a failed record. Vector commits
+// the offsets of later records, and so skips the failed one (its issue 24215).
 func TestFailedRecordIsNotSkipped(t *testing.T) {
 	failedRecordIsNotSkipped(t, newCluster(t, kfake.SeedTopics(1, "orders")))
 }
@@ -141,8 +141,7 @@ func failedRecordIsNotSkipped(t *testing.T, c *cluster) {
 }
 
 // TestUnauthorizedRecordsAreNotLost checks that records arrive later if the receiver first responds
-// with 401 or 403. Another tool drops such records even with acknowledgements enabled (issue 24543
-// of Vector).
+// with 401 or 403. Vector drops such records even with acknowledgements enabled (its issue 24543).
 func TestUnauthorizedRecordsAreNotLost(t *testing.T) {
 	for _, status := range []int{401, 403} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -185,7 +184,7 @@ func TestUnauthorizedRecordsAreNotLost(t *testing.T) {
 }
 
 // TestRebalanceWithoutDuplicates checks that no record is repeated while three members come and go.
-// Another tool repeats records at each rebalance (issue 12084 of Vector).
+// Vector repeats records at each rebalance (its issue 12084).
 func TestRebalanceWithoutDuplicates(t *testing.T) {
 	t.Parallel()
 	rebalanceWithoutDuplicates(t, newCluster(t, kfake.SeedTopics(6, "orders")))
@@ -201,8 +200,8 @@ func rebalanceWithoutDuplicates(t *testing.T, c *cluster) {
 }
 
 // TestRebalanceLosesNothing checks that no record is lost while deliveries fail at random and
-// members come and go. Another tool loses records at a cooperative rebalance if batches are
-// acknowledged out of order (issue 4010 of Redpanda Connect).
+// members come and go. Redpanda Connect loses records at a cooperative rebalance if batches are
+// acknowledged out of order (its issue 4010).
 func TestRebalanceLosesNothing(t *testing.T) {
 	t.Parallel()
 	rebalanceLosesNothing(t, newCluster(t, kfake.SeedTopics(6, "orders")))

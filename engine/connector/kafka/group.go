@@ -340,7 +340,8 @@ func (r *reader) withdraw(given map[string][]int32) (ids []string) {
 	return ids
 }
 
-// of returns those of the given partitions that are in the reader's list. The caller holds mu.
+// of returns the states of partitions. given has their numbers by topic. The result omits
+// partitions that this reader does not own. The caller holds mu.
 func (r *reader) of(given map[string][]int32) (out []*partition) {
 	for topic, nums := range given {
 		for _, num := range nums {

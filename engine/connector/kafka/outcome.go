@@ -59,7 +59,8 @@ var errAborted = errors.New("the transaction was aborted")
 // settleAborted derives the outcome of a batch if its transaction was aborted because some of its
 // records were not accepted. No record of the batch was delivered then. The whole batch counts as
 // misconfigured if an operator must change something, and otherwise as throttled if the brokers
-// throttle a record. In all other cases, refused records are separated as in settle.
+// throttle a record. In all other cases, refused records are split into halves that are sent again,
+// as in settle.
 func settleAborted(b *stream.Batch, kept []int, errs []error, byRecord bool) error {
 	worst, reason := verdict.Again, error(nil)
 	for _, err := range errs {

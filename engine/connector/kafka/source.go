@@ -139,7 +139,8 @@ const rebalanceSlack = 15 * time.Second
 // fetches while earlier records are delivered.
 const fetchesInMemory = 16
 
-// bindTransactions notes that the sink of a route commits the group's offsets in transactions.
+// bindTransactions notes that the sink of a route commits the group's offsets in transactions. The
+// client of the route then uses unstableOffsets, so that it does not wait for these transactions.
 func (s *GroupSource) bindTransactions(route string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

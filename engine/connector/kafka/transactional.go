@@ -102,7 +102,8 @@ func (s *transactionalSink) LedgerName() string {
 	return fmt.Sprintf("offsets of group %q", s.group)
 }
 
-// Load implements stream.TransactionalSink. The engine does not call it for assigned partitions.
+// Load implements stream.TransactionalSink. It always fails: the engine calls it only for sources
+// without assigned partitions, and such a source cannot be combined with this sink.
 func (s *transactionalSink) Load(context.Context) ([]stream.Mark, error) {
 	return nil, errors.New("a transactional sink kafka needs a source that is assigned partitions")
 }
@@ -272,8 +273,8 @@ func (s *transactionalSink) Store(ctx context.Context, spans []stream.Span) erro
 	return s.do(ctx, newJob(spans))
 }
 
-// do runs a job in a transaction. If the brokers do not accept some of the job's records, j.fates
-// has their errors, do returns nil, and none of the records was delivered.
+// do delivers a job (a batch) in a transaction. If the brokers do not accept some of the job's
+// records, j.fates has their errors, do returns nil, and none of the records was delivered.
 func (s *transactionalSink) do(ctx context.Context, j *job) error {
 	if len(j.spans) == 0 {
 		return errors.New("kafka: a transaction needs the batch's position in the source")

@@ -66,8 +66,9 @@ const (
 var errReleased = errors.New("its assignment has ended or is not confirmed")
 
 // transactions runs the transactions of one source partition in one assignment, one after the
-// other. A transaction contains the waiting jobs, up to maxTransaction bytes. After Take, the
-// method run sends the requests, on its own goroutine, except the last abort (closeProducer).
+// other. A transaction contains the waiting jobs, up to maxTransaction bytes. When Take has
+// returned, the goroutine of the method run sends all requests, except that closeProducer may abort
+// the last transaction.
 type transactions struct {
 	s          *transactionalSink
 	part       stream.Partition
@@ -135,15 +136,16 @@ func (p *transactions) enqueue(j *job) error {
 	return nil
 }
 
-// requeue puts a job that was taken from the queue into it again. If the assignment has ended, the
-// job fails.
+// requeue puts a job (a batch to deliver) that was taken from the queue into it again. If the
+// assignment has ended, the job fails.
 func (p *transactions) requeue(j *job) {
 	if err := p.enqueue(j); err != nil {
 		j.finish(err)
 	}
 }
 
-// withdraw removes a job that still waits in the queue. It has no effect on a job in a transaction.
+// withdraw removes a job (a batch to deliver) that still waits in the queue. It has no effect on a
+// job in a transaction.
 func (p *transactions) withdraw(j *job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,8 +155,8 @@ func (p *transactions) withdraw(j *job) {
 // maxTransaction bounds the bytes of a transaction's records. The first job may exceed it.
 const maxTransaction = 8 << 20
 
-// next returns the jobs of the next transaction, in the order of their offsets. It returns nil at
-// the end of the assignment.
+// next returns the jobs (batches to deliver) of the next transaction, in the order of their
+// offsets. It returns nil at the end of the assignment.
 func (p *transactions) next() []*job {
 	for {
 		p.mu.Lock()
@@ -255,9 +257,9 @@ func (p *transactions) fitting(jobs []*job) (fit []*job) {
 	return fit
 }
 
-// transact delivers jobs in one transaction and finishes them. If the brokers do not accept records
-// of some jobs, it aborts the transaction, finishes these jobs, and returns the others, which need
-// another transaction.
+// transact delivers jobs (batches) in one transaction and finishes them. If the brokers do not
+// accept records of some jobs, it aborts the transaction, finishes these jobs, and returns the
+// others, which need another transaction.
 func (p *transactions) transact(jobs []*job) (rest []*job) {
 	if len(jobs) == 0 {
 		return nil
@@ -305,7 +307,7 @@ func (p *transactions) transact(jobs []*job) (rest []*job) {
 
 // produceAll delivers the records of jobs, and stores next as the group's progress, in one
 // transaction. If some records are not accepted, it aborts the transaction and returns true. The
-// fates of these records then hold the reasons.
+// field fates of a job then has the reasons.
 func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err error) {
 	if err := p.producer.BeginTransaction(); err != nil {
 		return false, &fencingError{err}

@@ -77,10 +77,10 @@ func (b *buffer) free(upTo int64) bool {
 }
 
 // read fills batch with the records between two positions (from and until), as long as batch has
-// room. For each record, it appends to ends the offset in batch.Data after the record's line end.
-// It returns the position of the last record, or from if it has read none, and the extended slice.
-// odd means that a record may contain a line end or end in CR. Use the returned offsets then to
-// separate the records.
+// room. For each record, it appends an offset in batch.Data to the slice ends: the offset after the
+// record's line end. It returns the position of the last record, or from if it has read none, and
+// the extended slice. odd means that a record may contain a line end or end in CR. Use the returned
+// offsets then to separate the records.
 func (b *buffer) read(batch *stream.Batch, from, until int64, ends []int) (to int64, _ []int, odd bool) {
 	i, found := slices.BinarySearchFunc(b.chunks, from, func(c chunk, at int64) int {
 		switch {

@@ -108,9 +108,9 @@ func (r *reader) fill(b *stream.Batch) (full bool, changed <-chan struct{}, err 
 }
 
 // extend updates b after fill has appended records to b.Data. size is the length of b.Data before
-// that. extend moves the end of b's span to the last of these records. If odd is set, line ends do
-// not separate the records, so extend also adds them to b.Records. It does so too if b.Records
-// already has earlier records.
+// that. extend moves the end of b's span to the last of these records. Usually line ends separate
+// the records, and b.Records stays empty. If odd is set, a record may contain a line end. In this
+// case, or if b.Records already has records, extend adds the new records to b.Records.
 func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 	if odd && size > 0 {
 		b.Split() // the records before these are lines

@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// present returns a query that reports whether exactly n of three tables exist: a, b and c in the
-// schema of the table with the given name.
+// present returns a query that reports whether exactly n of the ledger's tables a, b and c exist,
+// so that a start creates them only if they are missing. It searches the schema of the table with
+// the given name.
 func present(name sqltable.Name, n int64, a, b, c string) sqlspan.Statement {
 	return sqlspan.Statement{SQL: `SELECT count(*) = ? FROM information_schema.tables
 		WHERE table_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name IN (?, ?, ?)`,

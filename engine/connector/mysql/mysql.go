@@ -100,9 +100,10 @@ type Sink struct {
 	connector driver.Connector
 	to        string // address and database, for names of lanes
 
-	// otherIndex is true if, in mode upsert, the table has a unique index besides that of the key,
-	// apart from automatic ones (type index). A new row can then have the same values in that index
-	// as an existing row with another key.
+	// otherIndex is true in mode upsert if the table has another unique index besides that over the
+	// key. An index with a column that only the server fills (see index.automatic) does not count.
+	// A new row can then have the same values in the other index as an existing row with another
+	// key.
 	otherIndex atomic.Bool
 }
 

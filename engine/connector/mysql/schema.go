@@ -56,8 +56,9 @@ const (
 	keyVarchar = 255
 )
 
-// standardColumns maps the types that sources declare to columns. All others become texts, except
-// those in standard.
+// standardColumns has the MySQL column for each type that sources declare without a length or
+// precision. All other types become texts, except numeric and character varying, which the function
+// standard converts.
 var standardColumns = map[string]sqltable.Column{
 	"smallint":                    {Type: sqltable.Other, Decl: "smallint"},
 	"integer":                     {Type: sqltable.Other, Decl: "int"},
@@ -76,7 +77,9 @@ var standardColumns = map[string]sqltable.Column{
 }
 
 // standard returns the column for a type that a source declares. A numeric becomes a decimal if
-// MySQL supports its precision and scale. Otherwise it is stored as text, which keeps its digits.
+// MySQL supports its precision and scale. Otherwise it is stored as text, which keeps its digits. A
+// character varying becomes a varchar if it is not too long. All other types are in
+// standardColumns.
 func standard(decl string) (sqltable.Column, bool) {
 	word, args, _ := strings.Cut(strings.TrimSuffix(decl, ")"), "(")
 	switch word = strings.TrimSpace(word); word {
@@ -165,8 +168,9 @@ func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.C
 	return columns, err
 }
 
-// Find implements sqlspan.Database. It checks the table if it exists. It sets the columns if the
-// table exists or the config lists them. Otherwise the first batch sets them.
+// Find implements sqlspan.Database. It checks the table if it exists. It determines the columns
+// that the sink fills, if the table exists or the config lists them. Otherwise they are inferred
+// from the first batch.
 func (s server) Find(ctx context.Context, c *connection) error {
 	there, err := s.sink.columns(ctx, c)
 	if err != nil {
@@ -180,8 +184,9 @@ func (s server) Find(ctx context.Context, c *connection) error {
 	return err
 }
 
-// Prepare implements sqlspan.Writer. It creates the table if it does not exist, one lane at a time.
-// MySQL commits implicitly before it creates a table.
+// Prepare implements sqlspan.Writer. It creates the table if it does not exist. If several lanes
+// call it, one creates the table and the others wait. It must run outside of a transaction, which
+// MySQL would commit before it creates a table.
 func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) error {
 	s := w.sink
 	return s.Table.Once(ctx, func() error {

@@ -37,8 +37,9 @@ type index struct {
 
 // checkTable checks that an existing table has transactions and, in mode upsert, a unique index
 // over the key. Without transactions, a repeated batch would be stored twice. Without the index,
-// MySQL would add a row instead of updating one. With a second unique index that is not automatic,
-// the columns of the key must be NOT NULL. checkTable also sets otherIndex.
+// MySQL would add a row instead of updating one. If there is a second unique index that records
+// fill (not automatic, see index), the columns of the key must be NOT NULL. checkTable also sets
+// otherIndex.
 func (s *Sink) checkTable(ctx context.Context, c *connection) error {
 	engine, transactions := "", ""
 	err := c.Query(ctx, func(v []driver.Value) error {

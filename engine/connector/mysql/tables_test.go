@@ -181,7 +181,8 @@ func times(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// names checks fields whose names cannot be columns, and more fields than a table can have columns.
+// names checks a record with fields that cannot be columns: their names are not allowed, or the
+// table would have too many columns. These fields must be in the JSON column _extra.
 func names(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	lane := opened(t, d.options("t"))[0]
@@ -276,8 +277,9 @@ func definitions(t *testing.T, server *connectortest.Server) {
 	misconfigured(deliver(lane, connectortest.Records(t, `{"n":1}`)), "View")
 }
 
-// wholeRecord checks that an upsert replaces all columns of a row, also the key if the collation
-// ignores the difference, and that it does not replace the key 0 by the next number.
+// wholeRecord checks that an upsert replaces all columns of a row. This includes the key, if the
+// collation treats the old and the new key (a and A) as equal. The key 0 must stay 0, although
+// AUTO_INCREMENT normally replaces 0 by the next number.
 func wholeRecord(t *testing.T, server *connectortest.Server) {
 	for _, c := range []struct{ table, records, want string }{
 		{"id varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v int",

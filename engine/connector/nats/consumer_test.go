@@ -7,8 +7,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestIsRecreated compares the times of creation of a consumer that was opened an hour after its
-// creation.
+// TestIsRecreated checks isRecreated for a consumer that was opened an hour after its creation. The
+// server may report the time at which another replica of the same consumer was created, which is
+// near the first creation. Only a time near or after the opening means that the consumer was
+// recreated.
 func TestIsRecreated(t *testing.T) {
 	created := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	opened := created.Add(time.Hour)

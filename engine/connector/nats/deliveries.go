@@ -91,8 +91,9 @@ func newDeliveries() *deliveries {
 	return &deliveries{open: make(map[uint64]*message), acked: newRecent(keptAcked)}
 }
 
-// take queues a message in a run. The last sequence of this run must be below the sequence of the
-// message. If several runs qualify, take chooses the one with the highest last sequence.
+// take queues a message in a run, a partition of this session with ascending sequences. The last
+// sequence of the run must be below that of the message. If several runs qualify, take chooses the
+// one with the highest last sequence.
 func (d *deliveries) take(m *message) arrival {
 	if known := d.open[m.seq]; known != nil {
 		known.reply, known.extended = m.reply, m.extended
@@ -138,8 +139,9 @@ func (d *deliveries) remove(id string) {
 	d.runs = slices.DeleteFunc(d.runs, func(r *run) bool { return r.part.ID == id })
 }
 
-// fill appends queued messages of r to b. If r is nil, it uses the next run with queued messages,
-// in round-robin order. It returns the messages and the run, or nil if no run has queued messages.
+// fill appends queued messages of the run r, a partition of this session, to b. If r is nil, it
+// uses the next run with queued messages, in round-robin order. It returns the messages and the
+// run, or nil if no run has queued messages.
 func (d *deliveries) fill(b *stream.Batch, r *run) ([]*message, *run) {
 	if r != nil {
 		return d.fillFrom(b, r), r
@@ -204,8 +206,8 @@ func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []stri
 	return replies
 }
 
-// settleAbove is the part of settle for the ranges above the watermark. The ranges and the messages
-// of r are both in ascending order.
+// settleAbove acknowledges the messages of r in the settled ranges above the watermark, and appends
+// their reply subjects to replies. The ranges and the messages are in ascending order.
 func (d *deliveries) settleAbove(r *run, above []stream.Range, replies []string) []string {
 	i := 0
 	for k := range above {
@@ -250,8 +252,8 @@ func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	return replies
 }
 
-// release removes all runs and unsettled messages, and returns the reply subjects of these
-// messages.
+// release removes all unsettled messages and all runs (partitions) of the session. It returns the
+// reply subjects of these messages, so that the server can redeliver them at once.
 func (d *deliveries) release() (replies []string) {
 	for _, m := range d.open {
 		replies = append(replies, m.reply)

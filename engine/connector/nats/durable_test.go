@@ -37,8 +37,8 @@ func TestSharedDelivers(t *testing.T) {
 	}
 }
 
-// TestSharedNodes checks processes that share a consumer. When one of them stops, it gives its
-// unsettled messages back to the server at once.
+// TestSharedNodes checks that no message is lost if one of three processes that share a consumer
+// stops. The process gives its unsettled messages back to the server.
 func TestSharedNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

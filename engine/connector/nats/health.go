@@ -14,7 +14,8 @@ const lostAfter = time.Minute
 
 var _ stream.RetryingSource = (*StreamSource)(nil)
 
-// failure returns an error if for lostAfter the client has had no connection, or could not read.
+// failure returns an error if for at least the time lostAfter the client has had no connection, or
+// all its reads have failed.
 func (c *client) failure() error {
 	lost := c.lost.Load()
 	if lost == nil {

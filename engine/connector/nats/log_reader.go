@@ -157,8 +157,8 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 }
 
 // noteUnread notes that the sequences in the range (from, to] are counted as lost, except those
-// that are settled (delivered, dead-lettered or dropped). The span of the next batch contains them,
-// too. If this batch is read again, reportDeleted must not count them twice.
+// that are settled (delivered, dead-lettered or dropped). The span of the next batch contains the
+// lost sequences, too. If this batch is read again, reportDeleted must not count them twice.
 func (r *logReader) noteUnread(from, to int64) {
 	for _, done := range r.cursor.above {
 		r.newlyLost(from, min(done.From.Num, to))
@@ -167,8 +167,9 @@ func (r *logReader) noteUnread(from, to int64) {
 	r.newlyLost(from, to)
 }
 
-// maxCounted is the maximum number of ranges in counted. Beyond it, the ranges with the lowest
-// sequences are forgotten. Their batches are the least likely to be read again.
+// maxCounted is the maximum number of ranges in r.counted, the sequences that were counted as lost.
+// Beyond it, the ranges with the lowest sequences are forgotten. Their batches are the least likely
+// to be read again.
 const maxCounted = 1000
 
 // newlyLost returns the number of sequences in the range (from, to] that were not counted before,
@@ -319,9 +320,9 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	}
 }
 
-// fetch returns the next message of the consumer. It waits for a message until its second context
-// ends. For the first message of a batch, the caller passes ctx twice, and fetch waits for at most
-// the duration wait.
+// fetch returns the next message of the consumer. It waits for a message until the context waiting
+// ends. If waiting is the same context as ctx, as for the first message of a batch, it waits for at
+// most the duration wait.
 func (r *logReader) fetch(ctx, waiting context.Context, wait time.Duration) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {

@@ -90,8 +90,8 @@ func (p *publisher) begin(outcomes []error) *responses {
 	return r
 }
 
-// end stops further changes of the outcomes passed to begin. For a message without a response, the
-// outcome remains errAwaited.
+// end ends the wait for responses. A response that comes later no longer changes the outcomes that
+// were passed to begin. For a message without a response, the outcome remains errAwaited.
 func (r *responses) end() {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()

@@ -239,8 +239,8 @@ func (r *sharedReader) queue(group []*message) (*message, int) {
 // maxRuns is the maximum number of partitions (runs) of a session.
 const maxRuns = 8
 
-// nakDelay is the time after which the server may redeliver a message that this session cannot
-// put into a run.
+// nakDelay is the time after which the server may redeliver a message for which this session has no
+// partition at the moment.
 const nakDelay = time.Second
 
 // place begins a run, a new partition of the session, with m. If the session already has maxRuns

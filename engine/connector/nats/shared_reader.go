@@ -25,7 +25,7 @@ import (
 //	signal  sends acknowledgements and in-progress signals
 //	watch   requests the state of the consumer at intervals
 //
-// A message in a run stays in deliveries until its record is settled (delivered to the sink,
+// A message stays in memory (type deliveries) until its record is settled (delivered to the sink,
 // dead-lettered or dropped). Meanwhile, signal keeps the server from redelivering the message to
 // another process.
 type sharedReader struct {
@@ -183,8 +183,8 @@ func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*messa
 }
 
 // aboveEvery is the minimum time between two calls of Settled that acknowledge ranges above the
-// watermarks. Each of these calls visits all messages that were handed out to the engine and are
-// not acknowledged.
+// watermarks. Such a call is expensive: it visits all messages that were handed out to the engine
+// and are not acknowledged.
 const aboveEvery = 50 * time.Millisecond
 
 // Settled implements stream.SettledReader. It acknowledges messages before Commit is called for

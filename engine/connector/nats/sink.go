@@ -293,8 +293,8 @@ func (d *delivery) await(ctx context.Context, r *responses, first int) error {
 	}
 }
 
-// failDenied notes the outcome of messages with a denied subject. The returned channel is closed
-// at the next denial.
+// failDenied makes messages fail if the server has denied their subject. The returned channel is
+// closed at the next denial. The caller should then call failDenied again.
 func (d *delivery) failDenied(r *responses, first int) (changed <-chan struct{}) {
 	changed, denied := d.s.client.denials.of(string(d.s.o.Subject))
 	if d.subjects == nil && denied != nil {

@@ -488,8 +488,9 @@ pipelines:
 	}
 }
 
-// TestSinkRoutes checks that two routes can write the same records to one stream. The stream
-// compares the ids of all its subjects.
+// TestSinkRoutes checks that two routes can write the same records to one stream, under different
+// subjects. Both copies must be stored, although a stream drops a message if it has one with the
+// same id under any subject.
 func TestSinkRoutes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -37,8 +37,9 @@ func TestStopWhileSilent(t *testing.T) {
 	}
 }
 
-// TestStopWhileConsumerIsRecreated stops a route while the client library recreates a consumer,
-// because the server does not respond.
+// TestStopWhileConsumerIsRecreated stops a route while the server does not respond, and the client
+// library therefore tries to recreate a consumer. The stop must take no longer than one attempt of
+// the library, about 10 s.
 func TestStopWhileConsumerIsRecreated(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -121,9 +121,9 @@ func wantPolled(t *testing.T, m *merchants, takes time.Duration) {
 	}
 }
 
-// TestAsyncStatuses polls a real server that responds with each kind of status in turn. Times are
-// divided by 1,800. The operation nevertheless takes the equivalent of over an hour, because two
-// Retry-After headers demand 1 s each.
+// TestAsyncStatuses polls a real server that responds with each kind of status in turn. Only the
+// last response may end the operation. Times are divided by 1,800. The operation nevertheless takes
+// the equivalent of over an hour, because two Retry-After headers demand 1 s each.
 func TestAsyncStatuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -221,8 +221,9 @@ func TestInboxRotation(t *testing.T) {
 // step sets new secrets for the sender or the receiver.
 type step struct{ sender, receiver []string }
 
-// rotate delivers an order before the steps and after each of them, and finally one that the
-// receiver refuses.
+// rotate changes the secrets of sender and receiver step by step. It delivers an order before the
+// first step and after each step. Finally it gives the receiver the old secret again, so that the
+// receiver must refuse the last order.
 func rotate(
 	t *testing.T, dir string, sign Sign, verifier func(...string) inbox.Verifier, steps []step,
 ) {

@@ -54,7 +54,7 @@ const (
 
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
-// newCircuit returns the circuit breaker of a lane. The circuit opens after consecutive failures of
+// newCircuit returns the circuit breaker of a host. The circuit opens after consecutive failures of
 // downAfter different deliveries. It never opens because of failures of a single delivery, since
 // the delivery must keep its exact schedule.
 func newCircuit() *breaker.Circuit {
@@ -95,23 +95,25 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	l.circuit.Done(now, t, o, 0)
 }
 
-// isIdle reports whether the lane has no in-flight attempts, no failures and no wait for the rate
-// limit, like a new lane. It ignores the field slow.
+// isIdle reports whether the host of the lane has no in-flight attempts, no failures and no wait
+// for its rate limit. It does not matter whether the host is slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isResting reports whether the lane can be deleted to make room for another host. It can be
-// deleted if nothing is in flight, nothing is due at the time now, no wait for the rate limit is
-// left, and the lane waits for no other event (see absence). since is the same time as now, as a
-// duration since laneSet.epoch.
+// isResting reports whether the lane (the state of a host) can be deleted to make room for another
+// host. It can be deleted if nothing is in flight, nothing is due at the time now, and the host's
+// rate limit would allow a request. In addition, the lane must not wait until slow hosts may have
+// more attempts, or until skipped attempts are stored. since is the same time as now, as a duration
+// since laneSet.epoch.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))
 }
 
-// worth ranks a resting lane by the state that its deletion would lose. Waiting deliveries add 1 to
-// the result, and earlier failures or slowness add 2. Lanes of low worth are deleted first.
+// worth ranks a lane (the state of a host) that can be deleted to make room for another host. It
+// returns how much its deletion would lose: 1 for waiting deliveries, plus 2 for earlier failures
+// or slowness. Lanes of low worth are deleted first.
 func (l *lane) worth() (n int) {
 	if l.index >= 0 {
 		n++
@@ -144,9 +146,9 @@ const (
 )
 
 // attemptSlots bounds the in-flight attempts, so that slow hosts take few places from hosts that
-// respond quickly. `attempts` is the limit on attempts, except that up to `extra` long and slow
-// attempts do not count against it. An attempt at a slow host begins only while fewer than `share`
-// slow attempts are in flight.
+// respond quickly. `attempts` is the limit on attempts. Up to `extra` attempts of the classes long
+// and slow (see speed) do not count against it. An attempt at a slow host begins only while fewer
+// than `share` slow attempts are in flight.
 //
 // Example: attempts is 256, extra is 192, and share is 64. If 100 long and slow attempts are in
 // flight, 256 quick ones may be in flight as well. If 200 long and slow attempts are in flight, 192
@@ -185,9 +187,9 @@ func (p *attemptSlots) begin(l *lane, now time.Time) *attempt {
 	return a
 }
 
-// age changes the class of attempts that have become older. The host of a slow attempt becomes
-// slow. So a host that does not respond becomes slow after slowAfter, even if its first attempt
-// times out much later.
+// age changes the class of in-flight attempts that have become older (see speed). When an attempt
+// becomes slow, its host becomes slow, too. So a host that does not respond is slow after
+// slowAfter, although its first attempt times out much later.
 func (p *attemptSlots) age(now time.Time) {
 	for ; p.long < len(p.recent) && now.Sub(p.recent[p.long].begun) > longAfter; p.long++ {
 		p.recent[p.long].speed = longAttempt
@@ -260,8 +262,9 @@ func (l *lane) end(id int64, e evidence, probe bool, reason string, now time.Tim
 	return breaker.Failure
 }
 
-// laneHeap is a heap of lanes by due time. If several lanes have the same due time, the one that
-// was not visited for the longest time comes first.
+// laneHeap is a heap of lanes, the states of hosts, by the time at which their next attempt is due.
+// If several lanes have the same due time, the one that was not visited for the longest time comes
+// first.
 type laneHeap []*lane
 
 // Len implements heap.Interface.

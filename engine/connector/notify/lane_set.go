@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// keptLanes is the number of lanes reserved for each group of hosts (see laneSet). Fewer lanes are
-// reserved if the option hosts, the maximum number of lanes, is small.
+// keptLanes is the number of lanes (states of hosts in memory) reserved for each group of hosts
+// (see laneSet). Fewer lanes are reserved if the option hosts, the maximum number of lanes, is
+// small.
 const keptLanes = 100
 
 // laneSet holds the lanes (the states of hosts) in memory, at most `most`. A host for which there
@@ -54,8 +55,8 @@ func (s *laneSet) hasRoom(group string) bool {
 	return len(s.byID)+others < s.most
 }
 
-// add adds a lane for a host if there is room. If there is none and the host is due, add first
-// deletes lanes of hosts that need no attempt now. It returns nil if the host must wait in the
+// add adds a lane (the state of a host) for h if there is room. If there is none and h is due, add
+// first deletes lanes of hosts that need no attempt now. It returns nil if h must wait in the
 // store.
 func (s *laneSet) add(h parked.Host, group string, due *laneHeap, now time.Time) *lane {
 	if _, known := s.groups[group]; !known {
@@ -85,11 +86,11 @@ func (s *laneSet) delete(l *lane) {
 	}
 }
 
-// evict deletes resting lanes (see lane.isResting) to make room for a host of a group. It deletes
-// at most an eighth of the maximum number of lanes, rounded down, but at least one. Lanes of the
-// lowest worth (see lane.worth) come first, and among these, those with the latest due time. Other
-// groups keep their reserved lanes. If evict finds no lane that it may delete, it does not search
-// again until pagePause has passed.
+// evict deletes resting lanes (states of hosts that need no attempt now, see lane.isResting) to
+// make room for a host of a group. It deletes at most an eighth of the maximum number of lanes, or
+// one lane if that is more. Lanes of the lowest worth (see lane.worth) come first, and among these,
+// those with the latest due time. Other groups keep their reserved lanes. If evict finds no lane
+// that it may delete, it does not search again until pagePause has passed.
 func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 	if now.Sub(s.swept) < pagePause { // the search visits all lanes: limit its frequency
 		return
@@ -129,10 +130,12 @@ func (s *laneSet) miss(due time.Time) {
 }
 
 // pagePause is the minimum time between two pages of a round. A round searches the store for due
-// hosts without a lane, page by page. The pause limits the processor time for the search.
+// hosts without a lane (their state in memory), page by page. The pause limits the processor time
+// for the search.
 const pagePause = 200 * time.Millisecond
 
-// round is a search for due hosts that have no lane. It reads the hosts in the store page by page.
+// round is a search in the store for hosts with due deliveries that have no lane (the state of a
+// host in memory). It reads the hosts page by page.
 type round struct {
 	runs  bool
 	after int64     // id of the last host seen
@@ -140,8 +143,8 @@ type round struct {
 }
 
 // starts reports whether the next page of the store must be read at the time now. If no round is
-// running and a host without a lane is due, starts begins a new round. A host that finds no room
-// during a round waits for the next round.
+// running and a host without a lane (its state in memory) is due, starts begins a new round. A host
+// that finds no room during a round waits for the next round.
 func (r *round) starts(s *laneSet, now time.Time) bool {
 	if !r.runs && !s.missing.IsZero() && !now.Before(s.missing) {
 		*r, s.missing = round{runs: true, next: r.next}, time.Time{}

@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestLaneSet checks that a pattern with many hosts cannot take the lanes reserved for other
-// patterns. These get theirs at once, and each group evicts its own lanes.
+// TestLaneSet checks that a pattern with many hosts cannot take the lanes (states of hosts in
+// memory) reserved for other patterns. These get theirs at once, and each group evicts its own
+// lanes.
 func TestLaneSet(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := newLaneSet(40, []string{"*.many.example", "*.few.example"}, now)
@@ -67,7 +68,7 @@ func TestLaneSet(t *testing.T) {
 }
 
 // TestManyHosts checks that each delivery keeps its schedule and nothing is lost if there are more
-// hosts than lanes.
+// hosts than lanes (states of hosts in memory).
 func TestManyHosts(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dir string) {

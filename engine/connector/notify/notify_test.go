@@ -283,8 +283,8 @@ func TestDeliveryOf(t *testing.T) {
 	})
 }
 
-// TestManyOfOneHost checks that all due deliveries to a host are sent. A visit of the host's lane
-// starts only a few attempts, and all of them may end before the next visit.
+// TestManyOfOneHost checks that all due deliveries to a host are sent. The dispatcher starts only a
+// few attempts at a host at a time, and all of them may end before it visits the host again.
 func TestManyOfOneHost(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		m := newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {
@@ -307,8 +307,10 @@ func TestManyOfOneHost(t *testing.T) {
 	})
 }
 
-// TestDownHost checks that one delivery probes a down host, the skipped attempts of others are in
-// the history, and last attempts are sent. Other hosts are not affected.
+// TestDownHost checks 100 deliveries to a host that is down for 27 hours. In the first 23 hours,
+// the host must get few attempts. Each delivery must end with its last attempt, and its history
+// must have an entry for each of the 16 planned attempts, including the skipped ones. Deliveries to
+// other hosts must not be delayed.
 func TestDownHost(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		f := newFixture(

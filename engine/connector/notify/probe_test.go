@@ -15,11 +15,13 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// probesADay bounds the attempts at a down host in a day, without the last attempts of schedules.
+// probesADay is the maximum number of attempts at a down host in 24 hours. The last attempt of each
+// delivery is not counted.
 const probesADay = 60
 
-// TestProbesADay checks a lane with a delivery that is always due and attempts that all fail at
-// once. The lane must let at most probesADay attempts through in any 24 hours.
+// TestProbesADay checks a lane (the state of a host) with a delivery that is always due and
+// attempts that all fail at once. The lane must let at most probesADay attempts through in any 24
+// hours.
 func TestProbesADay(t *testing.T) {
 	l := newLane(parked.Host{ID: 1, Name: "dead"})
 	var at []time.Duration

@@ -212,8 +212,8 @@ func (r *refusal) Error() string { return r.err.Error() }
 // Unwrap returns the cause.
 func (r *refusal) Unwrap() error { return r.err }
 
-// Group implements stream.Grouped. A refused URL belongs to the detail, because it differs from
-// record to record.
+// Group implements stream.Grouped: dead letters with the same reason are counted together. A
+// refused URL belongs to the detail, because it differs from record to record.
 func (r *refusal) Group() (reason, detail string) {
 	if refused, ok := errors.AsType[*egress.RefusedError](r.err); ok {
 		return "url is not allowed: " + refused.Reason, refused.Target

@@ -30,14 +30,15 @@ const (
 	lateForSkip  = time.Minute           // skip an attempt if its successor has been due for longer
 )
 
-// pruneTime bounds the time of a deletion of ended deliveries. The next refresh continues an
-// unfinished deletion.
+// pruneTime bounds the time that maintain spends on deleting ended deliveries. If there are more of
+// them, the next call of maintain continues.
 const pruneTime = 100 * time.Millisecond
 
 var errStopping = errors.New("penstock stops")
 
 // sender is the dispatcher: it sends the parked deliveries that are due. A single goroutine calls
-// run, and only this goroutine uses the lanes. Other goroutines call work and make the attempts.
+// run, and only this goroutine uses the lanes (the states of hosts). Other goroutines call work and
+// make the attempts.
 type sender struct {
 	sink    *Sink
 	store   *parked.Store
@@ -206,7 +207,8 @@ func (s *sender) pause(now time.Time) time.Duration {
 	return min(max(0, s.due[0].due.Sub(now)), s.round.until(&s.lanes, now))
 }
 
-// dispatch visits at most visitsAtOnce lanes with due deliveries, while there is room for attempts.
+// dispatch starts the due attempts of at most visitsAtOnce lanes (hosts with parked deliveries),
+// while the limit on attempts allows more.
 func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	added := s.added
@@ -239,9 +241,9 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// next returns the lane to be visited next. It returns nil if none is due, or if no attempt may
-// begin. If the slow hosts have used up their share of the attempts, their lanes are held. When
-// this share has room again, a held lane comes first.
+// next returns the lane (the state of a host) to be visited next. It returns nil if none is due, or
+// if no attempt may begin. If the slow hosts have used up their share of the attempts, their lanes
+// are held. When this share has room again, a held lane comes first.
 func (s *sender) next(now time.Time) *lane {
 	switch {
 	case len(s.held) > 0 && !s.slots.isFullFor(s.held[0]):
@@ -262,7 +264,8 @@ func (s *sender) release(l *lane) {
 	s.held = slices.DeleteFunc(s.held, func(other *lane) bool { return other == l })
 }
 
-// visit starts or skips the attempts of a lane's due deliveries, and schedules the next visit.
+// visit starts or skips the attempts of the due deliveries to a lane's host, and schedules the next
+// visit of the lane (the state of the host).
 func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	s.visits++
 	l.visited = s.visits
@@ -311,8 +314,9 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
-// revisit schedules the next visit of a lane. If the last visit found no room for another attempt
-// (full), the first of these rules that applies determines the time:
+// revisit schedules the next visit of a lane, the state of a host. A visit starts the attempts that
+// are due. If the last visit found no room for another attempt (full), the first of these rules
+// that applies determines the time:
 //
 //   - If the rate limit delays the next attempt, the visit is when the limit allows the attempt.
 //   - If an attempt is in flight, the visit is when an attempt ends.
@@ -347,9 +351,9 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 }
 
 // forget frees memory of a lane if it is idle. A lane without deliveries is deleted. If its host is
-// slow, only the window is deleted: the lane stays, so that the next attempts at the host still
-// count as slow. A lane with deliveries loses its window if the next delivery is due later than
-// windowLasts from now.
+// slow, the lane stays, so that the next attempts at the host still count as slow, and only its
+// window (the state of the limit on attempts in flight) is deleted. A lane with deliveries loses
+// its window if the next delivery is due later than windowLasts from now.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):
@@ -427,8 +431,8 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 	return true, false
 }
 
-// end updates the lane after the end of an attempt: its window, its circuit breaker, and its next
-// visit.
+// end updates the state of a host (its lane) after the end of an attempt: its window, its circuit
+// breaker, and its next visit.
 func (s *sender) end(e ended) {
 	l, now := e.lane, time.Now()
 	s.slots.end(e.attempt)

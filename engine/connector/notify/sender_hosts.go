@@ -25,9 +25,10 @@ func (s *sender) reload(ctx context.Context) error {
 	}
 }
 
-// meet schedules a visit of the host's lane at the due time of the host. If the host has no lane,
-// meet adds one; if there is no room for a lane, the host waits in the store. meet does nothing if
-// an earlier visit is scheduled, or if the lane is not to be scheduled now (see absence).
+// meet schedules a visit of the host's lane (its state in memory) at the due time of the host. If
+// the host has no lane, meet adds one; if there is no room for a lane, the host waits in the store.
+// meet does nothing if an earlier visit is scheduled. It also does nothing while the lane waits
+// until slow hosts may have more attempts, or until skipped attempts are stored.
 func (s *sender) meet(h parked.Host, now time.Time) {
 	l := s.lanes.byID[h.ID]
 	if l == nil {
@@ -40,8 +41,8 @@ func (s *sender) meet(h parked.Host, now time.Time) {
 	}
 }
 
-// admit looks for due hosts without a lane, and gives them lanes. It reads at most one page of the
-// store.
+// admit searches the store for hosts with due deliveries that have no lane (the state of a host in
+// memory), and gives them lanes. It reads at most one page of the store.
 func (s *sender) admit(ctx context.Context, now time.Time) error {
 	if !s.round.starts(&s.lanes, now) {
 		return nil
@@ -61,7 +62,8 @@ func (s *sender) admit(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// maintain reads the changes by other processes, and deletes deliveries that ended long ago.
+// maintain reads the changes that other processes, such as commands of operators, have made in the
+// store. It also deletes deliveries that ended long ago.
 func (s *sender) maintain(ctx context.Context) error {
 	version, err := s.store.DataVersion(ctx)
 	if err != nil {

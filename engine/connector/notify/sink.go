@@ -47,8 +47,8 @@ func Component() stream.Component {
 	}
 }
 
-// batches is the number of batches that can be parked concurrently. Several of them can share a
-// commit.
+// batches is the number of batches that the sink can store at the same time. The store can write
+// several of them in one commit.
 const batches = 16
 
 // Sink parks records and delivers them. It implements stream.ParkingSink and stream.Encoder.

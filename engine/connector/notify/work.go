@@ -75,7 +75,7 @@ func (s *sender) perform(ctx context.Context, j job) (ended, error) {
 }
 
 // record stores the changes of deliveries with skipped attempts, until ctx ends. It stores the
-// changes of several lanes in one commit. The dispatcher does not wait for it.
+// changes of several hosts in one commit. The dispatcher does not wait for it.
 func (s *sender) record(ctx context.Context) error {
 	for {
 		var lanes []*lane
@@ -101,7 +101,7 @@ func (s *sender) record(ctx context.Context) error {
 }
 
 // apply returns the progress of a delivery after an attempt with the result r. begun is the
-// progress after the event parked.Begin of this attempt.
+// progress at the start of the attempt, after the event parked.Begin.
 func (r *result) apply(
 	begun parked.Progress, s parked.Schedule, now time.Time,
 ) (parked.Progress, error) {

@@ -25,7 +25,8 @@ func newReadLimit(after time.Duration) *readLimit {
 	return &readLimit{after: after, reads: list.New()}
 }
 
-// begin adds a read with the function that cancels it. The caller must call done after the read.
+// begin starts the time limit of a read. The function cancel is called if the read exceeds the
+// limit. The caller must call done after the read.
 func (l *readLimit) begin(cancel context.CancelCauseFunc) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 )
 
-// Disguise wraps new connections in a type that the sink does not know, like encrypted connections.
+// Disguise wraps new connections in a type that the sink does not know. The sink then sends rows
+// through the driver, as over an encrypted connection, and not directly to the socket.
 func Disguise(s *Sink) {
 	dial := s.config.DialFunc
 	s.config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {

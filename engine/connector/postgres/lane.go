@@ -29,9 +29,9 @@ type server struct{ sink *Sink }
 // undoBound bounds the rollback of a failed transaction and the close of a connection.
 const undoBound = 2 * time.Second
 
-// session has the settings of a session. Its timeouts make the server end the transaction of a
-// vanished client. So a new process, which waits for the transactions of earlier ones, does not
-// wait indefinitely.
+// session is the SQL that sets the parameters of a new session. Its timeouts make the server end
+// the transaction of a vanished client. So a new process, which waits for the transactions of
+// earlier ones, does not wait indefinitely.
 const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepalives_idle = 30;
 	SET tcp_keepalives_interval = 10;
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`

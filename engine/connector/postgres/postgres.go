@@ -145,10 +145,10 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// leastBeside is the minimum of the default number of connections to a server on this machine: one
-// connection copies while the other one waits for its commit. Apart from that, the default is at
-// most the number of processors. More connections would contend for the end of the table, which
-// costs the server about a sixth more per byte.
+// leastBeside applies to the default number of connections to a server on this machine. The default
+// is at most the number of processors, because more connections would contend for the end of the
+// table, which costs the server about a sixth more per byte. But it is at least leastBeside: one
+// connection copies while the other one waits for its commit.
 const leastBeside = 2
 
 // onThisMachine reports whether a server is on this machine. host is its name, its IP address or

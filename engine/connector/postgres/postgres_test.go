@@ -204,7 +204,7 @@ func note(b *stream.Batch, reason error, refused map[string]string) {
 }
 
 // TestRefusedRows checks that rows refused by the database or the table are isolated, that the
-// others are written once, and that the ledger contains all.
+// others are written once, and that the ledger has all of them as settled.
 func TestRefusedRows(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, `CREATE TABLE orders (id text PRIMARY KEY, n bigint CHECK (n < 90), day `+
@@ -274,7 +274,8 @@ func TestNotFinite(t *testing.T) {
 	}
 }
 
-// TestUpsertNumberedKey checks that an upsert fills the key even if the database could number it.
+// TestUpsertNumberedKey checks an upsert into a table with a bigserial key. The rows must have the
+// keys of the records, and not numbers that the database generates.
 func TestUpsertNumberedKey(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, `CREATE TABLE numbered (id bigserial PRIMARY KEY, v bigint)`)

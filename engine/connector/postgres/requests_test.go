@@ -137,9 +137,9 @@ func TestMoreRequestsThanLoadReads(t *testing.T) {
 	}
 }
 
-// TestSlowCopyIsNotSuspended checks when the session of another process is ended, because it holds
-// locks that the sink needs. During a COPY, the session is ended only if it has received no rows
-// since the last check. If no COPY is running, it is ended at once.
+// TestSlowCopyIsNotSuspended checks when the sink ends the session of another process that holds
+// locks which the sink needs. During a COPY, it ends the session only if no rows have arrived since
+// the last check. If no COPY is running, it ends the session at once.
 func TestSlowCopyIsNotSuspended(t *testing.T) {
 	t.Parallel()
 	d := fresh(t, server.Get(t))

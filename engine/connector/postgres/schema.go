@@ -45,7 +45,8 @@ func standard(decl string) (sqltable.Column, bool) {
 }
 
 // stageName is the staging table of an upsert. Each connection has one, and every commit empties
-// it. rowColumn orders rows with the same key.
+// it. rowColumn is its additional column with the number of the row in the batch. Of several rows
+// with the same key, the one with the highest number is stored.
 const (
 	stageName = `pg_temp."penstock_stage"`
 	rowColumn = `"penstock_row"`
@@ -80,8 +81,8 @@ func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) strin
 		last, sqltable.OnConflict(columns, key))
 }
 
-// Find implements sqlspan.Database. It sets the columns if the table exists or the config lists
-// them. Otherwise the first batch sets them.
+// Find implements sqlspan.Database. It determines the columns that the sink fills, if the table
+// exists or the config lists them. Otherwise they are inferred from the first batch.
 func (s server) Find(ctx context.Context, c *conn) error {
 	var there []sqltable.Column
 	if err := c.Run(ctx, s.sink.readColumns(&there)); err != nil {

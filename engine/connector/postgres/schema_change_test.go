@@ -42,7 +42,8 @@ func TestColumnChangesBeforeCopy(t *testing.T) {
 	}
 }
 
-// TestOtherNamesOfTypes checks that a column of a created table may have any name of its type.
+// TestOtherNamesOfTypes checks that a table is created and filled if the option columns has other
+// names of types, such as int8 for bigint.
 func TestOtherNamesOfTypes(t *testing.T) {
 	t.Parallel()
 	o := fresh(t, server.Get(t)).options("named")

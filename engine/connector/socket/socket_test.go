@@ -200,8 +200,8 @@ func TestPushesBack(t *testing.T) {
 	s.take(records)
 }
 
-// TestDropsAreCounted checks that datagrams that do not fit are counted, by the source or by the
-// system.
+// TestDropsAreCounted checks that each lost datagram is counted. The source drops datagrams while
+// its memory is full, and the system drops them while the buffer of the socket is full.
 func TestDropsAreCounted(t *testing.T) {
 	s := run(t, "network: udp, listen: '127.0.0.1:0', memory: 8MiB")
 	c := s.dial()

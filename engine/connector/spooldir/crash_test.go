@@ -51,8 +51,9 @@ func numberedLines(from, to int) string {
 	return b.String()
 }
 
-// TestWriterPauses checks a file with a writer that pauses and then continues. In this case, Apache
-// Flume reads 2,000 of 4,000 lines, renames the file, and reports nothing.
+// TestWriterPauses checks a file with a writer that pauses and then continues. All lines must be
+// delivered, and the log must report that the file has grown. In this case, Apache Flume reads
+// 2,000 of 4,000 lines, renames the file, and reports nothing.
 func TestWriterPauses(t *testing.T) {
 	for _, finished := range []string{"rename", "delete", "move", "keep"} {
 		for _, told := range []bool{true, false} {
@@ -126,8 +127,9 @@ func TestFinishRefusesGrownFile(t *testing.T) {
 	})
 }
 
-// TestChangedWhileRead checks a file that is appended to, removed or replaced while it is read.
-// Apache Flume's source stops in these cases.
+// TestChangedWhileRead checks a file that is appended to, removed, renamed or replaced while it is
+// read. All of its data must be delivered, and then that of the new file. Apache Flume's source
+// stops in these cases.
 func TestChangedWhileRead(t *testing.T) {
 	text := numberedLines(0, 3000)
 	for _, tt := range []struct {
@@ -177,8 +179,8 @@ func TestChangedWhileRead(t *testing.T) {
 	}
 }
 
-// TestNameUsedAgain checks a name that is reused, for another inode or the same one. In this case,
-// Apache Flume stops after every restart.
+// TestNameUsedAgain checks a name that is reused, for another inode or the same one. Each new
+// content must be delivered. In this case, Apache Flume stops after every restart.
 func TestNameUsedAgain(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		path := put(t, w.dir, "a.log", "first\n")
@@ -229,7 +231,8 @@ func TestPutBack(t *testing.T) {
 }
 
 // TestRewrittenInPlace checks files that are rewritten in place after they were read. The new
-// content is shorter or longer than the old one, or has the same length.
+// content is shorter or longer than the old one, or has the same length. It must be delivered as a
+// new file.
 func TestRewrittenInPlace(t *testing.T) {
 	text := numberedLines(0, 100)
 	for name, again := range map[string]string{
@@ -273,8 +276,8 @@ func TestRewrittenInPlace(t *testing.T) {
 	}
 }
 
-// TestAnyBytes checks invalid UTF-8, NUL bytes, CRLF, and a last record without a line end. At
-// invalid UTF-8, Apache Flume stops, also after every restart.
+// TestAnyBytes checks that all bytes are delivered unchanged: invalid UTF-8, NUL bytes, CRLF, and a
+// last record without a line end. At invalid UTF-8, Apache Flume stops, also after every restart.
 func TestAnyBytes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *fixture) {
 		all := make([]byte, 256)
@@ -293,8 +296,8 @@ func TestAnyBytes(t *testing.T) {
 	})
 }
 
-// TestLongRecords checks a line longer than the limit. Apache Flume cuts it into records without
-// reporting that.
+// TestLongRecords checks a line longer than the limit. Depending on the option long_record, it is
+// cut into several records, or becomes a dead letter. Apache Flume cuts it without reporting that.
 func TestLongRecords(t *testing.T) {
 	long := strings.Repeat("0123456789", 500)
 	for _, how := range []string{"cut", "dead_letter"} {

@@ -17,7 +17,7 @@ import (
 )
 
 // swapFS is a file system with a hook: each operation on a file beneath a directory first calls the
-// function swapFS.before. It adds dev to device numbers.
+// function swapFS.before. It adds dev to device numbers, as if the file system was mounted again.
 type swapFS struct {
 	vfs.FS
 	before func(name string)
@@ -171,8 +171,8 @@ func TestListingWhileFileIsFinished(t *testing.T) {
 	}
 }
 
-// listedMeanwhile lists the files while a.log has another name. If taken is set, another file takes
-// the name a.log.
+// listedMeanwhile calls Finish for a.log, which has grown, and lists the directory while Finish has
+// given a.log another name. If taken is set, another file gets the name a.log meanwhile.
 func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
 	listed, listing := make(chan struct{}), false
 	files := &swapFS{FS: connectortest.FS()}

@@ -45,7 +45,9 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 // argument returns a cell as a statement's argument, for package sqlspan.
 func argument(c *sqltable.Column, cell []byte) any { return driver.Value(value(c.Type, cell)) }
 
-// auditOutcome is like outcome, but returns [stream.Rejected] if the database refuses the row.
+// auditOutcome returns the outcome of an error during an audit. The audit inserts rows into a
+// temporary table. If the database refuses such a row, the outcome is [stream.Rejected], otherwise
+// the result of the function outcome.
 func auditOutcome(err error) error {
 	if refusesRow(err) {
 		return &stream.Rejected{Err: err}

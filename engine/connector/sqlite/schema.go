@@ -73,8 +73,8 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// find sets the columns if the table exists or the config lists them. Otherwise the first batch
-// sets them.
+// find determines the columns that the sink fills, if the table exists or the config lists them.
+// Otherwise they are inferred from the first batch.
 func (s *Sink) find(c *connection) error {
 	there, err := c.columnsOf(s.name)
 	if err == nil {

@@ -51,7 +51,9 @@ func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
 // polled is the part of a database without transaction ids and notifications.
 type polled struct{}
 
-// passed implements database. All observations have passed, because open transactions are unknown.
+// passed implements database. It returns the number of all waiting observations, so that only the
+// option lag delays rows. A database without transaction ids cannot tell which transactions may
+// still add rows before an observation, the last row that was visible at some time.
 func (polled) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
 	return len(waiting), nil
 }
@@ -114,7 +116,8 @@ type filling struct {
 }
 
 // last returns the key of the row that was added last. If there is none, it returns f.prev, the key
-// before the first row. add checks the order of the rows with it.
+// before the first row. The method add compares each new key with it, to check the order of the
+// rows.
 func (f *filling) last() []byte {
 	switch n := len(f.ends); n {
 	case 0:

@@ -12,11 +12,12 @@ type horizon struct {
 	waiting []observation // ascending by last and at
 }
 
-// maxWaiting bounds the collected observations. If there are maxWaiting of them, a new observation
-// replaces the newest of the collected ones.
+// maxWaiting bounds the observations (last visible rows) that a horizon collects. If there are
+// maxWaiting of them, a new observation replaces the newest of the collected ones.
 const maxWaiting = 64
 
-// add adds an observation to the collected ones if its last row is after that of the newest one.
+// add adds an observation, the last row that is visible now. It does nothing if the newest
+// collected observation has the same row or a later one: waiting for that observation is enough.
 func (h *horizon) add(o observation) {
 	if o.last == "" {
 		return
@@ -34,10 +35,11 @@ func (h *horizon) add(o observation) {
 	h.waiting = append(h.waiting, o)
 }
 
-// pass returns the key up to which rows may be read, or "" if no further ones may be read. n is the
-// number of oldest observations that have passed: no transaction can add rows before their last
-// rows any more. Of these, pass removes the ones that are at least lag old. The key is that of the
-// last row in the newest of them.
+// pass returns the key up to which rows may be read, or "" if no further ones may be read. Each
+// waiting observation is the last row that was visible at some time. n is the number of oldest
+// observations that have passed: no transaction can add rows before these rows any more. Of these,
+// pass removes the ones that are at least lag old. The returned key is that of the row in the
+// newest of them.
 func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	for n > 0 && len(h.waiting) > 0 && now-h.waiting[0].at >= lag {
 		last = h.waiting[0].last
@@ -47,8 +49,8 @@ func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	return last
 }
 
-// due returns the time until the oldest observation is lag old. It returns false if there is no
-// observation.
+// due returns the time until the oldest observation is lag old, so that rows up to it may be read.
+// It returns false if there is no observation.
 func (h *horizon) due(now, lag time.Duration) (time.Duration, bool) {
 	if len(h.waiting) == 0 {
 		return 0, false

@@ -167,8 +167,9 @@ func decodeRows(r *wire.Reader, digests bool) (rows []seenRow) {
 	return rows
 }
 
-// prunable returns the number up to which late rows can be removed from m, because they are not
-// needed any more (see lateness.save). settled and main are the parameters of save.
+// prunable returns the highest number up to which all late rows can be removed from m. A restart
+// does not need a late row any more if two conditions hold. Its number is at most settled: the row
+// itself is settled. Its key is at most main: the rows of the table are settled up to it.
 func (m *journalState) prunable(settled int64, main string) (num int64) {
 	for _, d := range m.found {
 		if d.num > settled || d.key > main {

@@ -30,7 +30,8 @@ type pairing struct {
 	both    []chan struct{} // closed when two have
 }
 
-// newPairing returns a proxy that holds back the given number of responses of each connection.
+// newPairing returns a proxy that pairs the first responses of the connections (see pairing).
+// rounds is their number. It forwards all later responses at once.
 func newPairing(ctx context.Context, rounds int) *pairing {
 	p := &pairing{done: ctx.Done(), reached: make([]int, rounds)}
 	for range rounds {

@@ -54,8 +54,10 @@ type relation struct {
 	keys    keyset
 }
 
-// reuse has the column with generated numbers, if there is one, and the reason why the database may
-// generate the number of a deleted row a second time.
+// reuse states why the database may generate the number of a deleted row a second time, and the
+// remedy. The source might then skip a new row, because it has read a row with this number before.
+// Therefore it logs a warning at its start. column is the column with the generated numbers. A zero
+// reuse means that no such case is known.
 type reuse struct{ column, reason, remedy string }
 
 // mayReuse reports whether the database may generate keys of deleted rows again. The reason is in
@@ -147,8 +149,8 @@ func (r *relation) distinct(columns []column) error {
 	return nil
 }
 
-// uniqueSets returns a function that adds a column of a unique index to r. It must be called for all
-// columns of an index before those of the next one.
+// uniqueSets returns a function that adds columns to r.unique, the sets of columns that are unique
+// in the table. It is called for each column of each unique index, one index after the other.
 func (r *relation) uniqueSets() func(index, column string, primary bool) {
 	last := ""
 	return func(index, column string, primary bool) {
@@ -215,7 +217,8 @@ func (e *changedError) Error() string {
 		"restart penstock to continue with the new form"
 }
 
-// ordered calls each for every order_by column, and joins the results with sep between them.
+// ordered calls the function each for every order_by column, and joins the results with sep between
+// them.
 func (r *relation) ordered(sep string, each func(c *column) string) string {
 	parts := make([]string, len(r.order))
 	for i, c := range r.order {

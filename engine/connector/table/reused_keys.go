@@ -20,7 +20,7 @@ const (
 // order_by.
 type rowDigest [8]uint16
 
-// digest returns the digest of a record that was made from a row of r. Call it before finish.
+// digest returns the digest of a record that was made from a row of r.
 func (m *rowMaker) digest(r *relation, record int) (d rowDigest) {
 	first := int(m.batch.Records[record].Field)
 	n := 0

@@ -175,8 +175,9 @@ func TestReusedKeysSeen(t *testing.T) {
 	}
 }
 
-// TestReusedKeysIgnored checks that with reused_keys: ignore, rows under known keys count as
-// updates.
+// TestReusedKeysIgnored checks reused_keys: ignore. A new row with the key of a deleted row counts
+// as an update, and is not delivered. But it is delivered if an earlier run has noticed that the
+// key was free.
 func TestReusedKeysIgnored(t *testing.T) {
 	t.Parallel()
 	for _, rescan := range []int{1000, 20} {

@@ -194,8 +194,8 @@ func (m *rowMaker) end(span uint32) {
 // the texts.
 func (m *rowMaker) size() int { return len(m.batch.Data) + len(m.side) }
 
-// finish stores the values from addApart after the texts of the records. Call it once, when the
-// batch is complete.
+// finish copies the values that addApart has collected into the data of the batch, after the texts
+// of the records. Call it once, when the batch is complete.
 func (m *rowMaker) finish() {
 	base := uint32(len(m.batch.Data))
 	for _, f := range m.moved {

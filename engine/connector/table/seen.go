@@ -17,9 +17,9 @@ type seenRow struct {
 	digest rowDigest
 }
 
-// seenRows remembers the last rows of a partition that were handed out. A row of the table after
-// floor, up to the partition's position, is late if it is not remembered. At most max rows are
-// remembered: those with the highest keys.
+// seenRows remembers the last rows of a partition that were handed out, at most max: those with the
+// highest keys. All of them have keys above floor. A row of the table with a key above floor, and
+// up to the position of the partition, is late if it is not remembered.
 type seenRows struct {
 	max   int
 	floor string    // rows with this key or a lower one are not remembered
@@ -94,8 +94,8 @@ type lateSearch struct {
 	present []seenRow // the last remembered rows that are in the table, at most maxPairs
 }
 
-// late reports whether the row with this key is late, because it was not remembered. It is called
-// for the rows of the table in order, and key is the key of the next row.
+// late reports whether the row with this key is late: it is late if it is not remembered. Call late
+// for the rows of the table in the order of their keys.
 func (l *lateSearch) late(key []byte) bool {
 	l.pass(func(seen string) bool { return seen < string(key) })
 	if len(l.rows) == 0 || l.rows[0].key != string(key) {
@@ -110,7 +110,7 @@ func (l *lateSearch) late(key []byte) bool {
 }
 
 // end ends the search at pos. The remembered rows up to pos that the search has not found are
-// absent.
+// absent: they were deleted from the table.
 func (l *lateSearch) end(pos string) { l.pass(func(seen string) bool { return seen <= pos }) }
 
 func (l *lateSearch) pass(behind func(seen string) bool) {

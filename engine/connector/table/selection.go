@@ -130,7 +130,8 @@ func columnwise(n int, strict, op string, compare func(i int, op string) string)
 	return sql
 }
 
-// eachKey returns a function that makes the key of each row of a result, and passes it to each.
+// eachKey returns a callback for the rows of a query. The callback encodes the key of a row, and
+// passes it to the function each. The query ends when each returns false.
 func eachKey[V any](rowKey func(dst []byte, r *relation, values []V) ([]byte, error), r *relation,
 	each func(key []byte) bool) func(values []V) (more bool, err error) {
 	var key []byte

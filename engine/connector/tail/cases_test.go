@@ -212,14 +212,15 @@ func goneCases() []rotation {
 	}
 }
 
-// unsavedGone skips schedules under which lines are deleted before a process has read them and
-// saved its progress.
+// unsavedGone reports whether to skip a schedule of kills. It skips schedules in which lines are
+// deleted before a process has read them and saved its progress.
 func unsavedGone(s schedule) bool {
 	return s.kind != "never" && s.kind != "read, then before" || s.kind == "read, then before" && s.at == 0
 }
 
-// whileGone skips schedules under which the process is down or killed while the file is deleted,
-// and only open handles still give access to its data.
+// whileGone reports whether to skip a schedule of kills. It skips schedules in which the process is
+// down or killed while the file is deleted, because then only open handles give access to the
+// file's data.
 func whileGone(s schedule) bool {
 	return s.kind != "never" &&
 		(s.at > 0 || s.kind != "before" && s.kind != "down during" && s.kind != "read, then before")

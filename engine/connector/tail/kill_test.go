@@ -106,7 +106,8 @@ const (
 	killCopyWait = 2 * time.Second
 	killPollMax  = 100 * time.Millisecond
 	// stuckAfter applies to cases with killGoneWait and killCopyWait. If no new line arrives for
-	// this time, the missing lines are assumed to arrive only after such a wait.
+	// this time, the test assumes that the missing lines arrive only after such a wait, and
+	// continues with the next step.
 	stuckAfter = 2500 * time.Millisecond
 	// time after which an event without a new line has been seen
 	lookTwice = 6 * killPollMax

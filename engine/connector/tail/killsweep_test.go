@@ -295,8 +295,8 @@ func (c *subject) receive(r *http.Request) {
 	}
 }
 
-// progress counts the received lines. It reports whether both receivers have the marker's line, and
-// whether they have all others.
+// progress reports whether both receivers have the given line of the marker file, and whether they
+// have all other lines. n increases whenever something arrives.
 func (c *subject) progress(marker string) (n int, seen, complete bool) {
 	missing := c.missing()
 	c.mu.Lock()

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// renewEvery is the interval at which the source checks whether a root's path now leads to another
-// folder.
+// renewEvery is the interval at which the source checks whether the path of a root now leads to
+// another folder. A root is the folder in which a glob is matched, such as /var/log for
+// /var/log/*.log.
 const renewEvery = time.Second
 
 // place lists the files that match the patterns of the option include.
@@ -79,10 +80,10 @@ func (p *place) List(found func(follow.Listed), refused func(label, why string))
 	return nil
 }
 
-// renew opens the roots, at most once per renewEvery. If a root's path now leads to another
-// folder, renew opens this folder instead. It holds p.mu until all roots are open. Otherwise the
-// reader of another route could take a root that is not open yet for an empty folder, and would
-// treat all its files as deleted.
+// renew opens the roots, the folders in which globs are matched, at most once per renewEvery. If a
+// root's path now leads to another folder, renew opens this folder instead. It holds p.mu until all
+// roots are open. Otherwise the reader of another route could take a root that is not open yet for
+// an empty folder, and would treat all its files as deleted.
 func (p *place) renew(refused func(label, why string)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +212,8 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 // rename or move files.
 func (p *place) Finished(func(follow.Listed)) error { return nil }
 
-// siblings calls found with each regular file in the folder of the file with the given label.
+// siblings calls found with each regular file in the folder of the file with the given label. A
+// rotated file may be among them under a name that no glob matches.
 func (p *place) siblings(label string, found func(follow.Listed)) error {
 	folder := path.Dir(label)
 	for _, r := range p.roots {

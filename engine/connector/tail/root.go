@@ -112,8 +112,8 @@ func (r *root) beneath(folder string) (rel string, ok bool) {
 
 func (r *root) label(name string) string { return path.Join(r.path, name) }
 
-// linked is the folder with the target of a symlink. It is open only during a call, because there
-// may be thousands of such folders.
+// linked is the folder with the target of a symlink. Each call of Open or Stat opens the folder and
+// closes it again, because there may be thousands of such folders.
 type linked struct {
 	files vfs.FS
 	path  string // in the syntax of the system

@@ -42,8 +42,8 @@ type schedule struct {
 //
 // Three of these kinds (the first, the second and the fifth) also exist with a kill at every step.
 //
-// Without full, a case gets only two of the six kinds for each step, and only one of the three.
-// They differ from case to case.
+// Without full, a case gets only two of the six kinds for each step, and only one of the three. The
+// number of the case, nth, selects them.
 func schedules(steps, nth int, full bool) []schedule {
 	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
 	all := []schedule{{kind: "never"}}

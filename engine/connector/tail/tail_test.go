@@ -101,8 +101,9 @@ func TestStartAtEnd(t *testing.T) {
 	})
 }
 
-// TestStartAtEndDecoded is TestStartAtEnd for encodings with units of one and of two bytes, and for
-// a framing that joins several lines into one record.
+// TestStartAtEndDecoded checks start: end for encodings with units of one and of two bytes, and for
+// a framing that joins several lines into one record. Only the line that is written after the start
+// must be read.
 func TestStartAtEndDecoded(t *testing.T) {
 	for _, tt := range []struct{ name, was, line, want string }{
 		{"latin-1", "one\nlast\n", "new\n", "new"},

@@ -203,7 +203,8 @@ func (s *servers) close() {
 }
 
 // run publishes messages until ctx is done and the last message is acknowledged. If a message gets
-// no acknowledgement, run publishes it again with the same id. So the servers recognize it.
+// no acknowledgement, run publishes it again with the same id. By this id the servers recognize the
+// repetition, and store the message only once.
 func (p *publisher) run(ctx context.Context, js jetstream.JetStream) {
 	defer close(p.ended)
 	tick := time.NewTicker(5 * time.Millisecond)

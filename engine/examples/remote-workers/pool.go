@@ -78,7 +78,8 @@ func (p *pool) close() {
 	_ = p.log.Close()
 }
 
-// printed returns the end of the processes' logs as an error. It returns nil if they are empty.
+// printed returns the last lines that the processes have logged, as an error that explains why the
+// run failed. It returns nil if they have logged nothing.
 func (p *pool) printed() error {
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil || len(text) == 0 {

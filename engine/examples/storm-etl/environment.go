@@ -210,8 +210,8 @@ func (w *environment) load() (m mark, err error) {
 	return m, nil
 }
 
-// save writes the mark. If the write fails, the earlier mark remains valid. A restart then stores a
-// few more rows a second time.
+// save writes the mark, which states the stored rows, to a file. If the write fails, the file keeps
+// the earlier mark. A restart then stores the rows again that are missing in it.
 func (w *environment) save(m mark) {
 	text, _ := json.Marshal(m)
 	path := filepath.Join(w.dir, "mark.json")

@@ -72,9 +72,9 @@ func (s *spout) Next(ctx context.Context) (out flow.Item[*tuple], err error) {
 		s.progress.Open(span)
 }
 
-// settled adds the rows of a tuple to the mark. After every tenth tuple, it saves the mark. So
-// after a crash, at most nine tuples that were already stored are sent again, in addition to the
-// in-flight ones.
+// settled records that the rows of a tuple are stored. After every tenth tuple, it saves this
+// progress to the file with the mark. So after a crash, at most nine tuples that were already
+// stored are sent again, in addition to the in-flight ones.
 func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,8 +99,8 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-// TestLongLine checks that a bolt stores a record with a line of more than 1 MiB. A response with
-// status 200 promises that.
+// TestLongLine checks that a bolt stores a record whose line is longer than 1 MiB, and does not
+// respond with status 200 without having stored it.
 func TestLongLine(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	logs := filepath.Join(dir, "logs.db")

@@ -77,8 +77,8 @@ type Options struct {
 const (
 	readHeader = 5 * time.Second // maximum time to read the header of a request
 	idle       = time.Minute     // maximum idle time of a connection
-	// answer is the maximum time to write a response, unless its handler raises it. It must be
-	// longer than a CPU profile, which by default takes 30 s.
+	// answer is the maximum time to write a response. A handler of longer responses may extend it.
+	// It must be longer than a CPU profile, which by default takes 30 s.
 	answer          = time.Minute
 	headBytes       = 16 << 10         // maximum size of the header of a request
 	shutdownTimeout = 2 * time.Second  // maximum time for running requests when the process ends
@@ -207,8 +207,8 @@ func setHeaders(w http.ResponseWriter, contentType string) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// failed replies with err. Some errors have a status of their own. The others get the status
-// otherwise.
+// failed replies with err. The status is 404 for an unknown route, and 503 if there are too many
+// taps. For any other error, it is the argument otherwise.
 func failed(w http.ResponseWriter, err error, otherwise int) {
 	switch {
 	case errors.Is(err, ErrNoRoute):

@@ -63,8 +63,8 @@ func (s sessions) cookie(r *http.Request, value string, age time.Duration) *http
 type sessionInfo struct {
 	SignedIn bool `json:"signed_in"` // the client may read the pages that need a token
 	Token    bool `json:"token"`     // a token is set; otherwise records are not shown
-	// Parking lists the routes that park deliveries. It is empty if the client has no access to the
-	// pages that need a token.
+	// Parking lists the routes that park deliveries (store them and deliver them later). It is
+	// empty if the client has no access to the pages that need a token.
 	Parking []string `json:"parking,omitempty"`
 }
 

@@ -72,8 +72,8 @@ var layers = []layer{
 		"stream", "stream/streamtest", "engine/connector/connectortest",
 	}, libraries...)},
 	{"engine/connector/all", []string{"stream", "engine/connector", "engine/processor"}},
-	// The sink http imports these sinks, because values of its option `body`, such as loki, are
-	// former names of them.
+	// Sink http imports the packages of three other sinks, because it still accepts their formats,
+	// such as `body: loki`, from before these sinks existed.
 	{"engine/connector/http", append([]string{
 		"stream", "engine/kit", "engine/connector/elasticsearch", "engine/connector/loki",
 		"engine/connector/clickhouse",

@@ -13,8 +13,8 @@ import (
 const (
 	maxFileLines   = 600 // aim for 400
 	maxLineColumns = 120
-	// maxRawColumns is the limit for lines with a raw string, such as a struct tag. It is higher,
-	// because these lines cannot be wrapped.
+	// maxRawColumns is the limit for lines with a part of a raw string, such as a struct tag. It is
+	// higher than maxLineColumns, because a raw string cannot be wrapped.
 	maxRawColumns    = 140
 	maxFunctionLines = 70
 	tabColumns       = 4

@@ -58,9 +58,9 @@ type Difference struct {
 	Kind      Kind
 	Partition stream.Partition
 	Range     stream.Range // for Undelivered and Unknown
-	// Records is the number of missing or extra copies of the record. For Undelivered, the first
-	// Difference of a partition has the number of all its unsettled records, and the others have 0.
-	// For Unknown, it is 0.
+	// Records is the number of missing or extra copies of the record, for the kinds Missing and
+	// Extra. For Undelivered, the first Difference of a partition has the number of all its
+	// unsettled records, and the others have 0. For Unknown, Records is 0.
 	Records  int64
 	RecordID string // for Missing and Extra
 }
@@ -302,7 +302,8 @@ func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 }
 
 // part returns the entry of a partition, and creates it if there is none. A partition without
-// progress whose file is already finished counts as settled.
+// stored progress counts as unsettled, with one exception: if the source has finished its file (for
+// example renamed it), everything was settled before, and the partition counts as settled.
 func (r *run) part(p *stream.Partition) *part {
 	out := r.parts[p.ID]
 	if out == nil {

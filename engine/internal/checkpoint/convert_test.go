@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestConvert writes a log in the previous format and opens it like a program of that format. Then
-// this program reads it again.
+// TestConvert converts a log to the previous format. A program that knows only that format, and
+// then this program, must find the same contents in it. The original log must be kept as a copy.
 func TestConvert(t *testing.T) {
 	w := writeSteps(t, goldenSteps("a note"))
 	m, dir := memory(t, w.log)

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// promise holds the guarantees that a store has given so far. held has the contents of the store
-// after each step. The other fields are indexes into held.
+// promise holds the steps that a store must still have after a crash. held has the contents of the
+// store after each step, and the other fields are indexes into held: after a kill the store must
+// have at least the step saved, and after a power loss at least the step synced.
 type promise struct {
 	held   []string
 	synced int // last step known to be durable
@@ -97,8 +98,8 @@ func TestCrashAfterEveryCall(t *testing.T) {
 	}
 }
 
-// TestCrashWhileRecovering opens the log that a crash has left. While it is being opened, there is
-// a second crash.
+// TestCrashWhileRecovering simulates a second crash, while Open reads the log that a first crash
+// has left. The second crash must not lose any step that the first one could not lose.
 func TestCrashWhileRecovering(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 50)), 14)
 	p := &promise{held: []string{""}}

@@ -124,7 +124,9 @@ func TestBitFlipAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestDamagedAgain damages the file repeatedly. Each damaged file is kept as a copy, up to a limit.
+// TestDamagedAgain damages the log repeatedly. Each time, Open must keep a copy of the damaged log.
+// If there are already maxAside copies, Open must return an error with a remedy, and must not
+// change the log.
 func TestDamagedAgain(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 4)), 8))
 	log := slices.Clone(w.log)

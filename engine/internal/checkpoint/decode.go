@@ -65,8 +65,8 @@ func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
 }
 
 // decodeEntry decodes the payload of a frame into e, and reuses the slices of e. It returns an
-// error if the payload is invalid, for example if it refers to a route, partition or lane that the
-// log has not defined.
+// error if the payload is invalid, for example if it refers to a route, partition or lane (worker)
+// that the log has not defined.
 func (st *state) decodeEntry(payload []byte, e *entry) error {
 	c := cursorOver(payload)
 	e.marks, e.places, e.key = e.marks[:0], e.places[:0], ""

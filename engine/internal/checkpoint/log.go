@@ -32,8 +32,8 @@ type loaded struct {
 
 // load reads a file to its end, or to the first bad frame. It returns an error in four cases: the
 // file cannot be read, the header is bad, the format version is above newest, or the snapshot at
-// the beginning is damaged. The entries after the snapshot refer to it, so no process can resume
-// from such a log. The result describes any other damage.
+// the beginning is damaged. The entries after a damaged snapshot are useless, because they refer to
+// it. All other damage is no error: the result describes it.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {

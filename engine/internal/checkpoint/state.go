@@ -39,8 +39,8 @@ type lane struct {
 }
 
 // Upper bounds of the bytes that an item uses in a snapshot: a partition, a settled range, the keys
-// of a watermark or of a range, a lane, a route, and the header with the end. The bounds include
-// numbers, flags and the lengths of strings, but not the strings.
+// of a watermark or of a range, the resume token of a worker (lane), a route, and the header with
+// the end. The bounds include numbers, flags and the lengths of strings, but not the strings.
 const (
 	partCost     = 29
 	rangeCost    = 20
@@ -157,8 +157,8 @@ func (st *state) forget(f *forget) {
 	}
 }
 
-// renumber removes deleted items, and gives the others the numbers that a snapshot of the state
-// assigns to them.
+// renumber removes deleted routes, partitions and lanes (workers), and numbers the others from 1. A
+// snapshot of the state stores them under these numbers.
 func (st *state) renumber() {
 	st.routes = st.alive()
 	clear(st.byKey)

@@ -1,6 +1,7 @@
 // Package checkpoint stores the progress of each route, from which a restart resumes. The progress
 // has two parts: the watermark and the settled ranges of each partition (its mark), and the resume
-// token of each lane that writes in order (its place).
+// token of each worker of a sink that writes in order (its place). A worker's part in the sender is
+// called a lane.
 //
 // The checkpoint is an append-only log with checksums in the state directory. A [Store] is an open
 // log. Append writes one entry. After a crash, Open uses an entry completely or not at all. If it
@@ -90,8 +91,8 @@ type Store struct {
 
 // Append saves the progress of partitions (marks) and the resume tokens (places) of a route as one
 // entry. When it returns nil, the entry survives a kill of the process, but a power loss may lose
-// it until Sync. places maps the name of a lane to its resume token. An empty token deletes the
-// lane. Append does not retain marks.
+// it until Sync. places maps the name of a lane (one worker of the sink) to its resume token. An
+// empty token deletes the lane. Append does not retain marks.
 //
 // After an error, nothing was saved, and Append may be called again. There is one exception: if
 // Failed returns an error, it is unknown whether the entry was saved, and no later call can save

@@ -216,7 +216,9 @@ func TestFailedSyncPoisons(t *testing.T) {
 	}
 }
 
-// TestFailedWriteIsCutOff fills the disk in the middle of an entry, and frees the disk again.
+// TestFailedWriteIsCutOff fills the disk in the middle of an entry. The incomplete entry must be
+// removed, so that later entries can be written and read once the disk has room. If it cannot be
+// removed, all later calls must fail, and the next Open must ignore it.
 func TestFailedWriteIsCutOff(t *testing.T) {
 	m := vfstest.New()
 	dir := stateDir(t, m)

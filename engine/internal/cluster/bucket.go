@@ -32,8 +32,8 @@ type Bucket struct {
 	holders map[string]*LeaseHolder
 }
 
-// NewBucket returns a bucket that calls open to get the Register of a key. Connect returns a
-// bucket of a NATS server.
+// NewBucket returns a bucket that calls open to get access to a key (a Register). Tests use it with
+// keys in memory. Connect returns the bucket of a NATS server.
 func NewBucket(name, node string, open func(key string) Register, log *slog.Logger) *Bucket {
 	session := make([]byte, 6)
 	_, _ = rand.Read(session) // it never fails

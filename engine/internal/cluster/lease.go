@@ -116,8 +116,9 @@ type Lease struct {
 	answered  time.Duration
 }
 
-// NewLease returns a lease whose owner is not known yet. The argument owner names this process, and
-// must be different for each start of the process.
+// NewLease returns a lease whose owner is not known yet. The argument owner names this process. It
+// must be different for each start of the process: otherwise a restarted process would take the
+// lease of its predecessor for its own.
 func NewLease(owner string, t Times) *Lease {
 	return &Lease{owner: owner, times: t.withDefaults()}
 }

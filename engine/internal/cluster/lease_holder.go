@@ -41,7 +41,7 @@ type View struct {
 }
 
 // NewLeaseHolder returns a LeaseHolder. It sends nothing before Run. The argument owner names this
-// process, and must be different for each start of the process.
+// process, and must be different for each start of the process (see NewLease).
 func NewLeaseHolder(r Register, name, owner string, t Times, log *slog.Logger) *LeaseHolder {
 	return newLeaseHolder(r, name, NewLease(owner, t), clock, log)
 }
@@ -251,7 +251,7 @@ func (k *LeaseHolder) finish(ctx context.Context, group *supervise.Group, now *w
 }
 
 // untilLoss returns the time after which the lease is lost unless it is renewed. If this process
-// does not own the lease (owns is false), it returns a minute.
+// does not own the lease (owns is false), there is nothing to lose, and untilLoss returns a minute.
 func (k *LeaseHolder) untilLoss(owns bool) time.Duration {
 	if until, ok := k.lease.OwnedUntil(); owns && ok {
 		return until - k.clock()

@@ -94,8 +94,9 @@ func PartitionOf(letterID string) string {
 // own source does not know these partitions, so their progress must not be passed to it.
 func IsPartition(id string) bool { return strings.HasPrefix(id, partitionPrefix) }
 
-// Discarded is the metadata in the progress of a letter that was settled by a discard. Only the
-// route's checkpoint has this progress, not the ledger of its sink.
+// Discarded is stored as metadata with the progress of a dead letter that an operator has
+// discarded, which settles it without a delivery. The route's checkpoint has this progress, and the
+// ledger of its sink does not.
 const Discarded = "discarded"
 
 // ParseTime parses a time of a filter. The text is an RFC 3339 time, a date with or without a time

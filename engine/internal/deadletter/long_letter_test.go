@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestLongLastLetter opens a file with a last letter that is longer than the part that Open reads
-// at first. The record consists of NUL bytes, which take six bytes each in JSON.
+// TestLongLastLetter opens a file with a last letter of 72 MiB, which is more than Open reads at
+// first. Open must still recognize the letter: it must not be moved to another file, and must not
+// be written again. (The record is 12 MiB of NUL bytes, which take six bytes each in JSON.)
 func TestLongLastLetter(t *testing.T) {
 	files := vfstest.New()
 	s := open(t, files, 0)

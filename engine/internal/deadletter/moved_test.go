@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestMoved checks that letters are in the file with the store's name, even if another program has
-// removed, renamed or replaced this file while the store is open.
+// TestMoved checks that letters are written to the file with the store's name, even if another
+// program has removed, renamed or replaced this file while the store is open.
 func TestMoved(t *testing.T) {
 	const name = "access.main.ndjson"
 	for what, change := range map[string]func(dir vfs.Dir) error{

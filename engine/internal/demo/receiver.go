@@ -68,7 +68,8 @@ func (t *Tally) Count() (lost, repeated int) {
 	return lost, repeated
 }
 
-// Recognised returns the number of requests that were not counted because their key was known.
+// Recognised returns the number of requests that were not counted because a request with the same
+// Idempotency-Key was accepted before.
 func (t *Tally) Recognised() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 )
 
 // barePrograms are minimal programs that only move records with a client library. Benchmarks
-// compare runs of penstock with runs of them. Their arguments are an address, a group and a target.
+// compare runs of penstock with runs of them. Their arguments are the address of the server, a
+// consumer group and a target.
 var barePrograms = map[string]func(ctx context.Context, address, group, target string) error{
 	"kafka":         bareKafka,
 	"kafka-member":  bareKafkaMember,
@@ -58,7 +59,8 @@ func bareProgram(name string) int {
 	return 0
 }
 
-// bareKafka reads the topic "in" in a group, and produces to the topic target if that is not empty.
+// bareKafka reads the topic "in" in a consumer group, and produces to the topic target if that is
+// not empty.
 func bareKafka(ctx context.Context, address, group, target string) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.ConsumeTopics("in"),
 		kgo.ConsumerGroup(group), kgo.DisableAutoCommit(),

@@ -28,7 +28,8 @@ type fault struct {
 	strike  func(g *copies)
 }
 
-// kafkaFaults are faults after which a group delivers no record twice if its sink has a ledger.
+// kafkaFaults are faults that cause no repetitions: a consumer group still delivers each record
+// only once if its sink has a ledger.
 var kafkaFaults = []fault{
 	{"kill of an engine", 1, func(g *copies) {
 		m := g.anyMember()
@@ -70,7 +71,9 @@ var kafkaFaults = []fault{
 // resetRecords is the number of records of each partition that an offset reset repeats.
 const resetRecords = 200
 
-// offsetReset makes the group deliver records again. It is not suitable for tests of an exact copy.
+// offsetReset kills the members, and sets the offsets of their group back by resetRecords records
+// in each partition. The members must then deliver these records again, so tests that allow no
+// repetitions do not use this fault.
 var offsetReset = fault{"offset reset", 3, func(g *copies) {
 	for _, m := range g.members {
 		m.kill()
@@ -95,8 +98,9 @@ func chaosRounds(t *testing.T) int {
 	return n
 }
 
-// suspension is the time for which an engine is suspended. It is longer than the engine's session
-// with the broker. In long runs, it is also longer than the engine's transactions.
+// suspension is the time for which an engine is suspended. It is longer than the session timeout,
+// so the broker gives the engine's partitions to others. In long runs, it is also longer than the
+// timeout of transactions, so the broker aborts an open one.
 func suspension(t *testing.T) time.Duration {
 	if chaosRounds(t) < 10 {
 		return 5 * time.Second

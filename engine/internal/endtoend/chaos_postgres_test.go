@@ -60,8 +60,8 @@ func startFailingDatabase(t *testing.T) *failingDatabase {
 }
 
 // sink returns the sink of a pipeline and the options of its flow control, as text of a config. The
-// maximum time of an attempt is shorter than most stalls of the link. So a member sends a batch
-// again although the first transaction of the batch may still commit.
+// maximum time of an attempt is shorter than most stalls of the network link. So a member sends a
+// batch again although the first transaction of the batch may still commit.
 func (d *failingDatabase) sink(t *testing.T) string {
 	t.Helper()
 	u, err := url.Parse(d.server.URL)

@@ -208,8 +208,8 @@ pipelines:
 	return startNodes(t, trio, config, nil, db)
 }
 
-// startNodes starts an engine for each node. The environment variable NODE is the node's name, and
-// LINK is the address of its link.
+// startNodes starts an engine for each node. In the config, the environment variable NODE is the
+// node's name, and LINK is the address of the node's network link to the NATS servers.
 func startNodes(t *testing.T, trio *natsCluster, config string,
 	links map[string]*connectortest.Link,
 	db *sql.DB) *sharedRun {

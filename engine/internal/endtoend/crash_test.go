@@ -165,8 +165,8 @@ func size(files []spooled) (n int64) {
 	return n
 }
 
-// spool fills dir/spool with about total bytes of generated files. It adds the real logs if they
-// are available.
+// spool fills dir/spool with about total bytes of generated files. If PENSTOCK_DATA names a folder
+// of real log files, it adds these.
 func spool(t *testing.T, dir string, rnd *rand.Rand, total int) (files []spooled) {
 	t.Helper()
 	for i := range 3 {

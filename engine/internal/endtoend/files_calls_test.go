@@ -27,8 +27,9 @@ var fileCalls = []string{
 // maxFileCalls bounds the system calls for each small file.
 const maxFileCalls = 8
 
-// TestFileCalls uses strace to count the system calls for each of many small files. It subtracts
-// the calls of a run over fewer files, so that the start and the end of the program do not count.
+// TestFileCalls uses strace to check that the program makes at most maxFileCalls system calls for
+// each of many small files. It subtracts the calls of a run over fewer files, so that the start and
+// the end of the program do not count.
 func TestFileCalls(t *testing.T) {
 	s := filesScale()
 	if !s.timed {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestRenamedFiles measures spool_dir with files of 5 kB, each renamed after delivery, relative to
-// find and cat.
+// TestRenamedFiles checks the speed of spool_dir with `finished: rename` on many files of 5 kB. The
+// time of a run must be at most a small multiple of the time that find and cat take to read the
+// files.
 func TestRenamedFiles(t *testing.T) {
 	s := filesScale()
 	dir := t.TempDir()

@@ -102,7 +102,7 @@ func (s *topics) bare(target string) time.Duration {
 
 // BenchmarkKafkaDrop reads a topic of a real broker and drops its records. The speed is relative to
 // a bare consumer of the same client library, and its median should be at least 0.7. The times are
-// those of whole processes, which join the group and leave it.
+// those of whole processes, which join a consumer group and leave it.
 func BenchmarkKafkaDrop(b *testing.B) {
 	s := startTopics(b)
 	pairs(b, "of-a-bare-consumer",

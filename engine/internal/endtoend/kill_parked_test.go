@@ -119,9 +119,10 @@ func (m *merchant) checkBooked(t *testing.T, orders int) {
 	}
 }
 
-// TestKillParked kills the program while deliveries are parked. No delivery may be lost or sent
-// early, and each order must be booked once. An accepted delivery may be sent again only if it was
-// in flight at a kill. There are 3 kills, or the number in PENSTOCK_KILLS.
+// TestKillParked kills the program while deliveries are parked: they are stored until their next
+// attempt is due. No delivery may be lost or sent early, and each order must be booked once. An
+// accepted delivery may be sent again only if it was in flight at a kill. There are 3 kills, or the
+// number in PENSTOCK_KILLS.
 func TestKillParked(t *testing.T) {
 	t.Parallel()
 	const each = 60 // orders that arrive before each start

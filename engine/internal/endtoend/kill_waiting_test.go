@@ -90,7 +90,7 @@ func (s *flakyServer) has(good int) bool {
 }
 
 // waitingLines returns bad lines, each followed by two good lines. Every twentieth bad line is
-// hopeless.
+// hopeless: the server never accepts it.
 func waitingLines(bad int) string {
 	var log strings.Builder
 	for i := range bad {

@@ -203,8 +203,8 @@ func TestKillKafkaGroup(t *testing.T) {
 	t.Logf("%d kills of 3 programs: 0 of %d records lost, %d repeated", kills(t), g.ids, repeated)
 }
 
-// copies is a set of programs of one group that copy the topic "in" of a real broker, for example
-// to the topic "out".
+// copies is a set of programs in one consumer group that copy the topic "in" of a real broker, for
+// example to the topic "out".
 type copies struct {
 	t       *testing.T
 	rnd     *rand.Rand
@@ -295,9 +295,9 @@ func (g *copies) logs() {
 	}
 }
 
-// listeners makes links to the broker and returns the broker's settings. Each link needs its own
-// listener, because a broker tells each client the address of the listener to which the client has
-// connected.
+// listeners makes network links to the broker and returns the broker's settings. Each link needs
+// its own listener, because a broker tells each client the address of the listener to which the
+// client has connected.
 func (g *copies) listeners(links int) string {
 	if links == 0 {
 		return ""
@@ -449,8 +449,8 @@ func (m *member) kill() {
 	m.cmd = nil
 }
 
-// awaitLag waits until the group has committed everything. It fails if the lag does not fall for a
-// minute.
+// awaitLag waits until the consumer group has committed everything. It fails if the lag does not
+// fall for a minute.
 func awaitLag(t *testing.T, admin *kadm.Client, tick <-chan time.Time) {
 	t.Helper()
 	deadline, least := time.Now().Add(time.Minute), int64(math.MaxInt64)

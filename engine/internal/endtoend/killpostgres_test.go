@@ -138,8 +138,8 @@ func cut(db *sql.DB, rnd *rand.Rand) int {
 		WHERE application_name LIKE 'penstock %' ORDER BY random() LIMIT 1) AS one`))
 }
 
-// textOnly returns the input as PostgreSQL stores it. It differs from the input, because the real
-// logs may contain invalid UTF-8.
+// textOnly returns the input as PostgreSQL stores it. The real logs of PENSTOCK_DATA may contain
+// invalid UTF-8, which the program replaces by U+FFFD.
 func textOnly(input []spooled) []spooled {
 	for i := range input {
 		input[i].text = replaced(input[i].text)

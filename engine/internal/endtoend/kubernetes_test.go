@@ -63,7 +63,7 @@ func guideConfigs(t *testing.T) []string {
 }
 
 // TestKubernetes runs the configs of docs/guides/kubernetes.md on a directory tree like that of a
-// node, before and after a log rotation.
+// node, before and after a log rotation. Each message of a container must arrive once.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	for i, config := range guideConfigs(t) {

@@ -231,7 +231,8 @@ pipelines:
 	}
 }
 
-// TestManifestOfParked checks that the manifest does not count a parked record as delivered.
+// TestManifestOfParked checks that the manifest does not count a record as delivered while the sink
+// has only parked it (stored it for a later delivery).
 func TestManifestOfParked(t *testing.T) {
 	t.Parallel()
 	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

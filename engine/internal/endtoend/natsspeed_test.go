@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// natsSpeedMessages is the number of messages read by each side of a pair, of 150 bytes each.
+// natsSpeedMessages is the number of messages, of 150 bytes each, that each of the two compared
+// programs reads.
 const natsSpeedMessages = 200_000
 
 // fill publishes the messages of a benchmark.

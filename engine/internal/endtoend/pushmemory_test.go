@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestPushMemory measures the memory of http_server with 10,000 connections: before they have sent
-// anything, after a request on each, and with TLS.
+// TestPushMemory checks that http_server needs at most a certain amount of memory with 10,000
+// connections: before they have sent anything, after a request on each, and with TLS.
 func TestPushMemory(t *testing.T) {
 	if os.Getenv("PENSTOCK_PUSH") == "" {
 		t.Skip("run by make push-bench")

@@ -155,7 +155,8 @@ func TestRealAccessLogFiltered(t *testing.T) {
 	}
 }
 
-// TestJSONArrivesUnchanged sends deep and wide objects, and numbers that float64 cannot represent.
+// TestJSONArrivesUnchanged sends deep and wide objects, a record of 10 MiB, and numbers that
+// float64 cannot represent. The output must have the same bytes as the input.
 func TestJSONArrivesUnchanged(t *testing.T) {
 	t.Parallel()
 	var in bytes.Buffer

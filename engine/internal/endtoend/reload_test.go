@@ -173,9 +173,9 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestConfigDirectory runs a config that consists of several files. One of its routes gets the
-// records that no other route gets (`otherwise: true`). During the run, the test adds a file with
-// another pipeline.
+// TestConfigDirectory runs a config that consists of several files. Each record must be in exactly
+// one of two outputs, because one route gets the records that no other route gets (`otherwise:
+// true`). During the run, the test adds a file with another pipeline, which must start.
 func TestConfigDirectory(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

@@ -12,8 +12,8 @@ import (
 )
 
 // relocatedFS presents a directory of this machine (the field now) under the path that it had on
-// another machine (the field was). Some files have the device, inode and birth time that they had
-// on the other machine: they are listed in the field files. All other files get the same device.
+// another machine (the field was), with the device number of that machine. The files in the map
+// files also get the inode and birth time of that machine. Other files count as new.
 type relocatedFS struct {
 	vfs.FS
 	was, now string

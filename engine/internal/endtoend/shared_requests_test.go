@@ -136,8 +136,9 @@ func hasOnce(t *testing.T, db *sql.DB, table string, n int64) {
 	}
 }
 
-// TestSharedRequests sends the same requests to two processes with one ledger. Each record must be
-// stored once, and neither process may make the other one fail.
+// TestSharedRequests sends the same requests to two processes that write to one database and share
+// one ledger there. Each record must be stored once, and neither process may make the other one
+// fail.
 func TestSharedRequests(t *testing.T) {
 	t.Parallel()
 	p := sharedPair{server: connectortest.StartServer(t, "postgres", "psql")}
@@ -168,7 +169,8 @@ func (p sharedPair) start(t *testing.T, table, more string) (a, b *sharedNode) {
 	return a, b
 }
 
-// answered sends a request to one process and then to the other, before and after both restart.
+// answered sends a request to one process and then to the other. After a restart of both, it sends
+// the request to both again. Its records must be stored only once.
 func (p sharedPair) answered(t *testing.T) {
 	a, b := p.start(t, "answered", "")
 	a.post(t, "k", textOf("k", 10))
@@ -187,7 +189,7 @@ func (p sharedPair) answered(t *testing.T) {
 }
 
 // killed kills a process during its commit, which the database server still completes. Then it
-// repeats the request at the other process.
+// repeats the request at the other process, which must not store the records again.
 func (p sharedPair) killed(t *testing.T) {
 	a, b := p.start(t, "killed", "")
 	connectortest.Execute(t, p.db, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
@@ -229,7 +231,9 @@ func (p sharedPair) atOnce(t *testing.T) {
 	hasOnce(t, p.db, "atonce", want)
 }
 
-// suspended suspends a process with an open transaction, and sends the request to the other one.
+// suspended suspends a process with an open transaction, and sends the same request to the other
+// one. After the first process resumes, the records must be stored once, and both processes must
+// acknowledge the request.
 func (p sharedPair) suspended(t *testing.T) {
 	// Else an attempt of a could time out before a is suspended, and end its transaction.
 	a, b := p.start(t, "suspended", "    flow: { timeout: 30s }\n")
@@ -260,8 +264,9 @@ func (p sharedPair) suspended(t *testing.T) {
 	hasOnce(t, p.db, "suspended", 7)
 }
 
-// TestKillShared kills two processes with one ledger at random. Clients repeat each request, at
-// randomly chosen processes, until it is acknowledged.
+// TestKillShared kills two processes, which share one ledger, at random. Clients repeat each
+// request, at randomly chosen processes, until it is acknowledged. The table must have each record
+// of these requests once.
 func TestKillShared(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")

@@ -212,9 +212,9 @@ func newSoakServer() *soakServer {
 	}
 }
 
-// soakAnswer bounds the random delay of a response after the whole request was received. On average
-// the delay is half of it. With this delay, most lines that are repeated after a kill are lines
-// that a receiver had received and not yet acknowledged.
+// soakAnswer is the maximum delay of a response after the whole request was received. The mean of
+// the random delay is half as long. It is so long that a kill mostly repeats lines that a receiver
+// had received and not yet acknowledged.
 const soakAnswer = 400 * time.Millisecond
 
 // ServeHTTP implements http.Handler.
@@ -333,9 +333,9 @@ func TestSoakRepeats(t *testing.T) {
 	}
 }
 
-// TestSoakSamples checks that a line counts as saved some time after a process has delivered it, if
-// this process is still running. If it counted earlier, a writer could rename a file out of the
-// globs before every route has recorded it.
+// TestSoakSamples checks that a line counts as saved only some time after a process has delivered
+// it, and only if this process is still running. If a line counted as saved too early, a writer
+// could rename its file out of the globs before every route has recorded the file.
 func TestSoakSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &soak{t: t, cmd: &exec.Cmd{}, process: 1}

@@ -230,8 +230,9 @@ func (w *soakWriter) truncate(ctx context.Context) error {
 	return w.file.Truncate(0)
 }
 
-// compress compresses the oldest rotated file. If the archive has a name outside the globs, the
-// file stays until it is delivered.
+// compress compresses the oldest rotated file, and deletes the original. If the archive gets a name
+// outside the globs, compress first makes sure that the program has delivered the file. If it has
+// not, compress does nothing.
 func (w *soakWriter) compress(gz bool) error {
 	for i := range w.rotated {
 		f := &w.rotated[i]
@@ -299,8 +300,8 @@ func (w *soakWriter) delete() error {
 			return nil
 		}
 		path := w.path(f.name)
-		// Delete the finished file, whose name has a suffix. Another file may have its original
-		// name by now.
+		// The program has renamed the finished file by adding a suffix. Delete the file under this
+		// name, because another file may have its original name by now.
 		if w.index >= soakTailers {
 			found, err := filepath.Glob(path + ".done*")
 			if err != nil || len(found) == 0 {

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestHeldFiles deletes a file while the receivers of both routes are down. Metrics and status show
-// it once.
+// TestHeldFiles deletes a file that two routes have not read to its end, because their receivers
+// are down. The program keeps the file open. Metrics and status must count it as one deleted file
+// that still takes disk space, and not as one for each route.
 func TestHeldFiles(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})

@@ -14,9 +14,9 @@ import (
 )
 
 // TestSuspendedReceiver suspends one of two receivers during the transaction in which it stores a
-// batch of the sending engine. The engine must send the batch to the other receiver. The other
-// receiver must store it, although the open transaction has locked the ledger row of the batch's
-// request. Later the suspended receiver resumes.
+// batch of the sending engine. The engine must send the batch to the other receiver. That one must
+// store it, although the open transaction has locked the ledger row of the batch's request. The
+// suspended receiver then resumes, and must find that the batch is already stored.
 func TestSuspendedReceiver(t *testing.T) {
 	t.Parallel()
 	p := sharedPair{server: connectortest.StartServer(t, "postgres", "psql")}

@@ -57,7 +57,8 @@ func (n *notifications) count(parts ...string) (found int) {
 }
 
 // TestServiceManager runs the program as systemd does, with a socket for notifications and a
-// watchdog.
+// watchdog. The program must report that it is ready, alive, reloading and stopping, and that a
+// reload has failed.
 func TestServiceManager(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

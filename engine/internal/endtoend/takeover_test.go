@@ -26,7 +26,8 @@ type takeoverSource struct {
 	events  string                   // counter that must not grow in a run without kills
 	all     bool                     // every engine delivers; otherwise one does
 	produce func() *producer
-	// victim returns the node to kill. It also causes the other failures that come with the kill.
+	// victim returns the node to kill. Before it returns, it may cause another failure, such as the
+	// end of a NATS server.
 	victim func() string
 }
 

@@ -100,7 +100,8 @@ func terminalReceiver(t *testing.T, wait time.Duration, slots int) string {
 }
 
 // TestTerminal operates `penstock top`, `tap` and `try` in tmux. It covers the description of a
-// slow worker's gate, keys, a narrow window, a process that ends, live samples, and typed lines.
+// slow worker's gate (the limit that holds it back), keys, a narrow window, a process that ends,
+// live samples, and typed lines.
 func TestTerminal(t *testing.T) {
 	x := newTerminal(t)
 	bin, err := program()

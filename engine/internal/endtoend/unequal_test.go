@@ -48,8 +48,8 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// start runs a pipeline from the arrivals source to the fleet, and returns it with a function that
-// waits for its end.
+// start runs a pipeline from the source arrivals to the servers of the fleet. It returns the
+// engine, and a function that waits for the end of the run.
 func (f *fleet) start(t *testing.T, count int64, rate float64, flow string) (*engine.Engine,
 	func() error) {
 	t.Helper()

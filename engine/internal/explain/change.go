@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Changes returns advice about the gate of w: the events, and the changes to the config or to the
-// worker, that affect how much data w gets. The most direct one comes first.
+// Changes returns advice about the gate of w (the limit that holds it back): the events, and the
+// changes to the config or to the worker, that affect how much data w gets. The most direct one
+// comes first.
 func (r *Route) Changes(w *Worker) []string {
 	switch w.Gate {
 	case "window":

@@ -30,7 +30,8 @@ type Route struct {
 	Workers   []Worker
 }
 
-// Worker is the state of a worker in flow control at one moment. Opens is known only from a trace.
+// Worker is the state of a worker in flow control at one moment. Opens, the time until a paused
+// worker is used again, is known only if the state comes from a trace.
 type Worker struct {
 	status.Worker
 	Opens float64 // for OPEN, THROTTLED: remaining time in seconds; 0 if unknown

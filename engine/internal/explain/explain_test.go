@@ -17,8 +17,9 @@ import (
 var states = []window.State{window.Unknown, window.Normal, window.Slow, window.Busy, window.Probing,
 	window.Open, window.Throttled}
 
-// TestEveryWordIsExplained checks that every state, gate and algorithm has a description, and that
-// docs/operating.md explains every gate.
+// TestEveryWordIsExplained checks that every state of a worker, every gate (a limit that holds a
+// worker back) and every algorithm has a description, and that docs/operating.md explains every
+// gate.
 func TestEveryWordIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operating.md")
 	if err != nil {

@@ -23,16 +23,16 @@ const (
 	blocks  effect = iota // nothing is delivered: exit code 1
 	passes                // everything is delivered: exit code 0
 	decides               // either outcome, if it is reported truthfully
-	// pauses is like blocks. But the worker is then paused for seconds, even if the fault occurs
-	// only once.
+	// Nothing is delivered: exit code 1. Even a single occurrence of the fault, such as a 401,
+	// pauses the worker for seconds, which is not so for a fault of the kind blocks.
 	pauses
 	poisons // workers die: records become dead letters one by one
 	rejects // every record is a dead letter: exit code 1
 )
 
-// as returns a case with the scenario d, the given name and the given schedule. e is the effect
-// that the fault has if it is always present. The case expects the exit code and counts that follow
-// from the effect and the schedule.
+// as returns a case with the scenario d, the given name and the given schedule. e is the outcome of
+// a run in which the fault is always present. From e and the schedule, as computes the exit codes
+// and counts that the case expects.
 func (d delivery) as(name string, e effect, when schedule) faultCase {
 	d.when = when
 	if d.stall == "" && (when.name != "always" || e == passes) {

@@ -177,9 +177,9 @@ func wireCase(wire wireFault, e effect, when schedule, mode string, from source)
 	}
 	d.heal = func(*rig) { p.heal() }
 	if e == decides && when.name == "first three" && wire.end != hang {
-		// Only the first three connections fail. The next run makes further connections, and so
-		// delivers everything. This is not so for connections that hang, because the server may
-		// then still hold their locks.
+		// Only the first three connections break. The sink then makes new ones, so the run must
+		// deliver everything. Connections that hang are an exception: the server may still hold
+		// their locks.
 		e = blocks
 	}
 	c := d.as(fmt.Sprintf("postgres/%s/%s/%s/%s", wire.name, when.name, mode, from.name), e, when)

@@ -102,7 +102,8 @@ func stateCases() (table []faultCase) {
 
 var slowly = reply{name: "slow", wait: 50 * time.Millisecond, answer: answers("200 OK")}
 
-// cutCheckpoints stops a run in the middle, cuts the checkpoint at several places, and runs again.
+// cutCheckpoints returns cases in which a run is killed, its checkpoint file is cut, and another
+// run follows. That run must resume from the ledger in the database, so that each row exists once.
 func cutCheckpoints() (table []faultCase) {
 	for _, share := range []string{"a third", "a half", "all but 1 byte"} {
 		d := delivery{

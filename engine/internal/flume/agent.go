@@ -89,7 +89,8 @@ func (a *agent) put(rest string, p property) {
 	}
 }
 
-// below returns the keys of the part that begin with prefix and a dot. It marks them as read.
+// below returns the keys of the part that begin with prefix and a dot. It marks them as read, so
+// that they are not reported as settings that cannot be converted.
 func (p *part) below(prefix string) (keys []string) {
 	for _, key := range p.Names() {
 		if strings.HasPrefix(key, prefix+".") {

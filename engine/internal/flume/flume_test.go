@@ -101,8 +101,8 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
-// TestProperties checks the cases in the documentation of java.util.Properties, and Flume's
-// trimming.
+// TestProperties checks that a properties file is read like java.util.Properties does, with the
+// examples of its documentation, and that values are trimmed like Flume does.
 func TestProperties(t *testing.T) {
 	text := "# a comment\n! another\n" +
 		"Truth = Beauty\n Truth2:Beauty\nTruth3    :Beauty\n" +

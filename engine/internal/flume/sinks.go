@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// sink writes the sink of a route. If the first supported sink of the channel is an HTTP sink, all
-// its HTTP sinks are combined, into an http or a failover sink. Otherwise only the first supported
-// sink is written.
+// sink writes the sink of a route, which replaces the sinks of a channel. If the first supported
+// sink is an HTTP sink, all HTTP sinks of the channel are combined, into an http or a failover
+// sink. Otherwise only the first supported sink is written.
 func (c *converter) sink(s *part, channel string, depth int, route string) {
 	sinks := c.sinksOf(channel)
 	var usable []*part

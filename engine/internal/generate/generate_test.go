@@ -146,7 +146,8 @@ func TestLinesStopAtTheBound(t *testing.T) {
 	}
 }
 
-// TestNoAllocations checks that generating allocates nothing, so that it does not limit a trial.
+// TestNoAllocations checks that generating lines allocates no memory. Otherwise the generator could
+// slow down the program that is measured with its lines.
 func TestNoAllocations(t *testing.T) {
 	for _, format := range Formats {
 		g, err := New(format, 1)

@@ -115,7 +115,9 @@ func TestConvertFilebeatInputs(t *testing.T) {
 	}
 }
 
-// TestConvertModify checks that rules of Fluent Bit's filters have their effects and their order.
+// TestConvertModify checks the conversion of the Fluent Bit filters modify, record_modifier and
+// grep. The new processors must have the effects of the rules, in the order in which Fluent Bit
+// applies them.
 func TestConvertModify(t *testing.T) {
 	for _, c := range []struct{ filter, want string }{
 		{"Name modify\nRename a b\nSet a x\nAdd b y\nRemove c.d",

@@ -72,7 +72,7 @@ func (v *Value) IsTrue(path ...string) bool {
 	return slices.Contains([]string{"true", "on", "yes", "1"}, strings.ToLower(v.Text(path...)))
 }
 
-// Positive returns the whole number at a path. It returns 0 if there is none, or none above 0.
+// Positive returns the whole number at a path. It returns 0 if there is none, or if it is negative.
 func (v *Value) Positive(path ...string) int {
 	n, err := strconv.Atoi(v.Text(path...))
 	if err != nil {

@@ -142,7 +142,9 @@ func TestAssignIsGivenUp(t *testing.T) {
 	})
 }
 
-// slowOwns is a source with an Owns that waits for resume. It records the results of Assign.
+// slowOwns wraps a source. The method Owns of its reader, which asks the broker whether this
+// process owns a partition, waits until the channel resume is closed. slowOwns also records the
+// results of Assign.
 type slowOwns struct {
 	stream.AssignedSource
 	asked   atomic.Int32
@@ -348,8 +350,9 @@ func TestOneLedgerForTheRoute(t *testing.T) {
 	}
 }
 
-// TestStuckPartitionOfOthers checks the loss of a partition with hanging deliveries. The attempts
-// of this partition are canceled at once, and the other partitions continue.
+// TestStuckPartitionOfOthers checks a process that loses a partition while deliveries of that
+// partition hang. The hanging attempts must be canceled at once, and the other partition must be
+// delivered without repetitions.
 func TestStuckPartitionOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}

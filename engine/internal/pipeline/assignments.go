@@ -66,12 +66,12 @@ func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*a
 	return a, nil
 }
 
-// commits reports whether the source's reader stores the positions of the route. If not, the sink
-// stores them.
+// commits reports whether the source's reader stores the positions of the route, usually at the
+// broker. If not, the sink stores them together with the data.
 func (a *assignments) commits() bool { return a == nil || !a.bound }
 
-// keepBooks changes the books k: from now on, they have one account for each assignment of a
-// partition.
+// keepBooks makes the books k distinguish assignments: k then keeps the progress of a partition
+// separately for each time that the broker assigns it to this process.
 func (a *assignments) keepBooks(k *books) {
 	k.assigned = &assigned{stores: a.ledger == nil, ended: make(map[uint32]*endedAssignment)}
 	k.resume = k.startOf
@@ -240,9 +240,9 @@ func (a *assignments) checkAllOwned(ctx context.Context, offers []stream.Partiti
 	return nil
 }
 
-// begin opens the account of one assigned partition, and returns the position at which the source
-// must resume. If the sink has a ledger, the caller has just asked the broker, which has confirmed
-// that this process owns the partition.
+// begin opens the account (the progress in memory) of one assigned partition, and returns the
+// position at which the source must resume. If the sink has a ledger, the caller has just asked the
+// broker, which has confirmed that this process owns the partition.
 func (a *assignments) begin(o *stream.PartitionOffer, number uint32,
 	taken *stream.Taken) (stream.Mark, error) {
 	at, behind, err := resumeAt(o, taken)
@@ -385,8 +385,9 @@ func (a *assignments) Lost(partitionIDs []string) {
 		"partitions", len(numbers))
 }
 
-// settled ends the wait of each revocation whose partition has no more batches in the sender, or
-// was lost. It is called after each change that may end such a wait.
+// settled ends the wait of each call of Revoke that has nothing more to wait for: no batch of its
+// partition is in the sender any more, or the partition was lost. It is called after each change
+// that may have this effect.
 func (a *assignments) settled() {
 	if a == nil {
 		return
@@ -405,9 +406,9 @@ func (a *assignments) settled() {
 	}
 }
 
-// fenced is called with the error of a delivery or of storing spans. A FencedError usually means
-// that another process has become the owner of the partition in the sink's ledger. fenced then
-// starts renew for the assignment, unless renew is already running for it.
+// fenced is called with the error of a delivery or of another write to the sink's ledger. A
+// FencedError usually means that another process has become the owner of the partition in the
+// ledger. fenced then starts renew for the assignment, unless renew is already running for it.
 func (a *assignments) fenced(err error) {
 	if a == nil || a.ledger == nil {
 		return
@@ -527,8 +528,9 @@ func (a *assignments) withdraw(b *stream.Batch) {
 	a.settled()
 }
 
-// save calls f, but never during another call of save: the checkpoint and a revocation both save
-// the progress. A route without assignments has no revocations, so save only calls f.
+// save calls f, which saves the progress of the route. Both the saver and a revocation save it, so
+// save waits until no other call is running. A route without assignments has no revocations, so
+// save only calls f.
 func (a *assignments) save(ctx context.Context, f func(context.Context) error) error {
 	if a == nil {
 		return f(ctx)
@@ -542,8 +544,8 @@ func (a *assignments) save(ctx context.Context, f func(context.Context) error) e
 	return f(ctx)
 }
 
-// current returns the marks (the progress of partitions) of assignments that have not ended. It
-// overwrites the argument.
+// current removes the marks (the progress of partitions) of ended assignments from marks, and
+// returns the rest. It overwrites the argument.
 func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	if a == nil {
 		return marks

@@ -201,9 +201,10 @@ func (k *books) nothingSettled(b *stream.Batch) bool {
 	return true
 }
 
-// noteSettledAbove is called with b, the first batch of a run. It records whether data after b was
-// already settled by an earlier run. In that case b may be the rest of an earlier batch, with only
-// the records that were not settled.
+// noteSettledAbove is called with b, the first batch of a run. It records whether an earlier run
+// has already settled data after b. In that case b may be the rest of an earlier batch: only those
+// of its records that were not settled then. runError then returns nil even if the run delivers
+// nothing.
 func (k *books) noteSettledAbove(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)
@@ -410,9 +411,9 @@ func (k *books) mark(p *partition) stream.Mark {
 	}
 }
 
-// finish is called when the source has finished a partition. It does nothing and returns false if
-// the account of the partition is closed, or if the source has since read more of it that is not
-// settled yet.
+// finish is called when the source has finished a partition, for example renamed its file. It does
+// nothing and returns false in two cases: the account of the partition (its progress in memory) is
+// closed, or the source has since read more of the partition that is not settled yet.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

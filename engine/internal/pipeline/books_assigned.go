@@ -12,9 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// This file has the accounts of partitions that a broker assigns to this process and revokes. Each
-// assignment has its own number and its own account. If a partition is revoked and assigned again,
-// late batches of the first assignment do not change the account of the second one.
+// This file has the accounts (the progress in memory) of partitions that a broker assigns to this
+// process and revokes. Each assignment has its own number and its own account. If a partition is
+// revoked and assigned again, late batches of the first assignment do not change the account of the
+// second one.
 
 // errNotAssigned means that the assignment of a batch is ending or has ended. The next owner of the
 // partition reads the batch's records.
@@ -50,9 +51,9 @@ type assigned struct {
 	ended  map[uint32]*endedAssignment
 }
 
-// assign opens the account of an assignment that begins with the progress m. unsaid means that m
-// comes from the sink's ledger, and the source may not know it. The next save then reports m to the
-// source.
+// assign begins the account (the progress in memory) of a partition that was assigned to this
+// process. m is the progress at that time. unsaid is set if m comes from the sink's ledger, so that
+// the source may not know it. The next save then reports m to the source.
 func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	l, err := ledger.New(m.Watermark, m.Above)
 	if err != nil {
@@ -71,7 +72,7 @@ func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 }
 
 // startOf returns the progress at the start of a partition's current assignment, and false if the
-// partition has no open account.
+// partition is not assigned to this process.
 func (k *books) startOf(id string) (stream.Mark, bool) {
 	p := k.parts[id]
 	if p == nil {
@@ -80,9 +81,9 @@ func (k *books) startOf(id string) (stream.Mark, bool) {
 	return p.assignment.start, true
 }
 
-// accept checks a batch before it is added to the accounts. All its spans must have the number of
-// the same assignment. Their positions must be numbers only, without a key (stream.Position.Key).
-// accept returns errNotAssigned if the assignment is ending or has ended.
+// accept checks a batch that was just read. All its spans must have the number of the same
+// assignment, and their positions must be numbers only, without a key (stream.Position.Key). accept
+// returns errNotAssigned if the assignment is ending or has ended.
 func (k *books) accept(b *stream.Batch) error {
 	number := b.Spans[0].Assignment
 	for i := range b.Spans {
@@ -104,8 +105,8 @@ func (k *books) accept(b *stream.Batch) error {
 	return nil
 }
 
-// current returns the account of the assignment to which s belongs, or nil if the assignment has
-// ended.
+// current returns the account (the progress in memory) of the partition of span s. It returns nil
+// if the assignment in which s was read has ended.
 func (k *books) current(s *stream.Span) *partition {
 	return k.assignedAs(s.Part.ID, s.Assignment)
 }
@@ -118,8 +119,9 @@ func (k *books) assignedAs(id string, number uint32) *partition {
 	return nil
 }
 
-// addSent adds the positions in b to the count of positions that are in the sender. There is one
-// count for each assignment. With sign -1, addSent subtracts them.
+// addSent adds the length of b's spans to the count of positions that are in the sender. There is
+// one count for each assignment, and a revocation waits until it is 0. With sign -1, addSent
+// subtracts the length.
 func (k *books) addSent(b *stream.Batch, sign int64) {
 	for i := range b.Spans {
 		s := &b.Spans[i]
@@ -216,9 +218,9 @@ func covers(m *stream.Mark, p stream.Position) bool {
 	return found || i < len(m.Above) && m.Above[i].From.Compare(p) < 0
 }
 
-// revoke begins to end an assignment. Batches of the assignment may still settle. revoke returns
-// the number of the assignment. It returns 0 if the partition has no assignment, or if its
-// revocation has already begun.
+// revoke notes that an assignment is being revoked: batches that are read from now on are refused
+// (see accept), and batches in the sender may still settle. It returns the number of the
+// assignment, or 0 if the partition has no assignment or is already being revoked.
 func (k *books) revoke(id string) uint32 {
 	p := k.parts[id]
 	if p == nil || p.assignment.revoking {
@@ -228,8 +230,8 @@ func (k *books) revoke(id string) uint32 {
 	return p.assignment.number
 }
 
-// end closes the account of an assignment. lost means that the broker may already have given the
-// partition to another process, so running attempts are canceled.
+// end closes the account (the progress in memory) of an assignment. lost means that the broker may
+// already have given the partition to another process, so running attempts are canceled.
 //
 // out is the number of positions of the assignment that are still in the sender, where a worker may
 // deliver them. ok is false if the assignment had already ended.

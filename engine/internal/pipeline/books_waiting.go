@@ -32,8 +32,9 @@ func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	}
 }
 
-// abandon settles ranges that waited for a retry, after their data was deleted. Their records no
-// longer count as read.
+// abandon is called when ranges that waited for a retry cannot be read again, because the source no
+// longer has their data. It settles the ranges, so that the progress can move past them, and
+// subtracts their records from the records read.
 func (k *books) abandon(ranges []waiting.Range) error {
 	for i := range ranges {
 		k.counts.readRecords -= ranges[i].Records

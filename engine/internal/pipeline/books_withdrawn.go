@@ -27,10 +27,11 @@ func canWithdraw(b *stream.Batch) bool {
 	})
 }
 
-// withdrawAccounts subtracts b from the counts of k. It removes the accounts of partitions that the
-// source may read again (readsAgain returns true), and returns the spans of all other partitions.
-// The caller then calls the reader's method Withdrawn, and after that settles the returned spans,
-// but no others: partitions with removed accounts may have new accounts by then.
+// withdrawAccounts subtracts b from the counts of k. It removes the accounts (the progress in
+// memory) of partitions that the source may read again (readsAgain returns true), and returns the
+// spans of all other partitions. The caller then calls the reader's method Withdrawn, and after
+// that settles the returned spans, but no others: partitions with removed accounts may have new
+// accounts by then.
 func withdrawAccounts(
 	k *books, b *stream.Batch, readsAgain func(id string) bool,
 ) (closing []stream.Span) {

@@ -127,9 +127,10 @@ func (p *pipe) confirm(ctx context.Context) error {
 	return t.Confirm(ctx)
 }
 
-// canRestart removes supervise.ErrStop from err, so that the supervisor starts the route again. It
-// does so if the pipeline is shared, and either another process has taken over the sink's ledger or
-// ctx has ended. Otherwise it returns err unchanged.
+// canRestart decides whether the supervisor may start a failed route again. If the pipeline is
+// shared, and another process has taken over the sink's ledger or ctx has ended, the route must
+// start again when this process next owns the pipeline. canRestart then removes supervise.ErrStop,
+// which prevents a restart, from err. Otherwise it returns err unchanged.
 func (p *pipe) canRestart(ctx context.Context, err error) error {
 	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {
 		return err

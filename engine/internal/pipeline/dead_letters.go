@@ -52,8 +52,8 @@ func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 
 // writeRefused writes the kept records of a refused batch as dead letters. It returns when the
 // letters are durable. If the sink has a ledger (the progress in its own database), writeRefused
-// also stores the spans of the batch there. Without them, a crash would repeat the batch.
-// writeRefused runs on a goroutine of the sender.
+// also stores the spans of the batch (its ranges of source positions) there. Without them, a crash
+// would repeat the batch. writeRefused runs on a goroutine of the sender.
 func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
 	refusal error) error {
 	if ctx.Err() != nil { // the route may have been stopped because of too many dead letters
@@ -105,8 +105,9 @@ func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
 // the sink.
 var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// storeSpans calls store, which puts spans into the sink's ledger, until it succeeds or ctx ends.
-// It returns nil without success if the assignment of the spans' partition has ended.
+// storeSpans calls the function store until it succeeds or ctx ends. store puts spans (ranges of
+// source positions) into the sink's ledger. If the partition of the spans is no longer assigned to
+// this process, storeSpans returns nil without success.
 func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	store func(context.Context) error) error {
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1,

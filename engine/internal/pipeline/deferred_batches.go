@@ -142,8 +142,9 @@ func (w *waits) dropSettled() {
 	}
 }
 
-// begin gets the route's reader, which later reads waiting ranges again. It returns an error if
-// batches of an earlier run wait, but the reader cannot read ranges.
+// begin keeps the route's reader, to read the data of waiting batches again when their retries are
+// due. It returns an error if batches of an earlier run wait, but the reader cannot read ranges of
+// the source again.
 func (w *waits) begin(reader stream.Reader) error {
 	if w.store == nil {
 		return nil
@@ -199,7 +200,7 @@ func (w *waits) covers(m stream.Mark) bool {
 }
 
 // limit returns the progress m, cut off at its first waiting range. The source and the sink's
-// ledger get only this progress.
+// ledger get only this progress, because the data of a waiting range was not delivered.
 func (w *waits) limit(m stream.Mark) stream.Mark {
 	if w.store == nil {
 		return m
@@ -265,8 +266,8 @@ func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 
 var newline = []byte{'\n'}
 
-// spanCounts returns the number of source records of each span. It returns nil if the data of b was
-// not split into records.
+// spanCounts returns the number of source records in each span (range of positions) of b. It
+// returns nil if the data of b was not split into records.
 func spanCounts(b *stream.Batch) []int64 {
 	if len(b.Records) == 0 {
 		return nil
@@ -312,10 +313,10 @@ func (w *waits) Held() (n int, cost float64, bytes int64) {
 	return int(ranges), float64(records), size
 }
 
-// reopen opens the accounts of those partitions of the spans that have none, for example because
-// this run has not read them. It must be called before their ranges are removed from the store: an
-// account begins with the stored progress, which includes the waiting ranges only while the store
-// has them.
+// reopen opens the accounts (the progress in memory) of those partitions of the spans that have
+// none, for example because this run has not read them. It must be called before their ranges are
+// removed from the store: an account begins with the stored progress, which includes the waiting
+// ranges only while the store has them.
 func (w *waits) reopen(spans []stream.Span) {
 	if w.store == nil {
 		return
@@ -454,8 +455,8 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range,
 		return nil, err
 	}
 	w.found(ranges)
-	// The number of records differs if, for example, rows were changed or deleted while the batch
-	// waited.
+	// If, for example, rows were changed or deleted while the batch waited, it now has another
+	// number of records than when it was first read. Correct the count of records read.
 	if other := int64(b.Origins) - records; other != 0 {
 		w.mu.Lock()
 		w.books.counts.readRecords += other

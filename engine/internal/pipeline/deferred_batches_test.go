@@ -107,9 +107,9 @@ func retrying(wait time.Duration) config.Route {
 }
 
 // TestWaitsHoldNoData is about batches that wait a long time. They are read again when they are
-// due. Meanwhile reading continues, and the accounts always balance. After a restart of the
-// process, no batch is lost, no wait begins again, and the count of attempts continues. The source
-// finishes the partition only when none of its batches waits any more.
+// due. Meanwhile reading continues, and the records read always equal the sum of the outcomes.
+// After a restart of the process, no batch is lost, no wait begins again, and the count of attempts
+// continues. The source finishes the partition only when none of its batches waits any more.
 func TestWaitsHoldNoData(t *testing.T) {
 	for _, processors := range []int{0, 1} {
 		t.Run(fmt.Sprint(processors, " processors"), func(t *testing.T) {
@@ -241,8 +241,8 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 	}
 }
 
-// TestWaitsOfLostData deletes waiting records from the source. It checks that they are reported and
-// removed from the accounts, and that the route continues.
+// TestWaitsOfLostData deletes records from the source while they wait for a retry. They must be
+// reported as lost and must no longer count as read, and the route must continue.
 func TestWaitsOfLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()
@@ -291,7 +291,8 @@ func TestFiniteRunLosesWaits(t *testing.T) {
 	})
 }
 
-// TestFiniteRunDropsWaits drops waiting records when they are read again. The finite run must end.
+// TestFiniteRunDropsWaits checks a finite run in which batches wait for a retry, and a processor
+// drops their records when they are read again. The run must end.
 func TestFiniteRunDropsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &rangeSource{fakeSource: &fakeSource{lines: numbered(100), size: 1}}
@@ -355,7 +356,7 @@ func TestDrainLeavesWaits(t *testing.T) {
 }
 
 // TestWaitsAreGuarded removes the store of waiting batches after the checkpoint has advanced beyond
-// them. The next start must fail.
+// them. The next start must fail, because it would never deliver these batches.
 func TestWaitsAreGuarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

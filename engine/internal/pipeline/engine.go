@@ -209,9 +209,9 @@ func (e *Engine) withRemedy(err error) error {
 // no second process uses the directory.
 const LockName = "penstock.lock"
 
-// prepare opens the checkpoint and the dead letters of every route, except those of shared
-// pipelines: these open them when this process becomes their owner. If this fails for a route,
-// prepare closes all these routes.
+// prepare opens the checkpoint and the dead letters of every route. It omits the routes of shared
+// pipelines, which open them when this process becomes their owner. If one route fails, prepare
+// closes all routes that it has opened.
 func (e *Engine) prepare() error {
 	var errs []error
 	for _, p := range e.pipelines() {

@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// failingLedger is a sink with a ledger. Its method Compact, which merges rows of settled spans,
-// fails once. It records the watermark up to which it has merged them.
+// failingLedger is a sink with a ledger. Its method Compact merges the ledger's rows of settled
+// ranges, up to a watermark. The first call fails. failingLedger records the watermark of the last
+// successful call.
 type failingLedger struct {
 	ledgerSink
 	failed bool

@@ -17,7 +17,8 @@ import (
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
 // guardForgets is the running time after which a route counts as healthy. If the guard stops a
-// route that has run for longer than this, the waits start again from the shortest.
+// route that has run for longer than this, the wait before the restart is again the shortest one of
+// guardPauses.
 const guardForgets = time.Hour
 
 // inputPoll is the interval at which the input is checked for changes after the wait.

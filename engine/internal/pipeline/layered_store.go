@@ -55,8 +55,8 @@ func newLayeredStore(store positionStore, key string, lazy bool, boot string) *l
 	return m
 }
 
-// storedProgress returns the layered store of a route, for reading only. It always has two layers
-// if boot is not "". For a route that saves to one layer, the upper layer is empty.
+// storedProgress returns the layered store of a route, for reading only. It always has both layers
+// if boot is not "". For a route that saves to the lower layer only, the upper one is empty.
 func storedProgress(store positionStore, key, boot string) *layeredStore {
 	m := &layeredStore{store: store, lower: key, pause: writePause}
 	if boot != "" {
@@ -116,8 +116,8 @@ func (m *layeredStore) forgetOtherBoots() error {
 	return nil
 }
 
-// save writes marks and the resume tokens of lanes (places) as one entry. The entry survives kill
-// -9, but not a power loss.
+// save writes the progress of partitions (marks) and the resume tokens of workers (places) as one
+// entry. The entry survives kill -9, but not a power loss.
 func (m *layeredStore) save(marks []stream.Mark, places map[string]string) error {
 	if !m.layered() {
 		return m.store.Append(m.lower, marks, places)
@@ -190,8 +190,8 @@ func (m *layeredStore) tokensToDelete(name string) map[string]string {
 	return strays
 }
 
-// resumeTokens returns the resume tokens of the upper layer. If the upper layer has none, it
-// returns those of the lower layer.
+// resumeTokens returns the resume tokens of the upper layer (the newer one, which is valid until
+// the system restarts). If it has none, resumeTokens returns those of the lower layer.
 func (m *layeredStore) resumeTokens() map[string]string {
 	if m.layered() {
 		if places := m.store.Places(m.upper); len(places) > 0 {

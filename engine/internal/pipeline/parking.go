@@ -11,8 +11,9 @@ import (
 )
 
 // parkedBase has the counts of the store in which a parking sink (stream.ParkingSink) keeps records
-// that it delivers later. They are from the time when the first run of the route opened the store.
-// Dead letters that a replay parks later are added.
+// that it delivers later. The counts are those at the time when the first run of the route opened
+// the store, plus the dead letters that replays have parked since. The difference to the present
+// counts belongs to this process.
 type parkedBase struct {
 	mu       sync.Mutex // guards the fields below
 	opener   *route     // the run that has opened its sink last; nil if none
@@ -32,8 +33,9 @@ func (b *parkedBase) opened(r *route) {
 	b.opener, b.replayed = r, 0
 }
 
-// add notes that a replay has parked n dead letters. They count as read by the route as soon as the
-// route has opened its sink again, because the counts of the closed sink do not include them.
+// add notes that a replay has parked n dead letters (stored them for a later delivery). They count
+// as read by the route as soon as the route has opened its sink again, because the counts of the
+// closed sink do not include them.
 func (b *parkedBase) add(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,9 +65,9 @@ func (b *parkedBase) show(s *status.Route) {
 }
 
 // addParked corrects the counts of s by the change of the counts in the sink's store: from base,
-// when the store was first opened, to now, the present counts. The store may briefly be ahead of
-// the route's accounts. addParked then reduces the parked, dead and dropped records, so that the
-// counts still add up to the records read.
+// when the store was first opened, to now, the present counts. The sink's store may briefly count a
+// record that the route does not count yet. addParked then reduces the parked, dead and dropped
+// records, so that the counts still add up to the records read.
 func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.ReadRecords += base.Waiting
 	rest := s.Delivered + base.Waiting

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestParkedCounts checks that the sum of all outcomes equals the number of records read, even
-// while the store is ahead of the route's accounts.
+// TestParkedCounts checks that the sum of all outcomes equals the number of records read. This must
+// hold even while the sink's store already counts a record that the route does not count yet.
 func TestParkedCounts(t *testing.T) {
 	base := stream.ParkedCounts{Waiting: 10, Delivered: 100, Dead: 5, Cancelled: 1}
 	for name, c := range map[string]struct {

@@ -122,15 +122,17 @@ func (r *saver) keepFinished(now, idle []string) (drop []string) {
 // pruneAtOnce is the maximum number of partitions that a sink removes in one transaction.
 const pruneAtOnce = 200
 
-// prune makes a sink with a ledger delete its rows of deleted partitions. Their progress must have
-// been deleted from the checkpoint durably before. In the opposite order, the ledger could have
-// less progress than the checkpoint after a crash.
+// prune makes a sink with a ledger delete its rows of the deleted partitions in r.prunable. Their
+// progress must have been deleted from the checkpoint durably before. In the opposite order, the
+// ledger could have less progress than the checkpoint after a crash.
 //
-// Deleted partitions that Load returned and that this run has not read enter r.prunable at once.
-// Load prevents all transactions of earlier runs from committing, so no late transaction can add
-// rows of these partitions. Other partitions follow after lateTransaction (see pruneLate) or in a
-// later run. If the process is killed, the next run notices the deleted partitions and deletes
-// their rows.
+// A partition enters r.prunable only when no open transaction can still add rows of it:
+//
+//   - If the ledger had the partition at the start, and this run has not read it, this is at once:
+//     Load prevents all transactions of earlier runs from committing.
+//   - Otherwise it is after lateTransaction (see pruneLate) or in a later run.
+//
+// If the process is killed, the next run notices the deleted partitions and deletes their rows.
 func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // the partition was put back
@@ -165,9 +167,11 @@ func (r *saver) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget closes the accounts of deleted partitions, and returns their ids in the result now.
-// Partitions with unsettled, waiting or unsaved data keep their accounts, and are returned in the
-// result later. The result idle has those ids in now of which this run has read no data.
+// forget closes the accounts of deleted partitions (the account of a partition has its settled and
+// unsettled ranges). It returns three lists of ids: now has the partitions with closed accounts.
+// later has those with unsettled, waiting or unsaved data: their accounts stay open, and the caller
+// must try again later. idle has those partitions of the list now of which this run has read no
+// data.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -184,18 +188,18 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 	return now, later, idle
 }
 
-// handedOut reports whether this run has read data of the partition since its account was last
-// closed.
+// handedOut reports whether this run has read data of the partition since the partition's account
+// (its ranges in memory) was last closed.
 func (k *books) handedOut(id string) bool { return k.parts[id] != nil && k.parts[id].handedOut }
 
-// maxIdleAccounts is the number of open accounts of partitions above which closeIdle closes
-// accounts without unsettled or unsaved data.
+// maxIdleAccounts is the number of open accounts of partitions (see partition) above which
+// closeIdle closes those without unsettled or unsaved data, to save memory.
 const maxIdleAccounts = 1024
 
-// closeIdle closes accounts of those partitions in saved that have no unsettled or unsaved data,
-// until at most maxIdleAccounts are open. So a hundred thousand files do not need a hundred
-// thousand accounts in memory. When a closed account is needed again, it is opened with the
-// progress in the checkpoint.
+// closeIdle closes accounts of partitions: their settled and unsettled ranges in memory. It closes
+// only those of partitions in saved that have no unsettled or unsaved data, until at most
+// maxIdleAccounts are open. So a hundred thousand files do not need a hundred thousand accounts.
+// When a closed account is needed again, it is opened with the progress in the checkpoint.
 func (k *books) closeIdle(saved []stream.Mark) {
 	for _, m := range saved {
 		if len(k.parts) <= maxIdleAccounts {

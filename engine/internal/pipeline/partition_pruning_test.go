@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestForget checks that a deleted partition is removed once it has no unsettled and no unsaved
-// data. If a batch with the end of the partition settles later, this causes no error and opens no
-// account.
+// TestForget checks that a deleted partition is removed from memory once it has no unsettled and no
+// unsaved data. If a batch with the end of the partition settles later, this causes no error and
+// does not add the partition again.
 func TestForget(t *testing.T) {
 	for _, waiting := range []waitIndex{nil, noneWait{}} {
 		k := newBooks(unknown)
@@ -56,9 +56,10 @@ func testForget(t *testing.T, k *books) {
 	}
 }
 
-// TestAccountsRest opens many accounts of partitions. Those without unsettled data are closed, and
-// opened again later without losing progress. Two kinds of accounts stay open: those with unsettled
-// data, and those of partitions that were read to their end and are not yet finished.
+// TestAccountsRest opens many accounts of partitions (their settled and unsettled ranges, in
+// memory). Those without unsettled data are closed, and opened again later without losing progress.
+// Two kinds of accounts stay open: those with unsettled data, and those of partitions that were
+// read to their end and are not yet finished.
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })

@@ -281,8 +281,8 @@ func hide(b *stream.Batch, s recordRange) []stream.State {
 	return states
 }
 
-// show restores the states that hide has changed. The processors may have added records to the
-// range s.
+// show gives the records outside the range s the states that they had before hide. The processors
+// may have added records to s, so the records after s may have moved.
 func show(b *stream.Batch, s recordRange, states []stream.State) {
 	added := len(b.Records) - len(states)
 	for i, state := range states {

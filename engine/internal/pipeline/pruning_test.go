@@ -154,8 +154,8 @@ func TestPrune(t *testing.T) {
 
 // TestPruneAfterKill checks that the run after a kill removes two partitions from the sink's
 // ledger. "gone" was already removed from the checkpoint before the kill, but not from the ledger.
-// "fake" was read and deleted by the source in the same run. Until the ledger lacks it, the
-// checkpoint records that it is finished.
+// "fake" was read in the killed run, and then deleted by the source. The checkpoint must record
+// that it is finished until the ledger has no more rows of it.
 func TestPruneAfterKill(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

@@ -133,9 +133,9 @@ func (s *scope) end(cause error) {
 // does not release the batches that it has read. The garbage collector frees them.
 func (r *reader) Run(ctx context.Context) error {
 	defer close(r.line.jobs)
-	// Without a store of waiting batches, no batch comes after the last one that was read, and
-	// closing work ends the processors. With a store, the processors end with the route, because
-	// waiting batches may still be read again.
+	// Closing the channel line.work ends the processors. Without a store of waiting batches, they
+	// are not needed after the last batch that was read. With a store, waiting batches may still be
+	// read again and processed, so the processors end with the route.
 	if r.waits.store == nil {
 		defer close(r.line.work)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// receiver is a party that the deliveries of a parking sink go to. With its token, it may query its
-// own deliveries at the admin address.
+// receiver is a receiver of the deliveries of a sink such as notify. With its token, it may query
+// its own deliveries at the admin address.
 type receiver struct {
 	Token string   `json:"token"`
 	Hosts []string `json:"hosts"`

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// parkingSink is a fakeSink that parks the records that it accepts. The function parked returns its
-// counts.
+// parkingSink is a fakeSink that parks the records that it accepts: it stores them, to deliver them
+// later. The function parked returns the counts of its store.
 type parkingSink struct {
 	*fakeSink
 	parked func() stream.ParkedCounts
@@ -53,9 +53,9 @@ func runReplayed(t *testing.T, m *vfstest.Mem, source stream.Source, r config.Ro
 	}
 }
 
-// TestReplayParks checks the counts of a route with a parking sink, before and after a replay and a
-// discard of its dead letters. The counts of the route only grow, and a parked letter does
-// not count as delivered.
+// TestReplayParks checks the counts of a route with a parking sink, which stores records and
+// delivers them later, before and after a replay and a discard of its dead letters. The counts must
+// never shrink, and a dead letter that the replay has only parked must not count as delivered.
 func TestReplayParks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refuses atomic.Bool
@@ -197,8 +197,9 @@ func (s *closedSink) Parked() stream.ParkedCounts {
 	return stream.ParkedCounts{Waiting: s.accepted.Load()}
 }
 
-// TestParkedWhileClosed checks that parked records never count as delivered, also while the sink of
-// a restarting route cannot be opened.
+// TestParkedWhileClosed checks that records that a sink has parked (stored for a later delivery)
+// never count as delivered. This must hold even while the sink of a restarting route cannot be
+// opened.
 func TestParkedWhileClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &closedSink{parkingSink: parkingSink{fakeSink: &fakeSink{}}}
@@ -234,8 +235,8 @@ func TestParkedWhileClosed(t *testing.T) {
 }
 
 // TestParkedLettersWhileClosed checks a route that cannot be opened after a replay has parked its
-// dead letters. The letters never count as delivered. They count as read and parked once the route
-// has opened.
+// dead letters (stored them for a later delivery). They must never count as delivered. Once the
+// route has opened, they must count as read and parked.
 func TestParkedLettersWhileClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refuses atomic.Bool

@@ -117,8 +117,8 @@ func (e *Engine) runReplay(ctx context.Context, replay *pipe) error {
 }
 
 // resume restarts a route that was stopped for a replay. The restarted route continues the counts
-// of the old one. parked is the number of letters that the replay has added to the store of parked
-// records.
+// of the old one. parked is the number of dead letters that the replay has parked (given to the
+// sink's store for a later delivery).
 func (e *Engine) resume(p *pipe, old *slot, parked int64) error {
 	fresh := newSlot(p, old.cfg, e.o)
 	fresh.counter, fresh.readerCounter, fresh.failures = old.counter, old.readerCounter, old.failures
@@ -178,8 +178,9 @@ func (e *Engine) replayEnded(r status.Replay, err error) status.Replay {
 	return r
 }
 
-// counted sets the counts of r to the numbers of letters that the replay p has read and settled.
-// Records that the sink parked before the replay do not count.
+// counted sets the counts of r, the status of a replay, to the numbers of dead letters that the
+// replay has read and settled. p is the pipeline that performs the replay. Records that the sink
+// parked (stored for a later delivery) before the replay do not count.
 func counted(p *pipe, r *status.Replay) {
 	c, parks := p.routes()[0].letters()
 	r.Letters, r.Delivered, r.Dead, r.Dropped = c.readRecords, c.delivered, c.dead, c.dropped

@@ -134,8 +134,9 @@ func TestReplayWhileRunning(t *testing.T) {
 	})
 }
 
-// TestReplayKeepsAccounts checks that a route keeps its accounts across a replay, and that the
-// replay does not count as a restart of any route.
+// TestReplayKeepsAccounts checks that the counts of a route stay correct across a replay: all
+// records that were read have an outcome, and the dead letters are not read again. The replay must
+// not count as a restart of any route.
 func TestReplayKeepsAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startReplayed(t)

@@ -27,8 +27,9 @@ import (
 
 // TestRestarts makes each part of a route or its source panic, end its goroutine or return an
 // error, in its first calls or in later ones. Each time, the engine must recover by itself, and
-// everything must arrive. Commit must get no progress of records that have not arrived, and the
-// accounts must balance at every moment. The next run finds nothing to deliver.
+// everything must arrive. Commit must get no progress of records that have not arrived, and at
+// every moment the number of records read must equal the sum of their outcomes. The next run finds
+// nothing to deliver.
 func TestRestarts(t *testing.T) {
 	hows := map[string]func() error{
 		"panic":  func() error { panic("struck") },
@@ -180,7 +181,8 @@ func TestDrainWhileWaiting(t *testing.T) {
 }
 
 // TestOnceIsNotRestarted checks that a finite run ends with the first failure of a route, also with
-// a panic. In other runs, a route that the guard has stopped does not restart.
+// a panic. In any other run, a route that the guard has stopped does not restart if its source
+// cannot watch its input.
 func TestOnceIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, site := range []string{"sink open", "read", "commit", "sink close"} {

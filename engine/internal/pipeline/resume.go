@@ -106,8 +106,8 @@ type amount struct {
 	positions  int64 // bytes of files, key values of tables
 }
 
-// add adds the settled data of the partition with progress m. The progress of replayed dead
-// letters does not count.
+// add adds the settled positions in m, the progress of one partition. It ignores the partitions of
+// replayed dead letters.
 func (a *amount) add(m stream.Mark) {
 	if deadletter.IsPartition(m.Part.ID) || m.Watermark == (stream.Position{}) && len(m.Above) == 0 {
 		return
@@ -188,7 +188,8 @@ func (r *saver) markOf(id string) (stream.Mark, bool) {
 	return r.waits.resume(m, known)
 }
 
-// stateDir opens a directory in which the reader can store state that does not fit into marks.
+// stateDir opens a directory in which the reader can store state that does not fit into its
+// progress in the checkpoint.
 func (r *route) stateDir() (vfs.Dir, error) {
 	return r.pipe.state.makeDir(SourceDir(r.pipe.name) + "." + fileName(r.cfg.Name))
 }

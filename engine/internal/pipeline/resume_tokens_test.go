@@ -66,9 +66,9 @@ func TestRenamedOutput(t *testing.T) {
 	}
 }
 
-// TestStrayPlaces checks that the resume token of an earlier lane, with another name than the
-// present one, is removed from both layers of the checkpoint. This must also happen if an earlier
-// run was killed when it had removed the token from one layer only.
+// TestStrayPlaces checks that the resume token of an earlier worker, with another name than the
+// present one, is removed from both layers of the checkpoint (see layeredStore). This must also
+// happen if an earlier run was killed when it had removed the token from one layer only.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)
@@ -98,9 +98,10 @@ func TestStrayPlaces(t *testing.T) {
 	}
 }
 
-// TestOwedToTheLowerLayer checks progress that a run has saved in the upper layer of the checkpoint
-// without a sync. After the first sync of the next run, both layers must have the progress,
-// although the next run delivers no data of the partition.
+// TestOwedToTheLowerLayer checks progress that a run has saved without a sync: only in the upper
+// layer of the checkpoint, which is valid until the system restarts. After the first sync of the
+// next run, the lower layer must have the progress, too, although the next run delivers no data of
+// the partition.
 func TestOwedToTheLowerLayer(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/state", 0o700)
 	if err != nil {
@@ -141,7 +142,8 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 }
 
 // TestOutputThatNeverWas runs a job that delivers nothing, for example because of a wrong path.
-// Then the config names another output file. The next run must start from the beginning.
+// Then the config names another output file. This must not count as a lost output: the next runs
+// must deliver all data to the new file, once.
 func TestOutputThatNeverWas(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {

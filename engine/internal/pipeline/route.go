@@ -74,8 +74,8 @@ func (r *route) run(ctx context.Context) error {
 	return err
 }
 
-// runAll runs the sender and its helpers as one group. If one goroutine of the group fails, the
-// others end, and the route fails.
+// runAll runs the sender and all goroutines that the route starts (see send) as one group. If one
+// goroutine of the group fails, the others end, and the route fails.
 func (r *route) runAll(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	r.host.group.Store(group)
@@ -251,9 +251,9 @@ func (r *route) sourceFailed(err error) {
 	})
 }
 
-// awaitSettled waits until the route has ended, so that ctx is done. It stops the route if the wait
-// takes longer than the maximum time of a drain, or if no worker can deliver. The function cause
-// gets the reason, and returns the error with which the route fails.
+// awaitSettled waits until the route has settled its batches and ended, which ends ctx. It stops
+// the route if the wait takes longer than the maximum time of a drain, or if no worker can deliver.
+// The function cause gets the reason, and returns the error with which the route fails.
 func (r *route) awaitSettled(ctx context.Context, cause func(why error) error) error {
 	bound := time.NewTimer(r.cfg.Drain)
 	defer bound.Stop()

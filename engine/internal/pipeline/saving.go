@@ -435,9 +435,9 @@ func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	_ = r.layers.save(met, nil)
 }
 
-// saveToken saves the resume token with which the sink's only lane starts, before the lane gets
-// data. A resume token is a position in the output, such as a file and its length. The argument
-// saved has the resume tokens in the checkpoint.
+// saveToken saves the resume token with which the sink's only lane (worker) starts, before the lane
+// gets data. A resume token is a position in the output, such as a file and its length. The
+// argument saved has the resume tokens in the checkpoint.
 //
 // saveToken also removes the tokens of lanes with other names. Such tokens are left when the name
 // of the output file was changed in the config. If the old name were used again later, the old

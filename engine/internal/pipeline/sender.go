@@ -103,8 +103,8 @@ func (r *sender) lanes() []stream.Lane {
 	return r.laneSet
 }
 
-// setLanes changes the workers. The sink calls it. If the sender does not exist yet, it will start
-// with these lanes.
+// setLanes changes the lanes, one for each worker. The sink calls it. If the sender does not exist
+// yet, it will start with these lanes.
 func (r *sender) setLanes(lanes []stream.Lane) {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
@@ -248,7 +248,7 @@ func (r *sender) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
 	return flow.Item[*stream.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
 }
 
-// nothingToSend reports whether b needs no worker, because none of its records is kept. For a sink
-// with a ledger (the progress in its own database), it always returns false: the sink must store
-// the spans of such a batch, too.
+// nothingToSend reports whether b needs no worker, because none of its records is kept. It always
+// returns false if the sink has a ledger (the progress in its own database): even for such a batch,
+// the sink must store the range of source positions.
 func (r *sender) nothingToSend(b *stream.Batch) bool { return !r.all && b.Kept() == 0 }

@@ -362,8 +362,9 @@ func (s *slot) unrecovered() error {
 	return nil
 }
 
-// forgetUnstable clears the failure of an unstable run if the run of r is stable. The caller holds
-// s.mu.
+// forgetUnstable is called after the run of r has ended. If this run was stable, forgetUnstable
+// clears the failure of the last unstable run, because of which the route would still count as
+// restarting after its next start. The caller holds s.mu.
 func (s *slot) forgetUnstable(r *route) {
 	if r.sender.stability.isStable() {
 		s.unstable = nil

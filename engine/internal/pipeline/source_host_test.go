@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// hosted is a source. Its New starts the goroutine fake/watch. It records when its instances start
-// and end.
+// hosted is a source. Its constructor starts a goroutine with the name fake/watch. A hosted records
+// when its instances start and end.
 type hosted struct {
 	*fakeSource
 	watch func(ctx context.Context, h stream.SourceHost) error // nil waits for the end of ctx

@@ -91,8 +91,8 @@ func WaitingDir(pipeline, route string) string {
 	return "waiting/" + fileName(pipeline) + "." + fileName(route)
 }
 
-// maxFileName is the maximum length of the result of fileName, in bytes. Two such names and a dot
-// fit into one file name.
+// maxFileName is the maximum length of the result of fileName, in bytes. Two such names with a dot
+// between them (PIPELINE.ROUTE) are shorter than the limit of file systems, usually 255 bytes.
 const maxFileName = 100
 
 // fileName returns a file name for the name of a pipeline or route. All bytes except a-z, 0-9, -

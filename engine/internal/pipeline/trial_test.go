@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestTrial runs trials of batches in which some records kill processors. These records must be
+// TestTrial checks the search for records that kill processors (see trial). These records must be
 // dead-lettered, together with the other records of their origins. Every other record is processed
 // once, with few deaths of processors.
 func TestTrial(t *testing.T) {
@@ -43,8 +43,9 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// try runs the trial of b. The processor dies at each range with an origin that is in the map
-// kills. done counts how often each origin was processed.
+// try runs the trial of b: it processes ranges of b until the records that kill processors are
+// found (see trial). The processor dies at each range that has a record of an origin in kills. done
+// counts how often each origin was processed.
 func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done map[stream.Position]int, deaths int) {
 	t.Helper()
 	var tr trial

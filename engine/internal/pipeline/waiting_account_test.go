@@ -54,10 +54,11 @@ func TestWaitSettlesBeforeItsPartitionIsOpen(t *testing.T) {
 	})
 }
 
-// TestReopenOpensOnlyAccountsWithData settles a batch on a route with a store of waiting batches.
-// The batch has data of a file that was renamed after the data was read, and the end of a partition
-// that the source has deleted since. The progress must be saved under the file's new name, and the
-// deleted partition must not be saved.
+// On a route with a store of waiting batches, a batch may settle whose partitions are no longer in
+// memory. It then opens their accounts (their progress in memory) again, see reopen.
+// TestReopenOpensOnlyAccountsWithData settles a batch with data of a file that was renamed
+// meanwhile, and with the end of a partition that the source has deleted meanwhile. The progress
+// must be saved under the file's new name, and the deleted partition must not be saved.
 func TestReopenOpensOnlyAccountsWithData(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/waiting", 0o700)
 	if err != nil {

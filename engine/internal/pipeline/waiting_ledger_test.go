@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestEmptyLedgerWhileEverythingWaits checks a sink with a ledger that fails from the first batch on.
-// Everything waits for a retry, and the ledger stays empty. A replay of dead letters must deliver
-// them, and the next run must resume.
+// TestEmptyLedgerWhileEverythingWaits checks a sink with a ledger. Every attempt fails from the
+// start, so all batches wait for a retry and the ledger stays empty. This must not count as a lost
+// ledger: a replay of a dead letter must deliver it, and the next run must resume.
 func TestEmptyLedgerWhileEverythingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

@@ -9,11 +9,11 @@ import (
 )
 
 // A stream.WithdrawingReader can withdraw batches, for example because a client no longer waits for
-// them. A batch can be withdrawn while it waits between the processors and the sender, or in the
-// sender before its first attempt:
+// them. A batch can be withdrawn in two places. A processed batch that waits for the sender is in
+// withdrawals.queued, and is marked there. If the batch is in the sender and was not sent to a
+// worker yet, the sender is told not to send it (flow.StopSending):
 //
-//	read ─▶ processed ─▶ line ─▶ sender ─▶ attempt
-//	                     └ queued └ flow.StopSending
+//	read ─▶ processed ─▶ queued ─▶ sender ─▶ attempt
 
 // withdrawals has the batches of a stream.WithdrawingReader that are between the reader and the
 // sender. For other readers it is empty.
@@ -53,7 +53,8 @@ func (w *withdrawals) take(j *job) bool {
 	return !j.withdrawn
 }
 
-// wants reports whether the reader no longer wants b to be delivered, and b may be withdrawn.
+// wants reports whether b is to be withdrawn: the reader no longer wants it to be delivered, and
+// none of its records has become a dead letter.
 func (w *withdrawals) wants(b *stream.Batch) bool {
 	return w.reader != nil && canWithdraw(b) && w.reader.Unwanted(b)
 }

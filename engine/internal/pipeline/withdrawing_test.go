@@ -13,9 +13,9 @@ import (
 )
 
 // TestRepeatMeetsWithdrawnAccount withdraws a batch with data of two partitions: a request, which
-// its client may repeat, and other data. The withdrawal removes the account of the request. The
-// request is read again before the withdrawal settles the range of the other data. This must not
-// change the new account of the request, which starts at 0.
+// its client may repeat, and other data. The withdrawal removes the account of the request (its
+// progress in memory). The request is read again before the withdrawal settles the range of the
+// other data. This must not change the new account of the request, which starts at 0.
 func TestRepeatMeetsWithdrawnAccount(t *testing.T) {
 	k := newBooks(unknown)
 	request, other := &stream.Partition{ID: "request-a"}, &stream.Partition{ID: "main"}
@@ -58,7 +58,7 @@ func TestRepeatMeetsWithdrawnAccount(t *testing.T) {
 }
 
 // eagerSource is a fakeSource that asks its route to withdraw unwanted batches before the route has
-// opened. No batch is unwanted.
+// opened. It reports no batch as unwanted, so none may be withdrawn.
 type eagerSource struct{ fakeSource }
 
 // Open implements stream.Source.

@@ -169,8 +169,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestSpans sends a batch that fails, is retried, and is then split into two pieces, one of which
-// is delivered.
+// TestSpans checks the spans of a batch that fails, is retried, and is then split into two pieces,
+// one of which is delivered. Each attempt and each batch must have a span, with the correct times,
+// parents and status.
 func TestSpans(t *testing.T) {
 	r := newReceiver(t)
 	e := r.exporter(prometheus.NewRegistry())

@@ -160,8 +160,8 @@ func appendFloat(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-// appendText appends text in quotes. It is used rarely: for names of lanes, resume tokens and the
-// reason for the end.
+// appendText appends text in quotes. It is used rarely: for names of lanes (workers), resume
+// tokens, and the reason for the end of the trace.
 func appendText(b []byte, text string) []byte {
 	plain := true
 	for i := range len(text) {

@@ -226,8 +226,8 @@ func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due 
 	return i
 }
 
-// hold notes that the sender has released the data of an entry, so only the store knows the
-// range. The entry gets the phase isHeld and is put into the heap of its class.
+// hold notes that the sender has released the data of an entry, so only the store has the range.
+// The entry gets the phase isHeld and is put into the heap of its class (see numClasses).
 func (x *index) hold(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {
@@ -241,8 +241,8 @@ func (x *index) hold(i uint32) {
 	}
 }
 
-// leave removes an entry from its heap, because it is returned to the sender or changed. Its phase
-// changes from isHeld to isOut.
+// leave removes an entry from its heap, because it is returned to the sender or changed. If only
+// the store had the range (isHeld), the phase of the entry becomes isOut.
 func (x *index) leave(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {

@@ -117,9 +117,9 @@ func TestPowerLossAfterFailedWrite(t *testing.T) {
 	}
 }
 
-// TestSegmentWithoutFrames opens a store with a last segment that has only a header. If a crash has
-// interrupted the write of the header, the segment is removed. If the header is another valid one,
-// the segment is refused.
+// TestSegmentWithoutFrames opens a store with a last segment that has only a header. If the header
+// is incomplete, because a crash has interrupted its write, the segment must be removed. If it is
+// complete but belongs to another version or segment, Open must return an error.
 func TestSegmentWithoutFrames(t *testing.T) {
 	for name, c := range map[string]struct {
 		head    []byte

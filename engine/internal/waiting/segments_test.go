@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSegmentsOfManyRuns checks the number of files after many runs of a route. Each run begins a
-// segment, which stays small.
+// TestSegmentsOfManyRuns checks that the number of files stays bounded over many runs of a route,
+// although each run begins another small segment.
 func TestSegmentsOfManyRuns(t *testing.T) {
 	path := t.TempDir()
 	for n := range 40 {

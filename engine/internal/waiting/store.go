@@ -139,8 +139,8 @@ func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 }
 
 // dueOf converts a due time in the journal to the clock of the store. boot is the boot id that was
-// saved with it. wait is the original wait. The rest of it is at most wait, even if the wall clock
-// was set back.
+// saved with it. wait is the original wait. The result is at most wait from now, even if the wall
+// clock was set back.
 func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 	left := time.Duration(d.wall - time.Now().UnixNano())
 	if s.o.Boot != "" && boot == s.o.Boot && d.boot != 0 {

@@ -60,7 +60,8 @@ func wait(after time.Duration, attempts uint32) flow.Wait {
 // history of the waiting range that covers the position, if any.
 type cells map[[2]int64]uint32
 
-// content reads a store cell by cell, and checks that its sums and orders agree with its ranges.
+// content returns the contents of a store as cells, one for each waiting position. It checks that
+// the sums and the orders in the store agree with its ranges.
 func content(t *testing.T, s *Store, parts int) cells {
 	t.Helper()
 	out := cells{}
@@ -99,7 +100,7 @@ func content(t *testing.T, s *Store, parts int) cells {
 }
 
 // TestAgainstCells performs random waits, settlements and restarts on a store, and compares the
-// store with the model.
+// store with a simple model (cells).
 func TestAgainstCells(t *testing.T) {
 	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

@@ -20,7 +20,8 @@ import (
 const (
 	// remotePause is the wait between attempts while the servers do not respond.
 	remotePause = time.Second
-	// envelopeSlack is the maximum size of an envelope without its data: header and keys, and ends.
+	// envelopeSlack is the maximum size of an envelope without its records: its header, its keys,
+	// and the list of record ends.
 	envelopeSlack = 64<<10 + envelopeRecords*4
 )
 

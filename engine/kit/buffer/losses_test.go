@@ -85,8 +85,8 @@ func (r *real) state(t *testing.T) string {
 	return d.Path()
 }
 
-// TestLossByAge checks that old data is delivered. A stream with max_age would delete data that no
-// route has read.
+// TestLossByAge checks that data is delivered however old it is: the buffer sets no max_age for its
+// stream. With max_age, the server would delete data that no route has read.
 func TestLossByAge(t *testing.T) {
 	o := DefaultOptions()
 	o.Age = time.Nanosecond // everything is old

@@ -152,7 +152,8 @@ func typed(text string, in stream.Schema, names []string,
 			return stream.BoolType, nil
 		}
 	}
-	// The library does not know the type of a JSON or number field, so it is taken from the schema.
+	// The library does not know the type of a field of the kind JSON or number. If the expression
+	// is only the name of a field, the type comes from the schema.
 	if id, ok := program.Node().(*ast.IdentifierNode); ok {
 		if at := in.Find(id.Value); at >= 0 {
 			return in.Fields[at].Type, nil

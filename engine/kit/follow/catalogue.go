@@ -148,8 +148,9 @@ func (c *Catalogue) join(r *Reader) {
 		if old != nil && f.by(old) != nil {
 			// If old, the route's previous reader, still had to skip bytes of this file, r skips
 			// them, too. There are two exceptions. If r has progress in the file, it resumes there.
-			// The other exception is an old that was never opened and lacked the stored progress
-			// that r has. Without progress, old may have skipped the file only because of FromEnd.
+			// The other exception is an old that was never opened, and did not know the stored
+			// progress that r knows. Such an old may have skipped the file only because of FromEnd,
+			// which applies to routes without progress.
 			if cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.entry == f.by(old).entry &&
 				(old.opened || old.marked == r.marked) {
 				cur.skipTo = f.by(old).skipTo

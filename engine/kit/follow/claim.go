@@ -24,9 +24,9 @@ func (n *identifier) claim(r *Reader, stored []*Entry) {
 	}
 }
 
-// fileOf returns the file that contains the data of the mark m, which route r has read under the id
-// of e. The file has another id in the catalogue. It may be the file that r has read, or a copy of
-// it. fileOf returns nil if there is none.
+// fileOf returns the file that contains the data that route r has read under the id of e, according
+// to its mark m. The file has another id in the catalogue. It may be the file that r has read, or a
+// copy of it. fileOf returns nil if there is none.
 func (n *identifier) fileOf(r *Reader, e *Entry, m stream.Mark) *file {
 	c := n.c
 	for _, f := range c.files() {
@@ -47,8 +47,8 @@ func (n *identifier) fileOf(r *Reader, e *Entry, m stream.Mark) *file {
 	return nil
 }
 
-// holds reports whether f contains the data of the mark m, which a route has read under the id of
-// e. f has another id in the catalogue.
+// holds reports whether f contains the data that a route has read under the id of e, according to
+// its mark m. f has another id in the catalogue.
 func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	c := n.c
 	id := e.id

@@ -44,9 +44,9 @@ func (k *copies) findPredecessor(f *file, head []byte) (done, read bool) {
 	defer func() { k.c.handles.keep = nil }()
 	v := verdict{}
 	for _, e := range k.relatedEntries(f, head) {
-		// Files that some route has not read completely come first in the list. If f may be a copy
-		// of one file in the list (v.hold), it is held back, and not compared with later files that
-		// all routes have read.
+		// v.hold means that the new file f may be a copy of a file that was compared before. In the
+		// list, the files that some route has not read completely come first. When the others
+		// follow, f is held back, and not compared with them.
 		if v.hold && e.file != nil && !isNeeded(e.file) && k.holdBack(f) {
 			return true, false
 		}
@@ -78,8 +78,8 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 	c := k.c
 	g, w := e.file, awaited(e)
 	equal := false
-	// If f and g differ, check once more that g holds its delivered data: g may have been
-	// emptied during the comparison.
+	// If the new file f and the known file g differ, check once more that g holds its delivered
+	// data: g may have been emptied during the comparison.
 	if w == nil && g != nil {
 		intact := k.isIntact(g)
 		if equal = intact && k.equals(f, g, head); intact && !equal {
@@ -117,10 +117,10 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		v.hold = true
 		return false, false
 	}
-	// If mayInherit returns false, f does not continue w, even if it has equal bytes. It may be a
-	// new file with the name and the content of a deleted one. But f may also be a copy of w that
-	// is being restored, and does not have the old modification time yet: commands such as cp -p
-	// and tar set it last. So f is held back.
+	// If mayInherit returns false, the new file f does not continue the awaiting file w, even if
+	// both have equal bytes: f may be a new file with the name and the content of w. But f may also
+	// be a copy of w that is being restored, and does not have the old modification time yet:
+	// commands such as cp -p and tar set it last. So f is held back.
 	if w.entry.phase != known || k.mayInherit(f, w) {
 		ok, err := k.continueFrom(f, w, head)
 		if err != nil && !v.unlisted {

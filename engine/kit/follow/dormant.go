@@ -37,8 +37,9 @@ func (z *dormant) see(s Listed, info stat) bool {
 		z.reactivate(d)
 		return false
 	case c.strategy.grows() && d.label != s.Label:
-		// The file was renamed, or s is a hard link to it. The end of the listing shows which: if
-		// its old label was listed as well, s is a hard link.
+		// Either the dormant file was renamed to the label of s, or s is a second name (hard link)
+		// of it. The end of the listing shows which: if the old label was listed as well, s is a
+		// hard link.
 		return false
 	}
 	d.scan = c.table.scans
@@ -146,9 +147,9 @@ func (z *dormant) followAgain(d *dormantFile) {
 	c.identify.recogniseAll([]*file{f})
 }
 
-// reactivateRelated follows those dormant files again from which a rotation may have made the file
-// with the given label. Example: app.log for the label app.log.1. The new file can only be compared
-// with followed files.
+// reactivateRelated follows dormant files again, which are otherwise only listed until they change:
+// those from which a rotation may have made the file with the given label. Example: app.log for the
+// label app.log.1. The new file can only be compared with followed files.
 func (z *dormant) reactivateRelated(label string) {
 	base := path.Base(label)
 	var related []dormantFile
@@ -160,7 +161,8 @@ func (z *dormant) reactivateRelated(label string) {
 	}
 }
 
-// joined reactivates the dormant files that a newly joined route has not delivered completely.
+// joined follows those dormant files (which are only listed until they change) again that a newly
+// joined route has not delivered completely.
 func (z *dormant) joined(r *Reader) {
 	z.table.each(func(d *dormantFile) bool {
 		info := stat{Size: d.size, ModTime: d.modTime}

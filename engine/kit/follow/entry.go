@@ -178,9 +178,9 @@ func (s *identities) get(text string) *Entry {
 	return s.byID[text]
 }
 
-// ref counts one more cursor of e. The list e.sealed has the readers that have read the file to its
-// end. ref removes the closed readers from it, and no longer counts their cursors: the next reader
-// of the same route is added when it reaches the end of the file.
+// ref counts one more cursor of e. It also removes the closed readers from e.sealed, the list of
+// the readers that have read the file to its end, and no longer counts their cursors. The next
+// reader of the same route is added to the list when it reaches the end of the file.
 func (s *identities) ref(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

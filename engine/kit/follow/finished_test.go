@@ -251,8 +251,8 @@ func TestFinishedFileIsFoundUnderAnyName(t *testing.T) {
 		d.put(t, "a.log", "4 four\n")
 		turns(t, 1, time.Second, a2, b2)
 		d.copyTruncate(t, "a.log", "a.log.1", func() {})
-		// the first route is about to find the file in a.log.1, and has no time left for other
-		// files
+		// The hook runs when the first route is about to find the file in a.log.1. The route then
+		// has no time left for other files.
 		d.hook = func(name string) {
 			if name == "a.log.1" {
 				d.hook = nil

@@ -170,7 +170,7 @@ func (h *handles) closeOldest(lose bool) bool {
 }
 
 // noteClosed notes that a growing file is still followed, but has no open handle. Such a file may
-// become dormant.
+// become dormant: it is then only listed until it changes.
 func (h *handles) noteClosed(f *file) {
 	if h.c.strategy.grows() && !f.closedForRoom {
 		f.closedForRoom = true

@@ -361,15 +361,15 @@ func (n *identifier) knownAs(f *file) []*Entry {
 }
 
 // lostKnown handles a file f that lost its name before it was looked at. f may be one of several
-// files of earlier runs. From now on, all of these wait for files with their data.
+// files of earlier runs. From now on, each of these waits for a file with its data.
 func (n *identifier) lostKnown(f *file) {
 	for _, e := range n.knownAs(f) {
 		w := n.c.rotation.awaitStored(e, "a file of an earlier run is gone")
 		if w == nil {
 			continue
 		}
-		// w gets the size of f, unless w was compressed: then its positions count decompressed
-		// bytes.
+		// The awaiting file w gets the size of f, unless w was compressed: positions in w then
+		// count decompressed bytes, and the size of f compressed ones.
 		if e.phase == known && w.fingerprint().Packed == 0 {
 			w.info.Size, w.dataElsewhere = f.info.Size, false
 		}

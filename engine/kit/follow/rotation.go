@@ -191,9 +191,9 @@ func (t *rotation) awaitStoredFiles() {
 		if t.awaitStored(e, "a file of an earlier run is gone") != nil {
 			continue
 		}
-		// Forget the progress of the file, unless FromEnd is set or the folder is missing.
-		// With FromEnd, a route without any progress counts as new and begins at the ends
-		// of files.
+		// Forget the progress of the file, unless FromEnd is set or the folder is missing. With
+		// FromEnd, the progress shows that the route is not new: a route without any progress
+		// begins at the ends of the files, and skips the lines before.
 		for _, m := range c.identify.marks(e) {
 			if !c.o.Growing.FromEnd && !c.lister.isFolderMissing(m.mark.Part.Name, e.id.Dev) {
 				delete(m.r.forgets.stored, e.text)

@@ -306,9 +306,9 @@ func (t *rotation) mayHaveSuccessor(w *file, now time.Duration) bool {
 }
 
 // isUnreadIn reports whether the awaiting file w is still needed to recognise the file in which w
-// was rewritten in place. It is needed while some route has read nothing of the new content, and so
-// has no mark of it. If the file then gets an unlisted name, the next process can find it only by
-// the inode in the mark of w.
+// was rewritten in place. w is needed while some route has read nothing of the new content: this
+// route has no mark of the new content. If the file then gets an unlisted name, the next process
+// can find it only by the inode in the route's mark of w.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
 	return w.state == awaiting && w.entry.phase != known && f != nil &&

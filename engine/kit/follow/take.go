@@ -158,10 +158,10 @@ func (c *Catalogue) isStillIntact(cur *cursor) bool {
 }
 
 // verifiedLater reports whether verifyRead may check after the read that a growing file still has
-// its delivered data. A check before the read would cost as many system calls as the read itself.
-// The check must come first with framing, which may fail on the bytes of another file. It must also
-// come first in special cases, for example if the file is sealed or compressed, or if bytes must be
-// skipped.
+// its delivered data. Usually it may: a check before the read would cost as many system calls as
+// the read itself. But with framing the check must come before the read, because framing may fail
+// on the bytes of another file. The same applies to special cases, for example if the file is
+// sealed or compressed, or if bytes must be skipped.
 func (cur *cursor) verifiedLater(end ending) bool {
 	c, f := cur.r.c, cur.f
 	if !c.strategy.grows() || !cur.verified.ok || cur.sealed || f.view != nil || end.sealed ||

@@ -80,9 +80,10 @@ func indented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || lin
 
 var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Throwable)(: |$)`)
 
-// javaTrace reports whether line continues the output of Throwable.printStackTrace. This output
-// consists of the class with its message, frames ("\tat ..."), "\t... 3 more", and causes between
-// them.
+// javaTrace reports whether line continues the output of Throwable.printStackTrace. This output has
+// the class of the exception with its message, frames ("\tat ..."), and the number of frames left
+// out ("\t... 3 more"). The lines of a cause begin with "Caused by: ", and those of a suppressed
+// exception with "Suppressed: ".
 func javaTrace(_, _, line []byte) bool {
 	return indented(line) || javaThrowable.Match(line) ||
 		bytes.HasPrefix(line, []byte("Caused by: ")) ||

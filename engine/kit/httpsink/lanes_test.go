@@ -102,7 +102,8 @@ func TestDiscovered(t *testing.T) {
 	dns.Set("workers.test", "127.0.0.2", "127.0.0.3")
 	changed := []string{fixed, "http://127.0.0.2:8080/in", "http://127.0.0.3:8080/in"}
 	// A lookup sends one query for IPv4 and one for IPv6 addresses. If the addresses change between
-	// the two answers, one more list of lanes is possible.
+	// the two answers, the lookup finds a mixture of old and new addresses. So one list with other
+	// lanes may come before the list changed.
 	for got := []string(nil); !slices.Equal(got, changed); {
 		if got, _ = f.next(); got[0] != fixed {
 			t.Fatalf("the lanes are %q, want %q first", got, fixed)
@@ -137,8 +138,8 @@ func TestDiscoveredLater(t *testing.T) {
 		net.SRV{Target: "b.test", Port: 8002})
 	all := []string{"https://127.0.0.1:8001/", "https://127.0.0.1:8002/", "https://127.0.0.2:8002/"}
 	f.want(all...)
-	// The workers of an SRV target stay while its lookup fails, and the other workers change. The
-	// lookup counts as failed.
+	// While the lookup of one SRV target fails, its workers must stay, and those of the other
+	// target must change. The lookup must count as failed.
 	failed := f.counted("lookups_failed")
 	dns.FailName("b.test", true)
 	dns.Set("a.test", "127.0.0.1", "127.0.0.3")

@@ -130,7 +130,8 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 	return s, nil
 }
 
-// pieces is the minimum number of parts into which Add splits records as large as the memory limit.
+// pieces determines the size of the submissions of Add: each counts at most 1/pieces of the memory
+// limit, or has a single record.
 const pieces = 4
 
 // Add submits records for which no sender waits. It splits many records into several submissions
@@ -166,8 +167,9 @@ func (i *Intake) lose(records Records) {
 		records.count, "bytes", records.Size())
 }
 
-// split divides r into two parts. The result first has as many records as cost at most the given
-// number of bytes of the memory limit, but at least one.
+// split divides r into two parts. The result first has the longest beginning of r that counts at
+// most the given number of bytes against the memory limit, but at least one record. The result rest
+// has the other records.
 func (r *Records) split(most int64) (first, rest Records) {
 	if r.cost() <= most || r.count < 2 {
 		return *r, Records{}

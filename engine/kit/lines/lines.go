@@ -368,8 +368,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 	} else if d.records > 0 {
 		c.beyond = d.n - whole + d.n/8
 	}
-	// Estimate the size of a batch with the maximum number of records, if they have the mean size
-	// of those just read.
+	// Estimate the size of a batch that reaches its record limit, if its records are on average as
+	// long as those just read.
 	if d.records > 0 {
 		records := float64(b.Limits().Records)
 		c.guess = int(min(records*float64(d.n)/float64(d.records)*1.25+256, 1<<30))

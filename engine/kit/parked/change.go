@@ -227,8 +227,8 @@ func (t *transaction) advance(
 	return t.moveOperation(to, host)
 }
 
-// count updates the sums of the store when the state of a delivery changes. weight is the
-// delivery's number of source records.
+// count updates the store's totals (numbers of source records by state) when the state of a
+// delivery changes. weight is the delivery's number of source records.
 func (t *transaction) count(from, to State, weight int64) {
 	if from == Exhausted {
 		t.delta.Exhausted -= weight

@@ -28,7 +28,8 @@ func ExtendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 }
 
 // Counter returns the function that counts events of the route that is opened with o: o.Count, or
-// h.Count if o.Count is nil. It makes the counters with the given names visible.
+// h.Count if o.Count is nil. It adds 0 to each of the named counters, so that they are shown before
+// the first event.
 func Counter(h stream.Host, o *stream.OpenOptions, names []string) func(string, int64) {
 	count := h.Count
 	if o.Count != nil {

@@ -55,9 +55,12 @@ type Ledger struct {
 	fence string // key of the row with the epoch; equal to route unless keep is set
 
 	// keep and own are set only in a ledger of RequestFormat. keep is the time for which requests
-	// are kept, and own is the id of this process. The statements of byRoute lock the row in
-	// RoutesTable that all processes share, with the ledger's Name as its key. Those of d lock the
-	// row of this process, with the key fence.
+	// are kept, and own is the id of this process.
+	//
+	// Such a ledger has two kinds of rows in RoutesTable. All processes share the row with the key
+	// Name, and each process has a row of its own with the key fence. The statements of byRoute
+	// lock the shared row, and those of d lock the row of this process. In other formats, both are
+	// the same row.
 	keep    time.Duration
 	own     string
 	byRoute Dialect

@@ -55,8 +55,8 @@ func (r *Rows) place(fields []stream.Field) {
 		switch c := r.columns[f.Name]; {
 		case c >= 0 && r.places[c].Field < 0:
 			r.places[c].Field = int32(k)
-		// Row must handle a repeated field, and a field that goes to the JSON column or causes a
-		// refusal.
+		// The slower method Row is needed for a repeated field, and for a field that goes to the
+		// JSON column or causes a refusal.
 		case c >= 0 || r.table.New != Ignore:
 			direct = false
 		}

@@ -40,8 +40,9 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// maxStray is the number of consecutive children with stray lines (see phase) after which the route
-// stops. A successful answer resets the count.
+// maxStray is the number of consecutive children that have written stray lines, after which the
+// route stops. A stray line is output that belongs to no answer. A successful answer resets the
+// count.
 const maxStray = 3
 
 // Processor has one child. It must be used by one goroutine.
@@ -178,8 +179,9 @@ func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrSt
 // reason of this end, or nil if the child lives.
 //
 // In two cases, the records are not blamed, and the next child gets them: the child has ended by
-// itself with status 0 after an answer, or it was ended because of a stray line (see phase). If
-// maxStray children in a row have written stray lines, judge returns an error, and the route stops.
+// itself with status 0 after an answer, or it was ended because of a stray line (output that
+// belongs to no answer). If maxStray children in a row have written stray lines, judge returns an
+// error, and the route stops.
 func (p *Processor) judge(t *session, died error) (blamed bool, err error) {
 	if died == nil {
 		p.stray = 0

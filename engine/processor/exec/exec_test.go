@@ -328,8 +328,8 @@ func TestStrayLines(t *testing.T) {
 	}
 }
 
-// TestStrayLinesOfEveryChild checks that a program that always breaks the protocol stops the route
-// without dead letters.
+// TestStrayLinesOfEveryChild checks a program that always writes a line before it is asked. The
+// route must stop, and no record may become a dead letter.
 func TestStrayLinesOfEveryChild(t *testing.T) {
 	t.Parallel()
 	p, h := processor(t, `echo ready; `+echo, nil)
@@ -344,8 +344,9 @@ func TestStrayLinesOfEveryChild(t *testing.T) {
 	}
 }
 
-// TestStrayLineAfterAnswer checks that a stray line after a released answer (see phase) causes an
-// error of the run. This must also hold after the last answer.
+// TestStrayLineAfterAnswer checks a child that writes one more line after a complete answer was
+// used. The run must report a fault, because records may have got the results of other records.
+// This must also hold after the last answer.
 func TestStrayLineAfterAnswer(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{

@@ -35,8 +35,8 @@ const (
 	answered              // the answer was released; a stray line may belong to it
 )
 
-// strayError means that a child has written a stray line. In the protocol `lines`, it is then
-// unknown to which records the child's other lines belong.
+// strayError means that a child has written a stray line: output that belongs to no answer. In the
+// protocol `lines`, it is then unknown to which records the child's other lines belong.
 type strayError struct{ line string }
 
 func (e *strayError) Error() string {
@@ -105,9 +105,9 @@ func (t *session) handleLine(line []byte) error {
 	return nil
 }
 
-// strayLocked counts a stray line and returns its error. If the line comes after a released answer
-// in the protocol `lines`, records may have got the results of other records. strayLocked then
-// reports a fault.
+// strayLocked counts a stray line (output that belongs to no answer) and returns its error. In the
+// protocol `lines`, a stray line may be the rest of an answer that was already used. Records may
+// then have got the results of other records, and strayLocked reports a fault.
 func (t *session) strayLocked(line []byte) error {
 	err := &strayError{string(child.Quoted(line))}
 	t.host.Count("stray_lines", 1)
@@ -323,7 +323,8 @@ func (t *session) send(ctx context.Context, text []byte, n int) ([][]byte, error
 	}
 }
 
-// release releases the answer and returns its lines. ok is false if the answer is not complete.
+// release ends the wait for stray lines, and returns the lines of the answer, which the caller
+// uses. ok is false if the answer is not complete.
 func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -340,12 +341,14 @@ func (t *session) release(complete bool) (lines [][]byte, ok bool) {
 // answer is held back for longer than the option `timeout`.
 const firstQuiet = 10
 
-// gapsOfQuiet is a factor. An answer is held back for at least gapsOfQuiet times the longest pause
-// between its lines. A child that pauses within an answer may also pause before a stray line.
+// gapsOfQuiet is a factor. A complete answer is held back for at least gapsOfQuiet times the
+// longest pause between its lines, to detect a stray line (output that belongs to no answer). A
+// child that pauses within an answer may pause as long before a stray line.
 const gapsOfQuiet = 2
 
 // quietLocked returns the minimum time for which a complete answer is held back to detect a stray
-// line. It is 0 in the protocol ndjson, in which an answer contains the id of its batch.
+// line (output that belongs to no answer). It is 0 except in the protocol `lines`: in the others,
+// an answer names the batch or record that it answers.
 func (t *session) quietLocked() time.Duration {
 	switch {
 	case t.o.Protocol != Lines:

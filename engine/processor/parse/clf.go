@@ -156,7 +156,7 @@ func (c *clf) null(f *clfRow, k int, off uint32, at int) {
 }
 
 // head parses host, identity, user and time. It returns the position after the opening quote of the
-// request. If there is a problem, it returns -1, as numbers and tail do (see fail).
+// request. If one of these fields is missing, head stores the problem in c.bad and returns -1.
 func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	i := space(s, 0)
 	if i <= 0 {

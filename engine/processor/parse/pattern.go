@@ -96,7 +96,8 @@ func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 	return fields, errors.Join(errs...)
 }
 
-// fieldTypes has the types that the option types allows, except text, with texts for errors.
+// fieldTypes has a text for each type that the option types allows, except text. The text is the
+// end of the error about a value without this type, such as "status is not a number".
 var fieldTypes = map[stream.FieldType]string{
 	stream.IntegerType: "not a whole number of at most 18 digits",
 	stream.NumberType:  "not a number",
@@ -116,7 +117,9 @@ func (c *columns) begin(b *stream.Batch) {
 	}
 }
 
-// add appends field k. Its text has n bytes at offset off. The record's text begins at start.
+// add appends field k. Its text has n bytes at offset off. If the text does not have the type of
+// the field, add returns a problem instead. The record's text begins at start: the position of the
+// problem is counted from there.
 func (c *columns) add(b *stream.Batch, k int, off, n, start uint32) problem {
 	f := &c.fields[k]
 	if f.Type == stream.TextType {

@@ -142,8 +142,7 @@ func (c *clf) quickTail(d []byte, off uint32, at int, f *clfRow) bool {
 	return true
 }
 
-// bare sets field k to s[from:to] as put does. It also marks the text as free of quotes and
-// backslashes.
+// bare sets field k to the text s[from:to], and marks the text as free of quotes and backslashes.
 func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 	c.put(f, k, s, off, from, to)
 	f[k].Bare = true

@@ -28,8 +28,9 @@ type straight struct {
 	at    []int // positions of the groups, as in the result of regexp's FindSubmatchIndex
 }
 
-// step is one step of a straight: a literal, a run, or the end of the text. A step with a mark only
-// stores a position: the start or the end of a group.
+// step is one step of a match by straight. It is a literal, a run (a repeated character class) or
+// the end of the text. A step with a mark matches no text: it stores the position at which a group
+// starts or ends.
 type step struct {
 	literal []byte
 	run     *class // nil for a literal
@@ -51,8 +52,8 @@ type class struct {
 	wide  bool // the set has the characters outside ASCII
 }
 
-// newStraight returns a straight for the pattern. It returns nil if the pattern needs package
-// regexp.
+// newStraight returns a matcher without backtracking for the pattern. It returns nil if the pattern
+// needs package regexp.
 func newStraight(pattern string, groups int) *straight {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -76,8 +77,9 @@ func newStraight(pattern string, groups int) *straight {
 	return s
 }
 
-// opMark is an additional syntax.Op: the function flat uses it for the start and the end of a
-// group. The field Min is an index of the slice straight.at, where match stores this position.
+// opMark is an operator that package syntax does not have. The function flat adds an expression
+// with it at the start and at the end of each group. Its field Min is an index of straight.at: the
+// element in which match stores the position of this start or end.
 const opMark = syntax.Op(200)
 
 // flat returns re as a flat sequence, without nested concatenations and groups.

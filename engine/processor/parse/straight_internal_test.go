@@ -10,8 +10,8 @@ const accessLog = `^(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] ` 
 	`"(?P<request>[^"]*)" (?P<status>\d+) (?P<size>\S+) ` +
 	`"(?P<referrer>[^"]*)" "(?P<agent>.*)"$`
 
-// TestStraightForms checks which expressions have a straight. FuzzStraight compares straight with
-// regexp.
+// TestStraightForms checks which expressions can be matched without backtracking, by a straight.
+// FuzzStraight compares its matches with those of package regexp.
 func TestStraightForms(t *testing.T) {
 	for pattern, want := range map[string]bool{
 		accessLog:                     true,

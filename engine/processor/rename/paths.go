@@ -64,7 +64,8 @@ func (p *Processor) move(b *stream.Batch, i int) (at *pair, err error) {
 	return nil, nil
 }
 
-// plain removes the flat fields of record i that become members (see pair.moves), and returns them.
+// plain removes fields from record i and returns them. These are the fields with a new name that is
+// a path, such as a.b: move then adds their values as members of an object.
 func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	fields := b.FieldsOf(i)
 	n := 0
@@ -96,8 +97,9 @@ func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool
 	return ok && slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == old })
 }
 
-// members renames members of f if f is an object. It removes those that leave their object, and
-// appends them to moved.
+// members renames members of the field f, if f is an object. If a member must get into another
+// object or become a field, members removes the member from f and appends it to moved, from which
+// move adds it under the new name.
 func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	moved []taken) (*pair, []taken, error) {
 	if !fieldname.IsObject(f.Kind, b.Value(*f)) {
@@ -132,8 +134,9 @@ func (p *Processor) members(b *stream.Batch, f *stream.Field,
 	return nil, moved, nil
 }
 
-// member renames one member of the field f, whose object is o. If the new name is a flat field or
-// in another object, it removes the member and appends it to moved.
+// member renames one member of the field f, whose object is o. If the new name is a field or a
+// member of another object, it removes the member from o and appends it to moved. Its caller then
+// adds it under the new name.
 func (p *Processor) member(b *stream.Batch, q *pair, o *fieldname.Object, f stream.Field,
 	moved *[]taken) (found bool, err error) {
 	last := len(q.from.Path) - 1

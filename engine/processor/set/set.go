@@ -180,7 +180,7 @@ func (p *Processor) assign(b *stream.Batch, i int) {
 	}
 }
 
-// assignPaths does the work of assign if some of the names are paths, such as a.b. If a field
+// assignPaths sets the values in record i if some of the names are paths, such as a.b. If a field
 // cannot be set, assignPaths returns it with the error, and leaves the record unchanged.
 func (p *Processor) assignPaths(b *stream.Batch, i int) (*field, error) {
 	before := b.Records[i]

@@ -79,8 +79,8 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// TestRoutes checks that records are removed when every route has settled them, and that positions
-// do not change.
+// TestRoutes checks that records are removed from the list when every route has settled them, and
+// not earlier. The positions of the remaining records do not change.
 func TestRoutes(t *testing.T) {
 	o, client := fresh(t)
 	if err := client.RPush(t.Context(), o.Key, "a", "b", "c").Err(); err != nil {
@@ -115,8 +115,8 @@ func TestRoutes(t *testing.T) {
 	left(1)
 }
 
-// TestOutcomes checks that errors of Redis become outcomes: Misconfigured waits for an operator,
-// and Throttled pauses the deliveries.
+// TestOutcomes checks that an error of Redis becomes the right outcome. If the key is not a list,
+// an operator must correct it: Misconfigured. If Redis is full, deliveries must pause: Throttled.
 func TestOutcomes(t *testing.T) {
 	o, client := fresh(t)
 	if err := client.Set(t.Context(), o.Key, "text", 0).Err(); err != nil {

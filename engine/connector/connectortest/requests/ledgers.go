@@ -149,8 +149,8 @@ func converted(t *testing.T, r Receiver) {
 	}
 }
 
-// refused checks that a process that keeps requests refuses a ledger with assigned partitions, and
-// leaves the ledger unchanged.
+// refused checks a process with SinkOptions.Keep, which stores requests. It must refuse a ledger in
+// which partitions are assigned to processes, and leave the ledger unchanged.
 func refused(t *testing.T, r Receiver) {
 	kafka := prepare(t, r, one, stream.SinkOptions{})
 	assigned := kafka.sink.(stream.PartitionLedger)
@@ -172,6 +172,7 @@ func refused(t *testing.T, r Receiver) {
 }
 
 // thousands delivers a batch with thousands of requests, of which another process has stored some.
+// Each record must be in the table once, and each request in the ledger.
 func thousands(t *testing.T, r Receiver) {
 	const n = 5000
 	a, _ := open(t, r, "intake-a", one)
@@ -220,8 +221,8 @@ func randomSets(t *testing.T, r Receiver) {
 }
 
 // set delivers one batch with records of all given requests. Of each request, it chooses a random
-// record, and takes this record and all later ones. Then set compacts the requests of which the
-// batch had all records.
+// record, and takes this record and all later ones. Then set calls Compact for the requests with
+// all their records in the batch, so that the ledger stores them as complete.
 func (p *process) set(r Receiver, random *rand.Rand, requests []int, records int) {
 	var spans []span
 	var marks []stream.Mark

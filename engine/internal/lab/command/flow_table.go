@@ -40,8 +40,9 @@ type tableFigure struct {
 
 var (
 	goodputPercent = tableFigure{scenario.Goodput, 100}
-	// tableExtras are additional figures. A row shows the first one that fits its scenario. The row
-	// of a link shows none.
+	// tableExtras are additional figures. A row shows the first one that applies to its scenario,
+	// for example the share of attempts to failing workers if workers fail. A scenario with a link
+	// (one receiver with a delay that depends on its load) shows none.
 	tableExtras = []struct {
 		what string
 		when func(s *scenario.Scenario) bool

@@ -72,7 +72,8 @@ var table = []struct {
 		calls100:  596, callsSD: 1, time190: 7285, calls190: 1414},
 }
 
-// TestTable compares 100 trials with the table. With -short, it tests only 10 and 100 clients.
+// TestTable compares the mean times and calls of 100 trials with those in table, which a port of
+// the AWS simulator has measured. With -short, it tests only 10 and 100 clients.
 func TestTable(t *testing.T) {
 	const trials = 100
 	for _, row := range table {

@@ -45,8 +45,8 @@ func (c *collector) begin(s *scenario.Scenario, series *Series) {
 	}
 }
 
-// advance adds the time between two events to c.area, which is the cost of the in-flight batches,
-// integrated over time. The warm-up does not count.
+// advance adds to c.area the cost that was in flight between two events, times the seconds between
+// them. The mean cost in flight is later computed from c.area. The warm-up does not count.
 func (c *collector) advance(from, to time.Duration) {
 	if from = max(from, c.warm); to > from {
 		c.area += c.inFlight * (to - from).Seconds()

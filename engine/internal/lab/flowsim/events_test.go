@@ -246,8 +246,10 @@ func TestLinkDelay(t *testing.T) {
 	near(t, "attempts", f[scenario.AttemptsPerBatch], 25.0/20, 1e-9)
 }
 
-// TestSettling checks the time to converge. A run with a window that keeps every slot busy
-// converges at once. A run with a smaller window never does. Lost or repeated work must not count.
+// TestSettling checks the measured time until a run reaches the optimum (converges), or reaches it
+// again after an event. With a window that keeps every parallel slot of the workers busy, the time
+// is almost 0. With a smaller window, the run never converges. Lost or repeated work must not
+// count.
 func TestSettling(t *testing.T) {
 	base := "duration: 40s\nwarmup: 1s\nload: saturated\nworkers: [ { rate: 100 }, { count: " +
 		"2, rate: 8, slots: 8 } ]\n" +

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// grouped runs a scenario and reports whether its sender treats the lanes as a group at the end.
-// The parameter reports is set if the workers report their load.
+// grouped runs a scenario. It reports whether, at the end, its sender treats the workers as a group
+// with a common window, because it has found that they share one server. The parameter reports is
+// set if the workers report their load.
 func grouped(t *testing.T, s *scenario.Scenario, algorithm string, reports bool,
 	seed uint64) (f scenario.Figures, together bool) {
 	t.Helper()
@@ -45,8 +46,8 @@ shared: { rate: 300, slots: %d }
 load: saturated
 `
 
-// TestNoGroupWithCredit checks that workers that grant credit get no common window, which would add
-// up their grants.
+// TestNoGroupWithCredit checks workers that share one server and grant credit. The sender must not
+// give them one common window, because it would then add up their grants.
 func TestNoGroupWithCredit(t *testing.T) {
 	s := parse(t, fmt.Sprintf(shared, "exponential", 1))
 	f, together := grouped(t, s, "credit", true, 11)
@@ -55,9 +56,10 @@ func TestNoGroupWithCredit(t *testing.T) {
 	}
 }
 
-// TestLanesThatShare checks that a server shared by all workers is detected for any service
-// distribution. Its queue must then stay as short as that of a single worker. There is one
-// exception: if the workers report how long batches wait, the queue may stay short without a group.
+// TestLanesThatShare checks that the sender detects one server that all workers share, for any
+// distribution of service times. The server's queue must then stay as short as that of a single
+// worker. If the workers report how long batches wait, the queue must also stay short, but the
+// sender need not detect the shared server.
 func TestLanesThatShare(t *testing.T) {
 	for _, service := range []string{"deterministic", "exponential"} {
 		for _, slots := range []int{1, 4} {
@@ -74,8 +76,8 @@ func TestLanesThatShare(t *testing.T) {
 	}
 }
 
-// TestLanesOnTheirOwn checks that independent workers are not treated as a group, even if all of
-// them change at the same time.
+// TestLanesOnTheirOwn checks that the sender never takes independent workers for workers that share
+// one server, even if all of them become slower at the same time.
 func TestLanesOnTheirOwn(t *testing.T) {
 	for _, text := range []string{
 		"service: exponential\n" + twelve,

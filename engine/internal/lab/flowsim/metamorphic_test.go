@@ -47,8 +47,8 @@ func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Po
 
 // TestWorseIsNotChosenMore checks that a receiver that becomes worse does not get a larger share of
 // the attempts, under half and full load. Worse means a longer network delay, service or queue, or
-// failures. Round robin with failures is tested only under full load. Under half load its windows
-// are never full, so a failed item is sent once more, perhaps to the failing receiver.
+// failures. One case is omitted: round robin with failures under half load. All windows then have
+// room, so each failed item is an additional attempt, which may go to the failing receiver again.
 func TestWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 60 * ms },
@@ -238,9 +238,10 @@ func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) [
 	}
 }
 
-// TestPermutedReceivers exchanges the lanes of the receivers, which must change nothing else. With
-// every policy, the receivers must keep about the same shares of the attempts. With least
-// completion, all attempts must be equal. Hash is omitted, because it binds items to lane numbers.
+// TestPermutedReceivers exchanges the lane numbers of the receivers, which must change nothing
+// else. With every policy, the receivers must keep about the same shares of the attempts. With
+// least completion, all attempts must be equal. Hash is omitted, because it chooses the receiver of
+// an item by the lane number.
 func TestPermutedReceivers(t *testing.T) {
 	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
 		exact := false

@@ -73,8 +73,9 @@ type attempt struct {
 }
 
 type event struct {
-	// 'l' a lane comes up, 'i' an item arrives, 'r' an attempt reaches its receiver, 's' the
-	// receiver has served it, 'a' its response arrives, 'w' the machine wakes
+	// Kinds: 'l' a lane (the sender's part for one receiver) comes up. 'i' an item arrives. 'r' an
+	// attempt reaches its receiver, and 's' the receiver has served it. 'a' its response arrives.
+	// 'w' the machine wakes.
 	kind     byte
 	receiver int
 	id       uint64

@@ -59,8 +59,8 @@ func (x *sim) plan(d *sender, planned time.Duration) {
 	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
 }
 
-// maxOmitted bounds the loop of feed. Once a sender has omitted maxOmitted batches, feed returns
-// whenever it omits another one.
+// maxOmitted keeps feed from looping forever if the load has no end and the sender omits every
+// batch. Once a sender has omitted maxOmitted batches, each further omission ends the loop.
 const maxOmitted = 1e6
 
 // feed offers batches to the state machine of d while it accepts them, and schedules the next timer

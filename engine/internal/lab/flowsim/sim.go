@@ -57,8 +57,8 @@ type sim struct {
 	adjust    func(*control.Config)
 }
 
-// Observer is a chooser of a dispatch policy. The simulator must notify it of the end of every
-// attempt.
+// Observer is the chooser of a dispatch policy (it chooses the worker for a batch) if the chooser
+// learns from the results. The simulator must notify it of the end of every attempt.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
@@ -90,8 +90,9 @@ const (
 	errorStream   = 1 << 21
 )
 
-// redeliverUnit and redeliverMost are the unit and the maximum of the retry waits with a link. As
-// in Vector, the waits are Fibonacci numbers of seconds, up to an hour.
+// redeliverUnit and redeliverMost are the unit and the maximum of the waits before retries, in
+// scenarios with a link (a model of the receivers in Vector's tests). As in Vector, the waits are
+// Fibonacci numbers of seconds, up to an hour.
 const redeliverUnit, redeliverMost = time.Second, time.Hour
 
 // Config returns the configuration of a sender's state machine for a scenario.
@@ -104,10 +105,10 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the time after which an attempt is abandoned, as in flow.Sender. If the timeout
-// of the scenario is longer, the timeout is used instead. A scenario with a link has only one
-// receiver, so a timed-out batch cannot be sent to another one while its attempt runs. There, a
-// timeout of the scenario is used even if it is shorter.
+// abandonAfter is the time after which an attempt is canceled, as in flow.Sender. It is longer than
+// most timeouts: a timed-out batch is sent to another worker while its first attempt still runs. If
+// the timeout of the scenario is longer, the timeout is used instead. A scenario with a link has
+// only one receiver, so its attempts are canceled at the timeout, even if this is shorter.
 const abandonAfter = time.Minute
 
 // Run runs a scenario once and returns its figures.
@@ -178,7 +179,8 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	return nil
 }
 
-// observing is a dispatch policy with choosers that must be notified of the ends of attempts.
+// observing is a dispatch policy that chooses workers by the results of earlier attempts. So its
+// choosers, one for each sender, must be notified of the ends of attempts.
 type observing interface {
 	dispatch.Policy
 	Observes()

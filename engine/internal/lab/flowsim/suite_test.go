@@ -222,7 +222,7 @@ func TestFind(t *testing.T) {
 }
 
 // TestLateAcksEndTheGlobalBackoff checks that a sender does not stand still in the global backoff,
-// the state in which no lane delivers. If late acks settle all items in flight there, the machine
+// the state in which no worker delivers. If late acks settle all items in flight there, the machine
 // must request a probe. The windows are far too wide for the one server behind all workers, so
 // every ack arrives after its attempt's timeout.
 func TestLateAcksEndTheGlobalBackoff(t *testing.T) {

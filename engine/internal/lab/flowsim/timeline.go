@@ -82,7 +82,8 @@ func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, 
 }
 
 // windows returns one curve for each worker: its window over time. Workers with the same rate have
-// the same color. The first worker of each rate is labeled with it, except for a link.
+// the same color. The first worker of each rate is labeled with the rate. A link (a receiver with a
+// delay that depends on its load) has no rate, and so no label.
 func (t *timeline) windows(r *Series) []curve {
 	var curves []curve
 	var rates []float64

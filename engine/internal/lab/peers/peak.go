@@ -22,7 +22,8 @@ type PeakEWMA struct{}
 // Name returns "peak_ewma".
 func (PeakEWMA) Name() string { return "peak_ewma" }
 
-// Observes marks PeakEWMA as a policy with choosers that must be notified of every response.
+// Observes marks PeakEWMA as a policy that learns from the results of attempts. So the simulator
+// notifies its choosers, one for each sender, of every response.
 func (PeakEWMA) Observes() {}
 
 // New returns a chooser that breaks ties with src.

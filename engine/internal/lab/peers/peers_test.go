@@ -50,8 +50,9 @@ func TestVegasSequences(t *testing.T) {
 	step(v, 10*ms, 10_000, false, 10_024)
 }
 
-// TestVegasAdoptsASampleAsTheBase checks that Vegas adopts a new base even if batches are queued.
-// With a limit of 1, it does so after 15 to 30 updates.
+// TestVegasAdoptsASampleAsTheBase checks that Vegas from time to time takes the latest round trip
+// as its base, the round trip without a queue, even if batches are queued. With a limit of 1, it
+// does so after 15 to 30 updates.
 func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	v := newVegas(1, 1)
 	v.update(10*ms, 1, false)
@@ -67,8 +68,8 @@ func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	t.Error("the base was never replaced")
 }
 
-// TestVectorSequences repeats the sequences of Vector's unit tests, with their decrease ratio of
-// 0.5 and responses after 1 s.
+// TestVectorSequences feeds VectorARC with the sequences of Vector's unit tests, with their
+// decrease ratio of 0.5 and responses after 1 s. The limits must be those of Vector.
 func TestVectorSequences(t *testing.T) {
 	v := VectorARC{Decrease: 0.5}.New().(*vectorARC)
 	now := time.Duration(0)

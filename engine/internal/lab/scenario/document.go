@@ -294,7 +294,9 @@ func (d *document) checkLink() error {
 	return nil
 }
 
-// checkWhole checks combinations of keys. If the scenario has a link, it adds the link's worker.
+// checkWhole checks combinations of keys. A scenario has either workers or a link, a single
+// receiver with a delay that depends on its load. For a link, checkWhole adds the one worker that
+// stands for it.
 func (d *document) checkWhole() error {
 	s := &d.Scenario
 	switch p := s.Pauses; {

@@ -182,7 +182,8 @@ worst:
 	}
 }
 
-// TestFormOfALink reads a scenario with a link. Its load and its size are scalars, not mappings.
+// TestFormOfALink reads a scenario with a link, a receiver with a delay that depends on its load.
+// The keys load and cost, which can be mappings, are single values here.
 func TestFormOfALink(t *testing.T) {
 	s, err := scenario.Parse("l.yaml", []byte(
 		"duration: 1s\nload: saturated\ncost: 5\ntimeout: auto\n"+

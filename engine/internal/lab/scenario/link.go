@@ -4,7 +4,8 @@ package scenario
 
 import "math"
 
-// Growth returns how much the delay of a link grows at a level, as a multiple of its base delay.
+// Growth returns the delay that load adds to the delay of a link, as a multiple of the link's base
+// delay. The level is the load: the number of in-flight batches, or of batches per second.
 func (k *Knee) Growth(level float64) float64 {
 	s := (level - 1) * k.Scale
 	if k.Exp > 0 {
@@ -16,9 +17,9 @@ func (k *Knee) Growth(level float64) float64 {
 // Above reports whether the link refuses batches at a level.
 func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
 
-// linkLevels is the maximum level (number of in-flight batches) that Best considers. It is needed
-// for a link without a limit, which might become faster with every level. Vector's published tests
-// use the same maximum.
+// linkLevels is the maximum number of in-flight batches that Best considers. Without it, Best might
+// not end: a link without a limit may become faster with each further batch. Vector's published
+// tests use the same maximum.
 const linkLevels = 200
 
 // Best returns the maximum delivery rate of a link in batches per second, and the lowest level at

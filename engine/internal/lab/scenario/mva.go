@@ -38,11 +38,11 @@ func Throughput(window, slots int, rate, think float64) float64 {
 const enough = 0.99
 
 // WStar returns the smallest sum of windows, in cost, with which the workers reach 0.99 of their
-// nominal rate, according to mean-value analysis. A shared server counts instead of the workers.
-// WStar adds one batch at a time, to the window where the batch increases the throughput most. This
-// finds the smallest sum, because the throughput is a concave function of each window. If the
-// scenario has a link, WStar returns the smallest cost in flight with which the link reaches 0.99
-// of its best rate.
+// nominal rate, according to mean-value analysis. If the workers share one server, WStar uses this
+// server instead of the workers. WStar adds one batch at a time, to the window where the batch
+// increases the throughput most. This finds the smallest sum, because the throughput is a concave
+// function of each window. If the scenario has a link, WStar returns the smallest cost in flight
+// with which the link reaches 0.99 of its best rate.
 func (s *Scenario) WStar() float64 {
 	mean := s.Size.Mean()
 	if s.Link != nil {

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Nominal returns the total rate of all workers if no event changes it, in cost per second. A link
-// or a shared server counts instead of the workers.
+// Nominal returns the total rate of all workers if no event changes it, in cost per second. If the
+// workers share one server, Nominal returns the rate of this server. For a link, it returns the
+// best rate of the link.
 func (s *Scenario) Nominal() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()
@@ -146,8 +147,8 @@ func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 }
 
 // Product returns the cost that must be in flight to keep every worker just busy. It is the sum
-// over the workers of the rate times the round trip of a batch that does not queue. A link or a
-// shared server counts instead of the workers.
+// over the workers of the rate times the round trip of a batch that does not queue. If the scenario
+// has a link or a server that all workers share, the product is computed for that one receiver.
 func (s *Scenario) Product() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()

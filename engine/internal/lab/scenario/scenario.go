@@ -205,8 +205,8 @@ type Link struct {
 	FailFirst FailFirst `yaml:"fail_first"`
 }
 
-// FailFirst makes a link fail for a while. The link first delivers a number of batches (After).
-// Then it responds with errors to a number of further batches (Failures).
+// FailFirst makes a link (see [Link]) fail for a while. The link first delivers a number of batches
+// (After). Then it responds with errors to a number of further batches (Failures).
 type FailFirst struct {
 	After    int `yaml:"after" min:"0" max:"10000000"`
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
