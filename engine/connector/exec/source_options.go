@@ -48,7 +48,7 @@ const (
 func (o *SourceOptions) Validate() error {
 	errs := []error{
 		o.Options.Validate(), stream.CheckEnums(o),
-		intake.CheckSizesUnder("max_waiting", o.MaxRecord, o.MaxWaiting),
+		intake.CheckSizes("max_waiting", o.MaxRecord, o.MaxWaiting),
 	}
 	wrong := func(key, format string, args ...any) {
 		errs = append(errs, stream.OptionErrorf(key, format, args...))

@@ -8,13 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -135,25 +135,18 @@ func checkJSON(body []byte) error {
 
 // elements returns the elements of a valid array.
 func elements(array []byte) ([][]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(array))
-	if _, err := d.Token(); err != nil {
+	var list []json.RawMessage
+	if err := json.Unmarshal(array, &list); err != nil {
 		return nil, err
 	}
-	var out [][]byte
+	out := make([][]byte, len(list))
 	var line bytes.Buffer
-	for d.More() {
-		var element json.RawMessage
-		if err := d.Decode(&element); err != nil {
-			return nil, err
-		}
+	for i, element := range list {
 		line.Reset()
 		if err := json.Compact(&line, element); err != nil {
 			return nil, err
 		}
-		out = append(out, bytes.Clone(line.Bytes()))
-	}
-	if _, err := d.Token(); err != nil && err != io.EOF {
-		return nil, err
+		out[i] = bytes.Clone(line.Bytes())
 	}
 	return out, nil
 }
@@ -163,20 +156,11 @@ func elements(array []byte) ([][]byte, error) {
 func (o *Options) identify(p *expr.Program, c *content) error {
 	b := stream.NewBatch(stream.BatchLimits{})
 	for _, text := range c.records {
-		b.Records = append(b.Records, stream.Record{Off: uint32(len(b.Data)), Len: uint32(len(text))})
-		b.Data = append(append(b.Data, text...), '\n')
+		readers.AppendRecord(b, text, stream.Position{})
 	}
 	b.Spans = []stream.Span{{Part: new(stream.Partition), Bytes: len(b.Data)}}
-	b.Origins = len(b.Records)
 	if o.Format == JSON {
-		var fields intake.Objects
-		fields.Begin()
-		for i := range b.Records {
-			from := len(b.Fields)
-			if fields.Append(b, i) == nil {
-				b.SetFields(i, from)
-			}
-		}
+		new(intake.Objects).Add(b)
 	}
 	e := expr.NewEvaluator(p)
 	e.Begin(b)

@@ -8,6 +8,7 @@
 package httppoll
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -31,11 +33,7 @@ func New(o Options, h stream.Host) (stream.Source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	id := o.Name
-	if id == "" {
-		id = o.target.String()
-	}
-	sum := sha256.Sum256([]byte(id))
+	sum := sha256.Sum256([]byte(cmp.Or(o.Name, o.target.String())))
 	part := stream.Partition{ID: "http_poll-" + hex.EncodeToString(sum[:16]), Name: o.shown()}
 	return &source{o: &o, host: h, part: part, readers: make(map[*reader]bool)}, nil
 }
@@ -60,17 +58,12 @@ func (s *source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 		return nil, err
 	}
 	r := &reader{
-		s: s, once: o.Once, counter: o.Count, client: c, started: time.Now(), page: place{mode: s.o.mode()},
+		s: s, once: o.Once, counter: readers.Counter(s.host, &o, counters), client: c, started: time.Now(),
+		page: place{mode: s.o.mode()},
 		pace: pace{
 			adaptive: backoff.Adaptive{Min: s.o.Interval.Min, Max: s.o.Interval.Max},
 			retry:    backoff.Exponential(s.o.Retry.Min, 2, s.o.Retry.Max).Full(),
 		},
-	}
-	if r.counter == nil {
-		r.counter = s.host.Count
-	}
-	for _, name := range counters {
-		r.counter(name, 0)
 	}
 	if m, known := o.Resume(s.part.ID); known {
 		r.above = slices.Clone(m.Above)

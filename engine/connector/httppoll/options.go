@@ -1,6 +1,7 @@
 package httppoll
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	nethttp "net/http"
@@ -164,32 +165,25 @@ func (o *Options) checkPaging() error {
 }
 
 func (o *Options) checkLimits() error {
-	for _, d := range []struct {
-		key                string
-		value, least, most time.Duration
-	}{
-		{"interval.min", o.Interval.Min, minInterval, maxInterval},
-		{"interval.max", o.Interval.Max, minInterval, maxInterval},
-		{"timeout", o.Timeout, 100 * time.Millisecond, time.Hour},
-		{"retry.min", o.Retry.Min, time.Millisecond, time.Hour},
-		{"retry.max", o.Retry.Max, time.Millisecond, maxInterval},
-		{"retry.give_up", o.Retry.GiveUp, 0, maxInterval},
-	} {
-		if d.value < d.least || d.value > d.most {
-			return stream.OptionErrorf(d.key, "is %v, want %v to %v", d.value, d.least, d.most)
-		}
-	}
+	outside := cmp.Or(
+		stream.CheckRange("interval.min", o.Interval.Min, minInterval, maxInterval),
+		stream.CheckRange("interval.max", o.Interval.Max, minInterval, maxInterval),
+		stream.CheckRange("timeout", o.Timeout, 100*time.Millisecond, time.Hour),
+		stream.CheckRange("retry.min", o.Retry.Min, time.Millisecond, time.Hour),
+		stream.CheckRange("retry.max", o.Retry.Max, time.Millisecond, maxInterval),
+		stream.CheckRange("retry.give_up", o.Retry.GiveUp, 0, maxInterval),
+	)
 	switch {
+	case outside != nil:
+		return outside
 	case o.Interval.Max < o.Interval.Min:
 		return stream.OptionErrorf("interval.max", "is %v, less than interval.min, %v",
 			o.Interval.Max, o.Interval.Min)
 	case o.Retry.Max < o.Retry.Min:
 		return stream.OptionErrorf("retry.max", "is %v, less than retry.min, %v", o.Retry.Max,
 			o.Retry.Min)
-	case o.MaxResponse < 1 || o.MaxResponse > maxResponse:
-		return stream.OptionErrorf("max_response", "is %v, want 1B to 512MiB", o.MaxResponse)
 	}
-	return nil
+	return stream.CheckRange("max_response", o.MaxResponse, 1, maxResponse)
 }
 
 // reserved lists headers that the source or the connection sets.
@@ -307,10 +301,7 @@ func (o *Options) resolve(token string) *url.URL {
 	case (m == byCursor || m == byRecord) && token != "":
 		u.RawQuery = withParameter(u.RawQuery, o.Cursor, token)
 	case m == byOffset:
-		if token == "" {
-			token = "0"
-		}
-		u.RawQuery = withParameter(u.RawQuery, o.Offset, token)
+		u.RawQuery = withParameter(u.RawQuery, o.Offset, cmp.Or(token, "0"))
 	}
 	return &u
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -205,13 +206,7 @@ func (r *reader) appendRecord(b *stream.Batch, i int) error {
 			r.seen[id] = true
 		}
 	}
-	text := r.content.records[i]
-	b.Records = append(b.Records, stream.Record{
-		Off: uint32(len(b.Data)), Len: uint32(len(text)), Origin: r.page.position(r.at),
-	})
-	b.Data = append(append(b.Data, text...), '\n')
-	b.Added++
-	b.Origins++
+	readers.AppendRecord(b, r.content.records[i], r.page.position(r.at))
 	return nil
 }
 

@@ -70,12 +70,12 @@ func (c *client) current() *nethttp.Client {
 		Transport: transport,
 		CheckRedirect: func(req *nethttp.Request, via []*nethttp.Request) error {
 			if req.URL.Scheme != c.o.target.Scheme || !strings.EqualFold(req.URL.Host, c.o.target.Host) {
-				return &redirectError{fmt.Sprintf("redirects to another server, %s://%s; only "+
+				return &permanentError{fmt.Sprintf("redirects to another server, %s://%s; only "+
 					"the server of url is allowed",
 					req.URL.Scheme, req.URL.Host)}
 			}
 			if len(via) >= maxRedirects {
-				return &redirectError{fmt.Sprintf("redirects more than %d times", maxRedirects)}
+				return &permanentError{fmt.Sprintf("redirects more than %d times", maxRedirects)}
 			}
 			return nil
 		},
@@ -89,20 +89,12 @@ func (c *client) close() {
 	}
 }
 
-// redirectError means that the server redirects the request to another server, or too often. The
-// client does not follow.
-type redirectError struct{ text string }
+// permanentError means that the server redirects the request to another server, or too often, and
+// the client does not follow; or that a response is larger than the option max_response.
+type permanentError struct{ text string }
 
-// Error describes the redirect.
-func (e *redirectError) Error() string { return e.text }
-
-// tooLargeError means that a response is larger than the option max_response.
-type tooLargeError struct{ limit stream.Size }
-
-// Error names the limit.
-func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("the response is larger than max_response (%v); raise it, or request smaller pages", e.limit)
-}
+// Error describes the redirect, or names the limit.
+func (e *permanentError) Error() string { return e.text }
 
 // response is a page as received from the server.
 type response struct {
@@ -195,7 +187,8 @@ func (c *client) read(res *nethttp.Response) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if int64(len(data)) > limit {
-		return nil, &tooLargeError{c.o.MaxResponse}
+		return nil, &permanentError{fmt.Sprintf("the response is larger than max_response (%v); "+
+			"raise it, or request smaller pages", c.o.MaxResponse)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the response: %w", err)
@@ -206,12 +199,7 @@ func (c *client) read(res *nethttp.Response) ([]byte, error) {
 // isPermanent reports whether err means that requests will fail until an operator changes
 // something.
 func isPermanent(err error) bool {
-	if _, ok := errors.AsType[*redirectError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*tooLargeError](err); ok {
-		return true
-	}
+	_, permanent := errors.AsType[*permanentError](err)
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	return untrusted
+	return permanent || untrusted
 }

@@ -3,9 +3,9 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,10 +55,8 @@ func (c *Connection) validate() error {
 		if err := checkBroker(b); err != nil {
 			return &stream.OptionError{Key: "brokers", Err: err}
 		}
-		for _, before := range c.Brokers[:i] {
-			if b == before {
-				return stream.OptionErrorf("brokers", "%q stands twice", b)
-			}
+		if slices.Contains(c.Brokers[:i], b) {
+			return stream.OptionErrorf("brokers", "%q stands twice", b)
 		}
 	}
 	if c.ConnectTimeout < time.Millisecond {
@@ -113,8 +111,8 @@ func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 	return out, nil
 }
 
-// metadata requests the metadata of the given topics, or of all topics if none are given. It uses a
-// separate client with the context ctx, because a client ignores the context of a request while it
+// metadata requests the metadata of the given topics, which must exist, or of all topics if none are
+// given. It uses a separate client with the context ctx, because a client ignores the context of a request while it
 // connects.
 func (c *Connection) metadata(
 	ctx context.Context, log *clientLog, topics ...string,
@@ -134,7 +132,10 @@ func (c *Connection) metadata(
 	if err != nil {
 		return kadm.Metadata{}, brokerError(err, c.Brokers)
 	}
+	for _, name := range topics {
+		if err := m.Topics[name].Err; err != nil {
+			return kadm.Metadata{}, topicError(name, err)
+		}
+	}
 	return m, nil
 }
-
-var errEmpty = errors.New("is empty")

@@ -76,7 +76,7 @@ func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.
 //
 // If the brokers refuse the content of dead letters, store tries again with dead letters that have
 // empty values. The values are still in the dead-letter files. If the brokers do not accept some of
-// the given messages, the field failed of the job is true and the error is nil.
+// the given messages, the job's fates have errors and the returned error is nil.
 func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 	messages []*kgo.Record) (*job, error) {
 	for _, omit := range []bool{false, true} {
@@ -87,12 +87,11 @@ func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 		if err := s.do(ctx, j); err != nil {
 			return j, err
 		}
-		if !j.failed {
-			s.host.Count("dead_letters_sent", int64(len(letters)))
-			return j, nil
-		}
 		own, err := firstError(j.fates[:len(messages)]), firstError(j.fates[len(messages):])
 		switch {
+		case own == nil && err == nil:
+			s.host.Count("dead_letters_sent", int64(len(letters)))
+			return j, nil
 		case isRefusal(err) && !omit:
 		case own != nil:
 			return j, nil

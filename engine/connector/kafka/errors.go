@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -107,25 +108,23 @@ func reactionTo(err error) reaction {
 // isUnknownTopic reports whether err means that a broker does not know the topic. The error may be
 // temporary: a broker may learn of a new topic later than other brokers.
 func isUnknownTopic(err error) bool {
-	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) ||
-		errors.Is(err, kerr.InconsistentTopicID)
+	return isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InconsistentTopicID)
+}
+
+// isAny reports whether errors.Is reports true for err and any of targets.
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // isFatal reports whether retries do not help, because an operator must remove the cause of err.
 // The client library calls some of these errors retryable.
 func isFatal(err error) bool {
-	for _, fatal := range []error{
+	return isAny(err,
 		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
 		kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed,
 		kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
 		kerr.FencedInstanceID, kerr.InvalidSessionTimeout, kerr.InconsistentGroupProtocol,
-		kerr.InvalidGroupID, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion,
-	} {
-		if errors.Is(err, fatal) {
-			return true
-		}
-	}
-	return false
+		kerr.InvalidGroupID, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion)
 }
 
 // fetchError adds the topic or the group to a fetch error.

@@ -70,7 +70,7 @@ func TestHealthOfClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newReader(s, stream.OpenOptions{}, o.Group)
-	options, err := s.clientOptions(r, o.Group, "p/main")
+	options, err := s.clientOptions(r)
 	if err != nil {
 		t.Fatal(err)
 	}

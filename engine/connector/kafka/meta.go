@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,17 +34,10 @@ func (m *MetaOptions) fields() messages.Meta {
 	}
 }
 
-// metaAdder adds the fields of MetaOptions to records. It belongs to one reader.
-type metaAdder struct{ *messages.MetaAdder }
-
-func newMetaAdder(o *MetaOptions) *metaAdder {
-	return &metaAdder{messages.NewMetaAdder(o.fields())}
-}
-
-// add adds the configured metadata fields to the records of b. records are the Kafka records from
+// addMeta adds the metadata fields of a to the records of b. records are the Kafka records from
 // which b was made. If any fields are configured, the field message of a Kafka record without a
 // value becomes null.
-func (a *metaAdder) add(b *stream.Batch, records []*kgo.Record, count func(string, int64)) {
+func addMeta(a *messages.MetaAdder, b *stream.Batch, records []*kgo.Record, count func(string, int64)) {
 	tombstones := int64(0)
 	for i, r := range records {
 		if r.Value == nil {
@@ -87,7 +81,8 @@ func appendHeaders(dst []byte, headers []kgo.RecordHeader) []byte {
 	dst = append(dst, '{')
 	first := true
 	for i := range headers {
-		if countNamed(headers[:i], headers[i].Key) > 0 {
+		sameName := func(h kgo.RecordHeader) bool { return h.Key == headers[i].Key }
+		if slices.ContainsFunc(headers[:i], sameName) {
 			continue
 		}
 		if !first {
@@ -95,13 +90,13 @@ func appendHeaders(dst []byte, headers []kgo.RecordHeader) []byte {
 		}
 		first = false
 		dst = append(ndjson.AppendString(dst, headers[i].Key), ':')
-		if countNamed(headers[i+1:], headers[i].Key) == 0 {
+		if !slices.ContainsFunc(headers[i+1:], sameName) {
 			dst = appendHeader(dst, headers[i].Value)
 			continue
 		}
 		dst = append(dst, '[')
 		for _, h := range headers[i:] {
-			if h.Key == headers[i].Key {
+			if sameName(h) {
 				dst = append(appendHeader(dst, h.Value), ',')
 			}
 		}
@@ -115,13 +110,4 @@ func appendHeader(dst, value []byte) []byte {
 		return append(dst, "null"...)
 	}
 	return ndjson.AppendString(dst, value)
-}
-
-func countNamed(headers []kgo.RecordHeader, name string) (n int) {
-	for i := range headers {
-		if headers[i].Key == name {
-			n++
-		}
-	}
-	return n
 }

@@ -35,15 +35,11 @@ func parsePartition(name string) (topicPartition, error) {
 // partitionID returns the id of a partition: cluster, topic id and number. Brokers before Kafka 2.8
 // have no topic ids, so the topic's name is used instead.
 func partitionID(cluster string, topic string, id [16]byte, num int32) string {
-	return clusterName(cluster) + "/" + uniqueTopic(topic, id) + "/" + strconv.Itoa(int(num))
-}
-
-func uniqueTopic(topic string, id [16]byte) string {
 	unique := base64.RawURLEncoding.EncodeToString(id[:])
 	if id == [16]byte{} {
 		unique = "name-" + digest(topic)
 	}
-	return unique
+	return clusterName(cluster) + "/" + unique + "/" + strconv.Itoa(int(num))
 }
 
 // clusterName returns the first part of the ids of a cluster's partitions.
@@ -138,17 +134,7 @@ func restart(offer stream.PartitionOffer, start int64) stream.PartitionOffer {
 	if offer.Watermark.Num > start { // truncated: new records have the old offsets
 		offer.Above, offer.Origin = nil, stream.FromStart
 	}
-	offer.Watermark.Num = start
-	var above []stream.Range
-	for _, r := range offer.Above {
-		switch {
-		case r.To.Num <= offer.Watermark.Num:
-		case r.From.Num <= offer.Watermark.Num:
-			offer.Watermark.Num = r.To.Num
-		default:
-			above = append(above, r)
-		}
-	}
-	offer.Above = above
+	rest := progress{watermark: start}.with(offer.Above)
+	offer.Watermark.Num, offer.Above = rest.watermark, rest.above
 	return offer
 }

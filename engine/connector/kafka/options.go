@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -144,7 +145,7 @@ func (o *SourceOptions) reads(topic string) bool {
 func checkTopic(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("a name %w", errEmpty)
+		return errors.New("a name is empty")
 	case len(name) > 249:
 		return fmt.Errorf("%q... has %d characters, Kafka allows 249", name[:20], len(name))
 	case name == "." || name == "..":
@@ -167,7 +168,7 @@ const routeMark = "{route}"
 func checkGroup(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "":
-		return fmt.Errorf("%w: processes with the same group share the partitions", errEmpty)
+		return errors.New("is empty: processes with the same group share the partitions")
 	case len(name) > maxGroup:
 		return fmt.Errorf("has %d characters, want at most %d", len(name), maxGroup)
 	}

@@ -23,9 +23,8 @@ func judge(err error, byRecord bool) verdict.Verdict {
 		return verdict.Refused
 	case byRecord && (isUnknownTopic(err) || errors.Is(err, kerr.InvalidTopicException)):
 		return verdict.Refused
-	case isUnknownTopic(err), errors.Is(err, kerr.InvalidTopicException), isFatal(err),
-		errors.Is(err, kerr.UnsupportedForMessageFormat), errors.Is(err, kerr.InvalidRequiredAcks),
-		errors.Is(err, kerr.UnsupportedCompressionType):
+	case isUnknownTopic(err), isFatal(err), isAny(err, kerr.InvalidTopicException,
+		kerr.UnsupportedForMessageFormat, kerr.InvalidRequiredAcks, kerr.UnsupportedCompressionType):
 		return verdict.Misconfigured
 	case errors.Is(err, kerr.ThrottlingQuotaExceeded), errors.Is(err, kgo.ErrMaxBuffered):
 		return verdict.Full
@@ -35,9 +34,8 @@ func judge(err error, byRecord bool) verdict.Verdict {
 
 // isRefusal reports whether err means that the brokers refuse the content of a batch of records.
 func isRefusal(err error) bool {
-	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) ||
-		errors.Is(err, kerr.InvalidRecord) ||
-		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.PolicyViolation)
+	return isAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord,
+		kerr.InvalidTimestamp, kerr.PolicyViolation)
 }
 
 // settle derives the outcome of a batch from errs, the errors of its kept records (neither dropped

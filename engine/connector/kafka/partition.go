@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -83,10 +84,12 @@ func (p *partition) fills(l stream.BatchLimits) bool {
 	return len(p.fetched) >= l.Records || p.bytes-int64(recordOverhead*len(p.fetched)) >= int64(l.Bytes)
 }
 
-// endFetched reports whether the fetched records reach the end that the partition's log had when
-// the partition was assigned.
-func (p *partition) endFetched() bool {
-	return len(p.fetched) > 0 && p.fetched[len(p.fetched)-1].Offset+1 >= p.end
+// fetchedTo returns the position after the last fetched record, or p.next if there is none.
+func (p *partition) fetchedTo() int64 {
+	if n := len(p.fetched); n > 0 {
+		return p.fetched[n-1].Offset + 1
+	}
+	return p.next
 }
 
 // discard drops the fetched records and returns their size.
@@ -126,7 +129,7 @@ func (p *partition) fill(b *stream.Batch) (used []*kgo.Record, bytes int64) {
 		if r.Attrs.IsControl() {
 			continue
 		}
-		appendRecord(b, r)
+		readers.AppendRecord(b, r.Value, stream.Position{Num: r.Offset + 1})
 		if used == nil {
 			used = make([]*kgo.Record, 0, min(len(p.fetched)-taken+1, b.Limits().Records))
 		}
@@ -135,25 +138,8 @@ func (p *partition) fill(b *stream.Batch) (used []*kgo.Record, bytes int64) {
 	clear(p.fetched[:taken])
 	p.fetched = p.fetched[taken:]
 	p.bytes -= bytes
-	switch {
-	case p.next == from:
-	case len(b.Spans) > 0:
-		b.Spans[0].To.Num, b.Spans[0].Bytes = p.next, len(b.Data)
-	default:
-		span := stream.Span{Part: p.part, Bytes: len(b.Data), Assignment: p.number}
-		span.From.Num, span.To.Num = from, p.next
-		b.Spans = append(b.Spans, span)
-	}
+	readers.ExtendSpan(b, stream.Span{Part: p.part, Assignment: p.number}, from, p.next)
 	return used, bytes
-}
-
-func appendRecord(b *stream.Batch, r *kgo.Record) {
-	b.Records = append(b.Records, stream.Record{
-		Off: uint32(len(b.Data)), Len: uint32(len(r.Value)), Origin: stream.Position{Num: r.Offset + 1},
-	})
-	b.Data = append(append(b.Data, r.Value...), '\n')
-	b.Origins++
-	b.Added++
 }
 
 func (p *partition) noteEpoch(r *kgo.Record) {
@@ -183,12 +169,5 @@ func (p *partition) atEnd() bool {
 	if p.phase == stopped {
 		return true
 	}
-	at := p.next
-	for _, r := range p.above {
-		if r.From.Num > at {
-			break
-		}
-		at = max(at, r.To.Num)
-	}
-	return p.phase == reading && at >= p.end
+	return p.phase == reading && progress{watermark: p.next}.with(p.above).watermark >= p.end
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/commitmeta"
 	"github.com/penstock-io/penstock/stream/streamtest"
@@ -228,7 +229,7 @@ func TestMeta(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	used, _ := p.fill(b)
 	tombstones := int64(0)
-	newMetaAdder(o).add(b, used, func(_ string, n int64) { tombstones += n })
+	addMeta(messages.NewMetaAdder(o.fields()), b, used, func(_ string, n int64) { tombstones += n })
 	var got []string
 	for i := range b.Records {
 		line := ""

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/penstock-io/penstock/engine/kit/messages"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
@@ -29,11 +32,12 @@ type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
 	group   string
-	made    chan struct{} // closed when the next three are set; assign may be called earlier
+	count   func(name string, n int64) // adds to a counter of the route
+	made    chan struct{}              // closed when the next three are set; assign may be called earlier
 	client  *kgo.Client
 	admin   *kadm.Client
 	first   map[string]topicState // topics when the route was first opened; see GroupSource.first
-	meta    *metaAdder
+	meta    *messages.MetaAdder
 	abort   func()        // fails all requests of the client
 	ended   chan struct{} // closed when the fetching goroutine has ended
 	started time.Time
@@ -63,25 +67,13 @@ type taking struct {
 }
 
 func newReader(s *GroupSource, o stream.OpenOptions, group string) *reader {
-	r := &reader{
-		s: s, o: o, group: group, meta: newMetaAdder(&s.o.Meta), made: make(chan struct{}), ended: make(chan struct{}),
+	return &reader{
+		s: s, o: o, group: group, count: readers.Counter(s.host, &o, sourceCounters),
+		meta: messages.NewMetaAdder(s.o.Meta.fields()), made: make(chan struct{}), ended: make(chan struct{}),
 		parts: make(map[topicPartition]*partition), changed: make(chan struct{}), room: make(chan struct{}),
 		limit: commitmeta.DefaultLimit, started: time.Now(), ids: make(map[string][16]byte),
 		unknown: make(map[string]unknownTopic), health: &health{last: time.Now()},
 	}
-	for _, name := range sourceCounters {
-		r.count(name, 0)
-	}
-	return r
-}
-
-// count adds to a counter of the route.
-func (r *reader) count(name string, n int64) {
-	if r.o.Count != nil {
-		r.o.Count(name, n)
-		return
-	}
-	r.s.host.Count(name, n)
 }
 
 // start starts the fetching goroutine.
@@ -227,14 +219,10 @@ func (r *reader) stopReading(p *partition, err error) {
 	if p == nil || p.phase != reading {
 		return
 	}
-	next := p.next
-	if n := len(p.fetched); n > 0 {
-		next = p.fetched[n-1].Offset + 1
-	}
 	p.phase = stopped
 	r.client.PauseFetchPartitions(map[string][]int32{p.key.topic: {p.key.num}})
 	r.count("partitions_stopped", 1)
-	r.s.host.Fault(stoppedError(p.part.Name, next, err))
+	r.s.host.Fault(stoppedError(p.part.Name, p.fetchedTo(), err))
 }
 
 func (r *reader) fail(err error) {
@@ -260,7 +248,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 		r.mu.Unlock()
 		switch {
 		case len(b.Spans) > 0:
-			r.meta.add(b, used, r.count)
+			addMeta(r.meta, b, used, r.count)
 			recycle(used)
 			return nil
 		case err != nil:
@@ -301,12 +289,12 @@ func (r *reader) fill(b *stream.Batch, now time.Duration) (used []*kgo.Record, w
 		i++
 	}
 	full := r.fetched >= int64(r.s.o.Memory)/2
-	done := r.hasJoined
+	done := r.o.Once && r.hasJoined
 	for _, key := range slices.Concat(keys[i:], keys[:i]) {
 		p := r.parts[key]
 		switch {
 		case len(p.fetched) == 0 || p.phase != reading && p.phase != stopped:
-		case !full && now < p.ready && !p.fills(b.Limits()) && !(r.o.Once && p.endFetched()):
+		case !full && now < p.ready && !p.fills(b.Limits()) && !(r.o.Once && p.fetchedTo() >= p.end):
 			if left := p.ready - now; wait == 0 || left < wait {
 				wait = left
 			}
@@ -321,7 +309,7 @@ func (r *reader) fill(b *stream.Batch, now time.Duration) (used []*kgo.Record, w
 	switch {
 	case r.err != nil:
 		return nil, 0, r.err
-	case r.o.Once && done:
+	case done:
 		return nil, 0, io.EOF
 	}
 	return nil, wait, nil
@@ -339,13 +327,7 @@ func (r *reader) fillFrom(b *stream.Batch, p *partition, now time.Duration) []*k
 }
 
 func compareKeys(a, b topicPartition) int {
-	if a.topic != b.topic {
-		if a.topic < b.topic {
-			return -1
-		}
-		return 1
-	}
-	return int(a.num) - int(b.num)
+	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.num, b.num))
 }
 
 // Owns implements stream.AssignedReader. It confirms the membership by a heartbeat to the group's

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -113,7 +112,7 @@ func (s *SASL) readToken() (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" || len(token) > maxToken {
-		return "", fmt.Errorf("sasl.token_file: %s: %w", s.TokenFile, errors.New("want one token of at most 64 KiB"))
+		return "", fmt.Errorf("sasl.token_file: %s: want one token of at most 64 KiB", s.TokenFile)
 	}
 	return token, nil
 }

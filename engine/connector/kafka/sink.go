@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/engine/kit/messages"
+	"github.com/penstock-io/penstock/engine/kit/verdict"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -59,20 +60,24 @@ const maxBuffered = 64 << 20
 
 // Open implements stream.Sink: it checks that the brokers answer, and that the topic exists if its
 // name is fixed.
-func (s *TopicSink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
-	if _, err := s.check(ctx); err != nil {
-		return err
-	}
-	if s.client, err = s.producer(kgo.AllowIdempotentProduceCancellation()); err != nil {
-		return err
-	}
-	o.Lanes(s.lanes(s))
-	return nil
+func (s *TopicSink) Open(ctx context.Context, o stream.SinkOptions) error {
+	_, err := s.open(ctx, o, s, kgo.AllowIdempotentProduceCancellation())
+	return err
 }
 
-// lanes returns the only lane of the sink, with the worker w.
-func (s *TopicSink) lanes(w stream.Worker) []stream.Lane {
-	return []stream.Lane{{Name: strings.Join(s.o.Brokers, ",") + "/" + s.o.target(), Worker: w}}
+// open implements Open with the worker w and a further option of the producer. It returns the id of
+// the brokers' cluster.
+func (s *TopicSink) open(
+	ctx context.Context, o stream.SinkOptions, w stream.Worker, more kgo.Opt,
+) (cluster string, err error) {
+	if cluster, err = s.check(ctx); err != nil {
+		return "", err
+	}
+	if s.client, err = s.producer(more); err != nil {
+		return "", err
+	}
+	o.Lanes([]stream.Lane{{Name: strings.Join(s.o.Brokers, ",") + "/" + s.o.target(), Worker: w}})
+	return cluster, nil
 }
 
 // producer returns a client that produces according to the options. It connects at first use.
@@ -102,15 +107,7 @@ func (s *TopicSink) check(ctx context.Context) (cluster string, err error) {
 		topics = append(topics, s.o.DeadLetterTopic)
 	}
 	m, err := s.o.metadata(ctx, s.log, topics...)
-	if err != nil {
-		return "", err
-	}
-	for _, name := range topics {
-		if err := m.Topics[name].Err; err != nil {
-			return "", topicError(name, err)
-		}
-	}
-	return m.Cluster, nil
+	return m.Cluster, err
 }
 
 // Close implements stream.Sink.
@@ -141,21 +138,8 @@ func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 		return stream.Report{}, context.Cause(ctx)
 	}
 	err := settle(b, kept, d.fates, s.o.topic != nil)
-	s.countOutcome(err, len(kept), bytes)
+	verdict.Count(s.host, err, len(kept), bytes)
 	return stream.Report{}, err
-}
-
-// countOutcome updates the counters after a delivery with the outcome err. records and bytes are
-// the size of the batch.
-func (s *TopicSink) countOutcome(err error, records int, bytes int64) {
-	if err == nil {
-		s.host.Count("records_sent", int64(records))
-		s.host.Count("bytes_sent", bytes)
-	} else if split, ok := err.(*stream.Split); ok {
-		for _, piece := range split.Refused {
-			s.host.Count("records_refused", int64(piece.Value.Kept()))
-		}
-	}
 }
 
 // delivery collects the outcomes of a batch's records. The producer may still use it after a

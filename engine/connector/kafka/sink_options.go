@@ -62,9 +62,8 @@ func (o *SinkOptions) Validate() error {
 	if err := stream.CheckEnums(o); err != nil {
 		return err
 	}
-	if o.BatchBytes < minBatchBytes || o.BatchBytes > maxBatchBytes {
-		return stream.OptionErrorf("batch_bytes", "is %v, want %v to %v", o.BatchBytes,
-			stream.Size(minBatchBytes), stream.Size(maxBatchBytes))
+	if err := stream.CheckRange("batch_bytes", o.BatchBytes, minBatchBytes, maxBatchBytes); err != nil {
+		return err
 	}
 	if err := messages.CheckHeaders(o.Headers); err != nil {
 		return err

@@ -73,7 +73,7 @@ func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Re
 		return nil, err
 	}
 	r := newReader(s, o, group)
-	options, err := s.clientOptions(r, group, o.Route)
+	options, err := s.clientOptions(r)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func unstableOffsets() kgo.Opt {
 	return kgo.MaxVersions(v)
 }
 
-func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, error) {
+func (s *GroupSource) clientOptions(r *reader) ([]kgo.Opt, error) {
 	out, err := s.o.Connection.options(s.log)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 	}
 	fetch := int32(s.o.Memory / fetchesInMemory)
 	out = append(out,
-		kgo.ConsumerGroup(group), kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.DisableAutoCommit(),
+		kgo.ConsumerGroup(r.group), kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(), kgo.KeepControlRecords(), kgo.KeepRetryableFetchErrors(),
 		kgo.FetchIsolationLevel(isolation),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.MetadataMaxAge(30*time.Second),
@@ -184,7 +184,7 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 		kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost), kgo.OnPartitionsAssigned(r.joined),
 	)
 	s.mu.Lock()
-	if s.transactional[route] {
+	if s.transactional[r.o.Route] {
 		out = append(out, unstableOffsets())
 	}
 	s.mu.Unlock()
@@ -224,11 +224,6 @@ func (s *GroupSource) check(ctx context.Context) (map[string]topicState, error) 
 	m, err := s.o.metadata(ctx, s.log, s.o.Topics...)
 	if err != nil {
 		return nil, err
-	}
-	for _, name := range s.o.Topics {
-		if err := m.Topics[name].Err; err != nil {
-			return nil, topicError(name, err)
-		}
 	}
 	topics := make(map[string]topicState)
 	for name, t := range m.Topics {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -24,9 +23,6 @@ import (
 func transactionalID(group string, key topicPartition) string {
 	return "penstock/" + group + "/" + key.String()
 }
-
-// cutCluster splits a partition's id into the cluster and the rest.
-func cutCluster(id string) (cluster, rest string, found bool) { return strings.Cut(id, "/") }
 
 // oldTransactions limits requests to the versions before part 2 of KIP-890. In later versions, the
 // end of a transaction changes the producer's epoch. The client library learns the new epoch only
@@ -58,15 +54,9 @@ func isFencing(err error) bool {
 	if _, ok := errors.AsType[*fencingError](err); ok {
 		return true
 	}
-	for _, fencing := range []error{
+	return isAny(err,
 		kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping,
-		kerr.UnknownProducerID, kerr.InvalidTxnState, kerr.TransactionCoordinatorFenced, kerr.TransactionalIDNotFound,
-	} {
-		if errors.Is(err, fencing) {
-			return true
-		}
-	}
-	return false
+		kerr.UnknownProducerID, kerr.InvalidTxnState, kerr.TransactionCoordinatorFenced, kerr.TransactionalIDNotFound)
 }
 
 // transactionError adds a remedy to an error that concerns transactions.

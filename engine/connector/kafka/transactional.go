@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock-io/penstock/engine/kit/messages"
+	"github.com/penstock-io/penstock/engine/kit/verdict"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
@@ -79,14 +81,8 @@ func (s *TopicSink) BindSource(source stream.Source, route string) (stream.Sink,
 
 // Open implements stream.Sink.
 func (s *transactionalSink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
-	if s.cluster, err = s.check(ctx); err != nil {
-		return err
-	}
-	if s.client, err = s.producer(oldTransactions()); err != nil {
-		return err
-	}
-	o.Lanes(s.lanes(s))
-	return nil
+	s.cluster, err = s.open(ctx, o, s, oldTransactions())
+	return err
 }
 
 // Close implements stream.Sink.
@@ -162,12 +158,7 @@ func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 		})
 	}
 	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return made, err
-		}
-	}
-	return made, nil
+	return made, firstError(errs)
 }
 
 // begin reads the offsets of fenced partitions, and starts the goroutines that run their
@@ -245,14 +236,14 @@ func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stre
 	messages, bytes, fates := s.messages(b, kept)
 	if firstError(fates) != nil {
 		err := settleAborted(b, kept, fates, s.o.topic != nil)
-		s.countOutcome(err, 0, 0)
+		verdict.Count(s.host, err, 0, 0)
 		return stream.Report{}, err
 	}
 	j, err := s.store(ctx, b, messages)
-	if err == nil && j.failed {
+	if err == nil && firstError(j.fates) != nil {
 		err = settleAborted(b, kept, j.fates[:len(kept)], s.o.topic != nil)
 	}
-	s.countOutcome(err, len(kept), bytes)
+	verdict.Count(s.host, err, len(kept), bytes)
 	return stream.Report{}, err
 }
 
@@ -284,7 +275,7 @@ func (s *transactionalSink) Store(ctx context.Context, spans []stream.Span) erro
 }
 
 // do delivers a job (a batch) in a transaction. If the brokers do not accept some of the job's
-// records, j.failed is true, do returns nil, and none of the records was delivered.
+// records, j.fates has their errors, do returns nil, and none of the records was delivered.
 func (s *transactionalSink) do(ctx context.Context, j *job) error {
 	if len(j.spans) == 0 {
 		return errors.New("kafka: a transaction needs the batch's position in the source")
@@ -334,7 +325,7 @@ func newTransactions(s *transactionalSink, t *stream.Taking) (*transactions, err
 	if err != nil {
 		return nil, err
 	}
-	if cluster, _, _ := cutCluster(t.Part.ID); cluster != clusterName(s.cluster) {
+	if cluster, _, _ := strings.Cut(t.Part.ID, "/"); cluster != clusterName(s.cluster) {
 		return nil, fmt.Errorf("transactional needs one cluster, but the source reads from "+
 			"cluster %q and the sink writes to cluster %q", cluster, s.cluster)
 	}

@@ -24,8 +24,7 @@ type job struct {
 	records []*kgo.Record
 	bytes   int64         // size of the records' values
 	done    chan struct{} // closed when the fields below are final
-	failed  bool          // the brokers refused some records
-	fates   []error       // by index in the records
+	fates   []error       // by index in the records; not nil for records that the brokers refused
 	err     error
 }
 
@@ -280,9 +279,8 @@ func (p *transactions) transact(jobs []*job) (rest []*job) {
 		var failed bool
 		if failed, err = p.produceAll(jobs, next); failed {
 			return slices.DeleteFunc(jobs, func(j *job) bool {
-				bad := slices.ContainsFunc(j.fates, func(err error) bool { return err != nil })
+				bad := firstError(j.fates) != nil
 				if bad {
-					j.failed = true
 					j.finish(nil)
 				}
 				return bad

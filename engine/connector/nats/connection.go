@@ -246,13 +246,9 @@ func (c *client) refused() error {
 		return nil
 	}
 	err := c.conn.LastError()
-	for _, refusal := range []error{
-		natsgo.ErrAuthorization, natsgo.ErrAuthExpired, natsgo.ErrAuthRevoked,
-		natsgo.ErrAccountAuthExpired,
-	} {
-		if errors.Is(err, refusal) {
-			return c.o.connectError(err)
-		}
+	if errors.Is(err, natsgo.ErrAuthorization) || errors.Is(err, natsgo.ErrAuthExpired) ||
+		errors.Is(err, natsgo.ErrAuthRevoked) || errors.Is(err, natsgo.ErrAccountAuthExpired) {
+		return c.o.connectError(err)
 	}
 	return nil
 }

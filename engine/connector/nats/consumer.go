@@ -206,7 +206,3 @@ func (r *sharedReader) goneError(err error) error {
 	}
 	return r.client.requestError(r.s.o.Stream, err)
 }
-
-// signEvery returns the interval of in-progress signals for a message. ackWait is the time without
-// a signal after which the server redelivers the message.
-func signEvery(ackWait time.Duration) time.Duration { return ackWait / 4 }

@@ -3,11 +3,13 @@
 package nats
 
 import (
+	"slices"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -134,12 +136,7 @@ func (d *deliveries) spare() string {
 
 // remove removes the run with the given partition id.
 func (d *deliveries) remove(id string) {
-	for i, r := range d.runs {
-		if r.part.ID == id {
-			d.runs = append(d.runs[:i], d.runs[i+1:]...)
-			return
-		}
-	}
+	d.runs = slices.DeleteFunc(d.runs, func(r *run) bool { return r.part.ID == id })
 }
 
 // fill appends queued messages of the run r, a partition of this session, to b. If r is nil, it
@@ -174,32 +171,14 @@ func (d *deliveries) fillFrom(b *stream.Batch, r *run) []*message {
 		r.queue = nil
 	}
 	r.out = append(r.out, used...)
-	extendSpan(b, stream.Span{Part: r.part, Assignment: r.number}, int64(from), int64(r.handedOut))
+	readers.ExtendSpan(b, stream.Span{Part: r.part, Assignment: r.number}, int64(from), int64(r.handedOut))
 	return used
 }
 
 // appendRecord appends the data of a message to b as a record. The position of the record is the
 // sequence of the message.
 func appendRecord(b *stream.Batch, c *content) {
-	b.Records = append(b.Records, stream.Record{
-		Off: uint32(len(b.Data)), Len: uint32(len(c.data)),
-		Origin: stream.Position{Num: int64(c.seq)},
-	})
-	b.Data = append(append(b.Data, c.data...), '\n')
-	b.Origins++
-	b.Added++
-}
-
-// extendSpan moves the end of the only span of b to the last argument. If b has no span, extendSpan
-// adds a copy of s with the range (from, to], unless this range is empty.
-func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
-	switch {
-	case len(b.Spans) > 0:
-		b.Spans[0].To.Num, b.Spans[0].Bytes = to, len(b.Data)
-	case from != to:
-		s.From.Num, s.To.Num, s.Bytes = from, to, len(b.Data)
-		b.Spans = append(b.Spans, s)
-	}
+	readers.AppendRecord(b, c.data, stream.Position{Num: int64(c.seq)})
 }
 
 // settle acknowledges the messages that are settled (delivered, dead-lettered or dropped) according

@@ -42,13 +42,6 @@ func (c *client) requestError(stream string, err error) error {
 // isFinal reports whether err means that a request will fail again, until an operator changes
 // something or the route connects again.
 func isFinal(err error) bool {
-	for _, final := range []error{
-		jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound, jetstream.ErrJetStreamNotEnabledForAccount,
-		natsgo.ErrConnectionClosed,
-	} {
-		if errors.Is(err, final) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, natsgo.ErrConnectionClosed)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/messages"
+	"github.com/penstock-io/penstock/engine/kit/readers"
 	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
@@ -68,7 +69,7 @@ func (s *StreamSource) openLog(
 	}
 	r := &logReader{
 		s: s, o: o, client: c, stream: st, part: &stream.Partition{ID: c.identity(info), Name: s.o.Stream},
-		count: s.counter(&o, logCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
+		count: readers.Counter(s.host, &o, logCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
 	}
 	if err := r.begin(info); err != nil {
 		return nil, err
@@ -255,7 +256,7 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 			appendRecord(b, c)
 			used = append(used, c)
 		}
-		extendSpan(b, stream.Span{Part: r.part}, r.cursor.from, r.cursor.last)
+		readers.ExtendSpan(b, stream.Span{Part: r.part}, r.cursor.from, r.cursor.last)
 		if step == endSpan {
 			r.held = c
 			return used, nil

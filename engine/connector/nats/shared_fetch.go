@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -308,12 +307,7 @@ func (r *sharedReader) beginRun(ctx context.Context, seq uint64, m *message) boo
 // giveBack tells the server to redeliver m after nakDelay.
 func (r *sharedReader) giveBack(m *message) {
 	r.count("naks", 1)
-	text, err := json.Marshal(struct {
-		Delay time.Duration `json:"delay"`
-	}{nakDelay})
-	if err == nil {
-		r.send(m.reply, nak+" "+string(text))
-	}
+	r.send(m.reply, fmt.Sprintf(`%s {"delay":%d}`, nak, nakDelay))
 }
 
 // Acknowledgements of the JetStream protocol.
@@ -345,7 +339,7 @@ func (r *sharedReader) sendAcks() {
 // signal sends acknowledgements. It also sends in-progress signals, so that the server does not
 // redeliver unsettled messages.
 func (r *sharedReader) signal(ctx context.Context) {
-	every := signEvery(r.config.AckWait)
+	every := r.config.AckWait / 4 // the server redelivers a message after AckWait without a signal
 	tick := time.NewTicker(every / 2)
 	defer tick.Stop()
 	var replies []string

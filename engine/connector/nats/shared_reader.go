@@ -79,15 +79,17 @@ func (s *StreamSource) openShared(
 	if err != nil {
 		return nil, err
 	}
-	return &sharedReader{
+	r := &sharedReader{
 		s: s, o: o, durable: durable, client: c, consumer: consumer, config: consumer.CachedInfo().Config,
 		created: info.Created, opening: consumer.CachedInfo(), identity: c.identity(info),
 		session: rand.Text()[:13],
-		count:   s.counter(&o, sharedCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
+		count:   readers.Counter(s.host, &o, sharedCounters), meta: messages.NewMetaAdder(s.o.Meta.fields()),
 		begun: time.Now(),
 		nudge: make(chan struct{}, 1), stopped: make(chan struct{}), fetched: make(chan struct{}),
 		d: newDeliveries(), owned: make(map[string]bool), changed: make(chan struct{}), room: make(chan struct{}),
-	}, nil
+	}
+	r.start()
+	return r, nil
 }
 
 // now returns the time since the session began.

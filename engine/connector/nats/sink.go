@@ -173,14 +173,7 @@ func (s *StreamSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 	}
 	s.host.Count("duplicates", d.duplicates)
 	err := verdict.Group(b, kept, d.fates, judge).Outcome("nats: ")
-	if err == nil {
-		s.host.Count("records_sent", int64(len(kept)))
-		s.host.Count("bytes_sent", d.bytes)
-	} else if split, ok := err.(*stream.Split); ok {
-		for _, piece := range split.Refused {
-			s.host.Count("records_refused", int64(piece.Value.Kept()))
-		}
-	}
+	verdict.Count(s.host, err, len(kept), d.bytes)
 	return stream.Report{}, err
 }
 

@@ -57,19 +57,7 @@ const ackBuffer = 8 << 20
 // Open implements stream.Source. It connects, and opens a sharedReader with `durable` or a
 // logReader without it.
 func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
-	if !s.HasAssignments() {
-		c, err := s.connect()
-		if err != nil {
-			return nil, err
-		}
-		r, err := s.openLog(ctx, c, o)
-		if err != nil {
-			c.close()
-			return nil, err
-		}
-		return r, nil
-	}
-	if o.Assignments == nil {
+	if s.HasAssignments() && o.Assignments == nil {
 		return nil, errors.New("the host of this source must offer OpenOptions.Assignments")
 	}
 	durable, err := s.durableOf(o.Route)
@@ -80,20 +68,28 @@ func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.R
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.openShared(ctx, c, o, durable)
+	var r stream.Reader
+	if s.HasAssignments() {
+		r, err = s.openShared(ctx, c, o, durable)
+	} else {
+		r, err = s.openLog(ctx, c, o)
+	}
 	if err != nil {
 		c.close()
 		return nil, err
 	}
-	r.start()
 	return r, nil
 }
 
-// durableOf returns the name of the durable consumer of a route. Each route needs its own, because
+// durableOf returns the name of the durable consumer of a route, or "" without the option durable.
+// Each route needs its own, because
 // routes read independently. In place of {route} it has PIPELINE=ROUTE: consumers must not have
 // slashes in their names, and pipelines and routes have no equals signs.
 func (s *StreamSource) durableOf(route string) (string, error) {
 	name := s.o.Durable
+	if name == "" {
+		return "", nil
+	}
 	if h, ok := s.host.(stream.SourceHost); ok && len(h.Routes()) > 1 &&
 		!strings.Contains(name, routeMark) {
 		return "", fmt.Errorf(
@@ -105,17 +101,4 @@ func (s *StreamSource) durableOf(route string) (string, error) {
 		return "", fmt.Errorf("durable: %w", err)
 	}
 	return name, nil
-}
-
-// counter returns a function that counts events of a route. It also adds 0 to each of the named
-// counters, so that they are shown before the first event.
-func (s *StreamSource) counter(o *stream.OpenOptions, names []string) func(string, int64) {
-	count := s.host.Count
-	if o.Count != nil {
-		count = o.Count
-	}
-	for _, name := range names {
-		count(name, 0)
-	}
-	return count
 }

@@ -28,11 +28,10 @@ type Async struct {
 }
 
 const (
-	defaultPoll    = "exponential base=1s factor=2 max=1m"
-	maxOperation   = 30 * 24 * time.Hour // bounds async.max
-	maxLocation    = 2 << 10             // maximum length of a location in bytes
-	leastPoll      = 10 * time.Millisecond
-	statusAccepted = nethttp.StatusAccepted
+	defaultPoll  = "exponential base=1s factor=2 max=1m"
+	maxOperation = 30 * 24 * time.Hour // bounds async.max
+	maxLocation  = 2 << 10             // maximum length of a location in bytes
+	leastPoll    = 10 * time.Millisecond
 )
 
 func (a *Async) isOn() bool { return a.Location != "" }
@@ -76,12 +75,10 @@ func (a *Async) plan() (p parked.Polling, err error) {
 
 // operation returns the asynchronous operation that a receiver has started with a 202 response.
 func (s *Sink) operation(d *parked.Delivery, r *response) (o parked.Operation, err error) {
-	b, err := r.batchFor(s.o.programs.location)
+	e, err := r.evaluator(s.o.programs.location)
 	if err != nil {
 		return o, err
 	}
-	e := expr.NewEvaluator(s.o.programs.location)
-	e.Begin(b)
 	text, err := e.AppendText(nil, 0)
 	if err != nil {
 		return o, fmt.Errorf("async.location: %w", err)

@@ -91,19 +91,16 @@ func (p *programs) judge(r *response) (parked.Event, string) {
 
 // holds evaluates a condition on a response.
 func holds(condition *expr.Program, r *response) (bool, error) {
-	b, err := r.batchFor(condition)
+	e, err := r.evaluator(condition)
 	if err != nil {
 		return false, err
 	}
-	e := expr.NewEvaluator(condition)
-	e.Begin(b)
 	return e.Holds(0)
 }
 
-// batchFor returns a batch with a single record, which has the fields of the response. The program
-// p is then evaluated on this record. If p reads the body, and the body was truncated, batchFor
-// returns an error.
-func (r *response) batchFor(p *expr.Program) (*stream.Batch, error) {
+// evaluator returns an evaluator of the program p for a single record, which has the fields of the
+// response. If p reads the body, and the body was truncated, it returns an error.
+func (r *response) evaluator(p *expr.Program) (*expr.Evaluator, error) {
 	if r.truncated && p.Reads("body") {
 		return nil, fmt.Errorf("the body is longer than %d bytes", maxResponse)
 	}
@@ -126,7 +123,9 @@ func (r *response) batchFor(p *expr.Program) (*stream.Batch, error) {
 		{Name: 2, Off: digits + uint32(len(object)), Len: uint32(len(r.body))},
 	}
 	b.Records = []stream.Record{{NumFields: 3, Parsed: true}}
-	return b, nil
+	e := expr.NewEvaluator(p)
+	e.Begin(b)
+	return e, nil
 }
 
 // isDown reports whether a status indicates that the host is down.

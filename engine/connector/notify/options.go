@@ -220,7 +220,7 @@ func (o *Options) Validate() error {
 	if err := o.Sign.validate(); err != nil {
 		return err
 	}
-	if _, err := authorities(o.CA); err != nil {
+	if _, err := o.authorities(); err != nil {
 		return stream.OptionErrorf("ca", "%w", err)
 	}
 	return nil

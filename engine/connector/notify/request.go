@@ -200,12 +200,7 @@ func (e *evaluators) header(i int) (string, error) {
 // visible reports whether text consists of visible ASCII characters, so that it can be sent in a
 // header unchanged.
 func visible(text string) bool {
-	for _, c := range []byte(text) {
-		if c <= ' ' || c >= 0x7F {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c >= 0x7F })
 }
 
 // refusal is the error of a record from which no request can be made.

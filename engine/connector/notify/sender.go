@@ -479,13 +479,6 @@ func (s *sender) end(e ended) {
 	}
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -82,13 +82,14 @@ func (s *sender) maintain(ctx context.Context) error {
 		return nil
 	}
 	before := time.Now().Add(-s.sink.o.Parked.History)
-	if bound := int64(
-		s.sink.o.Parked.Bytes,
-	); s.store.LastTotals().Bytes > bound-bound/100*pressure {
+	bound := int64(s.sink.o.Parked.Bytes)
+	if s.store.LastTotals().Bytes > bound-bound/100*pressure {
 		before = time.Now().Add(-leastHistory)
 	}
 	if s.sink.synced != nil {
-		before = earlier(before, s.sink.synced().Add(-settleTime))
+		if synced := s.sink.synced().Add(-settleTime); synced.Before(before) {
+			before = synced
+		}
 	}
 	for begun := time.Now(); ; {
 		n, err := s.store.Prune(ctx, before)

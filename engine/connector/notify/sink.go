@@ -286,7 +286,7 @@ func (s *Sink) reasonOf(d *parked.Delivery, last parked.Entry) string {
 		return "the receiver's operation has failed"
 	case d.Polled():
 		return "the receiver's operation has not ended in time"
-	case stopped && s.o.Async.isOn() && last.Status == statusAccepted:
+	case stopped && s.o.Async.isOn() && last.Status == nethttp.StatusAccepted:
 		return "the receiver's operation cannot be polled"
 	case stopped:
 		return "the receiver wants no further attempt"

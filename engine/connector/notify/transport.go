@@ -12,12 +12,12 @@ import (
 	nethttp "net/http"
 	"net/http/httptrace"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/egress"
 	"github.com/penstock-io/penstock/engine/kit/parked"
+	"github.com/penstock-io/penstock/engine/kit/tlsaccess"
 	"github.com/penstock-io/penstock/rate"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -30,7 +30,7 @@ const (
 
 // newTransport returns a transport that checks each address before it connects to it.
 func newTransport(o *Options) (*nethttp.Transport, error) {
-	roots, err := authorities(o.CA)
+	roots, err := o.authorities()
 	if err != nil {
 		return nil, fmt.Errorf("ca: %w", err)
 	}
@@ -42,21 +42,10 @@ func newTransport(o *Options) (*nethttp.Transport, error) {
 	}), nil
 }
 
-// authorities reads the certificates in a PEM file. It returns nil if path is "", which means the
-// system's authorities.
-func authorities(path string) (*x509.CertPool, error) {
-	if path == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", path)
-	}
-	return pool, nil
+// authorities reads the certificates in the file of the option ca. It returns nil without the
+// option, which means the system's authorities.
+func (o *Options) authorities() (*x509.CertPool, error) {
+	return (&tlsaccess.TLS{CA: o.CA}).Authorities()
 }
 
 // result is the outcome of one attempt or poll.
@@ -151,7 +140,7 @@ func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
 	case d.Polled():
 		verdict, text := s.o.programs.judgePoll(r)
 		out.event, out.entry.Detail = eventOf(verdict), text
-	case s.o.Async.isOn() && r.status == statusAccepted:
+	case s.o.Async.isOn() && r.status == nethttp.StatusAccepted:
 		operation, err := s.operation(d, r)
 		if err != nil {
 			out.event = parked.Stop

@@ -36,7 +36,7 @@ func DefaultOptions() *Options {
 // Validate returns an error for an invalid option.
 func (o *Options) Validate() error {
 	return errors.Join(
-		intake.CheckDelimiter("delimiter", o.Delimiter), intake.CheckSizes(o.MaxRecord, o.Memory),
+		intake.CheckDelimiter("delimiter", o.Delimiter), intake.CheckSizes("memory", o.MaxRecord, o.Memory),
 	)
 }
 

@@ -241,7 +241,7 @@ func (b *Buffer) recover(ctx context.Context, store Store) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.store, b.first, b.last, b.bytes = store, max(first, 1), last, bytes
-	id := rand.Text()
+	b.part = stream.Partition{ID: partitionPrefix + rand.Text(), Name: b.name}
 	for n := last; n >= b.first && n > 0; n-- {
 		e, err := load(ctx, store, n)
 		if isDown(err) {
@@ -251,14 +251,12 @@ func (b *Buffer) recover(ctx context.Context, store Store) error {
 			b.host.Log().Error("envelope is corrupt", "number", n, "error", err)
 			continue
 		}
-		id = e.id
 		if n == last {
 			b.sum = e.sum
 		}
-		b.part = stream.Partition{ID: partitionPrefix + id, Name: b.name}
+		b.part.ID = partitionPrefix + e.id
 		return b.recoverKeys(ctx, store, e)
 	}
-	b.part = stream.Partition{ID: partitionPrefix + id, Name: b.name}
 	return nil
 }
 
@@ -316,12 +314,12 @@ func (b *Buffer) storeAll(ctx context.Context) error {
 		}
 		b.mu.Lock()
 		b.known = nil // the intake has them
-		b.draining = reader.(stream.DrainingReader).Drain
-		b.emptied = false
+		drain := reader.(stream.DrainingReader).Drain
+		b.draining, b.emptied = drain, false
 		drains := b.allDraining()
 		b.mu.Unlock()
 		if drains {
-			reader.(stream.DrainingReader).Drain()
+			drain()
 		}
 		for err == nil {
 			batch := stream.NewBatch(stream.BatchLimits{Bytes: envelopeBytes, Records: envelopeRecords})
@@ -339,7 +337,7 @@ func (b *Buffer) storeAll(ctx context.Context) error {
 			for _, span := range batch.Spans {
 				m := stream.Mark{Part: *span.Part, Watermark: span.To}
 				settled = append(settled, m)
-				if !intake.IsRequest(m.Part.ID) {
+				if !stream.IsRequest(m.Part.ID) {
 					mark = m
 				}
 			}

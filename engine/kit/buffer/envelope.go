@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 )
 
 // envelope is one entry of the store. It contains the records of one batch, or a copy of the keys
@@ -161,15 +162,8 @@ func (e *envelope) next(offset int) int {
 	if e.ends == nil {
 		return offset + bytes.IndexByte(e.data[offset:], '\n') + 1
 	}
-	lo, hi := 0, len(e.ends)
-	for lo < hi {
-		if mid := (lo + hi) / 2; int(e.ends[mid]) <= offset {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return int(e.ends[lo])
+	n, _ := slices.BinarySearch(e.ends, int32(offset+1))
+	return int(e.ends[n])
 }
 
 // A position in the buffer is one number. Its lower offsetBits bits are an offset into the data of

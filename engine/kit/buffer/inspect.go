@@ -26,23 +26,20 @@ func Inspect(
 	if err != nil {
 		return nil, err
 	}
-	i := &inspection{state: state}
-	if i.skips, err = allSkips(o, state); err != nil {
-		return nil, errors.Join(err, state.Close())
+	dir, i := cmp.Or(o.Dir, filepath.Join(stateDir, storeDir)), &inspection{state: state}
+	if i.skips, err = allSkips(o, state); err == nil {
+		i.recorded, err = readLast(state)
 	}
-	dir := cmp.Or(o.Dir, filepath.Join(stateDir, storeDir))
-	recorded, err := readLast(state)
-	if err == nil && o.NATS.URL == "" && recorded == 0 { // the server would create the directory
+	if err == nil && o.NATS.URL == "" && i.recorded == 0 { // the server would create the directory
 		var found vfs.Dir
 		if found, err = vfs.OS().OpenDir(dir); err == nil {
 			err = found.Close()
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(err, state.Close())
+	if err == nil {
+		i.store, err = OpenStore(ctx, dir, o, slog.New(slog.DiscardHandler))
 	}
-	i.recorded = recorded
-	if i.store, err = OpenStore(ctx, dir, o, slog.New(slog.DiscardHandler)); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, state.Close())
 	}
 	return i, nil

@@ -129,7 +129,7 @@ func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 	off := 0
 	for i := range spans {
 		s := &spans[i]
-		if intake.IsRequest(s.Part.ID) && s.Bytes > 0 {
+		if stream.IsRequest(s.Part.ID) && s.Bytes > 0 {
 			keys = append(keys, key{
 				id: s.Part.ID, arrived: intake.RequestTime(s.Part.Name, now).Unix(), end: s.To.Num,
 				off: uint32(off), n: uint32(s.Bytes),

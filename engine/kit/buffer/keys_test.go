@@ -141,7 +141,7 @@ func TestKeysSurvive(t *testing.T) {
 				r.open(t, p)
 				ids, texts := r.readAll(t, true)
 				for k, id := range ids {
-					if !intake.IsRequest(id) {
+					if !stream.IsRequest(id) {
 						continue
 					}
 					if got[id] != "" {

@@ -51,15 +51,8 @@ func (r *lastRecord) close() error { return r.file.Close() }
 // readLast returns the number in lastFile. It returns 0 if there is no such file, or if a crash has
 // damaged it.
 func readLast(dir vfs.Dir) (uint64, error) {
-	f, err := dir.Open(lastFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
+	text, err := readFile(dir, lastFile, lastSize)
 	if err != nil {
-		return 0, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, lastSize+1))
-	if err = errors.Join(err, f.Close()); err != nil {
 		return 0, err
 	}
 	var number uint64
@@ -68,4 +61,18 @@ func readLast(dir vfs.Dir) (uint64, error) {
 		return 0, nil
 	}
 	return number, nil
+}
+
+// readFile returns the content of a file of at most limit bytes, or nothing if there is no such
+// file. It returns limit+1 bytes of a longer file.
+func readFile(dir vfs.Dir, name string, limit int64) ([]byte, error) {
+	f, err := dir.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	return text, errors.Join(err, f.Close())
 }

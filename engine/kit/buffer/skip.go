@@ -3,8 +3,6 @@ package buffer
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -29,15 +27,8 @@ type decision struct {
 
 // readSkips returns the decisions in skipFile. It ignores a line that a crash has truncated.
 func readSkips(dir vfs.Dir) ([]decision, error) {
-	f, err := dir.Open(skipFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	text, err := readFile(dir, skipFile, maxSkipFile)
 	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSkipFile+1))
-	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
 	if len(text) > maxSkipFile {

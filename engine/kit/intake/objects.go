@@ -33,24 +33,17 @@ type seen struct{ turn, field int }
 // Set sets the fields of every record of b. It dead-letters each record that is not a JSON object.
 func (o *Objects) Set(b *stream.Batch) {
 	b.Split()
-	o.Begin()
-	for i := range b.Records {
-		from := len(b.Fields)
-		if err := o.Append(b, i); err != nil { // unexpected: the source has checked it
-			b.DeadLetter(i, err)
-			continue
-		}
-		b.SetFields(i, from)
-	}
+	o.Add(b)
+	b.Parsed()
 }
 
 // Add sets the fields of every record in b.Records, like Set, but does not mark the batch as
 // changed: sinks may still deliver the original text of its records.
 func (o *Objects) Add(b *stream.Batch) {
-	o.Begin()
+	o.begin()
 	for i := range b.Records {
 		from := len(b.Fields)
-		if err := o.Append(b, i); err != nil {
+		if err := o.parse(b, i); err != nil {
 			b.DeadLetter(i, err)
 			continue
 		}
@@ -59,8 +52,8 @@ func (o *Objects) Add(b *stream.Batch) {
 	}
 }
 
-// Begin prepares o for a new batch, which must not have fields.
-func (o *Objects) Begin() {
+// begin prepares o for a new batch, which must not have fields.
+func (o *Objects) begin() {
 	if o.names == nil {
 		o.names = make(map[string]uint32)
 	}
@@ -70,10 +63,10 @@ func (o *Objects) Begin() {
 	o.likely = o.likely[:0]
 }
 
-// Append parses record i of b and appends its members to b.Fields. If a key occurs several times,
-// the last value is used. If the record is not an object, Append appends no field and returns the
+// parse parses record i of b and appends its members to b.Fields. If a key occurs several times,
+// the last value is used. If the record is not an object, parse appends no field and returns the
 // reason, for use as a dead letter's reason.
-func (o *Objects) Append(b *stream.Batch, i int) error {
+func (o *Objects) parse(b *stream.Batch, i int) error {
 	o.turn++
 	from := len(b.Fields)
 	r := &b.Records[i]

@@ -32,13 +32,8 @@ func Delimiter(value string) byte {
 const MinMemory stream.Size = 8 << 20
 
 // CheckSizes returns an error if the options `max_record` and `memory` are not valid. It is for
-// sources that cut a stream into records.
-func CheckSizes(maxRecord, memory stream.Size) error {
-	return CheckSizesUnder("memory", maxRecord, memory)
-}
-
-// CheckSizesUnder is CheckSizes for a source that has another key for the memory limit.
-func CheckSizesUnder(key string, maxRecord, memory stream.Size) error {
+// sources that cut a stream into records. key is the key of the option `memory`.
+func CheckSizes(key string, maxRecord, memory stream.Size) error {
 	switch {
 	case memory < MinMemory:
 		return stream.OptionErrorf(key, "is %v, want %v or more", memory, MinMemory)

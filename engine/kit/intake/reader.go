@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -45,16 +46,10 @@ type settled struct {
 
 // covers reports whether all positions from from to to are settled.
 func (p *settled) covers(from, to int64) bool {
-	if to <= p.watermark {
-		return true
-	}
 	from = max(from, p.watermark)
-	for _, r := range p.above {
-		if r.From.Num <= from && to <= r.To.Num {
-			return true
-		}
-	}
-	return false
+	return to <= p.watermark || slices.ContainsFunc(p.above, func(r stream.Range) bool {
+		return r.From.Num <= from && to <= r.To.Num
+	})
 }
 
 // note replaces the progress by that of m, unless the watermark of m is lower: then m is older.
@@ -120,7 +115,7 @@ func (i *Intake) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 	if o.Known != nil {
 		for m := range o.Known {
 			switch {
-			case IsRequest(m.Part.ID):
+			case stream.IsRequest(m.Part.ID):
 				earlier.note(m)
 			case strings.HasPrefix(m.Part.ID, partitionPrefix) && m.Part.ID != i.part.ID:
 				r.gone = append(r.gone, m.Part.ID)
@@ -267,12 +262,7 @@ func (r *reader) isLast() bool {
 // in the bytes of all submissions, in the order in which they were read. If no route has read the
 // submission yet, next moves it from the queue to the log and assigns its place.
 func (i *Intake) next(at int64) *Submission {
-	n, _ := slices.BinarySearchFunc(i.log, at, func(s *Submission, at int64) int {
-		if s.to() <= at {
-			return -1
-		}
-		return 1
-	})
+	n := sort.Search(len(i.log), func(n int) bool { return i.log[n].to() > at })
 	if n < len(i.log) {
 		return i.log[n]
 	}
@@ -444,7 +434,7 @@ func (r *reader) Settled(marks []stream.Mark) {
 		switch id := marks[k].Part.ID; {
 		case id == i.part.ID:
 			r.progress.note(marks[k])
-		case IsRequest(id):
+		case stream.IsRequest(id):
 			r.progress.requests.note(marks[k])
 		}
 	}
@@ -519,10 +509,7 @@ func (i *Intake) release() {
 			kept = append(kept, s)
 			continue
 		}
-		i.gate.free(s.cost)
 		i.finish(s)
-		recycle(s.records.data)
-		s.records = Records{} // a waiter may keep s
 	}
 	clear(i.log[len(kept):])
 	i.log = kept

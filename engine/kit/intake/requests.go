@@ -19,9 +19,6 @@ const maxRequests = 128 << 10
 // printable ASCII without space, comma, semicolon, '@' and '"'. Call Identify before Submit.
 func (r *Reservation) Identify(id string) { r.request = stream.RequestPrefix + id }
 
-// IsRequest reports whether a partition id belongs to an identified request.
-func IsRequest(partitionID string) bool { return stream.IsRequest(partitionID) }
-
 // RequestName returns the partition name of a request that arrives at the time now. The name
 // contains this time in seconds.
 func RequestName(now time.Time) string { return "request of " + now.UTC().Format(time.RFC3339) }

@@ -201,8 +201,11 @@ func (s *Submission) Wait(ctx context.Context) error {
 	return s.err
 }
 
-// finish wakes the callers that wait for s. The caller holds i.mu.
+// finish frees the memory of s, and wakes the callers that wait for it. The caller holds i.mu.
 func (i *Intake) finish(s *Submission) {
+	i.gate.free(s.cost)
+	recycle(s.records.data)
+	s.records = Records{} // a waiter may keep s
 	if s.unwanted {
 		i.unwanted--
 	}

@@ -51,7 +51,6 @@ func (s *Submission) disown() (withdraw func()) {
 	}
 	if at := slices.Index(i.queue, s); at >= 0 {
 		i.queue = slices.Delete(i.queue, at, at+1)
-		i.gate.free(s.cost)
 		s.err = ErrWithdrawn
 		i.finish(s)
 		i.notify()
@@ -112,17 +111,14 @@ func (r *reader) Withdrawn(b *stream.Batch) {
 		}
 		at := sort.Search(len(i.log), func(n int) bool { return i.log[n].from >= s.from })
 		i.log = slices.Delete(i.log, at, at+1)
-		i.gate.free(s.cost)
 		i.finish(s)
-		recycle(s.records.data)
-		s.records = Records{}
 	}
 	i.notify()
 }
 
 // ReadsAgain implements stream.WithdrawingReader. It returns true only for identified requests,
 // which can be submitted again with the same positions.
-func (r *reader) ReadsAgain(partitionID string) bool { return IsRequest(partitionID) }
+func (r *reader) ReadsAgain(partitionID string) bool { return stream.IsRequest(partitionID) }
 
 // wholeIn returns the submissions in b if b consists of whole, unsettled submissions. Otherwise it
 // returns none. The caller holds i.mu.

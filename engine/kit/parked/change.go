@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 )
 
@@ -83,10 +84,8 @@ func (t *transaction) insert(r *Row, out *Added) error {
 	}
 	t.delta.Waiting += int64(r.Weight)
 	t.delta.Bytes += r.Bytes()
-	for i := range out.Hosts {
-		if out.Hosts[i].ID == host {
-			return nil // rows of one batch start at the same time
-		}
+	if slices.ContainsFunc(out.Hosts, func(h Host) bool { return h.ID == host }) {
+		return nil // rows of one batch start at the same time
 	}
 	out.Hosts = append(out.Hosts, Host{host, r.Host, time.UnixMilli(start)})
 	return nil
@@ -239,7 +238,7 @@ func (t *transaction) count(from, to State, weight int64) {
 	}
 	if to.Ended() {
 		t.delta.Waiting -= weight
-		*t.delta.state(to) += weight
+		*t.delta.fields()[to.String()] += weight // ended states have the names of their counts
 	}
 }
 

@@ -124,14 +124,14 @@ type statements struct {
 	total, insert, update, operation, entry, findHost, addHost, findPart, addPart, retried *sql.Stmt
 }
 
-func (p *statements) all() []struct {
+// statementList has places for prepared statements, with the SQL of each.
+type statementList []struct {
 	to  **sql.Stmt
 	sql string
-} {
-	return []struct {
-		to  **sql.Stmt
-		sql string
-	}{
+}
+
+func (p *statements) all() statementList {
+	return statementList{
 		{&p.total, "UPDATE totals SET n = n + ? WHERE name = ?"},
 		{
 			&p.insert,
@@ -156,8 +156,8 @@ func (p *statements) all() []struct {
 	}
 }
 
-func (p *statements) prepare(ctx context.Context, db *sql.DB) (err error) {
-	for _, s := range p.all() {
+func (l statementList) prepare(ctx context.Context, db *sql.DB) (err error) {
+	for _, s := range l {
 		if *s.to, err = db.PrepareContext(ctx, s.sql); err != nil {
 			return err
 		}
@@ -174,12 +174,11 @@ func (p *statements) within(ctx context.Context, tx *sql.Tx) *statements {
 	return &out
 }
 
-func (p *statements) close() error {
-	var errs []error
-	for _, s := range p.all() {
+func (l statementList) close() (err error) {
+	for _, s := range l {
 		if *s.to != nil {
-			errs = append(errs, (*s.to).Close())
+			err = errors.Join(err, (*s.to).Close())
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }

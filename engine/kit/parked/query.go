@@ -14,13 +14,10 @@ const columns = `d.id, p.name, d.num, d.keyset, d.sub, d.state, d.attempt, d.for
 
 const joined = " FROM deliveries d JOIN partitions p ON p.id = d.part JOIN hosts h ON h.id = d.host "
 
-func (s *Store) query(ctx context.Context, where string, args ...any) ([]*Delivery, error) {
-	return query(ctx, s.read, where, args...)
-}
-
 // querier is a connection or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 func query(
@@ -59,9 +56,8 @@ func deliveriesOf(
 		if d.Polled() {
 			o.Host, o.Accepted = d.Host, time.UnixMilli(accepted)
 		}
-		d.Row.Start, d.Progress.Start, d.Due = time.UnixMilli(start), time.UnixMilli(
-			start,
-		), time.UnixMilli(due)
+		d.Row.Start, d.Due = time.UnixMilli(start), time.UnixMilli(due)
+		d.Progress.Start = d.Row.Start
 		if ended > 0 {
 			d.Ended = time.UnixMilli(ended)
 		}
@@ -81,25 +77,11 @@ type readStatements struct{ due, next, retried *sql.Stmt }
 const dueQuery = "SELECT " + columns + joined +
 	"WHERE d.host = ? AND d.state = 0 AND d.due <= ? ORDER BY d.due"
 
-func (r *readStatements) prepare(ctx context.Context, db *sql.DB) (err error) {
-	if r.due, err = db.PrepareContext(ctx, dueQuery); err != nil {
-		return err
+func (r *readStatements) all() statementList {
+	return statementList{
+		{&r.due, dueQuery}, {&r.retried, retriedQuery},
+		{&r.next, "SELECT min(due) FROM deliveries WHERE host = ? AND state = 0 AND due > ?"},
 	}
-	if r.retried, err = db.PrepareContext(ctx, retriedQuery); err != nil {
-		return err
-	}
-	const next = "SELECT min(due) FROM deliveries WHERE host = ? AND state = 0 AND due > ?"
-	r.next, err = db.PrepareContext(ctx, next)
-	return err
-}
-
-func (r *readStatements) close() (err error) {
-	for _, s := range []*sql.Stmt{r.due, r.next, r.retried} {
-		if s != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}
-	return err
 }
 
 // Due returns at most limit waiting deliveries of a host that are due at now, the earliest first.
@@ -229,7 +211,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]*Delivery, error) {
 		f.Limit = 100
 	}
 	args = append(args, min(f.Limit, MaxPage))
-	return s.query(ctx, "WHERE "+strings.Join(where, " AND ")+" ORDER BY d.id LIMIT ?", args...)
+	return query(ctx, s.read, "WHERE "+strings.Join(where, " AND ")+" ORDER BY d.id LIMIT ?", args...)
 }
 
 // History returns the entries of a delivery's history, the oldest first.
@@ -245,11 +227,11 @@ func (s *Store) History(ctx context.Context, id int64) (out []Entry, err error) 
 	defer rows.Close()
 	for rows.Next() {
 		var e Entry
-		var at int64
-		if err := rows.Scan(&at, &e.Event, &e.Millis, &e.Status, &e.Detail, &e.Body); err != nil {
+		var at, took int64
+		if err := rows.Scan(&at, &e.Event, &took, &e.Status, &e.Detail, &e.Body); err != nil {
 			return nil, err
 		}
-		e.At, e.Took = time.UnixMilli(at).UTC(), time.Duration(e.Millis)*time.Millisecond
+		e.At, e.Took = time.UnixMilli(at).UTC(), time.Duration(took)*time.Millisecond
 		out = append(out, e)
 	}
 	return out, rows.Err()

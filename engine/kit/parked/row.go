@@ -42,11 +42,8 @@ const rowOverhead = 256
 
 // Bytes returns the number of bytes by which the row counts against the size limit of the store.
 func (r *Row) Bytes() int64 {
-	return int64(
-		rowOverhead + 8*len(r.Waits) + len(r.Key) + len(r.URL) + len(r.Header) + len(
-			r.Signer,
-		) + len(r.File) + len(r.Body) + len(r.Record),
-	)
+	return int64(rowOverhead + 8*len(r.Waits) + len(r.Key) + len(r.URL) + len(r.Header) +
+		len(r.Signer) + len(r.File) + len(r.Body) + len(r.Record))
 }
 
 // Delivery is a parked row with its progress.
@@ -117,13 +114,12 @@ func (d *Delivery) RecordID() string {
 // Entry is one entry of a delivery's history: an attempt, a poll, a skipped attempt, or an
 // operator's action.
 type Entry struct {
-	At     time.Time     `json:"at"`
-	Event  string        `json:"event"`
-	Took   time.Duration `json:"-"`
-	Millis int64         `json:"milliseconds,omitempty"`
-	Status int           `json:"status,omitempty"` // of the response; 0 if there was none
-	Detail string        `json:"detail,omitempty"` // error, or the reason why nothing was sent
-	Body   string        `json:"body,omitempty"`   // beginning of the response's body
+	At     time.Time
+	Event  string
+	Took   time.Duration
+	Status int    // of the response; 0 if there was none
+	Detail string // error, or the reason why nothing was sent
+	Body   string // beginning of the response's body
 }
 
 // Change is one step of a delivery: its new progress, and the entries for its history.
@@ -137,11 +133,11 @@ type Change struct {
 // size. All others count source records: a delivery counts as many times as it has source records
 // (see [Row].Weight). Only Waiting, Exhausted and Bytes can decrease. Pruning reduces only Bytes.
 type Totals struct {
-	Waiting   int64 `json:"parked"`
-	Exhausted int64 `json:"exhausted"` // also counted in Waiting
-	Done      int64 `json:"done"`
-	Dead      int64 `json:"dead"`
-	Cancelled int64 `json:"cancelled"`
-	Repeated  int64 `json:"repeated"` // rows that were already parked
-	Bytes     int64 `json:"bytes"`    // of all rows, ended ones included
+	Waiting   int64
+	Exhausted int64 // also counted in Waiting
+	Done      int64
+	Dead      int64
+	Cancelled int64
+	Repeated  int64 // rows that were already parked
+	Bytes     int64 // of all rows, ended ones included
 }

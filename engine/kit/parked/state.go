@@ -4,6 +4,7 @@ package parked
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,10 +33,8 @@ func (s State) String() string {
 
 // ParseState returns the state of a name.
 func ParseState(name string) (State, error) {
-	for i, n := range stateNames {
-		if n == name {
-			return State(i), nil
-		}
+	if i := slices.Index(stateNames[:], name); i >= 0 {
+		return State(i), nil
 	}
 	return 0, fmt.Errorf("%q is not a state; the states are %v", name, stateNames)
 }

@@ -158,10 +158,10 @@ func (s *Store) prepare(ctx context.Context) error {
 	if stopped != nil {
 		return cmp.Or(err, stopped)
 	}
-	if err := s.stmt.prepare(ctx, s.write); err != nil {
+	if err := s.stmt.all().prepare(ctx, s.write); err != nil {
 		return err
 	}
-	if err := s.reads.prepare(ctx, s.read); err != nil {
+	if err := s.reads.all().prepare(ctx, s.read); err != nil {
 		return err
 	}
 	s.totals, err = s.Totals(ctx)
@@ -184,9 +184,7 @@ var whileBusy = retry.Options{
 
 // upgrade upgrades an empty or older file to the current version.
 func (s *Store) upgrade(ctx context.Context) error {
-	versionOf := func(from interface {
-		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	}) (found int, err error) {
+	versionOf := func(from querier) (found int, err error) {
 		err = from.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found)
 		if err == nil && found > version {
 			err = fmt.Errorf(
@@ -218,7 +216,7 @@ func (s *Store) upgrade(ctx context.Context) error {
 
 // Close closes the file. No other method may be running. It may be called twice.
 func (s *Store) Close() error {
-	return errors.Join(s.stmt.close(), s.reads.close(), s.write.Close(), s.read.Close())
+	return errors.Join(s.stmt.all().close(), s.reads.all().close(), s.write.Close(), s.read.Close())
 }
 
 // Path returns the path of the file.
@@ -289,19 +287,6 @@ func (t *Totals) add(o Totals) {
 	for name, n := range t.fields() {
 		*n += *from[name]
 	}
-}
-
-// state returns a pointer to the count in t of the deliveries in state s.
-func (t *Totals) state(s State) *int64 {
-	switch s {
-	case Done:
-		return &t.Done
-	case Dead:
-		return &t.Dead
-	case Cancelled:
-		return &t.Cancelled
-	}
-	return &t.Waiting
 }
 
 // DataVersion returns a number that changes whenever another process has changed the file.

@@ -54,7 +54,7 @@ func (o *SocketOptions) Check(maxRecord stream.Size) error {
 	}
 	return errors.Join(
 		listen.CheckSocket(o.Network, o.Listen, &o.TLS, o.Insecure),
-		intake.CheckSizes(maxRecord, o.Memory), listen.CheckConnections(o.Connections),
+		intake.CheckSizes("memory", maxRecord, o.Memory), listen.CheckConnections(o.Connections),
 		buffer.Check(o.Ack, o.Buffer, maxRecord),
 	)
 }

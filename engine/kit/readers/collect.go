@@ -1,7 +1,8 @@
 // Package readers has the common parts of readers ([stream.Reader]) that wait for data. [Collect]
 // fills a batch until it is complete. [Cursor] is a position, with the settled ranges after it:
 // those with records that are delivered, dead-lettered or dropped. [Cuts] are the ends of earlier
-// batches. A restarted route ends its batches at the same positions again.
+// batches. A restarted route ends its batches at the same positions again. [AppendRecord] and
+// [ExtendSpan] fill a batch with records of one partition.
 package readers
 
 import (

@@ -96,3 +96,16 @@ func (g *Groups) Outcome(prefix string) error {
 	}
 	return split
 }
+
+// Count updates the counters of a sink after a delivery with the outcome err: records_sent and
+// bytes_sent by the size of the batch, or records_refused.
+func Count(h stream.Host, err error, records int, bytes int64) {
+	if err == nil {
+		h.Count("records_sent", int64(records))
+		h.Count("bytes_sent", bytes)
+	} else if split, ok := err.(*stream.Split); ok {
+		for _, piece := range split.Refused {
+			h.Count("records_refused", int64(piece.Value.Kept()))
+		}
+	}
+}
