@@ -136,8 +136,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	}
 	l.est.inTime()
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
-	// While an experiment pauses half of the lanes (see group), round trips are not typical. So do
-	// not adjust the windows then.
+	// While an experiment pauses lanes (see group), round trips are not typical: keep the windows.
 	if t.group.phase <= wholePhase && (first || !a.raised) {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
