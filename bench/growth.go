@@ -255,7 +255,7 @@ func growRecord(e *env, n int64) (float64, error) {
 	config := `state: ./state
 pipelines:
   bench:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms, max_record: 16MiB } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms, max_record: 16MiB } }
     sink: { file: { path: ./out.log, format: raw, fsync: interval } }
 `
 	j, err := e.job(in, config)

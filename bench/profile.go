@@ -152,7 +152,7 @@ func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver,
 		return err
 	}
 	j, err := e.job(load.Input{}, head+strings.Replace(text, "finished: keep",
-		"finished: delete, settle: 10ms", 1))
+		"finished: delete, quiet_period: 10ms", 1))
 	if err != nil {
 		return err
 	}

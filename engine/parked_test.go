@@ -68,7 +68,7 @@ func TestGatePark(t *testing.T) {
 state: %q
 pipelines:
   paid:
-    source: {spool_dir: {path: %q, settle: 1ms}}
+    source: {spool_dir: {path: %q, quiet_period: 1ms}}
     batch: {records: 1}
     sink:
       http:

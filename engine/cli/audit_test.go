@@ -17,7 +17,7 @@ import (
 // read.
 const auditConfig = `state: ./state
 pipelines:
-  rows: {source: {spool_dir: {path: spool, settle: 1ms}}, sink: {sqlite: {path: rows.db, table: t}},
+  rows: {source: {spool_dir: {path: spool, quiet_period: 1ms}}, sink: {sqlite: {path: rows.db, table: t}},
     processors: [{parse: {format: json}}, {where: 'n != 7'}]}
   lines: {source: {tail: {include: [./logs/*]}}, sink: {file: {path: lines.out, format: raw}}}
   copies:

@@ -96,7 +96,7 @@ func partitionIDs(t *testing.T) map[string]string {
 // again. The test also runs with letters of records that a first replay has refused again.
 func TestCheckpointResetOfReusedName(t *testing.T) {
 	for _, refusedAgain := range []bool{false, true} {
-		run := twoBadRecords(t, `spool_dir: { path: ., include: ["*.log"], settle: 1ms }`)
+		run := twoBadRecords(t, `spool_dir: { path: ., include: ["*.log"], quiet_period: 1ms }`)
 		run("run", "--once", "bad.yaml")
 		all := 2
 		if refusedAgain {

@@ -147,7 +147,7 @@ func (d *play) write(dir string) (config string, err error) {
 	config = filepath.Join(dir, "penstock.yaml")
 	return config, os.WriteFile(config, fmt.Appendf(nil, `pipelines:
   demo:
-    source: { spool_dir: { path: ./spool, settle: 1ms } }
+    source: { spool_dir: { path: ./spool, quiet_period: 1ms } }
     sink: { http: { endpoints: [%q, %q], body: raw } }
     batch: { records: 20 }
 `, d.fast.URL(), d.slow.URL()), 0o600)

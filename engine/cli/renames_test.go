@@ -20,12 +20,13 @@ func TestRenames(t *testing.T) {
 		table  = "clickhouse: {table: a}"
 	)
 	http := func(body, options string) string {
-		return "sink: {http: {endpoints: ['http://a'], body: " + body + ", " + options + "}}"
+		return source + "sink: {http: {endpoints: ['http://a'], body: " + body + ", " + options + "}}"
 	}
 	uses := map[string]string{
-		"retry.policy":      "sink: drop, retry: {policy: fixed delay=1s}",
-		"flow.limit":        "sink: drop, flow: {limit: {rate: 1/s}}",
-		"flow.worker_limit": "sink: drop, flow: {worker_limit: {rate: 1/s}}",
+		"settle":            "source: {spool_dir: {path: in, settle: 2s}}, sink: drop",
+		"retry.policy":      source + "sink: drop, retry: {policy: fixed delay=1s}",
+		"flow.limit":        source + "sink: drop, flow: {limit: {rate: 1/s}}",
+		"flow.worker_limit": source + "sink: drop, flow: {worker_limit: {rate: 1/s}}",
 		"http: {body: elasticsearch_bulk, elasticsearch: {...}}": http("elasticsearch_bulk", index),
 		"http: {body: loki, loki: {...}}":                        http("loki", loki),
 		"http: {body: clickhouse, clickhouse: {...}}":            http("clickhouse", table),
@@ -41,7 +42,7 @@ func TestRenames(t *testing.T) {
 			continue
 		}
 		file := filepath.Join(t.TempDir(), "penstock.yaml")
-		text := "pipelines: {a: {" + source + uses[former] + "}}"
+		text := "pipelines: {a: {" + uses[former] + "}}"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

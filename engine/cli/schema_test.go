@@ -134,7 +134,7 @@ func TestSchemaTakesAndRefuses(t *testing.T) {
 		takes  bool
 	}{
 		{`{source: {spool_dir: {path: x}}, sink: drop}`, true},
-		{`{source: {spool_dir: {path: x, settle: "${S}", recursive: "${R:-true}"}}, sink: {drop: }}`, true},
+		{`{source: {spool_dir: {path: x, quiet_period: "${S}", recursive: "${R:-true}"}}, sink: {drop: }}`, true},
 		{`{source: {spool_dir: {path: x}}, sink: drop, processors: [{where: a > 1}, {where: {expr: a > 1, on_error: drop}}]}`, true},
 		{`{source: {spool_dir: {path: x}}, sink: drop, processors: [{set: {a: 1, b: true, c: "x"}}, {drop: [a]}, {rename: {b: c}}]}`, true},
 		{`{source: {spool_dir: {path: x}}, routes: {a: {sink: drop}}, }`, true},
@@ -146,7 +146,7 @@ func TestSchemaTakesAndRefuses(t *testing.T) {
 		{`{source: {spool_dir: {path: x}}, sink: drop, routes: {a: {sink: drop}}}`, false},
 		{`{source: {spool_dir: {path: x, pth: y}}, sink: drop}`, false},
 		{`{source: {spool_dir: {path: x, finished: sometimes}}, sink: drop}`, false},
-		{`{source: {spool_dir: {path: x, settle: 5 parsecs}}, sink: drop}`, false},
+		{`{source: {spool_dir: {path: x, quiet_period: 5 parsecs}}, sink: drop}`, false},
 		{`{source: {spool_dir: {path: x}}, sink: {drop: {}, file: {path: y}}}`, false},
 		{`{source: {spool_dir: {path: x}}, sink: drop, processors: {where: a}}`, false},
 		{`{source: {spool_dir: {path: x}}, sink: drop, processors: [{parse: {format: xml}}]}`, false},

@@ -267,7 +267,7 @@ func secretPaths(t reflect.Type, prefix string) (paths []string) {
 
 // configOf returns a config with the component in it.
 func configOf(role stream.Role, name, options string) string {
-	source, sink := "spool_dir: {path: spool, settle: 10ms}", "drop: {}"
+	source, sink := "spool_dir: {path: spool, quiet_period: 10ms}", "drop: {}"
 	if role == stream.SourceRole {
 		source = name + ": {" + options + "}"
 	} else {

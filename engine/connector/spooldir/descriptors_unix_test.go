@@ -33,7 +33,7 @@ func TestOpenFilesBeyondTheProcessLimit(t *testing.T) {
 	}()
 	const text = "open_files=64 process_limit=100 used=50"
 	w := newFixture(t, t.TempDir(), connectortest.FS(), func(o *spooldir.Options) {
-		o.Settle, o.Finished = time.Millisecond, "keep"
+		o.QuietPeriod, o.Finished = time.Millisecond, "keep"
 	})
 	w.host.SetRoutes("main", "second", "third")
 	var want []string

@@ -1,6 +1,7 @@
 package spooldir
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -20,17 +21,23 @@ const (
 	finishedKeep   = "keep"
 )
 
+// quietPeriod is the default of the option quiet_period.
+const quietPeriod = time.Second
+
 // Options are the options of the source.
 type Options struct {
-	Path      string        `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
-	Include   []string      `yaml:"include" doc:"globs of the files to read, by name; with a slash: by path beneath the directory"`
-	Exclude   []string      `yaml:"exclude" doc:"globs of files to skip; names with a leading dot are always skipped"`
-	Recursive bool          `yaml:"recursive" doc:"read subdirectories, too"`
-	Order     string        `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
-	Finished  string        `yaml:"finished" enum:"rename,delete,move,keep" doc:"action on a delivered file"`
-	Suffix    string        `yaml:"suffix" doc:"suffix of renamed files (.done, or .done.1 if that name is taken); they are never read"`
-	MoveTo    string        `yaml:"move_to" path:"true" doc:"directory for finished files, on the same file system"`
-	Settle    time.Duration `yaml:"settle" doc:"time without changes after which a file counts as complete"`
+	Path      string   `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
+	Include   []string `yaml:"include" doc:"globs of the files to read, by name; with a slash: by path beneath the directory"`
+	Exclude   []string `yaml:"exclude" doc:"globs of files to skip; names with a leading dot are always skipped"`
+	Recursive bool     `yaml:"recursive" doc:"read subdirectories, too"`
+	Order     string   `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
+	Finished  string   `yaml:"finished" enum:"rename,delete,move,keep" doc:"action on a delivered file"`
+	Suffix    string   `yaml:"suffix" doc:"suffix of renamed files (.done, or .done.1 if that name is taken); they are never read"`
+	MoveTo    string   `yaml:"move_to" path:"true" doc:"directory for finished files, on the same file system"`
+
+	QuietPeriod time.Duration `yaml:"quiet_period" doc:"time without changes after which a file counts as complete"`
+	Settle      time.Duration `yaml:"settle" doc:"former name of quiet_period"` // 0: not given
+
 	follow.Reading
 	follow.Polling
 
@@ -50,7 +57,7 @@ func Source() stream.Component {
 		Options: func() any {
 			return &Options{
 				Include: []string{"*"}, Exclude: []string{"*.tmp", "*.part", "*~"},
-				Order: "oldest", Finished: finishedRename, Suffix: ".done", Settle: time.Second,
+				Order: "oldest", Finished: finishedRename, Suffix: ".done", QuietPeriod: quietPeriod,
 				Reading: follow.DefaultReading(), Polling: follow.DefaultPolling(), Identity: "auto",
 				Watch: time.Hour, OpenFiles: 64, Forget: time.Hour,
 			}
@@ -59,6 +66,17 @@ func Source() stream.Component {
 			return newSource(*options.(*Options), h)
 		},
 	}
+}
+
+// quietPeriod returns the option quiet_period, which may be given under its former name.
+func (o *Options) quietPeriod() time.Duration { return cmp.Or(o.Settle, o.QuietPeriod) }
+
+// Notices implements stream.Noticer. It points out the former name of quiet_period.
+func (o *Options) Notices() []error {
+	if o.Settle == 0 {
+		return nil
+	}
+	return []error{stream.OptionErrorf("settle", "is the former name of quiet_period")}
 }
 
 // ReadsFile implements stream.FileReader.
@@ -92,9 +110,12 @@ func (o *Options) Validate() error {
 	case len(o.Include) == 0:
 		return stream.OptionErrorf("include",
 			`is empty, so that nothing would be read; leave it out or write ["*"]`)
-	case o.Settle <= 0:
-		return stream.OptionErrorf("settle", "is %v, want more than 0: a file that is still "+
-			"written cannot be told from a finished one without", o.Settle)
+	case o.Settle != 0 && o.QuietPeriod != quietPeriod:
+		return stream.OptionErrorf("settle", "is the former name of quiet_period, and both are "+
+			"given; remove one of them")
+	case o.quietPeriod() <= 0:
+		return stream.OptionErrorf("quiet_period", "is %v, want more than 0: a file that is still "+
+			"written cannot be told from a finished one without", o.quietPeriod())
 	case o.Watch < 0:
 		return stream.OptionErrorf("watch", "is %v, want 0 or more", o.Watch)
 	case o.Forget < 0:

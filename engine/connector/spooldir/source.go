@@ -61,7 +61,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 		names: names{include: o.Include, exclude: o.Exclude, suffix: o.Suffix},
 	}
 	to := follow.Options{
-		ByName: o.Order == "name", Settle: o.Settle, PollMin: o.PollMin, PollMax: o.PollMax, Watch: o.Watch,
+		ByName: o.Order == "name", Settle: o.quietPeriod(), PollMin: o.PollMin, PollMax: o.PollMax, Watch: o.Watch,
 		OpenFiles: o.OpenFiles, Keep: o.Finished == finishedKeep, Forget: o.Forget,
 		Identity: follow.Identities[o.Identity],
 	}

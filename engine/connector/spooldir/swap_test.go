@@ -123,7 +123,7 @@ func nameTaken(t *testing.T, dir, finished string, nth, swaps int) (none bool) {
 		want = append(want, "a.log: "+text)
 	}
 	w := newFixture(t, dir, files, func(o *spooldir.Options) {
-		o.Finished, o.Settle = finished,
+		o.Finished, o.QuietPeriod = finished,
 			time.Second
 	})
 	put(t, dir, "a.log", "0\n")
@@ -188,7 +188,7 @@ func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
 		}
 	}
 	w := newFixture(t, dir, files, func(o *spooldir.Options) {
-		o.Finished, o.Settle = finished,
+		o.Finished, o.QuietPeriod = finished,
 			time.Second
 	})
 	path := put(t, dir, "a.log", "one\n")

@@ -75,7 +75,7 @@ func TestCreditOfChild(t *testing.T) {
 state: ./state
 pipelines:
   credit:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }
     sink: { exec: { command: [python3, worker.py, "%d"], protocol: ndjson, workers: 2, in_flight: 200, env: [PATH, HOME] } }
     batch: { records: 10 }
     flow: { window: credit }

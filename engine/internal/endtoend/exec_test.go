@@ -130,7 +130,7 @@ func TestBoltCountsWords(t *testing.T) {
 state: ./state
 pipelines:
   words:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }
     processors: [{ exec: { command: [python3, words.py], protocol: storm, fields: [word, count], env: [PATH, HOME] } }]
     sink: { file: { path: ./words.ndjson, format: ndjson } }
     batch: { bytes: 32KiB }
@@ -187,7 +187,7 @@ func TestWorkersKilled(t *testing.T) {
 state: ./state
 pipelines:
   kill:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }
     sink: { exec: { command: [sh, worker.sh], workers: 3, %s } }
     batch: { records: 50 }
     retry: { base: 10ms }
@@ -259,7 +259,7 @@ func TestPoisonKillsChildren(t *testing.T) {
 			res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state
 pipelines:
-  poison: { source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }, %s, batch: { records: 100 }, retry: { base: 10ms } }
+  poison: { source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }, %s, batch: { records: 100 }, retry: { base: 10ms } }
 `, c.config))).Pipelines[0]
 			if res.Dead != 2 || res.Delivered != records-2 {
 				t.Errorf("%+v, want 2 dead letters and the rest delivered", res)

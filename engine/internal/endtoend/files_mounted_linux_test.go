@@ -26,7 +26,7 @@ pipelines:
     source: { tail: { include: ["%[1]s/logs/*.log*"], copy_wait: 100ms } }
     sink: { sqlite: { path: ./logs.db, table: lines } }
   spool:
-    source: { spool_dir: { path: %[1]s/spool, finished: keep, settle: 1ms } }
+    source: { spool_dir: { path: %[1]s/spool, finished: keep, quiet_period: 1ms } }
     sink: { sqlite: { path: ./spool.db, table: lines } }
 `, disk.at))
 	want := map[string][]string{}

@@ -31,7 +31,7 @@ func TestFraming(t *testing.T) {
 			[]string{`{"a": 1}`, `{"b": [2]}`}},
 	} {
 		for _, source := range []string{
-			"spool_dir: { path: ./in, finished: keep, settle: 10ms, framing: %s }",
+			"spool_dir: { path: ./in, finished: keep, quiet_period: 10ms, framing: %s }",
 			`tail: { include: ["./in/*.log"], framing: %s }`,
 		} {
 			name, _, _ := strings.Cut(source, ":")

@@ -21,7 +21,7 @@ func TestGuardAndInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, source := range []string{"spool_dir: { path: ./in, settle: 10ms, finished: keep }",
+	for _, source := range []string{"spool_dir: { path: ./in, quiet_period: 10ms, finished: keep }",
 		`tail: { include: ["./in/*.log"] }`} {
 		dir := t.TempDir()
 		address := connectortest.FreeAddress(t)

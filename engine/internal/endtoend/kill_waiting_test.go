@@ -258,7 +258,7 @@ func waitingConfig(t *testing.T, dir, url string, wait time.Duration, rate int) 
 state: ./state
 pipelines:
   kill:
-    source: { spool_dir: { path: ./in, include: ["*.log"], finished: keep, settle: 1ms } }
+    source: { spool_dir: { path: ./in, include: ["*.log"], finished: keep, quiet_period: 1ms } }
     sink: { http: { endpoints: [%q], body: raw } }
     batch: { records: 1, linger: 0s }
     retry: { backoff: fixed, base: %v }

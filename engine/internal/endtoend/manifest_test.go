@@ -54,7 +54,7 @@ func TestManifest(t *testing.T) {
 	config := write(t, filepath.Join(dir, "penstock.yaml"), `
 pipelines:
   m:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 1ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 1ms } }
     routes:
       one: { sink: drop, batch: { bytes: 4KiB } }
       two: { sink: { file: { path: ./out.log, format: raw } } }
@@ -136,7 +136,7 @@ func TestManifestHash(t *testing.T) {
 			config := write(t, filepath.Join(dir, "penstock.yaml"), `
 pipelines:
   m:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 1ms, `+c.options+` } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 1ms, `+c.options+` } }
     sink: drop
 `)
 			want := ""
@@ -245,7 +245,7 @@ func TestManifestOfParked(t *testing.T) {
 	config := write(t, filepath.Join(dir, "penstock.yaml"), `
 pipelines:
   m:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 1ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 1ms } }
     processors: [ { parse: { format: json } } ]
     sink:
       http:

@@ -24,7 +24,7 @@ func TestOutputRotated(t *testing.T) {
 state: ./state
 pipelines:
   rotated:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 1ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 1ms } }
     sink: { file: { path: ./out.log, format: raw } }
 `)
 		write(t, filepath.Join(dir, "spool", "first.log"), "first\n")
@@ -90,7 +90,7 @@ func TestOutputAccepted(t *testing.T) {
 state: ./state
 pipelines:
   accepted:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 1ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 1ms } }
     sink: { file: { path: ./out.log, format: raw } }
 `)
 	write(t, filepath.Join(dir, "spool", "a.log"), "a\n")

@@ -67,7 +67,7 @@ func rawToFile(finished, batch string) string {
 state: ./state
 pipelines:
   real:
-    source: { spool_dir: { path: ./spool, include: ["*.log"], finished: %s, settle: 50ms } }
+    source: { spool_dir: { path: ./spool, include: ["*.log"], finished: %s, quiet_period: 50ms } }
     sink: { file: { path: ./out.log, format: raw } }
     batch: { bytes: %s }
 `, finished, batch)

@@ -55,7 +55,7 @@ func realTable(t *testing.T, sink string, open func(dir string) *sql.DB) {
 state: ./state
 pipelines:
   real:
-    source: { spool_dir: { path: ./spool, settle: 50ms } }
+    source: { spool_dir: { path: ./spool, quiet_period: 50ms } }
     processors: [ { parse: { format: combined } } ]
     sink: { %s }
     batch: { records: 700 }

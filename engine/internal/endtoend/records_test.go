@@ -174,8 +174,8 @@ func TestJSONArrivesUnchanged(t *testing.T) {
 	want := strings.ReplaceAll(in.String(), `"deep":,`, ``)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "in.json"), want)
-	config := strings.Replace(records("parse: {format: json}"), "settle: 50ms",
-		"settle: 50ms, max_record: 16MiB", 1)
+	config := strings.Replace(records("parse: {format: json}"), "quiet_period: 50ms",
+		"quiet_period: 50ms, max_record: 16MiB", 1)
 	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), config))
 	if p := res.Pipelines[0]; p.Dead != 0 || p.Delivered != 301 {
 		t.Errorf("%+v", p)
@@ -272,7 +272,7 @@ func records(processors ...string) string {
 state: ./state
 pipelines:
   records:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 50ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 50ms } }
     processors:
 ` + items + `
     sink: { file: { path: ./out.ndjson } }

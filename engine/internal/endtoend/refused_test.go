@@ -56,7 +56,7 @@ func TestEveryRecordRefused(t *testing.T) {
 state: ./state
 pipelines:
   refused:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }
     sink: { %s }
 `, sink(t, dir)))
 			for n, records := range []int{1, 6, 1500, 6, 1500, 1500} {

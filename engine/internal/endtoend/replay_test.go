@@ -100,7 +100,7 @@ func TestReplay(t *testing.T) {
 	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 pipelines:
   picky:
-    source: { spool_dir: { path: ./spool, settle: 1ms } }
+    source: { spool_dir: { path: ./spool, quiet_period: 1ms } }
     sink: { http: { endpoints: [%q], body: raw } }
     batch: { bytes: 512B }
     checkpoint: { replay: 2KiB, sync: 20ms }

@@ -82,7 +82,7 @@ func spoolJob(t *testing.T, dir, sink, more string) string {
 state: ./state
 pipelines:
   job:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }
     sink: { %s }
 %s`, sink, more))
 }
@@ -191,7 +191,7 @@ func TestHangup(t *testing.T) {
 state: ./state
 pipelines:
   job:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }
     routes:
 `+routes)
 	}

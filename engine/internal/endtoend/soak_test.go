@@ -193,7 +193,7 @@ pipelines:
     source: { %[2]s }
     routes:%[6]s%[7]s
 `, `tail: { include: ["./logs/*.log*"], exclude: [".*"], gone_wait: 5s, copy_wait: 3s, poll_max: 250ms }`,
-		`spool_dir: { path: ./spool, include: ["*.log"], settle: 300ms, poll_max: 250ms }`,
+		`spool_dir: { path: ./spool, include: ["*.log"], quiet_period: 300ms, poll_max: 250ms }`,
 		soakInsert("logs"), routes["logs"], routes["alone"], soakInsert("spool"), routes["spool"]))
 	for who := range soakTailers + soakSpoolers {
 		w := &soakWriter{index: who, dir: filepath.Join(dir, "logs"),

@@ -27,7 +27,7 @@ func BenchmarkRecords(b *testing.B) {
 state: ./state
 pipelines:
   speed:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 50ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 50ms } }
     processors: [ { parse: { format: combined } } ]
     sink: { drop: { encode: %s } }
 `, encode))

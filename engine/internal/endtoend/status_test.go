@@ -137,7 +137,7 @@ func TestStatusOfAProcess(t *testing.T) {
 admin: %s
 pipelines:
   access:
-    source: { spool_dir: { path: ./spool, settle: 1ms } }
+    source: { spool_dir: { path: ./spool, quiet_period: 1ms } }
     sink: { http: { endpoints: ["%s/a", "%s/b"], bearer: s3cr3t-token } }
     batch: { records: 10, linger: 10ms }
     retry: { base: 10ms, max: 100ms }

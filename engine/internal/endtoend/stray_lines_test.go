@@ -36,7 +36,7 @@ func TestStrayLines(t *testing.T) {
 state: ./state
 pipelines:
   stray:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }
     processors: [{ exec: { command: [sh, -c, %q], protocol: lines, env: [PATH] } }]
     sink: { file: { path: ./out.txt, format: raw } }
     batch: { records: 500 }

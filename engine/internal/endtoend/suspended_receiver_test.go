@@ -89,7 +89,7 @@ func senderConfig(t *testing.T, a, b *sharedNode) string {
 state: ./state
 pipelines:
   send:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }
     sink: { http: { endpoints: [%q, %q], body: raw } }
     retry: { base: 20ms, max: 1s }
     flow: { timeout: 5s } # the first process is suspended before

@@ -57,7 +57,7 @@ func TestWrongTokenHeals(t *testing.T) {
 state: ./state
 pipelines:
   heals:
-    source: { spool_dir: { path: ./spool, settle: 50ms } }
+    source: { spool_dir: { path: ./spool, quiet_period: 50ms } }
     routes:
       local: { sink: { file: { path: ./local.log, format: raw } } }
       remote:

@@ -68,11 +68,11 @@ state: ./state
 admin: %s
 pipelines:
   words:
-    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./spool, finished: keep, quiet_period: 10ms } }
     processors: [{ exec: { command: [python3, words.py], protocol: storm, fields: [word, count], env: [PATH, HOME] } }]
     sink: { exec: { command: [python3, take.py], protocol: ndjson, workers: 2, env: [PATH, HOME] } }
   late:
-    source: { spool_dir: { path: ./missing, finished: keep, settle: 10ms } }
+    source: { spool_dir: { path: ./missing, finished: keep, quiet_period: 10ms } }
     sink: { drop: {} }
 `, address))
 	start(t, "run", config)

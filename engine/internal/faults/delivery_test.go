@@ -29,7 +29,7 @@ func inFiles(folder string) func(r *rig, lines []string) {
 }
 
 var (
-	spoolSource = source{"spool", `spool_dir: { path: ./in, finished: keep, settle: 10ms }`,
+	spoolSource = source{"spool", `spool_dir: { path: ./in, finished: keep, quiet_period: 10ms }`,
 		inFiles("in")}
 	tailSource  = source{"tail", `tail: { include: ["./in/*.log"] }`, inFiles("in")}
 	tableSource = source{"table", `table: { sqlite: ./in.db, table: lines, poll: 50ms }`,

@@ -29,7 +29,7 @@ func crashConfig(t *testing.T, fsync, finished string) *config.Config {
 state: /job/state
 pipelines:
   crash:
-    source: { spool_dir: { path: /job/spool, finished: %s, settle: 1ms } }
+    source: { spool_dir: { path: /job/spool, finished: %s, quiet_period: 1ms } }
     sink: { file: { path: /job/out/all.log, format: raw, fsync: %s } }
     batch: { bytes: 256B, linger: 0s }
     checkpoint: { replay: 1KiB, sync: 1ms }
