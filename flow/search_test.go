@@ -29,12 +29,12 @@ type beginning struct {
 
 // stateAt returns the state at p. It replays the moves that lead there, since a machine cannot be
 // copied.
-func stateAt(batches int, twins bool, p *place) *searched {
+func stateAt(batches int, hedges bool, p *place) *searched {
 	var way []move
 	for ; p.parent != nil; p = p.parent {
 		way = append(way, p.v)
 	}
-	s := &searched{batches: batches, twins: twins, taken: make([]bool, batches),
+	s := &searched{batches: batches, hedges: hedges, taken: make([]bool, batches),
 		known: len(way) > 0}
 	if p.began != nil {
 		s.mark, s.above, s.taken, s.crashed = p.began.mark, p.began.above,
@@ -79,7 +79,7 @@ type tally struct {
 // (most). From each new state it makes one random move, drawn with seed. It tries the other moves
 // of the state later, in random order. So if it cannot visit all states, it visits some near the
 // beginning of a run and some near its end.
-func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tally) {
+func search(t *testing.T, batches int, hedges bool, most int, seed uint64) (n tally) {
 	seen := make(map[string]struct{}, most)
 	rnd := rand.New(rand.NewPCG(seed, uint64(batches)))
 	rest := []*place{{}}
@@ -88,7 +88,7 @@ func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tal
 		p := rest[i]
 		rest[i] = rest[len(rest)-1]
 		rest = rest[:len(rest)-1]
-		for s := stateAt(batches, twins, p); ; {
+		for s := stateAt(batches, hedges, p); ; {
 			if s.broken != "" {
 				t.Fatalf("%d batches, after %v: %s", batches, p, s.broken)
 			}
@@ -124,9 +124,9 @@ func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tal
 		}
 	}
 	n.states, n.all = len(seen), len(rest) == 0
-	t.Logf("%d batches, twins %v: %d states, all of them: %v; in %d everything was settled, in "+
+	t.Logf("%d batches, hedges %v: %d states, all of them: %v; in %d everything was settled, in "+
 		"%d a hedge had been sent",
-		batches, twins, n.states, n.all, n.ended, n.hedged)
+		batches, hedges, n.states, n.all, n.ended, n.hedged)
 	return n
 }
 
@@ -157,10 +157,10 @@ func TestEveryState(t *testing.T) {
 			if batches > 2 {
 				most /= share
 			}
-			for _, twins := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%d twins=%v", batches, twins), func(t *testing.T) {
+			for _, hedges := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d hedges=%v", batches, hedges), func(t *testing.T) {
 					t.Parallel()
-					n := search(t, batches, twins, most, 1)
+					n := search(t, batches, hedges, most, 1)
 					if batches < 3 && !n.all {
 						t.Errorf("%d states and there are more", n.states)
 					}

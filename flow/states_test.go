@@ -38,14 +38,14 @@ type searchTry struct {
 	lane    int32
 	expect  time.Duration
 	overdue bool
-	twin    bool
+	hedge   bool
 	apart   bool // of a suspect: takes no place in the window
 }
 
 // searched is a machine with its ledger, its workers and its checkpoint.
 type searched struct {
 	batches int
-	twins   bool // the machine hedges, and has a tight budget
+	hedges  bool // the machine hedges, and has a tight budget
 	m       *control.Machine
 	now     time.Duration
 	out     []control.Command
@@ -73,7 +73,7 @@ func (s *searched) boot() {
 		Window: window.Fixed{Size: 1}, Dispatch: dispatch.RoundRobin{}, Timeout: time.Second,
 		Retry: backoff.Fixed(10 * time.Millisecond), Breaker: control.Breaker{Failures: -1},
 	}
-	if s.twins {
+	if s.hedges {
 		cfg.Hedge = control.Hedge{Share: 1, Least: 1}
 		cfg.Budget = control.Budget{Share: 0.01, PerSecond: 5, Burst: 1}
 	}
@@ -95,7 +95,7 @@ func (s *searched) boot() {
 	for i := range searchWorkers {
 		s.step(control.Event{Kind: control.LaneUp, Lane: int32(i)})
 	}
-	if s.twins {
+	if s.hedges {
 		s.letEachAnswer()
 	}
 	for b := range s.batches {
@@ -198,7 +198,7 @@ func (s *searched) started(c control.Command, b int, known bool) {
 		}
 	}
 	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect,
-		twin:  c.Reason == control.HedgeAttempt,
+		hedge: c.Reason == control.HedgeAttempt,
 		apart: c.Reason == control.SuspectAttempt}
 	if x.apart {
 		x.expect = math.MaxInt64 // never overdue
@@ -248,7 +248,7 @@ func (s *searched) moves() []move {
 	if !s.crashed {
 		list = append(list, move{kind: 'c'})
 	}
-	if at, ok := s.m.Wake(); ok && at > s.now && (!s.awaits() || s.twins && at < s.nextOverdue()) {
+	if at, ok := s.m.Wake(); ok && at > s.now && (!s.awaits() || s.hedges && at < s.nextOverdue()) {
 		list = append(list, move{kind: 'w'})
 	}
 	return list
@@ -345,7 +345,7 @@ func (s *searched) key() string {
 		if x.overdue {
 			f |= 1
 		}
-		if x.twin {
+		if x.hedge {
 			f |= 2
 		}
 		k = append(k, f)

@@ -153,10 +153,10 @@ func TestMachineAtRandom(t *testing.T) {
 		hedged += w.hedged
 		withdrawn += w.withdrawn
 	}
-	if t.Logf("%d twins, %d withdrawn", hedged, withdrawn); withdrawn < 400 {
+	if t.Logf("%d hedges, %d withdrawn", hedged, withdrawn); withdrawn < 400 {
 		t.Errorf("only %d items were withdrawn", withdrawn)
 	}
 	if hedged < 5 {
-		t.Errorf("only %d twins were sent", hedged)
+		t.Errorf("only %d hedges were sent", hedged)
 	}
 }

@@ -73,7 +73,7 @@ func (w *model) warm(n int) {
 // item, once. If the hedge delivers, the first attempt continues; if the first attempt delivers,
 // the hedge is canceled.
 func TestHedge(t *testing.T) {
-	for _, winner := range []string{"twin", "first", "neither"} {
+	for _, winner := range []string{"hedge", "first", "neither"} {
 		t.Run(winner, func(t *testing.T) {
 			w := warm(t, control.Config{Hedge: control.Hedge{Share: 0.02}}, 3)
 			w.offer(1, 10)
@@ -88,13 +88,13 @@ func TestHedge(t *testing.T) {
 				t.Fatalf("%d attempts run after %v, want the two and a hedge: %+v", len(tries),
 					w.now-began, w.m.Status())
 			}
-			twin := tries[2]
-			if twin.item.seq != seq || twin.lane == first.lane || second.item.starts != 1 {
-				t.Fatalf("the hedge is of item %d at lane %d", twin.item.seq, twin.lane)
+			hedge := tries[2]
+			if hedge.item.seq != seq || hedge.lane == first.lane || second.item.starts != 1 {
+				t.Fatalf("the hedge is of item %d at lane %d", hedge.item.seq, hedge.lane)
 			}
 			switch winner {
-			case "twin":
-				w.answer(twin, control.Delivered, 0)
+			case "hedge":
+				w.answer(hedge, control.Delivered, 0)
 				if k := w.kinds(); len(k) < 1 || k[0] != control.Settle || len(k) > 1 && k[1] == control.Cancel {
 					t.Errorf("the hedge's delivery gives %+v, want Settle and no Cancel", w.out)
 				}
@@ -104,11 +104,11 @@ func TestHedge(t *testing.T) {
 				if k := w.kinds(); len(k) < 2 || k[0] != control.Settle || k[1] != control.Cancel {
 					t.Errorf("the first's delivery gives %+v, want Settle and Cancel", w.out)
 				}
-				w.answer(twin, control.Delivered, 0)
+				w.answer(hedge, control.Delivered, 0)
 			case "neither":
-				w.answer(twin, control.Retryable, 0)
+				w.answer(hedge, control.Retryable, 0)
 				w.answer(first, control.Retryable, 0)
-				if third := w.only(seq); third.lane == first.lane || third.lane == twin.lane {
+				if third := w.only(seq); third.lane == first.lane || third.lane == hedge.lane {
 					t.Error("it goes to a lane that has failed it, and there is another")
 				}
 			}
@@ -118,7 +118,7 @@ func TestHedge(t *testing.T) {
 				want = [2]uint64{1, 0}
 			}
 			if got := [2]uint64{s.Hedged, s.Duplicates}; got != want {
-				t.Errorf("twins and duplicates are %v, want %v", got, want)
+				t.Errorf("hedges and duplicates are %v, want %v", got, want)
 			}
 			w.drain()
 		})
@@ -165,7 +165,7 @@ func TestNoHedge(t *testing.T) {
 			began := w.now
 			w.pass(190 * ms)
 			if s := w.m.Status(); s.Hedged != 0 || len(w.running()) != 1 {
-				t.Errorf("%v later there are %d twins and %d attempts", w.now-began, s.Hedged, len(w.running()))
+				t.Errorf("%v later there are %d hedges and %d attempts", w.now-began, s.Hedged, len(w.running()))
 			}
 			w.drain()
 		})
@@ -187,7 +187,7 @@ func TestNoHedgeInAnOutage(t *testing.T) {
 	before := w.m.Status()
 	w.pass(20 * sec)
 	if s := w.m.Status(); s.Hedged != before.Hedged {
-		t.Errorf("%d twins while nothing is delivered", s.Hedged-before.Hedged)
+		t.Errorf("%d hedges while nothing is delivered", s.Hedged-before.Hedged)
 	}
 	w.drain()
 }

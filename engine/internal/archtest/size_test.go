@@ -20,7 +20,7 @@ const (
 	tabColumns       = 4
 )
 
-func TestFilesAreSmallRooms(t *testing.T) {
+func TestFilesAreSmall(t *testing.T) {
 	for _, f := range all(t) {
 		if n := len(f.lines) - 1; n > maxFileLines {
 			t.Errorf("%s has %d lines, at most %d: split it by subject", f.path, n,
