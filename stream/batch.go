@@ -111,9 +111,10 @@ func (b *Batch) rawBounds() (lo, hi uint32) {
 	return 0, hi
 }
 
-// Whole returns the batch's raw bytes, line ends included. It returns false if they do not represent
-// the records: if a record was dropped, dead-lettered, added or parsed, or if Pick made the batch.
-// The bytes are shared and read-only. They are valid until the caller releases the batch.
+// Whole returns the batch's raw bytes, line ends included. It returns false if a record was
+// dropped, dead-lettered, added or parsed, or if Pick made the batch. The raw bytes then do not
+// represent the records. The bytes are shared and read-only. They are valid until the caller
+// releases the batch.
 func (b *Batch) Whole() ([]byte, bool) {
 	if b.changed {
 		return nil, false
