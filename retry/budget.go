@@ -116,8 +116,8 @@ func (b *tokenBucket) priceOf(ctx context.Context) int {
 
 // Ratio returns the budget of Finagle, Linkerd and tower. It bounds the retries within the window:
 // a number for each call (share), plus a number per second (perSecond), so that a client with few
-// calls can retry as well. Example: Finagle uses (0.2, 10, 10 s), which allows 100 retries in any
-// 10 seconds, and 2 more for every 10 calls in that time. A window of 0 or less means 10 s.
+// calls can retry as well. Example: Finagle uses (0.2, 10, 10 s), which allows 100 retries in 10
+// seconds, and 2 more for every 10 calls in that time. A window of 0 or less means 10 s.
 func Ratio(share, perSecond float64, window time.Duration) Budget {
 	if window <= 0 {
 		window = 10 * time.Second

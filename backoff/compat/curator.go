@@ -24,10 +24,10 @@ const CuratorMaxRetries = 29
 // * max(1, r), at most MaxSleep. r is an integer uniform in [0, 2^(n+1) - 1].
 //
 // Quirks: The first wait has no jitter: it is Base, or MaxSleep if that is shorter. No wait is 0,
-// unless Base or MaxSleep is. Base is twice as likely as any other wait below the cap. The cap comes
-// after the draw, so waits pile up on it. MaxRetries above 29 counts as 29. For higher steps the
-// original shifts an int out of its range: step 30 throws, step 31 waits Base, and step 32 waits as
-// step 0 does. With Compat, Sleep does the same.
+// unless Base or MaxSleep is. Base is twice as likely as any other wait below the cap. The cap
+// comes after the draw, so waits pile up on it. MaxRetries above 29 counts as 29. For higher steps
+// the original shifts an int out of its range: step 30 throws, step 31 waits Base, and step 32
+// waits as step 0 does. With Compat, Sleep does the same.
 type Curator struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // CuratorMaxSleep if the original is created without a cap
