@@ -18,10 +18,10 @@ import (
 // safe for concurrent use.
 type Budget interface {
 	// Allow is called right before each attempt, after the wait. An error refuses the attempt and
-	// stops the retry: Error.Stop wraps ErrBudget and the error. Allow may wait for permission
-	// until ctx ends. FromContext(ctx) distinguishes a retry (Number above 1) from a first attempt,
-	// and holds the failure that is being retried. Poll does not call Allow before it polls again
-	// after ErrNotReady.
+	// stops the retry: Error.Stop wraps ErrBudget and the error. In Hedge, running attempts
+	// continue. Allow may wait for permission until ctx ends. FromContext(ctx) distinguishes a
+	// retry (Number above 1) from a first attempt, and holds the failure that is being retried.
+	// Poll does not call Allow before it polls again after ErrNotReady.
 	Allow(ctx context.Context) error
 	// Report is called once for each allowed attempt, after the attempt has ended. ctx is the
 	// context that Allow got. A nil err means success or, in Poll, ErrNotReady. If err was marked

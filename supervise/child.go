@@ -85,8 +85,8 @@ type Child struct {
 	New func() (Service, error)
 
 	Restart Restart
-	// Backoff is the delay before each restart. Nil means Spec.Backoff. If the policy gives up after
-	// a failure, the supervisor escalates. Backoff is not used if Spec.Decay is set.
+	// Backoff is the delay before each restart. Nil means Spec.Backoff. If the policy gives up
+	// after a failure, the supervisor escalates. Backoff is not used if Spec.Decay is set.
 	Backoff backoff.Policy
 	// StableAfter is the run time after which a failure starts the sequence of delays from the
 	// beginning. Example: with a StableAfter of 1 minute, a child that fails after 2 minutes waits
