@@ -46,7 +46,7 @@ type Outcome uint8
 const (
 	Success Outcome = iota
 	Failure
-	Ignored // unrelated to the server's health: the caller gave up
+	Ignored // unrelated to the server's health, such as a canceled call
 )
 
 var outcomeNames = [...]string{"success", "failure", "ignored"}

@@ -11,8 +11,8 @@
 //
 // A file may be renamed, and an inode may be reused when its file is deleted. An [ID] therefore
 // consists of device, inode, birth time if the system reports one, and a hash of the file's head
-// when the file was first seen. The ID still matches the file after it has grown. No two files
-// share an ID, provided that [New] can ask which IDs are taken.
+// when the file was first seen. The ID of a file that was not empty still matches after the file
+// has grown. No two files share an ID, provided that [New] can ask which IDs are taken.
 //
 // The package is pure: callers stat and read the files, and the package only compares. It runs
 // under testing/synctest.

@@ -48,8 +48,8 @@ func invalid(format string, args ...any) error {
 	return &SignatureError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// DefaultTolerance is the maximum difference between the time of a signature and the receiver's
-// clock.
+// DefaultTolerance is the default limit on the difference between the time of a signature and the
+// receiver's clock.
 const DefaultTolerance = 5 * time.Minute
 
 const (

@@ -19,7 +19,7 @@
 // algorithms are those of package flow/window. docs/flow-control.md compares them.
 //
 // The package starts no goroutine and runs under testing/synctest. Acquire, TryAcquire and Done
-// allocate nothing, unless the caller has to wait or more calls run than ever before.
+// allocate nothing, unless the limit is reached or more calls run than ever before.
 package limit
 
 import (

@@ -21,7 +21,7 @@ type Status struct {
 	Limit        int
 	InFlight     int
 	Waiting      int
-	ExpectedWait time.Duration // wait of a new caller of priority Normal; zero if a permit is free
+	ExpectedWait time.Duration // of a new caller of priority Normal; zero if none or unknown
 	RoundTrip    time.Duration // smoothed round trip; zero before the first success
 	Base         time.Duration // round trip at the server without a queue; zero if not known
 	State        window.State

@@ -18,10 +18,10 @@ import (
 // safe for concurrent use.
 type Budget interface {
 	// Allow is called right before each attempt, after the wait. An error refuses the attempt and
-	// stops the retry: Error.Stop wraps ErrBudget and the error. Allow may wait for permission
-	// until ctx ends. FromContext(ctx) distinguishes a retry (Number above 1) from a first attempt,
-	// and holds the failure that is being retried. Poll does not call Allow before it polls again
-	// after ErrNotReady.
+	// stops the retry: Error.Stop wraps ErrBudget and the error. In Hedge, running attempts
+	// continue. Allow may wait for permission until ctx ends. FromContext(ctx) distinguishes a
+	// retry (Number above 1) from a first attempt, and holds the failure that is being retried.
+	// Poll does not call Allow before it polls again after ErrNotReady.
 	Allow(ctx context.Context) error
 	// Report is called once for each allowed attempt, after the attempt has ended. ctx is the
 	// context that Allow got. A nil err means success or, in Poll, ErrNotReady. If err was marked
@@ -116,8 +116,8 @@ func (b *tokenBucket) priceOf(ctx context.Context) int {
 
 // Ratio returns the budget of Finagle, Linkerd and tower. It bounds the retries within the window:
 // a number for each call (share), plus a number per second (perSecond), so that a client with few
-// calls can retry as well. Example: Finagle uses (0.2, 10, 10 s), which allows 100 retries in any
-// 10 seconds, and 2 more for every 10 calls in that time. A window of 0 or less means 10 s.
+// calls can retry as well. Example: Finagle uses (0.2, 10, 10 s), which allows 100 retries in 10
+// seconds, and 2 more for every 10 calls in that time. A window of 0 or less means 10 s.
 func Ratio(share, perSecond float64, window time.Duration) Budget {
 	if window <= 0 {
 		window = 10 * time.Second

@@ -64,10 +64,10 @@
 //
 // # Contexts
 //
-// The operation never runs with a context that has ended. A wait that would outlive the caller's
-// deadline is not begun. [FromContext] reads the attempt's number, target and key from the context.
-// A nested retry makes all its attempts in each outer attempt, unless the outer retry sets
-// SuppressNested.
+// The operation is not called with a context that has ended, except by [Hedge]. A wait that would
+// outlive the caller's deadline is not begun. [FromContext] reads the attempt's number, target and
+// key from the context. A nested retry makes all its attempts in each outer attempt, unless the
+// outer retry sets SuppressNested.
 //
 // # Cost and tests
 //

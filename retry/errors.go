@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// The reasons for which a retry stops, in Error.Stop. If the caller's context has ended, Stop wraps
-// the context's error and cause instead. If the next wait would have outlived the context's
-// deadline, Stop matches context.DeadlineExceeded.
+// The reasons for which a retry stops, in Error.Stop. If it stops because the caller's context has
+// ended, Stop wraps the context's error and cause instead. If the next wait would have outlived the
+// context's deadline, Stop matches context.DeadlineExceeded.
 var (
 	// ErrPermanent means that the failure was marked by Permanent or classified as Fail.
 	ErrPermanent = errors.New("retry: not retryable")
@@ -67,8 +67,8 @@ type Error struct {
 	// and to those of package context. It matches none of them if the body of a Loop left the range
 	// after a failure, or continued without calling End.
 	Stop error
-	// Last is the failure of the last attempt, or of the refresh after it. Nil if no attempt was
-	// made.
+	// Last is the failure of the last attempt, or of the refresh after it. Nil if nothing has
+	// failed.
 	Last error
 	// Attempts is the number of attempts made.
 	Attempts int

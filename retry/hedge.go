@@ -73,7 +73,8 @@ func (e *PanicError) Unwrap() error {
 // Hedge runs op and returns the first success. Whenever Delay has passed without a result, it
 // starts another attempt while the earlier ones continue. After the first success, it ends the
 // contexts of the other attempts. If an attempt fails, Hedge starts another one at once, or after
-// the wait that the server asked for. The operation must tolerate running twice at the same time.
+// the wait that the server asked for. If that wait is longer than 5 minutes, Hedge stops with
+// ErrHint. The operation must tolerate running twice at the same time.
 //
 // If an attempt succeeds too late, Hedge calls discard to free its result. This call runs on the
 // attempt's goroutine. If discard is nil, an io.ReadCloser and the body of an *http.Response are

@@ -124,8 +124,8 @@ func hasKey(h http.Header) bool {
 	return h.Get("Idempotency-Key") != "" || h.Get("X-Idempotency-Key") != ""
 }
 
-// maxDrain is the number of bytes of a discarded body that are read so that its connection can be
-// reused. If the body is longer, the connection is closed.
+// maxDrain is the maximum number of bytes read from an unwanted body so that its connection can be
+// reused. If a discarded body is longer, an HTTP/1 connection is closed.
 const maxDrain = 64 << 10
 
 // discardBody reads the rest of a body, up to maxDrain, and closes it.

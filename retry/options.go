@@ -34,8 +34,8 @@ type Options struct {
 	// number always means no limit.
 	MaxAttempts int
 	// AttemptTimeout bounds each attempt. When this time has passed since the start of the attempt,
-	// its context ends with the cause ErrAttemptTimeout. A timed-out attempt is retried unless the
-	// caller's context has ended. Zero means no limit.
+	// its context ends with the cause ErrAttemptTimeout. A timeout is a retryable failure, unless
+	// the caller's context has ended. Zero means no limit.
 	AttemptTimeout time.Duration
 	// MaxElapsed bounds the time from the call to the start of the last attempt. Do does not begin
 	// a wait that would exceed it, and does not interrupt a running attempt. Zero means no limit.

@@ -12,8 +12,8 @@ var defaults Options
 // given. Without Options, the defaults apply. The error is an *Error that holds the reason for the
 // stop and the failures of op. errors.Is and errors.AsType find both, the last failure first.
 //
-// Op never runs with a context that has ended. If AttemptTimeout is set, the context of op ends
-// when op returns.
+// Op is never called with a context that has ended. If AttemptTimeout is set, the context of op
+// ends when op returns.
 func Do(ctx context.Context, op func(context.Context) error, opts ...Options) error {
 	// In this common case, the first attempt needs neither the clock nor a context of its own.
 	if len(opts) == 0 && ctx.Err() == nil && ctx.Value(attemptKey{}) == nil {

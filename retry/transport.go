@@ -48,8 +48,8 @@ type Transport struct {
 	// otherwise a random one. Set NewKeys only if the servers honor such keys.
 	NewKeys bool
 	// MaxBuffer is the maximum number of bytes kept of a request body that has no GetBody and
-	// cannot be rewound. A request with a longer body is sent once. Zero means 1 MiB. A negative
-	// number means that nothing is kept.
+	// cannot be rewound. A request with a longer body is usually sent once. Zero means 1 MiB. A
+	// negative number means that nothing is kept.
 	MaxBuffer int64
 	// Fallback, if not nil, provides the response, for example from a cache, if the retry stops
 	// without a usable one. The err is an *Error. A response with a status that is not retryable,

@@ -37,8 +37,8 @@ type Batch struct {
 	// the raw bytes of a piece are Data[lo:hi]; in other batches, hi is 0, and the raw bytes are
 	// those of the spans, from the start of Data
 	lo, hi uint32
-	// true after a record was dropped, dead-lettered, added or parsed: the raw bytes then no longer
-	// represent the records
+	// true after a record was dropped, dead-lettered, added or parsed, and in a piece made by Pick:
+	// the raw bytes then do not represent the records
 	changed bool
 	reasons map[int]error
 	arena   arena
@@ -111,9 +111,10 @@ func (b *Batch) rawBounds() (lo, hi uint32) {
 	return 0, hi
 }
 
-// Whole returns the batch's raw bytes, line ends included. It returns false if the raw bytes no
-// longer represent the records, because a record was dropped, dead-lettered, added or parsed. The
-// bytes are shared and read-only. They are valid until the caller releases the batch.
+// Whole returns the batch's raw bytes, line ends included. It returns false if a record was
+// dropped, dead-lettered, added or parsed, or if Pick made the batch. The raw bytes then do not
+// represent the records. The bytes are shared and read-only. They are valid until the caller
+// releases the batch.
 func (b *Batch) Whole() ([]byte, bool) {
 	if b.changed {
 		return nil, false
@@ -191,7 +192,7 @@ func (b *Batch) Reason(i int) error { return b.reasons[i] }
 func (b *Batch) Parsed() { b.changed = true }
 
 // Untouched reports whether all records are unchanged: none was dropped, dead-lettered, added or
-// parsed.
+// parsed. It returns false for a piece made by Pick.
 func (b *Batch) Untouched() bool { return !b.changed }
 
 // AppendKept appends to dst the indexes in Records of the kept records (neither dropped nor
@@ -329,11 +330,11 @@ func (p *Pool) Get(l BatchLimits) *Batch {
 	return b
 }
 
-// overgrown bounds the arenas that the pool keeps. An arena of up to overgrown times the byte limit
-// of a batch, plus 64 KiB, is always kept. A larger arena is kept only if its last batch used at
-// least half of it. Example: the limit is 1 MiB, and one record has 50 MiB. The arena of this
-// record is reused once, for a batch of small records, and is then freed. If all records have 50
-// MiB, the arenas are reused.
+// overgrown bounds the arenas that the pool keeps. An arena is freed if it is larger than overgrown
+// times the byte limit of a batch, plus 64 KiB, unless its last batch used at least half of it.
+// Example: the limit is 1 MiB, and one record has 50 MiB. The arena of this record is reused once,
+// for a batch of small records, and is then freed. If all records have 50 MiB, the arenas are
+// reused.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {

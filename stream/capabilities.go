@@ -153,7 +153,7 @@ type PartitionTracker interface {
 	Metadata(m Mark) string
 	// Deleted returns the ids of deleted partitions. Read returns no more data of a deleted
 	// partition. Data that appears later under the same name belongs to a partition with another
-	// id. The engine deletes the partition's mark when everything that was read of it is settled.
+	// id. The engine deletes the partition's mark after everything that was read of it is settled.
 	// Each id is returned once.
 	Deleted() []string
 }
@@ -196,8 +196,8 @@ type DrainingReader interface {
 //	            └──Unwanted──▶ Withdrawn
 type WithdrawingReader interface {
 	// Unwanted reports whether the senders want all records of b back, so that the route must not
-	// deliver b. It is called before the first attempt of b. After it has returned true for b, it
-	// must always return true for b.
+	// deliver b. It is called before the first attempt of b, unless b contains a dead letter. After
+	// it has returned true for b, it must always return true for b.
 	Unwanted(b *Batch) bool
 	// Withdrawn tells the reader that no worker has got b, and that the route will not deliver it.
 	Withdrawn(b *Batch)

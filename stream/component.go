@@ -96,8 +96,8 @@ type Component struct {
 	Options func() any
 	// New validates the options and creates the component. It starts nothing and accesses neither
 	// disk nor network. options is the decoded result of Options. New returns a Source, Processor
-	// or Sink according to Role. For a source, h is a [SourceHost]. For a processor, the engine
-	// calls New once for each goroutine that runs it.
+	// or Sink according to Role. For a source, h is a [SourceHost]. Each goroutine that runs a
+	// processor has an instance of its own.
 	New func(options any, h Host) (any, error)
 }
 

@@ -46,7 +46,7 @@ func ParseSize(s string) (Size, error) {
 	return Size(f), nil
 }
 
-// String returns the shortest exact form.
+// String returns an exact form with the largest possible unit, a binary one if one is possible.
 func (s Size) String() string {
 	for _, u := range []struct {
 		suffix string

@@ -86,7 +86,8 @@ type Reader interface {
 	// returns context.Cause(ctx). The records in b are then discarded and will be read again.
 	Read(ctx context.Context, b *Batch) error
 	// Commit tells the reader the progress that this route has made durable. The reader may, for
-	// example, store the position in a broker. It is called by the checkpoint's goroutine.
+	// example, store the position in a broker. It is called by the checkpoint's goroutine, except
+	// as [AssignedReader] describes.
 	Commit(ctx context.Context, marks []Mark) error
 	Close() error
 }

@@ -85,8 +85,8 @@ type Child struct {
 	New func() (Service, error)
 
 	Restart Restart
-	// Backoff is the delay before each restart. Nil means Spec.Backoff. If the policy gives up, the
-	// supervisor escalates. Backoff is not used if Spec.Decay is set.
+	// Backoff is the delay before each restart. Nil means Spec.Backoff. If the policy gives up
+	// after a failure, the supervisor escalates. Backoff is not used if Spec.Decay is set.
 	Backoff backoff.Policy
 	// StableAfter is the run time after which a failure starts the sequence of delays from the
 	// beginning. Example: with a StableAfter of 1 minute, a child that fails after 2 minutes waits
@@ -122,9 +122,9 @@ type Spec struct {
 	// Spread bounds the delay that Stagger adds to a restart. If more than Spread/Stagger children
 	// wait, the time between two restarts is shorter than Stagger. Zero means 20 s.
 	Spread time.Duration
-	// Shutdown bounds the time for stopping the children one by one. When this time has passed, the
-	// remaining children are stopped at the same time, each within its own Shutdown. Zero means 30
-	// s.
+	// Shutdown bounds the time for stopping the children one by one at the end of Serve. When this
+	// time has passed, the remaining children are stopped at the same time, each within its own
+	// Shutdown. Zero means 30 s.
 	Shutdown time.Duration
 	// PassPanics makes a panic in a child crash the process with the original stack, after OnEvent
 	// has got the Ended event. A panic in a Group that a child runs crashes the process at once.

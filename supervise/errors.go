@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Errors that a child returns, possibly wrapped, to choose the next step.
+// Errors that a child returns, possibly wrapped, to choose the next step. A Supervisor ignores them
+// from a child that it has told to stop.
 var (
 	// ErrStop means that the child is done and must not be restarted, even if Child.Restart demands
 	// it.
@@ -59,9 +60,9 @@ func (e *PanicError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("msg", e.line()), slog.String("stack", string(e.Stack)))
 }
 
-// An EscalatedError is the result of Serve when a supervisor gives up. Its children have been
-// stopped. A parent supervisor treats an EscalatedError as one crash of this supervisor, and
-// restarts it. The parent does so even if the error wraps the ErrEscalate or ErrStop of a child,
+// An EscalatedError is the result of Serve when a supervisor gives up. Each of its children has
+// returned or is stuck. A parent supervisor treats an EscalatedError as one crash of this
+// supervisor. The parent does so even if the error wraps the ErrEscalate or ErrStop of a child,
 // because these were meant for this supervisor only.
 type EscalatedError struct {
 	Supervisor string  // path: the names from the root, separated by slashes

@@ -13,7 +13,7 @@ const (
 	Stuck                 // a child has not returned within its Shutdown: Ran
 	Paused                // Spec.Decay: all restarts wait for Delay
 	Resumed               // Spec.Decay: the pause is over
-	Escalated             // the supervisor gives up: Err is the error that Serve will return
+	Escalated             // the supervisor gives up: Err is the *EscalatedError
 )
 
 // String returns the name, such as "started".
@@ -35,5 +35,5 @@ type Event struct {
 	Err         error
 	Ran         time.Duration // time since the start of the incarnation
 	Restart     bool          // the child will be restarted
-	Delay       time.Duration // delay before the restart; Spec.Stagger may add to it
+	Delay       time.Duration // before the restart; Spec.Stagger and Spec.Strategy may add to it
 }

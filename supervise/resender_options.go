@@ -62,8 +62,8 @@ type Limits struct {
 	// Use zero if the messages are not to blame for crashes, for example if a child crashes
 	// whenever its server is down.
 	MaxDeaths int
-	// MaxAttempts is the maximum number of times that the child takes a message, including the
-	// first. Zero means no limit.
+	// MaxAttempts is the number of attempts, including the first, after which a crash or Nack
+	// dead-letters the message. Zero means no limit.
 	MaxAttempts int
 	// MaxAge bounds the time for which a message is held. The age of a message that the child has
 	// taken is checked when the message comes back. Zero means no limit.

@@ -90,8 +90,9 @@ func (m *machine) stop(now time.Duration, cause, result error) {
 	m.advance(now)
 }
 
-// advance stops the next children, beginning with the last, and ends the phase when all have
-// stopped.
+// advance stops the next child, beginning with the last. In phase regrouping, it stops only the
+// children from m.mark on. Once overdue is set, it stops all that remain at once. The phase ends
+// when each of them has returned or is stuck.
 func (m *machine) advance(now time.Duration) {
 	if m.phase != regrouping && m.phase != ending {
 		return

@@ -15,7 +15,7 @@ import (
 //
 // Quirks: When 2^attempt seconds exceed Max, the wait is exactly Max, without jitter. With a Max of
 // 20 s, this begins at the fifth attempt (32 s). Earlier waits are drawn from 0 to 2^attempt
-// seconds. With a Max of 0 or less, every wait is Max.
+// seconds. With a Max of 0, every wait is 0.
 type AWS struct {
 	Max    time.Duration
 	Compat bool // whether a negative Max gives negative waits, as in the original

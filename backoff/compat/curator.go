@@ -23,10 +23,11 @@ const CuratorMaxRetries = 29
 // Curator is ExponentialBackoffRetry and BoundedExponentialBackoffRetry of curator-client 5.9: base
 // * max(1, r), at most MaxSleep. r is an integer uniform in [0, 2^(n+1) - 1].
 //
-// Quirks: The first wait is always exactly Base, and no wait is 0. Base is twice as likely as any
-// other wait below the cap. The cap comes after the draw, so waits pile up on it. MaxRetries above
-// 29 counts as 29. For higher steps the original shifts an int out of its range: step 30 throws,
-// step 31 waits Base, and step 32 waits as step 0 does. With Compat, Sleep does the same.
+// Quirks: The first wait has no jitter: it is Base, or MaxSleep if that is shorter. No wait is 0,
+// unless Base or MaxSleep is. Base is twice as likely as any other wait below the cap. The cap
+// comes after the draw, so waits pile up on it. MaxRetries above 29 counts as 29. For higher steps
+// the original shifts an int out of its range: step 30 throws, step 31 waits Base, and step 32
+// waits as step 0 does. With Compat, Sleep does the same.
 type Curator struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // CuratorMaxSleep if the original is created without a cap

@@ -14,9 +14,9 @@ import (
 // MaxSleep. r is an integer uniform in [0, 2^min(30, n+1) - 1]. The last sleep is cut to end
 // exactly at MaxElapsed. [JodisDefaults] has the settings of RoundRobinJedisPool.
 //
-// Quirks: The first wait is always exactly Base. The cap comes after the draw, so that waits pile
-// up on it. Without a limit of time, an elapsed time below 0 makes the remaining time wrap, so that
-// the wait is negative (Compat only).
+// Quirks: The first wait has no jitter: it is Base, or MaxSleep if that is shorter. The cap comes
+// after the draw, so that waits pile up on it. Without a limit of time, an elapsed time below 0
+// makes the remaining time wrap, so that the wait is negative (Compat only).
 type Jodis struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // 0 means that every wait is 0

@@ -4,7 +4,8 @@
 //
 // This client follows the limits in the response headers Retry-After, RateLimit, X-RateLimit-* and
 // similar ones. If a host states that no request is left, further requests wait until the host
-// allows some again. The field Options sets an additional limit.
+// allows some again. Options.MaxPause bounds this wait. Other fields of Options set an additional
+// limit.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package ratehttp
@@ -22,8 +23,8 @@ import (
 // safe for concurrent use.
 //
 // It does not retry: it returns a 429 as it is. Later requests wait for the time that the response
-// states. A request whose deadline would pass during the wait, or that finds the queue full, fails
-// with a *rate.RefusedError before it is sent.
+// states, within Options.MaxPause. A request whose deadline would pass during the wait, or that
+// finds the queue full, fails with a *rate.RefusedError before it is sent.
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper

@@ -99,7 +99,7 @@ func (h *Quiet) State() (vfs.Dir, error) {
 	return h.dir, nil
 }
 
-// Logged returns the log lines so far, without their times.
+// Logged returns the log lines so far, from level Info on and without their times.
 func (h *Quiet) Logged() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
