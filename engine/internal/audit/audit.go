@@ -5,7 +5,7 @@
 // part of the progress of the route. The sink must contain every settled record that the processors
 // keep, unless the record is a dead letter that was not replayed. Run changes no data: the source
 // gets a read-only file system, and the sink is opened for an audit (stream.AuditedSink), which
-// writes at most to a temporary table.
+// writes at most to a temporary table or file.
 //
 // The route may be running. Run therefore reads the progress first, from the checkpoint or from the
 // sink's own database (its ledger), and the contents of the sink last. So all records that count as

@@ -29,7 +29,7 @@ const (
 
 	connectTimeout = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
-	pingInterval   = time.Second // the connection is closed after two missed pings
+	pingInterval   = time.Second // the client connects again after two missed pings
 )
 
 var connectBackoff = backoff.Exponential(250*time.Millisecond, 2, 2*time.Second).Equal()
