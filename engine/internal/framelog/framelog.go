@@ -78,7 +78,7 @@ func (s *Summer) Seal(b []byte, number uint64, offset int64) error {
 	return nil
 }
 
-// FrameError means that a header or a frame is incomplete or has a wrong checksum.
+// FrameError means that a header or a frame is incomplete or damaged.
 type FrameError struct{ text string }
 
 // Error implements error.
