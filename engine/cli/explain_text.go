@@ -61,7 +61,7 @@ type explainedRoute struct {
 	Route   string  `json:"route"`
 	At      float64 `json:"at_seconds"`
 	Workers int     `json:"workers"`
-	Waiting int64   `json:"waiting"` // read and not in flight: batches of a trace, records of a process
+	Waiting int64   `json:"waiting"` // read, not in flight: batches of a trace, records of a process
 	HeldBy  string  `json:"held_by"` // gate that limits the route, in words
 }
 
