@@ -239,7 +239,7 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 
 // layer splits a key of the checkpoint into the name of a route and a boot id. If the boot id is
 // not empty, the progress under this key is valid only until the next boot, because the sink has
-// not synced the data. See docs/adr/0004-two-layers-of-checkpoint.md.
+// perhaps not synced the data. See docs/adr/0004-two-layers-of-checkpoint.md.
 func layer(kept string) (route, boot string) {
 	route, boot, _ = strings.Cut(kept, checkpoint.BootMark)
 	return route, boot

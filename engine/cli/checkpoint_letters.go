@@ -87,8 +87,8 @@ func (r *repeated) has(letter stream.Partition) bool {
 }
 
 // addLetters selects the replayed dead letters of records that are delivered again, so that they
-// count as not replayed. A record that is refused again gets no second letter. If its first letter
-// still counted as replayed, no list would show the record.
+// count as not replayed. A record that is refused again usually gets no second letter. If its
+// first letter still counted as replayed, no list would show the record.
 func (c *change) addLetters(s *selection, store *checkpoint.Store, again *repeated) error {
 	if err := again.read(); err != nil {
 		return err

@@ -167,7 +167,7 @@ var commandGroups = []struct {
 	{"Get to know it:", []string{"demo", "cluster", "generate"}},
 }
 
-// sortCommands assigns the built-in commands to groups. Cobra lists all other commands under a
+// sortCommands assigns most built-in commands to groups. Cobra lists all other commands under a
 // heading of its own.
 func sortCommands(root *cobra.Command) {
 	for _, g := range commandGroups {

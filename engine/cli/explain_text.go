@@ -20,7 +20,7 @@ import (
 // stable.
 type explainedWorker struct {
 	Route         string   `json:"route"`
-	At            float64  `json:"at_seconds"` // since the start of the sender
+	At            float64  `json:"at_seconds"` // since the start of the sender (trace) or engine
 	Worker        string   `json:"worker"`
 	State         string   `json:"state"`
 	Because       string   `json:"because"` // meaning of the state
@@ -61,7 +61,7 @@ type explainedRoute struct {
 	Route   string  `json:"route"`
 	At      float64 `json:"at_seconds"`
 	Workers int     `json:"workers"`
-	Waiting int64   `json:"waiting"` // not sent yet: batches of a trace, records of a process
+	Waiting int64   `json:"waiting"` // read, not in flight: batches of a trace, records of a process
 	HeldBy  string  `json:"held_by"` // gate that limits the route, in words
 }
 
@@ -230,7 +230,7 @@ func sharesText(shares map[string]time.Duration) string {
 	return strings.Join(out, ", ")
 }
 
-// after formats a time as seconds since the start of the sender.
+// after formats a time since the start as seconds.
 func after(d time.Duration) string {
 	return strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64) + " s"
 }

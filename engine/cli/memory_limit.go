@@ -49,9 +49,9 @@ func memoryMax(root fs.FS, group string) (limit int64, ok bool) {
 }
 
 // followCgroup sets the memory limit of the Go runtime to a share of the cgroup's limit. Near its
-// own limit, the runtime collects garbage more often. So the process stays below the cgroup's
-// limit, above which the kernel would kill it. The argument set is debug.SetMemoryLimit, except in
-// tests.
+// own limit, the runtime collects garbage more often. So the process usually stays below the
+// cgroup's limit, above which the kernel would kill it. The argument set is debug.SetMemoryLimit,
+// except in tests.
 func followCgroup(root fs.FS, set func(limit int64) int64) {
 	if limit, ok := cgroupMemory(root); ok {
 		// The rest is for memory that the runtime does not count, such as page tables, kernel

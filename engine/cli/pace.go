@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 )
 
-// leastGarbage is the minimum number of bytes of garbage between two garbage collections.
+// leastGarbage is usually the minimum number of bytes of garbage between two garbage collections.
 const leastGarbage = 6 << 20
 
 // mostPercent is the GC percentage for the first collection. With 100 percent, this collection

@@ -296,7 +296,8 @@ func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags)
 }
 
 // whenOf returns the next step of a delivery (an attempt or a poll) and the time of this step, as
-// text. If the delivery has ended, it returns the time of its end.
+// text. If the delivery has ended, it returns the time of its end. If no step is planned, the text
+// says that the delivery waits for an operator.
 func whenOf(d *stream.Delivery) string {
 	switch {
 	case !d.Ended.IsZero():

@@ -54,7 +54,7 @@ type testResult struct {
 	OK          bool     `json:"ok"`
 	Seconds     float64  `json:"seconds"`
 	Differences []string `json:"differences,omitempty"`
-	Error       string   `json:"error,omitempty"` // set if a processor itself has failed
+	Error       string   `json:"error,omitempty"` // set if the test could not run to its end
 }
 
 // testSummary is the last line of `test --json`.

@@ -11,7 +11,7 @@ import (
 
 // versionResult is the line of `version --json`.
 type versionResult struct {
-	Version  string `json:"version"`            // "devel" for a build from a checkout
+	Version  string `json:"version"`            // "devel" if the build has no version
 	Revision string `json:"revision,omitempty"` // commit, if the build recorded it
 	Time     string `json:"time,omitempty"`     // time of the commit
 	Modified bool   `json:"modified"`           // the checkout had uncommitted changes

@@ -13,7 +13,7 @@ import (
 
 // collector turns the status of the engine into metrics each time they are scraped. Data of records
 // never gets into labels: names of pipelines, routes and workers come from the config (or, for
-// workers, from DNS), and states and names of counters come from the code.
+// workers, from discovery), and states and names of counters come from the code.
 type collector struct {
 	status func() status.Status
 }

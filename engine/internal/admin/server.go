@@ -8,12 +8,12 @@
 //   - It refuses requests with an unknown Host header, unless a token is set and Options.Hosts is
 //     empty. So a page in a browser cannot read data by DNS rebinding.
 //   - It refuses changes that are requested by pages of other sites.
-//   - Any user of the machine can connect to loopback. Therefore records, log lines and values of
-//     options are available only if a token is set.
+//   - Any user of the machine can connect to loopback. Therefore records, log lines and the config
+//     are available only if a token is set.
 //   - Changes are also possible only if a token is set, with three exceptions: a reload, and the
 //     retry and the cancellation of a parked delivery. The responses to these three contain no
 //     records.
-//   - Secrets are never available.
+//   - Secrets in the config are masked.
 package admin
 
 import (

@@ -4,7 +4,8 @@
 // [Run] passes the data of the source through the processors of the route. Data is settled if it is
 // part of the progress of the route. The sink must contain every settled record that the processors
 // keep, unless the record is a dead letter that was not replayed. Run changes no data: the source
-// gets a read-only file system, and the sink is opened only for reading (stream.AuditedSink).
+// gets a read-only file system, and the sink is opened for an audit (stream.AuditedSink), which
+// writes at most to a temporary table or file.
 //
 // The route may be running. Run therefore reads the progress first, from the checkpoint or from the
 // sink's own database (its ledger), and the contents of the sink last. So all records that count as
@@ -151,7 +152,7 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	return r.report, err
 }
 
-// openSink opens the sink for reading. If the sink is not a stream.AuditedSink, openSink sets
+// openSink opens the sink for an audit. If the sink is not a stream.AuditedSink, openSink sets
 // SinkUnreadable in the report and returns a value of type unreadable.
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	u := r.o.Route.Sink

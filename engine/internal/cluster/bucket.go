@@ -142,7 +142,7 @@ func (b *Bucket) Leases() []LeaseStatus {
 }
 
 // Forget removes a pipeline's lease from the result of Leases. It is called when the pipeline was
-// removed from the configuration.
+// removed or replaced by a new configuration.
 func (b *Bucket) Forget(pipeline string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

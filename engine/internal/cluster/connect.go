@@ -29,7 +29,7 @@ const (
 
 	connectTimeout = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
-	pingInterval   = time.Second // the connection is closed after two missed pings
+	pingInterval   = time.Second // the client connects again after two missed pings
 )
 
 var connectBackoff = backoff.Exponential(250*time.Millisecond, 2, 2*time.Second).Equal()
@@ -152,8 +152,8 @@ func openBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	return kv, true, nil
 }
 
-// With these error codes, a server refuses a bucket because the cluster has fewer servers than the
-// requested number of replicas.
+// With these error codes, a server refuses a bucket, usually because the cluster has fewer servers
+// than the requested number of replicas.
 const (
 	codeReplicas jetstream.ErrorCode = 10074
 	codeNoPeers  jetstream.ErrorCode = 10005

@@ -159,7 +159,7 @@ type Work func(ctx context.Context, t Tenure) error
 // should then return soon, because Run cannot call it again before that.
 //
 // If do returns while the process owns the lease, Run ends and returns the error of do. Before Run
-// returns, it gives the lease back.
+// returns, it usually gives the lease back (see release).
 func (k *LeaseHolder) Run(ctx context.Context, do Work) error {
 	group := supervise.NewGroup(ctx)
 	var now *work

@@ -262,8 +262,8 @@ func (p *Positions) write(text []byte) (uint64, error) {
 	return 0, err
 }
 
-// Sync writes nothing, because the bucket stores progress durably when Append saves it. Sync
-// returns the result of Failed.
+// Sync writes nothing, because Append has already saved the progress in the bucket. Sync returns
+// the result of Failed.
 func (p *Positions) Sync() error { return p.Failed() }
 
 // Failed returns the reason why this owner can save nothing any more, or nil.

@@ -42,8 +42,8 @@ type Guard struct {
 }
 
 // Start begins the stricter check that applies until a run has delivered its first record. It is
-// not called if a process resumes partitions with settled data. The first batch may then be the
-// rest of an earlier batch, and consist only of records that a worker had refused.
+// usually not called if a process resumes partitions with settled data. The first batch may then be
+// the rest of an earlier batch, and consist only of records that a worker had refused.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
 // Observe counts records that were delivered or dead-lettered. It returns a *GuardError if the

@@ -44,7 +44,7 @@ type Options struct {
 
 // Letter is one dead-lettered record.
 type Letter struct {
-	ID        string                   // id of the record; only one letter for each id is written
+	ID        string                   // id of the record; Append omits letters with a recent id
 	Reason    string                   // the same for all letters of a kind
 	Detail    string                   // specific to this record; "" if there is nothing
 	Partition string                   // id of the partition

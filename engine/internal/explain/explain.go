@@ -29,7 +29,7 @@ type Route struct {
 	Window    window.Algorithm // nil if unknown
 	Timeout   time.Duration    // as configured; 0: estimated for each worker; negative: none
 	Replay    int64            // checkpoint.replay in bytes; 0 if there is none or it is unknown
-	Waiting   int64            // read but not sent: batches (of a trace) or records (of a process)
+	Waiting   int64            // read, not in flight: batches of a trace, records of a process
 	LastFault string           // the latest failure of a worker, in words; "" none, or not known
 	Workers   []Worker
 }

@@ -1,6 +1,6 @@
 // Package framelog has the frames of the log files in the state directory. A file consists of a
-// header and of frames. A frame is one write: a payload with its length and a checksum. The package
-// does not know the contents of payloads, and does not write files.
+// header and of frames. A frame is a payload with its length and a checksum. The package does not
+// know the contents of payloads, and does not write files.
 //
 // Numbers are little-endian. The header is: a magic of 8 bytes, version u16, reserved u16, number
 // u64, and CRC-32C u32 of the bytes before it. A frame is: length u32 of the payload, CRC-32C u32
@@ -78,7 +78,7 @@ func (s *Summer) Seal(b []byte, number uint64, offset int64) error {
 	return nil
 }
 
-// FrameError means that a header or a frame is incomplete or has a wrong checksum.
+// FrameError means that a header or a frame is incomplete or damaged.
 type FrameError struct{ text string }
 
 // Error implements error.

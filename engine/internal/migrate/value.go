@@ -110,7 +110,8 @@ func (v *Value) Texts(path ...string) []string {
 	return out
 }
 
-// Names returns the names of the settings of a group, in the order of the file.
+// Names returns the names of the settings of a group, in the order of the file. Those of a TOML
+// document are sorted.
 func (v *Value) Names() []string {
 	if v == nil {
 		return nil

@@ -8,7 +8,7 @@
 // On other systems, this package uses [vfs.OS]. On Windows it replaces the file lock of vfs.OS, so
 // that other processes can read the text of a locked file.
 //
-// Files and directories must be closed. The garbage collector does not close them.
+// Files and directories must be closed. On Linux, the garbage collector does not close them.
 package osfs
 
 import "github.com/penstock-io/penstock/vfs"

@@ -206,6 +206,7 @@ func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, er
 
 // stop drains all removed routes and pipelines concurrently, and waits until they have ended. If
 // ctx ends first, the routes and pipelines that are still draining abandon their batches in flight.
+// stop returns an error if one of them does not end within removeBound.
 func (d *difference) stop(ctx context.Context, e *Engine) error {
 	var ends []func() error
 	for _, p := range d.gone {

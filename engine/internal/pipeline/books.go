@@ -413,7 +413,7 @@ func (k *books) mark(p *partition) stream.Mark {
 
 // finish is called when the source has finished a partition, for example renamed its file. It does
 // nothing and returns false in two cases: the account of the partition (its progress in memory) is
-// closed, or the source has since read more of the partition that is not settled yet.
+// closed, or the partition has grown since, and is not read and settled to its new end.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

@@ -199,8 +199,9 @@ func (w *waits) covers(m stream.Mark) bool {
 	return true
 }
 
-// limit returns the progress m, cut off at its first waiting range. The source and the sink's
-// ledger get only this progress, because the data of a waiting range was not delivered.
+// limit returns the progress m. If ranges wait, it is cut off at the first waiting range or at the
+// watermark, whichever comes first. The source and the sink's ledger get only this progress,
+// because the data of a waiting range was not delivered.
 func (w *waits) limit(m stream.Mark) stream.Mark {
 	if w.store == nil {
 		return m

@@ -92,7 +92,8 @@ func (m *layeredStore) failed() bool { return m.store.Failed() != nil }
 
 func (m *layeredStore) layered() bool { return m.upper != "" }
 
-// forgetOtherBoots deletes the upper layers of earlier boots, which are no longer valid.
+// forgetOtherBoots deletes all upper layers that m does not use. Usually they are of earlier boots,
+// and no longer valid.
 func (m *layeredStore) forgetOtherBoots() error {
 	for _, route := range m.store.Routes() {
 		if route == m.upper || !strings.HasPrefix(route, m.lower+checkpoint.BootMark) {

@@ -30,7 +30,7 @@ type pipe struct {
 	state    *state
 	host     *sourceHost                   // host of source; changed with it
 	source   stream.Source                 // changed only while no route runs
-	finisher stream.Finisher               // nil if the source has no Finish method
+	finisher stream.Finisher               // nil if the source finishes no partitions
 	observed atomic.Pointer[stream.Source] // source, for the status
 	starts   int
 	sharing  sharing

@@ -83,7 +83,7 @@ type line struct {
 type job struct {
 	batch *stream.Batch
 	keys  []string
-	done  chan struct{} // closed when processed; nil if the route has no processors
+	done  chan struct{} // closed when processed; nil if the route needs no processing
 	err   error
 
 	trial                   // counts processors that died of this batch

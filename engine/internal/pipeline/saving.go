@@ -143,7 +143,7 @@ func (r *saver) Run(ctx context.Context) error {
 
 // writePause is the pause after a write that follows soon after records have settled. If the
 // process is killed, the records that settled during the pause are delivered again, like the
-// batches in flight. The pause limits the checkpoint to 200 writes a second, which cost little.
+// batches in flight. The pause limits such writes to 200 a second, which cost little.
 const writePause = 5 * time.Millisecond
 
 // bucketPause is the pause after a write to the bucket of a cluster. It is longer than writePause,

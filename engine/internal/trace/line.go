@@ -3,7 +3,8 @@
 // Package trace records the decisions of flow control and replays them exactly. The state machine
 // control.Machine makes these decisions. A trace is a file of JSON lines. The first line has the
 // configuration of the machine. Each further line has an event and the commands that the machine
-// returned for it. See docs/formats/trace.md.
+// returned for it. A trace of the engine usually ends with a line that states the reason for its
+// end. See docs/formats/trace.md.
 //
 // The simulator writes a trace with a [Writer]. The engine writes one with a [File] (`flow: {trace:
 // FILE}`), which never delays delivery. `penstock sim flow --replay` and `penstock explain` read a
@@ -23,7 +24,7 @@ import (
 // Version is the version of the format that this package writes.
 const Version = 1
 
-// endKind is the kind of the last line, which marks the end of a trace.
+// endKind is the kind of the line that marks the end of a trace. Traces of the simulator have none.
 const endKind = "end"
 
 // line is an event with the commands that it caused. Members with zero values are omitted.

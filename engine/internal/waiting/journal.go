@@ -20,7 +20,7 @@ const (
 	fileMode    = 0o600
 	segmentSize = 4 << 20 // size in bytes at which the next segment begins
 	// maxSmall is the maximum number of segments if they are small on average. If there are more,
-	// the oldest ones are joined with the last one. Each run begins a segment.
+	// the oldest ones are joined with the last one. The first write of each run begins a segment.
 	maxSmall = 8
 )
 

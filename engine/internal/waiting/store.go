@@ -58,7 +58,7 @@ type Store struct {
 	batch    uint32        // number of the last batch
 	fewest   bool          // Next returns the suspect with the fewest failures next
 	closed   bool          // Next returns io.EOF
-	changed  chan struct{} // closed when a range is added that may be due before the others
+	changed  chan struct{} // closed by Stop, and when a range is added that may be due first
 }
 
 // Exists reports whether dir contains files of a store.
