@@ -105,8 +105,8 @@ var routeMetrics = metricList[status.Route]{
 	gauged(perRoute, "suspect_batches", "Suspect batches: workers that accept other batches "+
 		"fail them.",
 		func(r *status.Route) float64 { return float64(r.Suspects) }),
-	counted(perRoute, "poisoned_batches_total", "Batches dead-lettered because workers died of "+
-		"them, or failed them repeatedly.",
+	counted(perRoute, "poisoned_batches_total", "Batches bisected because workers died of them, "+
+		"or failed them repeatedly.",
 		func(r *status.Route) float64 { return float64(r.Poisoned) }),
 	gauged(perRoute, "replay_bytes", "Source bytes that a kill now would repeat at most.",
 		func(r *status.Route) float64 { return float64(r.ReplayBytes) }),
@@ -148,11 +148,11 @@ var workerMetrics = metricList[status.Worker]{
 	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip of an idle worker.",
 		func(w *status.Worker) float64 { return w.Base }),
 	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch also goes to "+
-		"another worker.",
+		"another worker; 0 without a timeout.",
 		func(w *status.Worker) float64 { return w.Timeout }),
-	counted(perWorker, "worker_delivered_total", "Attempts that delivered.",
+	counted(perWorker, "worker_delivered_total", "Attempts that delivered their batch or a part of it.",
 		func(w *status.Worker) float64 { return float64(w.Delivered) }),
-	counted(perWorker, "worker_failures_total", "Attempts that failed and were repeated.",
+	counted(perWorker, "worker_failures_total", "Attempts that failed before they were overdue.",
 		func(w *status.Worker) float64 { return float64(w.Failed) }),
 	counted(perWorker, "worker_timeouts_total", "Attempts that were overdue.",
 		func(w *status.Worker) float64 { return float64(w.TimedOut) }),
