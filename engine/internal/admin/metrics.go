@@ -80,7 +80,8 @@ var routeMetrics = metricList[status.Route]{
 		func(r *status.Route) float64 { return float64(r.Dropped) }),
 	gauged(perRoute, "in_flight_records", "Source records in in-flight batches.",
 		func(r *status.Route) float64 { return float64(r.InFlight) }),
-	gauged(perRoute, "waiting_records", "Source records that were read and are not in flight.",
+	gauged(perRoute, "waiting_records", "Source records that were read, and are neither "+
+		"settled, parked nor in flight.",
 		func(r *status.Route) float64 { return float64(r.Waiting) }),
 	gauged(perRoute, "parked_records", "Source records in the sink's store of parked deliveries.",
 		func(r *status.Route) float64 { return float64(r.Parked) }),
@@ -176,8 +177,8 @@ var (
 	workerGate = prometheus.NewDesc("penstock_worker_gate", "1 for the limit that currently "+
 		"stops further sends.",
 		append(perWorker, "gate"), nil)
-	component = prometheus.NewDesc("penstock_component_events_total", "Events that sink and "+
-		"processors count.",
+	component = prometheus.NewDesc("penstock_component_events_total", "Events that route, sink "+
+		"and processors count.",
 		append(perRoute, "event"), nil)
 	sourceEvents = prometheus.NewDesc("penstock_source_events_total",
 		"Events that the source counts for a route; without a route, for the whole pipeline.",
