@@ -36,8 +36,8 @@ type SourceOptions struct {
 	Topics         []string      `yaml:"topics" doc:"names of the topics to read"`
 	TopicPattern   string        `yaml:"topic_pattern" doc:"regular expression of whole names, in place of topics"`
 	Group          string        `yaml:"group" required:"true" doc:"consumer group; {route} stands for the name of the route"`
-	Instance       string        `yaml:"instance" doc:"name of this process: its partitions wait for its restart (static membership)"`
-	Start          string        `yaml:"start" enum:"earliest,latest" doc:"where to start in a partition without a committed offset"`
+	Instance       string        `yaml:"instance" doc:"name of this process: a restart within session_timeout moves no partition"`
+	Start          string        `yaml:"start" enum:"earliest,latest" doc:"usual start in a partition without a committed offset"`
 	Truncated      string        `yaml:"truncated" enum:"stop,earliest" doc:"reaction if the records after the committed offset are gone"`
 	Isolation      string        `yaml:"isolation" enum:"read_committed,read_uncommitted" doc:"whether to read uncommitted records"`
 	Meta           MetaOptions   `yaml:"meta" doc:"names of fields for topic, partition, offset, timestamp, key and headers"`

@@ -20,7 +20,7 @@ var compressions = map[string]kgo.CompressionCodec{
 type SinkOptions struct {
 	Connection
 	Topic      expr.Text            `yaml:"topic" required:"true" doc:"name of the topic; a text that is no such name is an expression"`
-	Key        expr.Text            `yaml:"key" doc:"expression of the key; records of a key stay in one partition; empty or null: none"`
+	Key        expr.Text            `yaml:"key" doc:"expression of the key, which determines the partition; empty or null: none"`
 	Headers    map[string]expr.Text `yaml:"headers" doc:"expressions of the headers, by name; null leaves a header out"`
 	Format     string               `yaml:"format" enum:"json,raw" doc:"form of the value: an object of the fields, or the record's text"`
 	Acks       string               `yaml:"acks" enum:"all" doc:"all: every replica in sync has a record before it counts as delivered"`

@@ -36,7 +36,7 @@ type lane struct {
 	failed   []int64       // ids of deliveries that have failed since the last success
 	since    time.Time     // time of the first of these failures
 	reason   string        // reason of the last failure
-	slow     bool          // the last attempt failed or was slow, or one in flight is slow
+	slow     bool          // last attempt slow, unanswered or a 5xx, or one in flight is slow
 	full     bool          // the last visit found more due deliveries than it could send
 	absent   absence       // why the lane is not in the heap, even if it has due deliveries
 	paced    time.Duration // state of the host's rate limit

@@ -74,7 +74,7 @@ func (l HostLimit) pace() rate.GCRA {
 // Parked has the options of the store for parked deliveries.
 type Parked struct {
 	Bytes   stream.Size   `yaml:"bytes" doc:"size of all deliveries; beyond it the source waits"`
-	History time.Duration `yaml:"history" doc:"how long ended deliveries are kept for queries"`
+	History time.Duration `yaml:"history" doc:"how long ended deliveries are kept for queries; 10m if the store is almost full"`
 }
 
 // The values of Options.Exhausted.

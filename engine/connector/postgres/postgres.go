@@ -33,7 +33,7 @@ import (
 type Options struct {
 	URL string `yaml:"url" secret:"true" required:"true" doc:"postgres://user:password@host:port/database?sslmode=verify-full"`
 	sqltable.Options
-	Workers int `yaml:"workers" doc:"connections, each a worker, 1 to 100; default 4, fewer if the server is local, 1 in upsert"`
+	Workers int `yaml:"workers" doc:"connections, each a worker, 1 to 100; default 4, maybe fewer for a local server, 1 in upsert"`
 }
 
 // DefaultOptions returns options for mode append, several connections, and a JSON column for fields

@@ -26,12 +26,12 @@ type Options struct {
 	Zone    string   `yaml:"zone" doc:"UTC: times of order_by without a zone are UTC"`
 
 	Poll       time.Duration `yaml:"poll" doc:"maximum interval between polls at the end of the table; much shorter after new rows"`
-	Lag        time.Duration `yaml:"lag" doc:"how long a new row waits for rows with lower keys that commit later; default of mysql: 2s"`
-	Rescan     int           `yaml:"rescan" doc:"number of last rows that are read again to find late rows, which lag missed; 0: none"`
+	Lag        time.Duration `yaml:"lag" doc:"how long a new row waits for rows with lower keys that commit later; with mysql, 0 means 2s"`
+	Rescan     int           `yaml:"rescan" doc:"number of last rows of a partition that are searched for late rows; 0: no search"`
 	ReusedKeys string        `yaml:"reused_keys" enum:"stop,ignore" doc:"reaction if rows were deleted and other rows got their keys"`
 	Notify     string        `yaml:"notify" doc:"postgres: NOTIFY channel that wakes the source"`
 
-	Split       int64 `yaml:"split" doc:"number of values of order_by's first column, an integer, in each partition; 0: one partition"`
+	Split       int64 `yaml:"split" doc:"number of values of order_by's first column, an integer, in each partition; 0: not divided"`
 	Connections int   `yaml:"connections" doc:"tables and partitions read concurrently, each over its own connection"`
 }
 

@@ -80,7 +80,8 @@ var routeMetrics = metricList[status.Route]{
 		func(r *status.Route) float64 { return float64(r.Dropped) }),
 	gauged(perRoute, "in_flight_records", "Source records in in-flight batches.",
 		func(r *status.Route) float64 { return float64(r.InFlight) }),
-	gauged(perRoute, "waiting_records", "Source records that were read and are not in flight.",
+	gauged(perRoute, "waiting_records", "Source records that were read, and are neither "+
+		"settled, parked nor in flight.",
 		func(r *status.Route) float64 { return float64(r.Waiting) }),
 	gauged(perRoute, "parked_records", "Source records in the sink's store of parked deliveries.",
 		func(r *status.Route) float64 { return float64(r.Parked) }),
@@ -105,8 +106,8 @@ var routeMetrics = metricList[status.Route]{
 	gauged(perRoute, "suspect_batches", "Suspect batches: workers that accept other batches "+
 		"fail them.",
 		func(r *status.Route) float64 { return float64(r.Suspects) }),
-	counted(perRoute, "poisoned_batches_total", "Batches dead-lettered because workers died of "+
-		"them, or failed them repeatedly.",
+	counted(perRoute, "poisoned_batches_total", "Batches bisected because workers died of them, "+
+		"or failed them repeatedly.",
 		func(r *status.Route) float64 { return float64(r.Poisoned) }),
 	gauged(perRoute, "replay_bytes", "Source bytes that a kill now would repeat at most.",
 		func(r *status.Route) float64 { return float64(r.ReplayBytes) }),
@@ -148,11 +149,11 @@ var workerMetrics = metricList[status.Worker]{
 	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip of an idle worker.",
 		func(w *status.Worker) float64 { return w.Base }),
 	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch also goes to "+
-		"another worker.",
+		"another worker; 0 without a timeout.",
 		func(w *status.Worker) float64 { return w.Timeout }),
-	counted(perWorker, "worker_delivered_total", "Attempts that delivered.",
+	counted(perWorker, "worker_delivered_total", "Attempts that delivered their batch or a part of it.",
 		func(w *status.Worker) float64 { return float64(w.Delivered) }),
-	counted(perWorker, "worker_failures_total", "Attempts that failed and were repeated.",
+	counted(perWorker, "worker_failures_total", "Attempts that failed before they were overdue.",
 		func(w *status.Worker) float64 { return float64(w.Failed) }),
 	counted(perWorker, "worker_timeouts_total", "Attempts that were overdue.",
 		func(w *status.Worker) float64 { return float64(w.TimedOut) }),
@@ -176,8 +177,8 @@ var (
 	workerGate = prometheus.NewDesc("penstock_worker_gate", "1 for the limit that currently "+
 		"stops further sends.",
 		append(perWorker, "gate"), nil)
-	component = prometheus.NewDesc("penstock_component_events_total", "Events that sink and "+
-		"processors count.",
+	component = prometheus.NewDesc("penstock_component_events_total", "Events that route, sink "+
+		"and processors count.",
 		append(perRoute, "event"), nil)
 	sourceEvents = prometheus.NewDesc("penstock_source_events_total",
 		"Events that the source counts for a route; without a route, for the whole pipeline.",
