@@ -64,7 +64,7 @@ type Interval struct {
 // Retry configures the waits after failed requests.
 type Retry struct {
 	Min    time.Duration `yaml:"min" doc:"wait after the first failure; doubles with each further one, with full jitter"`
-	Max    time.Duration `yaml:"max" doc:"longest wait"`
+	Max    time.Duration `yaml:"max" doc:"longest wait, unless the server demands a longer one"`
 	GiveUp time.Duration `yaml:"give_up" doc:"time of failures after which a run with --once ends"`
 }
 
