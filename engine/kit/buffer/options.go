@@ -13,7 +13,7 @@ import (
 // The values of the option `ack` of sources that can have a buffer.
 const (
 	Delivered = "delivered" // acknowledged when every route has settled the data
-	Buffered  = "buffered"  // acknowledged when the buffer has the data on disk
+	Buffered  = "buffered"  // acknowledged when the buffer has stored the data
 )
 
 // The values of Options.Sync.
