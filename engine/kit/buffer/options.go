@@ -19,7 +19,7 @@ const (
 // The values of Options.Sync.
 const (
 	SyncAlways   = "always"   // data is on disk before it is acknowledged
-	SyncInterval = "interval" // data is on disk within syncEvery; a power loss may lose it
+	SyncInterval = "interval" // data is synced every syncEvery; a power loss may lose it
 )
 
 // Options are the options below the key `buffer` of a source.
