@@ -32,7 +32,7 @@ type Options struct {
 	Overlap  int       `yaml:"overlap" doc:"with id: number of remembered ids before a page"`
 
 	Next   expr.Text `yaml:"next" doc:"an expression: the next page, null at the end; default: links.next, of the header Link"`
-	Cursor string    `yaml:"cursor" doc:"the query parameter that gets the value of next; without it next is a URL"`
+	Cursor string    `yaml:"cursor" doc:"the query parameter that gets the value of next or after; without it next is a URL"`
 	After  expr.Text `yaml:"after" doc:"an expression over a record: the cursor that requests the records after it, in place of next"`
 	Offset string    `yaml:"offset" doc:"a query parameter that gets the number of records read, in place of next"`
 
