@@ -73,7 +73,7 @@ func (o *Reading) text() framing.Text {
 // options of each source.
 type Polling struct {
 	PollMin time.Duration `yaml:"poll_min" doc:"time until an idle source lists its files again; it doubles up to poll_max"`
-	PollMax time.Duration `yaml:"poll_max" doc:"maximum of this time; it is exceeded if a listing takes long"`
+	PollMax time.Duration `yaml:"poll_max" doc:"longest time between two listings of an idle source, unless they take long"`
 }
 
 // DefaultPolling waits 100 ms at first and at most 1 s.
