@@ -21,7 +21,7 @@ type Options struct {
 	Symlinks string   `yaml:"symlinks" enum:"refuse,follow" doc:"handling of symlinks to files"`
 	follow.Reading
 	PartialWait   time.Duration `yaml:"partial_wait" doc:"how long the last line waits for its end; 0: usually until the file is complete"`
-	GoneWait      time.Duration `yaml:"gone_wait" doc:"time without changes after which a deleted file is closed"`
+	GoneWait      time.Duration `yaml:"gone_wait" doc:"time without changes after which a deleted file counts as complete"`
 	CopyWait      time.Duration `yaml:"copy_wait" doc:"how long a file that equals another one is held back: it may be a copy"`
 	DeletedMax    stream.Size   `yaml:"deleted_max" doc:"disk space that deleted files may occupy until they are read"`
 	DeletedBeyond string        `yaml:"deleted_beyond" enum:"keep,drop,stop" doc:"beyond deleted_max: read on, drop the largest, or stop"`

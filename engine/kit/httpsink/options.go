@@ -26,7 +26,7 @@ type Options struct {
 	Endpoints      []Endpoint        `yaml:"endpoints" required:"true" doc:"URLs or {dns: NAME, port: N}, each address a worker"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"compression of bodies"`
 	Headers        map[string]string `yaml:"headers" secret:"true" doc:"headers of every request; may replace Content-Type and User-Agent"`
-	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"time limit for a connection with its TLS handshake"`
+	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"time limit for a connection, and again for its TLS handshake"`
 
 	ConnectionAge time.Duration    `yaml:"connection_age" doc:"age at which a connection is replaced, after a new DNS lookup; 0: no limit"`
 	Discovery     DiscoveryOptions `yaml:"discovery" doc:"lookups for dns, srv and nats"`
